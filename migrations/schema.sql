@@ -346,6 +346,30 @@ BEGIN
     RAISE EXCEPTION 'the audit is only added to: % is refused', TG_OP;
 END $$;
 
+CREATE FUNCTION keep_facts_apart() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    moment timestamptz;
+    one bigint;
+    other bigint;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        moment := take_pen();
+        SELECT n.id INTO one FROM written n WHERE n.recorded_at <> moment LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'fact % is not recorded at the moment of the pen', one USING ERRCODE = 'check_violation';
+        END IF;
+    END IF;
+    SELECT n.id, t.id INTO one, other
+      FROM written n JOIN triples t ON t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.id <> n.id AND t.valid && n.valid
+     WHERE n.invalidated_at IS NULL LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'facts % and % overlap', one, other USING ERRCODE = 'exclusion_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION lock_ready_tasks(badges text[], strict boolean, lanes text[], wants integer[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
@@ -478,6 +502,20 @@ BEGIN
          WHERE id IN (SELECT id FROM held) AND claim_token = ANY (tokens) AND status IN ('claimed', 'running') RETURNING claim_token)
     SELECT array_agg(claim_token) INTO started FROM begun;
     RETURN coalesce(started, '{}');
+END $$;
+
+CREATE FUNCTION take_pen() RETURNS timestamp with time zone
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    moment timestamptz;
+BEGIN
+    -- A row that this transaction wrote is the pen in its hand.
+    SELECT at INTO moment FROM knowledge_clock WHERE xmin = pg_current_xact_id_if_assigned()::xid;
+    IF NOT FOUND THEN
+        UPDATE knowledge_clock SET at = greatest(clock_timestamp(), at + interval '1 microsecond') RETURNING at INTO STRICT moment;
+    END IF;
+    RETURN moment;
 END $$;
 
 CREATE FUNCTION task_priority(upload integer, stage integer) RETURNS integer
@@ -830,6 +868,12 @@ CREATE TABLE ingest_node (
     CONSTRAINT ingest_node_rollup_check CHECK ((rollup = ANY (ARRAY['none'::text, 'segmented'::text, 'queued'::text, 'done'::text])))
 );
 
+CREATE TABLE knowledge_clock (
+    one boolean DEFAULT true NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT knowledge_clock_one_check CHECK (one)
+);
+
 CREATE TABLE node_evidence (
     document_id bigint NOT NULL,
     name text NOT NULL,
@@ -851,6 +895,35 @@ CREATE TABLE paused_task_type (
 
 ALTER TABLE paused_task_type ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME paused_task_type_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE predicates (
+    id bigint NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    iri text,
+    label text,
+    description text,
+    is_functional boolean NOT NULL,
+    is_inverse_functional boolean NOT NULL,
+    is_symmetric boolean NOT NULL,
+    is_asymmetric boolean NOT NULL,
+    is_transitive boolean NOT NULL,
+    is_irreflexive boolean NOT NULL,
+    inverse_of bigint,
+    sub_property_of bigint[] NOT NULL,
+    disjoint_with bigint[] NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE predicates ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME predicates_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -1148,6 +1221,68 @@ CREATE TABLE token_packs (
 );
 ALTER TABLE ONLY token_packs ALTER COLUMN vectors SET STORAGE EXTERNAL;
 
+CREATE TABLE triple_citations (
+    id bigint NOT NULL,
+    triple_id bigint NOT NULL,
+    document_id bigint NOT NULL,
+    quote_start integer,
+    quote_end integer,
+    source_hash text NOT NULL,
+    confidence double precision,
+    cited_at timestamp with time zone NOT NULL,
+    CONSTRAINT triple_citations_check CHECK (((quote_start IS NULL) = (quote_end IS NULL))),
+    CONSTRAINT triple_citations_confidence_check CHECK (((confidence >= (0)::double precision) AND (confidence <= (1)::double precision)))
+);
+
+ALTER TABLE triple_citations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME triple_citations_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE triples (
+    id bigint NOT NULL,
+    zone bigint NOT NULL,
+    subject_id bigint NOT NULL,
+    predicate_id bigint NOT NULL,
+    object_id bigint,
+    object_literal text,
+    object_datatype text,
+    object_language text,
+    statement uuid NOT NULL,
+    valid_from timestamp with time zone,
+    valid_until timestamp with time zone,
+    valid tstzrange GENERATED ALWAYS AS (tstzrange(valid_from, valid_until)) STORED NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    invalidated_at timestamp with time zone,
+    invalidated_by bigint,
+    invalidation text,
+    previous_id bigint,
+    fact_type text NOT NULL,
+    source_id bigint,
+    derived_by text,
+    CONSTRAINT triples_check CHECK (((object_id IS NULL) <> (object_literal IS NULL))),
+    CONSTRAINT triples_check1 CHECK (((object_literal IS NULL) = (object_datatype IS NULL))),
+    CONSTRAINT triples_check2 CHECK ((valid_from < valid_until)),
+    CONSTRAINT triples_check3 CHECK ((recorded_at < invalidated_at)),
+    CONSTRAINT triples_check4 CHECK (((invalidated_at IS NULL) = (invalidation IS NULL))),
+    CONSTRAINT triples_check5 CHECK (((fact_type <> 'atemporal'::text) OR ((valid_from IS NULL) AND (valid_until IS NULL)))),
+    CONSTRAINT triples_fact_type_check CHECK ((fact_type = ANY (ARRAY['atemporal'::text, 'static'::text, 'dynamic'::text])))
+);
+
+ALTER TABLE triples ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME triples_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE upkeep_turn (
     name text NOT NULL,
     taken_at timestamp with time zone NOT NULL
@@ -1271,6 +1406,9 @@ ALTER TABLE ONLY generations
 ALTER TABLE ONLY ingest_node
     ADD CONSTRAINT ingest_node_pkey PRIMARY KEY (document_id);
 
+ALTER TABLE ONLY knowledge_clock
+    ADD CONSTRAINT knowledge_clock_pkey PRIMARY KEY (one);
+
 ALTER TABLE ONLY node_evidence
     ADD CONSTRAINT node_evidence_pkey PRIMARY KEY (document_id, name);
 
@@ -1282,6 +1420,15 @@ ALTER TABLE ONLY paused_task_type
 
 ALTER TABLE ONLY paused_task_type
     ADD CONSTRAINT paused_task_type_task_type_key UNIQUE (task_type);
+
+ALTER TABLE ONLY predicates
+    ADD CONSTRAINT predicates_iri_key UNIQUE (iri);
+
+ALTER TABLE ONLY predicates
+    ADD CONSTRAINT predicates_namespace_name_key UNIQUE (namespace, name);
+
+ALTER TABLE ONLY predicates
+    ADD CONSTRAINT predicates_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY principals
     ADD CONSTRAINT principals_amqp_user_key UNIQUE (amqp_user);
@@ -1357,6 +1504,12 @@ ALTER TABLE ONLY token_embeddings
 
 ALTER TABLE ONLY token_packs
     ADD CONSTRAINT token_packs_pkey PRIMARY KEY (document_id);
+
+ALTER TABLE ONLY triple_citations
+    ADD CONSTRAINT triple_citations_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY triples
+    ADD CONSTRAINT triples_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY upkeep_turn
     ADD CONSTRAINT upkeep_turn_pkey PRIMARY KEY (name);
@@ -1439,6 +1592,8 @@ CREATE INDEX ingest_node_parent ON ingest_node USING btree (parent_id);
 
 CREATE INDEX ingest_node_root ON ingest_node USING btree (root_id);
 
+CREATE INDEX predicates_inverse_of ON predicates USING btree (inverse_of) WHERE (inverse_of IS NOT NULL);
+
 CREATE INDEX search_index_deltas_index ON search_index_deltas USING btree (index_id) INCLUDE (docs, tokens);
 
 CREATE UNIQUE INDEX search_term_stats_term_id ON search_term_stats USING btree (index_id, term_id);
@@ -1479,6 +1634,22 @@ CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, created
 
 CREATE INDEX task_queue_unmet ON task_queue USING btree (id) WHERE ((unmet_deps > 0) AND (NOT final));
 
+CREATE INDEX triple_citations_document ON triple_citations USING btree (document_id);
+
+CREATE UNIQUE INDEX triple_citations_once ON triple_citations USING btree (triple_id, document_id, COALESCE(quote_start, '-1'::integer), COALESCE(quote_end, '-1'::integer));
+
+CREATE INDEX triples_in ON triples USING btree (object_id, predicate_id) WHERE (object_id IS NOT NULL);
+
+CREATE INDEX triples_literal ON triples USING hash (object_literal) WHERE (object_literal IS NOT NULL);
+
+CREATE UNIQUE INDEX triples_once ON triples USING btree (statement, zone, COALESCE(valid_from, '-infinity'::timestamp with time zone)) WHERE (invalidated_at IS NULL);
+
+CREATE INDEX triples_out ON triples USING btree (subject_id, predicate_id);
+
+CREATE INDEX triples_predicate ON triples USING btree (predicate_id, id);
+
+CREATE INDEX triples_source ON triples USING btree (source_id) WHERE (source_id IS NOT NULL);
+
 CREATE INDEX webhook_delivery_due ON webhook_delivery USING btree (webhook_id, due_at, id) WHERE (state = 'pending'::text);
 
 CREATE INDEX webhook_delivery_list ON webhook_delivery USING btree (webhook_id, id);
@@ -1492,6 +1663,10 @@ CREATE TRIGGER access_audit_keep BEFORE DELETE OR UPDATE OR TRUNCATE ON access_a
 CREATE TRIGGER document_blobs_release AFTER DELETE ON document_blobs FOR EACH ROW EXECUTE FUNCTION release_blob();
 
 CREATE TRIGGER documents_attempts AFTER DELETE ON documents FOR EACH ROW EXECUTE FUNCTION forget_attempts();
+
+CREATE TRIGGER keep_moved_facts_apart AFTER UPDATE ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();
+
+CREATE TRIGGER keep_new_facts_apart AFTER INSERT ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();
 
 CREATE TRIGGER paused_task_type_release AFTER DELETE ON paused_task_type FOR EACH ROW EXECUTE FUNCTION tell_of_resumption();
 
@@ -1564,6 +1739,9 @@ ALTER TABLE ONLY node_evidence
 ALTER TABLE ONLY node_origins
     ADD CONSTRAINT node_origins_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY predicates
+    ADD CONSTRAINT predicates_inverse_of_fkey FOREIGN KEY (inverse_of) REFERENCES predicates(id) ON DELETE SET NULL;
+
 ALTER TABLE ONLY search_index_members
     ADD CONSTRAINT search_index_members_index_id_fkey FOREIGN KEY (index_id) REFERENCES search_indexes(id) ON DELETE CASCADE;
 
@@ -1581,6 +1759,12 @@ ALTER TABLE ONLY token_embeddings
 
 ALTER TABLE ONLY token_packs
     ADD CONSTRAINT token_packs_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY triple_citations
+    ADD CONSTRAINT triple_citations_triple_id_fkey FOREIGN KEY (triple_id) REFERENCES triples(id);
+
+ALTER TABLE ONLY triples
+    ADD CONSTRAINT triples_predicate_id_fkey FOREIGN KEY (predicate_id) REFERENCES predicates(id);
 
 ALTER TABLE ONLY webhook_delivery
     ADD CONSTRAINT webhook_delivery_webhook_id_fkey FOREIGN KEY (webhook_id) REFERENCES webhooks(id) ON DELETE CASCADE;

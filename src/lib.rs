@@ -14,6 +14,7 @@ mod error;
 pub mod events;
 pub mod feed;
 pub mod fetch;
+mod graph;
 mod handlers;
 pub mod ingest;
 pub mod listener;

@@ -27,6 +27,10 @@ pub enum Form {
     NotBlank,
     /// Letters, digits and `_-:.`, as in the names of usetypes and task types.
     Name,
+    /// Letters, digits and `_-.`, as in the namespaces of predicates.
+    Word,
+    /// An absolute IRI (RFC 3987), such as `https://schema.org/author`.
+    Iri,
     /// A place in a list, as `next_cursor` gives it.
     Cursor,
 }
@@ -38,6 +42,8 @@ impl Form {
             Form::Any => None,
             Form::NotBlank => Some(r"\S"),
             Form::Name => Some("^[a-zA-Z0-9_:.-]+$"),
+            Form::Word => Some("^[a-zA-Z0-9_.-]+$"),
+            Form::Iri => Some(r#"^[a-zA-Z][a-zA-Z0-9+.-]*:[^\s<>"{}|\\^`]+$"#),
             Form::Cursor => Some(r"^-?[0-9]{1,19}(\.[0-9]{1,19})*$"),
         }
     }
@@ -47,6 +53,8 @@ impl Form {
             Form::Any => true,
             Form::NotBlank => text.chars().any(|character| !character.is_whitespace()),
             Form::Name => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte)),
+            Form::Word => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)),
+            Form::Iri => is_iri(text),
             Form::Cursor => {
                 let digits = |part: &str| (1..=19).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
                 text.strip_prefix('-').unwrap_or(text).split('.').all(digits)
@@ -56,9 +64,25 @@ impl Form {
             Form::Any => "takes any text",
             Form::NotBlank => "must not be blank",
             Form::Name => "takes only the characters a-z A-Z 0-9 _ - : .",
+            Form::Word => "takes only the characters a-z A-Z 0-9 _ - .",
+            Form::Iri => "takes an absolute IRI of at most 2,048 bytes, such as https://schema.org/author",
             Form::Cursor => "takes a next_cursor from this list",
         })
     }
+}
+
+/// Whether a text is an absolute IRI that an index can hold.
+fn is_iri(text: &str) -> bool {
+    let is_scheme = |scheme: &str| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte))
+    };
+    let fits =
+        |character: char| !character.is_whitespace() && !character.is_control() && !"<>\"{}|\\^`".contains(character);
+    text.len() <= 2048
+        && text
+            .split_once(':')
+            .is_some_and(|(scheme, rest)| is_scheme(scheme) && !rest.is_empty() && rest.chars().all(fits))
 }
 
 /// The rows in one page of a list.
@@ -140,6 +164,13 @@ macro_rules! numbers { ($($type:ty),*) => { $(
 )* } }
 numbers!(i32, u32, f64);
 
+/// Ids, of which only a list has a constraint.
+impl Constrained for i64 {
+    fn meets(&self, _: &Constraint) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 impl Constrained for String {
     fn meets(&self, constraint: &Constraint) -> Result<(), String> {
         constraint.text(self)
@@ -218,6 +249,16 @@ mod tests {
             (json!(""), NAME, false),
             (json!("a b"), NAME, false),
             (json!("ä"), NAME, false),
+            (json!("a.b"), Constraint::Text(1, 9, Form::Word), true),
+            (json!("a:b"), Constraint::Text(1, 9, Form::Word), false),
+            (json!("https://schema.org/author"), Constraint::Text(1, 2048, Form::Iri), true),
+            (json!("urn:x:ä"), Constraint::Text(1, 2048, Form::Iri), true),
+            (json!("author"), Constraint::Text(1, 2048, Form::Iri), false),
+            (json!("1a:b"), Constraint::Text(1, 2048, Form::Iri), false),
+            (json!("a:"), Constraint::Text(1, 2048, Form::Iri), false),
+            (json!("a:b c"), Constraint::Text(1, 2048, Form::Iri), false),
+            (json!("a:<b>"), Constraint::Text(1, 2048, Form::Iri), false),
+            (json!(format!("a:{}", "ä".repeat(1030))), Constraint::Text(1, 2048, Form::Iri), false),
             (json!("7"), CURSOR, true),
             (json!("-7.9"), CURSOR, true),
             (json!("7.9.11"), CURSOR, true),

@@ -2,6 +2,9 @@
 //!
 //! `operations.rs` is the table of the service: REST route, OpenAPI entry, in-process method and remote method are all
 //! derived from its rows.
+#[macro_use]
+mod define;
+
 mod body;
 pub mod constraint;
 mod events;

@@ -188,6 +188,37 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Puts a document into a search index now, or takes it out if it does not belong there.
     POST   "/indexes/{id}/index-document/{document_id}" index_document(path: IndexDocumentPath) -> Json<IndexedDocument>, access Owner;
 
+    /// Creates a predicate, which says what facts say of their subjects. Every caller may read it.
+    POST   "/triples/predicates"          create_predicate(body: Json<NewPredicate>) -> Created<PredicateResponse>, access Write, fails [Conflict];
+    /// Lists the predicates, page by page.
+    GET    "/triples/predicates"          list_predicates(query: PredicateQuery) -> Json<PredicatePage>;
+    /// Reads one predicate.
+    GET    "/triples/predicates/{id}"     read_predicate(path: PredicatePath) -> Json<PredicateResponse>;
+    /// Changes a predicate; facts with it stay.
+    PATCH  "/triples/predicates/{id}"     update_predicate(path: PredicatePath, body: Json<PredicateChange>) -> Json<PredicateResponse>, access Owner, fails [Conflict];
+    /// Deletes a predicate that no fact has, not even one that is no longer believed.
+    DELETE "/triples/predicates/{id}"     delete_predicate(path: PredicatePath) -> NoContent, access Owner, fails [Conflict];
+    /// Asserts a fact about a document: what leads from it to another one or to a literal, and when that holds.
+    ///
+    /// Nothing is erased: a fact is superseded or invalidated, and what was believed at a past time reads the same for ever. The same
+    /// statement is believed once at a time; two that do not overlap are two facts. A fact with a source is read by who may read the
+    /// source, the subject and the object; one without by who may read subject and object.
+    POST   "/triples"                     assert_fact(body: Json<NewFact>) -> Created<AssertedFact>, access Write, fails [Conflict, TooLarge], tool Write;
+    /// Asserts up to 5,000 facts in one transaction: all of them, or none, and then the error names the first one at fault by its `index`.
+    POST   "/triples/batch"               assert_facts(body: Json<NewFacts>) -> Json<BatchedFacts>, access Write, fails [Conflict, TooLarge];
+    /// Lists facts as they hold and are believed now, or at other times, page by page.
+    GET    "/triples"                     list_facts(query: FactQuery) -> Json<FactPage>, tool Read;
+    /// Reads one fact, also one that is no longer believed.
+    GET    "/triples/{id}"                read_fact(path: FactPath) -> Json<FactResponse>;
+    /// Lists every form that a statement had in the store, oldest first, page by page.
+    GET    "/triples/{id}/history"        read_fact_history(path: FactPath, query: PageQuery) -> Json<FactHistory>;
+    /// Puts another object in the place of a fact's, for all of its time or for a part; the old fact is closed and stays readable.
+    POST   "/triples/{id}/supersede"      supersede_fact(path: FactPath, body: Json<Supersession>) -> Created<SupersededFact>, access Write, fails [Conflict];
+    /// Ends the belief in a fact, for all of its time or for a part; the fact stays readable.
+    POST   "/triples/{id}/invalidate"     invalidate_fact(path: FactPath, body: OptionalJson<Invalidation>) -> Json<InvalidatedFact>, access Write, fails [Conflict];
+    /// Finds the shortest paths between two documents along facts that the caller may read.
+    POST   "/triples/path-find"           find_paths(body: Json<PathSearch>) -> Json<PathResponse>, tool Read;
+
     /// Says who the caller is, and what it was granted.
     GET    "/access/me"                   read_caller() -> Json<CallerResponse>;
     /// Creates a principal: a caller of its own, which reaches what it is granted and what is open to all.
@@ -288,107 +319,4 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/openapi.json"                read_openapi() -> Json<OpenApiDocument>, access Public;
 } } }
 
-/// Picks the named part from an argument list, or `Nothing` if it is absent.
-macro_rules! part {
-    (path  [path: $x:ty $(, $($rest:tt)*)?]) => { $x };
-    (query [query: $x:ty $(, $($rest:tt)*)?]) => { $x };
-    (body  [body: $x:ty $(, $($rest:tt)*)?]) => { $x };
-    ($want:ident [$other:ident: $x:ty $(, $($rest:tt)*)?]) => { part!($want [$($($rest)*)?]) };
-    ($want:ident []) => { Nothing };
-}
-macro_rules! value {
-    (path  [path: $x:ident $(, $($rest:tt)*)?]) => { $x };
-    (query [query: $x:ident $(, $($rest:tt)*)?]) => { $x };
-    (body  [body: $x:ident $(, $($rest:tt)*)?]) => { $x };
-    ($want:ident [$other:ident: $x:ident $(, $($rest:tt)*)?]) => { value!($want [$($($rest)*)?]) };
-    ($want:ident []) => { Nothing {} };
-}
-macro_rules! access {
-    () => {
-        Access::Read
-    };
-    ($access:ident) => {
-        Access::$access
-    };
-}
-macro_rules! needs {
-    () => {
-        None
-    };
-    ($need:ident) => {
-        Some(Need::$need)
-    };
-}
-
-macro_rules! tool {
-    () => {
-        None
-    };
-    ($tool:ident) => {
-        Some(Tool::$tool)
-    };
-}
-
-macro_rules! define_operations { ($(
-    $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
-        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails [$($code:ident),+])? $(, tool $tool:ident)?;
-)*) => {
-    /// One marker type per operation with the name of its row, and one for the second form that a row may answer in.
-    #[expect(non_camel_case_types, reason = "one snake_case name is marker, handler, method, operationId and label")]
-    pub mod ops { $(
-        $(#[doc = $doc])+ pub enum $name {}
-        $( #[doc = concat!("[`", stringify!($name), "`] in its second form.")] pub enum $other {} )?
-    )* }
-
-    $(
-        define_operation!($name $args $reply, OperationInfo {
-            name: stringify!($name), method: http::Method::$method, path: $path, access: access!($($access)?),
-            needs: needs!($($need)?), tool: tool!($($tool)?), fails: &[$($(Code::$code),+)?], docs: &[$($doc),+],
-        });
-        $( define_operation!($other $args $other_reply, {
-            let mut info = <ops::$name as Operation>::INFO;
-            info.name = stringify!($other);
-            info
-        }); )?
-    )*
-
-    /// Every operation of the service.
-    pub const OPERATIONS: &[OperationInfo] = &[$( <ops::$name as Operation>::INFO ),*];
-
-    /// A client with one method per operation, over any transport.
-    #[derive(Clone)]
-    pub struct Client<T>(pub T);
-    impl<T> Client<T> {
-        /// Returns a client that sends this metadata with every call.
-        pub fn given(&self, meta: Meta) -> Client<Given<'_, T>> {
-            Client(Given { inner: &self.0, meta })
-        }
-    $(
-        client_method!($name $args $($doc)+);
-        $( client_method!($other $args concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") in its second form.")); )?
-    )* }
-} }
-
-macro_rules! define_operation { ($name:ident ( $($arg:ident: $T:ty),* ) $reply:ty, $info:expr) => {
-    impl Operation for ops::$name {
-        const INFO: OperationInfo = $info;
-        type Path = part!(path [$($arg: $T),*]);
-        type Query = part!(query [$($arg: $T),*]);
-        type Body = part!(body [$($arg: $T),*]);
-        type Reply = $reply;
-    }
-} }
-
-macro_rules! client_method { ($name:ident ( $($arg:ident: $T:ty),* ) $($doc:expr)+) => {
-    $(#[doc = $doc])+
-    pub async fn $name(&self $(, $arg: $T)*) -> Outcome<ops::$name> where T: Transport<ops::$name> {
-        let call = Call {
-            meta: Meta::default(),
-            path: value!(path [$($arg: $arg),*]),
-            query: value!(query [$($arg: $arg),*]),
-            body: value!(body [$($arg: $arg),*]),
-        };
-        self.0.send(call).await
-    }
-} }
 operation_table!(define_operations);

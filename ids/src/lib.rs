@@ -33,6 +33,10 @@ ids! {
     IndexId,
     /// A search context.
     ContextId,
+    /// What facts say of their subjects.
+    PredicateId,
+    /// A fact.
+    TripleId,
     /// A caller with a token of its own.
     PrincipalId,
     /// The token of a principal.

@@ -121,6 +121,7 @@ mod tests {
             "search_maxsim",
             "search_hybrid",
             "search_auto",
+            "find_paths",
             "runner_embed",
             "runner_tokens",
         ];

@@ -262,6 +262,11 @@ settings! {
         /// Longest wait for one answer of a runner; for a query at most 10 seconds, because a caller waits.
         SVC_RUNNER_TIMEOUT_SECONDS runner_timeout: Duration = "300.0", kind::seconds(0.1..=3600.0);
     }
+    "Facts" {
+        /// What the IRIs of documents and predicates begin with that have none of their own; `urn:svc:`, or an http address that ends with a
+        /// slash.
+        SVC_RDF_BASE rdf_base: String = "urn:svc:", kind::required_text();
+    }
     "Search" {
         /// Language whose stems full text and the index `default` use; detect finds out that of each document, and none leaves words as they
         /// are written. After a change both are built anew by a worker, and find what is built.

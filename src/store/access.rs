@@ -78,8 +78,9 @@ pub async fn protect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Resu
     sqlx::query("UPDATE documents SET guard = $1 WHERE guard = $2 AND (id = $1 OR path @> ARRAY[$1::bigint])")
         .bind(id)
         .bind(old)
-        .execute(conn)
+        .execute(&mut *conn)
         .await?;
+    super::triples::follow::into_zones(conn, id).await?;
     Ok(true)
 }
 
@@ -97,6 +98,7 @@ pub async fn unprotect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Re
     {
         sqlx::query(change).bind(id).bind(above).execute(&mut *conn).await?;
     }
+    super::triples::follow::into_zones(conn, id).await?;
     Ok(true)
 }
 

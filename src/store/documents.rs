@@ -220,17 +220,19 @@ pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: Document
     sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
 }
 
-/// Removes documents and everything under them, with every row that depends on them; returns their ids. None of the documents is
+/// Removes documents and everything under them, with every row that depends on them, and ends the belief in facts about them; returns their ids. None of the documents is
 /// under another. The caller must remove the index postings.
 pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::Result<Vec<DocumentId>> {
     let roots: Vec<DocumentId> = roots.iter().map(Place::id).collect();
     super::events::deleted(conn, &roots).await?;
-    sqlx::query_scalar(
+    let gone: Vec<DocumentId> = sqlx::query_scalar(
         "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id) SELECT id FROM gone",
     )
     .bind(roots)
-    .fetch_all(conn)
-    .await
+    .fetch_all(&mut *conn)
+    .await?;
+    super::triples::follow::documents_gone(conn, &gone).await?;
+    Ok(gone)
 }
 
 /// `sha256:<hex>` of a content.

@@ -44,8 +44,11 @@ pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Pla
     .bind(under.map(Place::id))
     .bind(old)
     .bind(new)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    if old != new {
+        super::triples::follow::into_zones(conn, place.id()).await?;
+    }
     Ok(old != new)
 }
 

@@ -76,6 +76,7 @@ mod spool;
 mod sums;
 mod surface;
 mod transactions;
+mod triples;
 mod upkeep;
 mod uploads;
 mod webhooks;

@@ -56,6 +56,9 @@ fn held(row: &OperationInfo) -> Held {
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" | "search_auto" => {
             Held::Searches
         }
+        // Of facts, `triples::rights` holds every read to the definition; predicates are open to all.
+        "assert_fact" | "assert_facts" | "list_facts" | "read_fact" | "read_fact_history" | "supersede_fact"
+        | "invalidate_fact" | "find_paths" | "create_predicate" | "list_predicates" | "read_predicate" => Held::Apart,
         // Who may not read the parent of a context does not see it: `contexts` holds that.
         "list_contexts" | "read_context" => Held::Apart,
         // What of the events a principal is told, `event_feed` holds to a definition.

@@ -9,6 +9,7 @@ use crate::{
         places::Place,
         reprocess::{Descendant, Generation, Link},
         scope::Readable,
+        triples::follow::{self, Counterpart},
     },
 };
 use serde_json::{Value, json};
@@ -161,7 +162,10 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     }
     let moved = old.guests.iter().filter(|guest| guest.is_shown).count();
 
+    let pairs: Vec<Counterpart> = counterparts.iter().map(|(old, new)| Counterpart { old: *old, new: *new }).collect();
+    follow::redirect(conn, &pairs, &old.nodes).await?;
     store::reprocess::delete(conn, file, &old.nodes).await?;
+    follow::documents_gone(conn, &old.nodes).await?;
     bm25::remove(conn, None, &old.nodes).await?;
     store::ingest_nodes::forget(conn, &old.nodes).await?;
     super::remove(conn, generation.id).await?;

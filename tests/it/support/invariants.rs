@@ -5,6 +5,24 @@ use std::collections::BTreeMap;
 /// Each with its name; checked at the end of every scenario.
 const INVARIANTS: &[(&str, &str)] = &[
     (
+        "no two believed facts say the same of the same time",
+        "SELECT a.id || ' and ' || b.id FROM triples a JOIN triples b ON a.id < b.id AND a.statement = b.statement AND a.zone = b.zone AND a.valid && b.valid
+          WHERE a.invalidated_at IS NULL AND b.invalidated_at IS NULL",
+    ),
+    (
+        "a fact is in the zone of its source, and no believed fact has an end or a source that is gone",
+        "SELECT t.id::text FROM triples t LEFT JOIN documents d ON d.id = t.source_id
+          WHERE (t.source_id IS NULL AND t.zone <> 0) OR (d.id IS NOT NULL AND t.zone <> d.guard)
+             OR (t.invalidated_at IS NULL AND (NOT EXISTS (SELECT FROM documents s WHERE s.id = t.subject_id) OR (t.source_id IS NOT NULL AND d.id IS NULL)
+                 OR (t.object_id IS NOT NULL AND NOT EXISTS (SELECT FROM documents o WHERE o.id = t.object_id))))",
+    ),
+    (
+        "what a source states is cited, and what took a fact's place is there",
+        "SELECT t.id::text FROM triples t WHERE (t.source_id IS NOT NULL AND NOT EXISTS (SELECT FROM triple_citations c WHERE c.triple_id = t.id AND c.document_id = t.source_id))
+            OR (t.invalidated_by IS NOT NULL AND NOT EXISTS (SELECT FROM triples x WHERE x.id = t.invalidated_by))
+            OR t.recorded_at > (SELECT at FROM knowledge_clock)",
+    ),
+    (
         "no two held regions overlap, by sets and not by the constraint",
         "WITH held AS (SELECT * FROM task_queue WHERE status IN ('claimed','running','batched')),
            leaf AS (

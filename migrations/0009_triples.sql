@@ -1,0 +1,93 @@
+-- Facts between documents, or from a document to a literal, over two times: when each holds in the world, and when the store believed it.
+
+CREATE TABLE predicates (
+    id                 bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace          text NOT NULL,
+    name               text NOT NULL,
+    -- The predicate's own IRI; without one it is derived from SVC_RDF_BASE.
+    iri                text UNIQUE,
+    label              text,
+    description        text,
+    is_functional      boolean NOT NULL,
+    is_inverse_functional boolean NOT NULL,
+    is_symmetric       boolean NOT NULL,
+    is_asymmetric      boolean NOT NULL,
+    is_transitive      boolean NOT NULL,
+    is_irreflexive     boolean NOT NULL,
+    inverse_of         bigint REFERENCES predicates (id) ON DELETE SET NULL,
+    sub_property_of    bigint[] NOT NULL,
+    disjoint_with      bigint[] NOT NULL,
+    created_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (namespace, name)
+);
+CREATE INDEX predicates_inverse_of ON predicates (inverse_of) WHERE inverse_of IS NOT NULL;
+
+-- The pen: whoever writes facts takes this row once, as the last lock, and holds it to the commit. So `recorded_at` grows in the order
+-- of commits, and what was believed at a past moment reads the same for ever.
+CREATE TABLE knowledge_clock (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+INSERT INTO knowledge_clock DEFAULT VALUES;
+
+-- A row is one belief, held for [valid_from, valid_until) in the world, and by the store in [recorded_at, invalidated_at). A null bound
+-- is open. A row changes once, when it is closed; only its zone and its source follow the document that states it.
+CREATE TABLE triples (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- The guard of the source, 0 without one: a fact from a closed text stays closed, also if its ends are open. It is -1, which no
+    -- principal may read, once the source is deleted.
+    zone            bigint NOT NULL,
+    subject_id      bigint NOT NULL,
+    predicate_id    bigint NOT NULL REFERENCES predicates (id),
+    object_id       bigint,
+    object_literal  text,
+    object_datatype text,
+    object_language text,
+    -- The first half of the SHA-256 of subject, predicate and object.
+    statement       uuid NOT NULL,
+    valid_from      timestamptz,
+    valid_until     timestamptz,
+    valid           tstzrange NOT NULL GENERATED ALWAYS AS (tstzrange(valid_from, valid_until)) STORED,
+    -- When the statement was first learned. It outlives the splitting and merging of rows.
+    created_at      timestamptz NOT NULL,
+    recorded_at     timestamptz NOT NULL,
+    invalidated_at  timestamptz,
+    -- The row that took its place, if one did.
+    invalidated_by  bigint,
+    invalidation    text,
+    -- The row that this one is a remainder of.
+    previous_id     bigint,
+    fact_type       text NOT NULL CHECK (fact_type IN ('atemporal', 'static', 'dynamic')),
+    -- The document that states it. There is no foreign key, because a delete closes facts and erases none.
+    source_id       bigint,
+    derived_by      text,
+    CHECK ((object_id IS NULL) <> (object_literal IS NULL)),
+    CHECK ((object_literal IS NULL) = (object_datatype IS NULL)),
+    CHECK (valid_from < valid_until),
+    CHECK (recorded_at < invalidated_at),
+    CHECK ((invalidated_at IS NULL) = (invalidation IS NULL)),
+    CHECK (fact_type <> 'atemporal' OR (valid_from IS NULL AND valid_until IS NULL))
+);
+CREATE UNIQUE INDEX triples_once ON triples (statement, zone, coalesce(valid_from, '-infinity')) WHERE invalidated_at IS NULL;
+CREATE INDEX triples_out ON triples (subject_id, predicate_id);
+CREATE INDEX triples_in ON triples (object_id, predicate_id) WHERE object_id IS NOT NULL;
+CREATE INDEX triples_predicate ON triples (predicate_id, id);
+CREATE INDEX triples_literal ON triples USING hash (object_literal) WHERE object_literal IS NOT NULL;
+CREATE INDEX triples_source ON triples (source_id) WHERE source_id IS NOT NULL;
+
+-- The documents that state a fact, each with the place of the words that do.
+CREATE TABLE triple_citations (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    triple_id   bigint NOT NULL REFERENCES triples (id),
+    document_id bigint NOT NULL,
+    -- Characters of the document's text, while that has the hash `source_hash`.
+    quote_start integer,
+    quote_end   integer,
+    source_hash text NOT NULL,
+    confidence  double precision CHECK (confidence BETWEEN 0 AND 1),
+    cited_at    timestamptz NOT NULL,
+    CHECK ((quote_start IS NULL) = (quote_end IS NULL))
+);
+CREATE UNIQUE INDEX triple_citations_once ON triple_citations (triple_id, document_id, coalesce(quote_start, -1), coalesce(quote_end, -1));
+CREATE INDEX triple_citations_document ON triple_citations (document_id);

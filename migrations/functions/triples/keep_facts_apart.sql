@@ -1,0 +1,27 @@
+-- Refuses two believed facts with one statement in one zone that hold at the same time, and a fact that is recorded at another moment
+-- than the pen's, whatever the code does.
+CREATE OR REPLACE FUNCTION keep_facts_apart() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz;
+    one bigint;
+    other bigint;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        moment := take_pen();
+        SELECT n.id INTO one FROM written n WHERE n.recorded_at <> moment LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'fact % is not recorded at the moment of the pen', one USING ERRCODE = 'check_violation';
+        END IF;
+    END IF;
+    SELECT n.id, t.id INTO one, other
+      FROM written n JOIN triples t ON t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.id <> n.id AND t.valid && n.valid
+     WHERE n.invalidated_at IS NULL LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'facts % and % overlap', one, other USING ERRCODE = 'exclusion_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER keep_new_facts_apart AFTER INSERT ON triples REFERENCING NEW TABLE AS written
+    FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();
+CREATE OR REPLACE TRIGGER keep_moved_facts_apart AFTER UPDATE ON triples REFERENCING NEW TABLE AS written
+    FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();

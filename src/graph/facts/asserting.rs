@@ -1,0 +1,331 @@
+//! Asserting facts, one or thousands at a time: what is believed already is read, closed and recorded anew in three statements, and the
+//! algebra between them is done here.
+use super::{Cited, cite, conflict, lock, refused};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    graph::{interval::Interval, literal::literal, named},
+    store::{
+        places::Place,
+        predicates,
+        triples::write::{self, Asked, Believed, Closing, NewCitation, NewTriple, Object},
+    },
+};
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use std::collections::{HashMap, HashSet};
+use svc_client::{
+    Failure,
+    wire::{FactOutcome, FactType, NewFact, OnOverlap},
+};
+use svc_ids::{DocumentId, PredicateId, TripleId};
+use uuid::Uuid;
+
+/// What became of the facts that were asserted, in their order.
+pub struct Asserted {
+    pub outcomes: Vec<(TripleId, FactOutcome)>,
+    pub at: DateTime<Utc>,
+}
+
+/// A fact to assert, with everything that it names.
+struct Claim {
+    subject: Place,
+    predicate_id: PredicateId,
+    object: Object,
+    statement: Uuid,
+    zone: DocumentId,
+    time: Interval,
+    fact_type: FactType,
+    source_id: Option<DocumentId>,
+}
+
+/// Asserts facts: all, or none. An error comes with the position of the fact at fault. Call it in a transaction of
+/// [`begin_creating`](crate::store::transaction::begin_creating), in which no document changes its guard.
+pub async fn assert(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    base: &str,
+    facts: &[NewFact],
+    on_overlap: OnOverlap,
+) -> Result<Asserted, (usize, Failure)> {
+    let guards = guards(conn, caller, facts).await?;
+    let mut places = places(conn, caller, facts).await?;
+    let predicates = predicates(conn, base, facts).await?;
+    let mut claims = Vec::with_capacity(facts.len());
+    for (index, fact) in facts.iter().enumerate() {
+        let at = |failure| (index, failure);
+        let predicate_id = predicates[index];
+        let object = match (fact.object_id, &fact.object_literal) {
+            (Some(id), _) => Object::Node(DocumentId(id)),
+            (None, value) => {
+                let value = value.as_deref().unwrap_or_default();
+                literal(value, fact.object_datatype.as_deref(), fact.object_language.as_deref()).map_err(at)?
+            }
+        };
+        let subject = DocumentId(fact.subject_id);
+        let source_id = fact.source_id.map(DocumentId);
+        claims.push(Claim {
+            subject: places.get(&subject).cloned().ok_or_else(|| at(Failure::no_document(fact.subject_id)))?,
+            predicate_id,
+            statement: write::statement(subject, predicate_id, &object),
+            object,
+            zone: source_id.and_then(|id| guards.get(&id).copied()).unwrap_or(DocumentId(0)),
+            time: Interval::between(fact.valid_from, fact.valid_until),
+            fact_type: fact.fact_type.unwrap_or(FactType::Dynamic),
+            source_id,
+        });
+    }
+    places.clear();
+    let stated: Vec<usize> = (0..facts.len()).filter(|index| facts[*index].source_id.is_some()).collect();
+    let cited: Vec<Cited<'_>> = stated
+        .iter()
+        .map(|index| &facts[*index])
+        .map(|fact| Cited {
+            document_id: DocumentId(fact.source_id.unwrap_or_default()),
+            quote: fact.quote.as_deref(),
+            confidence: fact.confidence,
+        })
+        .collect();
+    let found = cite(conn, &cited).await.map_err(|(at, failure)| (stated.get(at).copied().unwrap_or(0), failure))?;
+
+    let first = |failure: Failure| (0, failure);
+    let at = write::take_pen(conn).await.or_fail().map_err(first)?;
+    let asked: Vec<Asked> = claims
+        .iter()
+        .map(|claim| Asked {
+            statement: claim.statement,
+            zone: claim.zone,
+            valid_from: claim.time.from,
+            valid_until: claim.time.until,
+        })
+        .collect();
+    let believed = write::believed(conn, &asked).await.or_fail().map_err(first)?;
+    let mut lines = Lines::of(believed);
+    let mut slots = Vec::with_capacity(claims.len());
+    for (index, claim) in claims.iter().enumerate() {
+        slots.push(lines.add(index, claim, on_overlap).map_err(|failure| (index, failure))?);
+    }
+    let ids = record(conn, at, &claims, &lines).await.map_err(first)?;
+    let outcomes: Vec<(TripleId, FactOutcome)> =
+        slots.into_iter().map(|(slot, outcome)| (ids[lines.last(slot)], outcome)).collect();
+    let citations: Vec<NewCitation> =
+        found.into_iter().zip(stated).map(|(found, index)| found.of(outcomes[index].0)).collect();
+    write::cite(conn, at, &citations).await.or_fail().map_err(first)?;
+    let alone = claims.iter().zip(&outcomes).filter(|(claim, _)| claim.source_id.is_none());
+    let alone: Vec<TripleId> =
+        alone.filter(|(_, (_, outcome))| *outcome == FactOutcome::Existing).map(|(_, (id, _))| *id).collect();
+    write::stand_alone(conn, &alone).await.or_fail().map_err(first)?;
+    Ok(Asserted { outcomes, at })
+}
+
+/// Locks all documents that facts name, and returns their guards.
+async fn guards(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    facts: &[NewFact],
+) -> Result<HashMap<DocumentId, DocumentId>, (usize, Failure)> {
+    let named =
+        |fact: &NewFact| [Some(fact.subject_id), fact.object_id, fact.source_id].into_iter().flatten().map(DocumentId);
+    let all: HashSet<DocumentId> = facts.iter().flat_map(named).collect();
+    let all: Vec<DocumentId> = all.into_iter().collect();
+    match lock(conn, caller, &all).await {
+        Ok(found) => Ok(found.into_iter().collect()),
+        // The first fact at fault is named, and not the first document.
+        Err(failure) => {
+            let found =
+                write::lock_ends(conn, &caller.readable(), &all).await.or_fail().map_err(|failure| (0, failure))?;
+            let known: HashSet<DocumentId> = found.into_iter().map(|(id, _)| id).collect();
+            let missing = facts.iter().enumerate().find_map(|(index, fact)| {
+                named(fact).find(|id| !known.contains(id)).map(|id| (index, Failure::no_document(id.0)))
+            });
+            Err(missing.unwrap_or((0, failure)))
+        }
+    }
+}
+
+/// The places of all subjects, which the caller must be allowed to change.
+async fn places(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    facts: &[NewFact],
+) -> Result<HashMap<DocumentId, Place>, (usize, Failure)> {
+    let subjects: HashSet<DocumentId> = facts.iter().map(|fact| DocumentId(fact.subject_id)).collect();
+    let subjects: Vec<DocumentId> = subjects.into_iter().collect();
+    let found = write::places(conn, &caller.writable(), &subjects).await.or_fail().map_err(|failure| (0, failure))?;
+    let places: HashMap<DocumentId, Place> = found.into_iter().map(|place| (place.id(), place)).collect();
+    let refused = facts.iter().position(|fact| !places.contains_key(&DocumentId(fact.subject_id)));
+    match refused {
+        None => Ok(places),
+        Some(index) => {
+            let refusal = caller.refusal(conn, DocumentId(facts[index].subject_id)).await.or_fail();
+            Err((index, refusal.unwrap_or_else(|failure| failure)))
+        }
+    }
+}
+
+/// The predicate of each fact.
+async fn predicates(
+    conn: &mut PgConnection,
+    base: &str,
+    facts: &[NewFact],
+) -> Result<Vec<PredicateId>, (usize, Failure)> {
+    let names: HashSet<&str> = facts.iter().filter_map(|fact| fact.predicate.as_deref()).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let ids: HashSet<i64> = facts.iter().filter_map(|fact| fact.predicate_id).collect();
+    let ids: Vec<i64> = ids.into_iter().collect();
+    let first = |failure: Failure| (0, failure);
+    let named = named::resolve(conn, base, &names).await.map_err(first)?;
+    let known: HashSet<PredicateId> =
+        predicates::existing(conn, &ids).await.or_fail().map_err(first)?.into_iter().collect();
+    let of = |(index, fact): (usize, &NewFact)| match (&fact.predicate, fact.predicate_id) {
+        (Some(name), _) => {
+            named.get(name.as_str()).copied().ok_or_else(|| (index, named::no_predicate("predicate", name)))
+        }
+        (None, id) => {
+            let id = PredicateId(id.unwrap_or_default());
+            known.get(&id).copied().ok_or_else(|| (index, named::no_predicate("predicate_id", &id.to_string())))
+        }
+    };
+    facts.iter().enumerate().map(of).collect()
+}
+
+/// A fact on its way: one that is believed, or one that is to be recorded in place of others.
+struct Slot {
+    time: Interval,
+    /// The believed fact, if this is one that stays as it is.
+    id: Option<TripleId>,
+    /// The claim that made it; of what is believed, none.
+    claim: Option<usize>,
+    created_at: Option<DateTime<Utc>>,
+    source_id: Option<DocumentId>,
+    /// The believed facts that it takes in.
+    takes: Vec<TripleId>,
+    /// The slot that took this one in.
+    taken: Option<usize>,
+}
+
+/// The facts of each statement, believed and asserted. No two of a line that are not taken in overlap.
+struct Lines {
+    slots: Vec<Slot>,
+    of: HashMap<(Uuid, DocumentId), Vec<usize>>,
+}
+
+impl Lines {
+    fn of(believed: Vec<Believed>) -> Lines {
+        let mut lines = Lines { slots: Vec::new(), of: HashMap::new() };
+        for fact in believed {
+            let time = Interval { from: fact.valid_from, until: fact.valid_until };
+            lines.of.entry((fact.statement, fact.zone)).or_default().push(lines.slots.len());
+            lines.slots.push(Slot {
+                time,
+                id: Some(fact.id),
+                claim: None,
+                created_at: Some(fact.created_at),
+                source_id: fact.source_id,
+                takes: vec![fact.id],
+                taken: None,
+            });
+        }
+        lines
+    }
+
+    /// Adds a claim; returns its slot and what became of it.
+    fn add(&mut self, index: usize, claim: &Claim, on_overlap: OnOverlap) -> Result<(usize, FactOutcome), Failure> {
+        let line = self.of.entry((claim.statement, claim.zone)).or_default();
+        let hit: Vec<usize> = line.iter().copied().filter(|slot| self.slots[*slot].time.overlaps(claim.time)).collect();
+        if let (Some(first), OnOverlap::Reject) = (hit.first(), on_overlap) {
+            let remedy = "send on_overlap merge, or another time";
+            let slot = &self.slots[*first];
+            return Err(match (slot.id, slot.claim) {
+                (Some(id), _) => conflict("overlaps", id, format!("fact {id} says so already for a part of that time"))
+                    .with("remedy", remedy),
+                (None, other) => {
+                    let other = other.unwrap_or_default();
+                    Failure::new(
+                        svc_client::Code::Conflict,
+                        format!("fact {other} of this request says so already for a part of that time"),
+                    )
+                    .with("reason", "overlaps")
+                    .with("remedy", remedy)
+                }
+            });
+        }
+        if let Some(covering) = hit.iter().find(|slot| self.slots[**slot].time.covers(claim.time)) {
+            return Ok((*covering, FactOutcome::Existing));
+        }
+        let new = self.slots.len();
+        let mut slot = Slot {
+            time: claim.time,
+            id: None,
+            claim: Some(index),
+            created_at: None,
+            source_id: claim.source_id,
+            takes: Vec::new(),
+            taken: None,
+        };
+        for old in &hit {
+            let old = &mut self.slots[*old];
+            old.taken = Some(new);
+            slot.time = slot.time.union(old.time);
+            slot.created_at = slot.created_at.into_iter().chain(old.created_at).min();
+            slot.source_id = slot.source_id.and(old.source_id).and(slot.source_id);
+            slot.takes.append(&mut old.takes);
+        }
+        line.retain(|slot| !hit.contains(slot));
+        line.push(new);
+        self.slots.push(slot);
+        Ok((new, if hit.is_empty() { FactOutcome::Created } else { FactOutcome::Merged }))
+    }
+
+    /// The slot that a slot ended up in.
+    fn last(&self, mut slot: usize) -> usize {
+        while let Some(taken) = self.slots[slot].taken {
+            slot = taken;
+        }
+        slot
+    }
+}
+
+/// Closes what is taken in and records what is new; returns the id of each slot that stayed.
+async fn record(
+    conn: &mut PgConnection,
+    at: DateTime<Utc>,
+    claims: &[Claim],
+    lines: &Lines,
+) -> Result<Vec<TripleId>, Failure> {
+    let is_new = |slot: &&Slot| slot.id.is_none() && slot.taken.is_none();
+    let mut fresh = write::reserve(conn, lines.slots.iter().filter(is_new).count()).await.or_fail()?.into_iter();
+    let mut ids = Vec::with_capacity(lines.slots.len());
+    let (mut rows, mut closings, mut inherited) = (Vec::new(), Vec::new(), Vec::new());
+    for slot in &lines.slots {
+        let (None, None, Some(claim)) = (slot.id, slot.taken, slot.claim.and_then(|index| claims.get(index))) else {
+            ids.push(slot.id.unwrap_or(TripleId(0)));
+            continue;
+        };
+        let Some(id) = fresh.next() else { continue };
+        ids.push(id);
+        for old in &slot.takes {
+            closings.push(Closing { subject: claim.subject.clone(), id: *old, by: Some(id) });
+            inherited.push((*old, id));
+        }
+        rows.push(NewTriple {
+            id,
+            subject: claim.subject.clone(),
+            predicate_id: claim.predicate_id,
+            object: claim.object.clone(),
+            statement: claim.statement,
+            zone: claim.zone,
+            valid_from: slot.time.from,
+            valid_until: slot.time.until,
+            created_at: slot.created_at,
+            previous_id: None,
+            fact_type: claim.fact_type,
+            source_id: slot.source_id,
+            derived_by: None,
+        });
+    }
+    write::close(conn, at, &closings, "merged").await.or_fail()?;
+    write::insert(conn, at, &rows).await.map_err(refused)?;
+    write::inherit(conn, &inherited).await.or_fail()?;
+    Ok(ids)
+}

@@ -1,0 +1,113 @@
+//! Predicates by the names that requests give them.
+use crate::{
+    error::OrFail,
+    store::predicates::{self, DEFAULT_NAMESPACE, Named, PredicateRow},
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sqlx::PgConnection;
+use std::collections::HashMap;
+use svc_client::{Failure, wire::PredicateResponse};
+use svc_ids::PredicateId;
+
+/// What stays as it is in a part of a path (RFC 3986, section 2.3).
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The IRI of a predicate that has none of its own.
+pub fn derived_iri(base: &str, namespace: &str, name: &str) -> String {
+    format!("{}{namespace}/{}", derived(base), utf8_percent_encode(name, UNRESERVED))
+}
+
+/// What the derived IRIs of predicates begin with.
+fn derived(base: &str) -> String {
+    format!("{base}predicate/")
+}
+
+/// A predicate as it is shown.
+pub fn shown(base: &str, row: PredicateRow) -> PredicateResponse {
+    PredicateResponse {
+        iri: row.iri.unwrap_or_else(|| derived_iri(base, &row.namespace, &row.name)),
+        id: row.id.0,
+        namespace: row.namespace,
+        name: row.name,
+        label: row.label,
+        description: row.description,
+        functional: row.is_functional,
+        inverse_functional: row.is_inverse_functional,
+        symmetric: row.is_symmetric,
+        asymmetric: row.is_asymmetric,
+        transitive: row.is_transitive,
+        irreflexive: row.is_irreflexive,
+        inverse_of: row.inverse_of,
+        sub_property_of: row.sub_property_of,
+        disjoint_with: row.disjoint_with,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    }
+}
+
+/// Finds the predicates with these names, each `namespace:name`, a name of the namespace `default`, or an IRI. What is missing is not
+/// in the answer.
+pub async fn resolve<'a>(
+    conn: &mut PgConnection,
+    base: &str,
+    names: &[&'a str],
+) -> Result<HashMap<&'a str, PredicateId>, Failure> {
+    let read: Vec<Reading<'_>> = names.iter().map(|name| Reading::of(base, name)).collect();
+    let named: Vec<Named<'_>> = read
+        .iter()
+        .map(|reading| Named { name: Some((reading.namespace.as_str(), reading.name.as_str())), iri: reading.whole })
+        .collect();
+    let found = predicates::resolve(conn, &named).await.or_fail()?;
+    let name = |at: i64| usize::try_from(at - 1).ok().and_then(|at| names.get(at).copied());
+    Ok(found.into_iter().filter_map(|(at, id)| Some((name(at)?, id))).collect())
+}
+
+/// How a name can be read.
+struct Reading<'a> {
+    namespace: String,
+    name: String,
+    whole: &'a str,
+}
+
+impl Reading<'_> {
+    fn of<'a>(base: &str, whole: &'a str) -> Reading<'a> {
+        let decoded = |name: &str| percent_encoding::percent_decode_str(name).decode_utf8_lossy().into_owned();
+        let derived = whole.strip_prefix(&derived(base)).and_then(|rest| rest.split_once('/'));
+        let (namespace, name) = match (derived, whole.split_once(':')) {
+            (Some((namespace, name)), _) => (namespace, decoded(name)),
+            (None, Some((namespace, name))) => (namespace, name.to_owned()),
+            (None, None) => (DEFAULT_NAMESPACE, whole.to_owned()),
+        };
+        Reading { namespace: namespace.to_owned(), name, whole }
+    }
+}
+
+/// 422: a request names a predicate that does not exist.
+pub fn no_predicate(field: &str, name: &str) -> Failure {
+    let shown: String = name.chars().take(200).collect();
+    Failure::field(field, format!("there is no predicate `{shown}`"))
+        .with("remedy", "create it by POST /triples/predicates")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        for (whole, namespace, name) in [
+            ("author", "default", "author"),
+            ("dc:author", "dc", "author"),
+            ("dc:a:b", "dc", "a:b"),
+            ("urn:svc:predicate/dc/is%20in%2F%C3%A4", "dc", "is in/ä"),
+            ("https://schema.org/author", "https", "//schema.org/author"),
+        ] {
+            let reading = Reading::of("urn:svc:", whole);
+            assert_eq!((reading.namespace.as_str(), reading.name.as_str(), reading.whole), (namespace, name, whole));
+        }
+        let iri = derived_iri("urn:svc:", "dc", "is in/ä");
+        assert_eq!(iri, "urn:svc:predicate/dc/is%20in%2F%C3%A4");
+        let reading = Reading::of("urn:svc:", &iri);
+        assert_eq!((reading.namespace.as_str(), reading.name.as_str()), ("dc", "is in/ä"));
+    }
+}

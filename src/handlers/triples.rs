@@ -1,0 +1,246 @@
+//! Facts: asserted, superseded and invalidated, read at other times, and followed from one document to another.
+use super::{
+    documents::{id_cursor, page_by_id},
+    lists::must_exist,
+};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    graph::{
+        facts::{self, no_fact},
+        named, paths,
+    },
+    registry::Handle,
+    service::Service,
+    store::{
+        self,
+        documents::Shape,
+        triples::{self, Wanted, paths::Along},
+    },
+};
+use chrono::{DateTime, SubsecRound, Utc};
+use sqlx::PgConnection;
+use std::collections::{BTreeSet, HashMap};
+use svc_client::{
+    Call, Code, Failure, ops,
+    wire::{
+        AssertedFact, BatchedFact, BatchedFacts, Direction, DocumentResponse, FactHistory, FactPage, FactResponse,
+        FoundPath, InvalidatedFact, NewFact, OnOverlap, PathResponse, PathStep, SupersededFact, ValidAt,
+    },
+};
+use svc_ids::{DocumentId, TripleId};
+
+/// The facts among `ids`, in their order, as the caller may see them.
+async fn shown(conn: &mut PgConnection, caller: &Caller, ids: &[TripleId]) -> Result<Vec<FactResponse>, Failure> {
+    let scope = caller.readable();
+    let rows = triples::read_many(conn, &scope, ids).await.or_fail()?;
+    let facts = triples::shown(conn, &scope, rows, None).await.or_fail()?;
+    let mut facts: HashMap<i64, FactResponse> = facts.into_iter().map(|fact| (fact.id, fact)).collect();
+    Ok(ids.iter().filter_map(|id| facts.remove(&id.0)).collect())
+}
+
+/// One fact, as the caller may see it.
+async fn one(conn: &mut PgConnection, caller: &Caller, id: TripleId) -> Result<FactResponse, Failure> {
+    shown(conn, caller, &[id]).await?.pop().ok_or_else(|| no_fact(id))
+}
+
+impl Handle<ops::assert_fact> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::assert_fact>) -> Result<AssertedFact, Failure> {
+        let new = call.body.0;
+        let on_overlap = new.on_overlap.unwrap_or(OnOverlap::Reject);
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        let facts: [NewFact; 1] = [new];
+        let base = &self.settings.rdf_base;
+        let asserted =
+            facts::assert(&mut tx, caller, base, &facts, on_overlap).await.map_err(|(_, failure)| failure)?;
+        let Some((id, outcome)) = asserted.outcomes.first().copied() else {
+            return Err(Failure::new(Code::Internal, "the fact was not recorded"));
+        };
+        let fact = one(&mut tx, caller, id).await?;
+        tx.commit().await.or_fail()?;
+        Ok(AssertedFact { fact, outcome })
+    }
+}
+
+impl Handle<ops::assert_facts> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::assert_facts>) -> Result<BatchedFacts, Failure> {
+        let new = call.body.0;
+        let on_overlap = new.on_overlap.unwrap_or(OnOverlap::Reject);
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        let base = &self.settings.rdf_base;
+        let asserted =
+            facts::assert(&mut tx, caller, base, &new.facts, on_overlap).await.map_err(|(index, failure)| {
+                let field = failure.members.get("field").and_then(|field| field.as_str());
+                let field = field.map(|field| format!("facts[{index}].{field}"));
+                let failure = failure.with("index", index);
+                field.into_iter().fold(failure, |failure, field| failure.with("field", field))
+            })?;
+        tx.commit().await.or_fail()?;
+        let facts = asserted.outcomes.into_iter().zip(0..);
+        let facts = facts.map(|((id, outcome), index)| BatchedFact { index, id: id.0, outcome }).collect();
+        Ok(BatchedFacts { facts, recorded_at: asserted.at })
+    }
+}
+
+impl Handle<ops::list_facts> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_facts>) -> Result<FactPage, Failure> {
+        let query = call.query;
+        let (limit, after) = (query.rows(), id_cursor(query.cursor.as_deref())?);
+        let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
+        let predicate_id = match &query.predicate {
+            None => None,
+            Some(name) => {
+                let found = named::resolve(&mut tx, &self.settings.rdf_base, &[name]).await?;
+                Some(found.get(name.as_str()).copied().ok_or_else(|| named::no_predicate("predicate", name))?)
+            }
+        };
+        for id in [query.subject_id, query.object_id, query.source_id, query.parent_id].into_iter().flatten() {
+            // The owner reads what was said of documents that are gone.
+            if caller.principal().is_some() {
+                must_exist(&mut tx, caller, DocumentId(id)).await?;
+            }
+        }
+        let valid_at = query.valid_at.unwrap_or_else(|| ValidAt::At(Utc::now().trunc_subsecs(6)));
+        let known_at = known(&mut tx, query.known_at).await?;
+        let wanted = Wanted {
+            subject_id: query.subject_id,
+            predicate_id,
+            object_id: query.object_id,
+            object_literal: query.object_literal,
+            source_id: query.source_id,
+            parent_id: query.parent_id,
+            fact_type: query.fact_type,
+            invalidated: query.invalidated,
+            asserted_only: query.asserted_only,
+            valid_at: match valid_at {
+                ValidAt::Any => None,
+                ValidAt::At(moment) => Some(moment),
+            },
+        };
+        let scope = caller.readable();
+        let rows = triples::page(&mut tx, &scope, &wanted, known_at, TripleId(after), limit + 1).await.or_fail()?;
+        let (rows, next_cursor) = page_by_id(rows, limit, |row| row.id.0);
+        let facts = triples::shown(&mut tx, &scope, rows, Some(known_at)).await.or_fail()?;
+        Ok(FactPage { facts, next_cursor, valid_at, known_at })
+    }
+}
+
+/// The moment of the store's knowledge that is read: what is recorded later is not known yet.
+async fn known(conn: &mut PgConnection, asked: Option<DateTime<Utc>>) -> Result<DateTime<Utc>, Failure> {
+    let now = triples::known_to(conn).await.or_fail()?;
+    Ok(asked.map_or(now, |asked| asked.trunc_subsecs(6).min(now)))
+}
+
+impl Handle<ops::read_fact> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::read_fact>) -> Result<FactResponse, Failure> {
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        one(&mut conn, caller, TripleId(call.path.id)).await
+    }
+}
+
+impl Handle<ops::read_fact_history> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::read_fact_history>) -> Result<FactHistory, Failure> {
+        let (id, limit) = (TripleId(call.path.id), call.query.rows());
+        let after = TripleId(id_cursor(call.query.cursor.as_deref())?);
+        let scope = caller.readable();
+        let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
+        let fact = triples::read_many(&mut tx, &scope, &[id]).await.or_fail()?.pop().ok_or_else(|| no_fact(id))?;
+        let rows = triples::history(&mut tx, &scope, &fact, after, limit + 1).await.or_fail()?;
+        let (rows, next_cursor) = page_by_id(rows, limit, |row| row.id.0);
+        Ok(FactHistory { facts: triples::shown(&mut tx, &scope, rows, None).await.or_fail()?, next_cursor })
+    }
+}
+
+impl Handle<ops::supersede_fact> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::supersede_fact>) -> Result<SupersededFact, Failure> {
+        let id = TripleId(call.path.id);
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        let done = facts::supersede(&mut tx, caller, id, &call.body.0).await?;
+        let answer = SupersededFact {
+            fact: one(&mut tx, caller, done.id).await?,
+            closed: one(&mut tx, caller, id).await?,
+            remainders: shown(&mut tx, caller, &done.remainders).await?,
+        };
+        tx.commit().await.or_fail()?;
+        Ok(answer)
+    }
+}
+
+impl Handle<ops::invalidate_fact> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::invalidate_fact>) -> Result<InvalidatedFact, Failure> {
+        let id = TripleId(call.path.id);
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        let left = facts::invalidate(&mut tx, caller, id, &call.body.0.unwrap_or_default()).await?;
+        let answer = InvalidatedFact {
+            closed: one(&mut tx, caller, id).await?,
+            remainders: shown(&mut tx, caller, &left).await?,
+        };
+        tx.commit().await.or_fail()?;
+        Ok(answer)
+    }
+}
+
+impl Handle<ops::find_paths> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::find_paths>) -> Result<PathResponse, Failure> {
+        let asked = call.body.0;
+        let names: Vec<&str> = asked.predicates.iter().map(String::as_str).collect();
+        let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
+        let found = named::resolve(&mut tx, &self.settings.rdf_base, &names).await?;
+        if let Some(missing) = names.iter().find(|name| !found.contains_key(*name)) {
+            return Err(named::no_predicate("predicates", missing));
+        }
+        let (from, to) = (DocumentId(asked.from_id), DocumentId(asked.to_id));
+        for end in [from, to] {
+            must_exist(&mut tx, caller, end).await?;
+        }
+        let along = Along {
+            direction: asked.direction.unwrap_or(Direction::Any),
+            predicates: (!names.is_empty()).then(|| found.into_values().collect()),
+            valid_at: asked.valid_at.unwrap_or_else(|| Utc::now().trunc_subsecs(6)),
+            known_at: known(&mut tx, asked.known_at).await?,
+            asserted_only: asked.asserted_only,
+        };
+        let (depth, limit) = (asked.max_depth.unwrap_or(4), asked.limit.unwrap_or(1) as usize);
+        let found = paths::find(&mut tx, caller, (from, to), &along, depth, limit).await?;
+        if found.truncated.is_some() {
+            // A statement may have been left under way.
+            drop(tx);
+            tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
+        }
+        let facts: Vec<TripleId> = found.paths.iter().flatten().map(|(fact, _)| *fact).collect();
+        let steps = triples::paths::steps(&mut tx, &facts).await.or_fail()?;
+        let steps: HashMap<TripleId, _> = steps.into_iter().map(|step| (step.id, step)).collect();
+        let step = |(fact, to): &(TripleId, DocumentId)| {
+            let row = steps.get(fact)?;
+            Some(PathStep {
+                triple_id: fact.0,
+                subject_id: row.subject_id.0,
+                predicate: row.predicate(),
+                object_id: row.object_id.0,
+                forward: row.object_id == *to,
+            })
+        };
+        let paths: Vec<FoundPath> = found
+            .paths
+            .iter()
+            .map(|path| FoundPath {
+                length: u32::try_from(path.len()).unwrap_or(u32::MAX),
+                steps: path.iter().filter_map(step).collect(),
+            })
+            .collect();
+        let on = found.paths.iter().flatten().map(|(_, to)| *to).chain((!paths.is_empty()).then_some(from));
+        let on: Vec<DocumentId> = on.collect::<BTreeSet<_>>().into_iter().collect();
+        let shape = Shape { embed: false, content: true, structured_content: true };
+        let rows = store::documents::read_many(&mut tx, &caller.readable(), &on, shape).await.or_fail()?;
+        let mut documents: Vec<DocumentResponse> = rows.into_iter().map(DocumentResponse::from).collect();
+        documents.sort_unstable_by_key(|document| document.id);
+        Ok(PathResponse {
+            paths,
+            documents,
+            visited: u32::try_from(found.visited).unwrap_or(u32::MAX),
+            truncated: found.truncated,
+            valid_at: along.valid_at,
+            known_at: along.known_at,
+        })
+    }
+}

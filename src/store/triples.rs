@@ -1,0 +1,285 @@
+//! Facts over two times, as they are read. `triples/write.rs` writes them, `triples/follow.rs` has them follow their documents, and
+//! `triples/paths.rs` reads them as a graph.
+pub mod follow;
+pub mod paths;
+pub mod write;
+
+use super::{
+    documents::add,
+    scope::{Readable, readable},
+    word::Word,
+};
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, postgres::PgArguments};
+use std::collections::{HashMap, HashSet};
+use svc_client::wire::{Citation, FactResponse, FactType, predicate_name};
+use svc_ids::{DocumentId, PredicateId, TripleId};
+use uuid::Uuid;
+
+/// How many citations of a fact are shown.
+const CITATIONS: i64 = 10;
+
+/// The predicate over `triples t` for what a caller may read; its arguments are $1 and $2. Facts whose ends are gone are the owner's alone.
+macro_rules! fact_readable {
+    () => {
+        concat!(
+            "($1::boolean OR (t.zone = ANY($2::bigint[]) AND EXISTS (SELECT FROM documents d WHERE d.id = t.subject_id AND ",
+            readable!(),
+            ") AND (t.object_id IS NULL OR EXISTS (SELECT FROM documents d WHERE d.id = t.object_id AND ",
+            readable!(),
+            "))))"
+        )
+    };
+}
+
+/// A fact, with its predicate's name.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct FactRow {
+    pub id: TripleId,
+    pub zone: DocumentId,
+    pub subject_id: DocumentId,
+    pub predicate_id: PredicateId,
+    namespace: String,
+    name: String,
+    pub object_id: Option<DocumentId>,
+    pub object_literal: Option<String>,
+    pub object_datatype: Option<String>,
+    pub object_language: Option<String>,
+    pub statement: Uuid,
+    pub valid_from: Option<DateTime<Utc>>,
+    pub valid_until: Option<DateTime<Utc>>,
+    pub fact_type: Word<FactType>,
+    pub source_id: Option<DocumentId>,
+    pub created_at: DateTime<Utc>,
+    recorded_at: DateTime<Utc>,
+    pub invalidated_at: Option<DateTime<Utc>>,
+    pub invalidated_by: Option<TripleId>,
+    invalidation: Option<String>,
+    previous_id: Option<TripleId>,
+    pub derived_by: Option<String>,
+}
+
+macro_rules! columns {
+    () => {
+        "t.id, t.zone, t.subject_id, t.predicate_id, p.namespace, p.name, t.object_id, t.object_literal, t.object_datatype,
+         t.object_language, t.statement, t.valid_from, t.valid_until, t.fact_type, t.source_id, t.created_at, t.recorded_at,
+         t.invalidated_at, t.invalidated_by, t.invalidation, t.previous_id, t.derived_by"
+    };
+}
+
+/// Which facts are read.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub subject_id: Option<i64>,
+    pub predicate_id: Option<PredicateId>,
+    pub object_id: Option<i64>,
+    pub object_literal: Option<String>,
+    pub source_id: Option<i64>,
+    pub parent_id: Option<i64>,
+    pub fact_type: Option<FactType>,
+    pub invalidated: bool,
+    pub asserted_only: bool,
+    /// `None` for all times.
+    pub valid_at: Option<DateTime<Utc>>,
+}
+
+/// The last moment that the store has recorded something at, as this transaction sees it.
+pub async fn known_to(conn: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
+    sqlx::query_scalar("SELECT at FROM knowledge_clock").fetch_one(conn).await
+}
+
+/// A page of the facts that the scope covers, by id, as they were known at a time.
+pub async fn page(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    wanted: &Wanted,
+    known_at: DateTime<Utc>,
+    after: TripleId,
+    limit: u32,
+) -> sqlx::Result<Vec<FactRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, known_at);
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    add(&mut arguments, wanted.subject_id);
+    add(&mut arguments, wanted.predicate_id);
+    add(&mut arguments, wanted.object_id);
+    add(&mut arguments, wanted.object_literal.clone());
+    add(&mut arguments, wanted.source_id);
+    add(&mut arguments, wanted.parent_id);
+    add(&mut arguments, wanted.fact_type.map(FactType::as_str));
+    add(&mut arguments, wanted.invalidated);
+    add(&mut arguments, wanted.asserted_only);
+    add(&mut arguments, wanted.valid_at);
+    // The planner sees the values, and chooses the index of what is given.
+    let mut rows: Vec<FactRow> = sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM triples t JOIN predicates p ON p.id = t.predicate_id
+               WHERE t.id > $4 AND t.recorded_at <= $3
+                 AND CASE WHEN $13 THEN t.invalidated_at <= $3 ELSE (t.invalidated_at IS NULL OR t.invalidated_at > $3) END
+                 AND ($6::bigint IS NULL OR t.subject_id = $6) AND ($7::bigint IS NULL OR t.predicate_id = $7)
+                 AND ($8::bigint IS NULL OR t.object_id = $8) AND ($9::text IS NULL OR t.object_literal = $9)
+                 AND ($10::bigint IS NULL OR t.id = ANY(ARRAY(SELECT c.triple_id FROM triple_citations c WHERE c.document_id = $10 AND c.cited_at <= $3)))
+                 AND ($11::bigint IS NULL OR t.subject_id = $11 OR EXISTS (SELECT FROM documents d WHERE d.id = t.subject_id AND d.path @> ARRAY[$11]))
+                 AND ($12::text IS NULL OR t.fact_type = $12) AND (NOT $14 OR t.derived_by IS NULL)
+                 AND ($15::timestamptz IS NULL OR t.valid @> $15) AND ",
+            fact_readable!(),
+            " ORDER BY t.id LIMIT $5"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_all(conn)
+    .await?;
+    for row in &mut rows {
+        row.forget_after(known_at);
+    }
+    Ok(rows)
+}
+
+impl FactRow {
+    /// Shows a fact as it was before what became of it later.
+    fn forget_after(&mut self, known_at: DateTime<Utc>) {
+        if self.invalidated_at.is_some_and(|at| at > known_at) {
+            (self.invalidated_at, self.invalidated_by, self.invalidation) = (None, None, None);
+        }
+    }
+}
+
+fn of_ids(scope: &Readable, ids: &[TripleId]) -> PgArguments {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, ids.to_vec());
+    arguments
+}
+
+/// The facts among `ids` that the scope covers, by id.
+pub async fn read_many(conn: &mut PgConnection, scope: &Readable, ids: &[TripleId]) -> sqlx::Result<Vec<FactRow>> {
+    sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM triples t JOIN predicates p ON p.id = t.predicate_id WHERE t.id = ANY($3) AND ",
+            fact_readable!(),
+            " ORDER BY t.id"
+        ),
+        of_ids(scope, ids),
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// The rows of the statement of a fact, after `after` by id.
+#[tracing::instrument(level = "debug", skip_all, fields(triple.id = fact.id.0))]
+pub async fn history(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    fact: &FactRow,
+    after: TripleId,
+    limit: u32,
+) -> sqlx::Result<Vec<FactRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, fact.subject_id);
+    add(&mut arguments, fact.predicate_id);
+    add(&mut arguments, fact.statement);
+    add(&mut arguments, fact.zone);
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM triples t JOIN predicates p ON p.id = t.predicate_id
+               WHERE t.subject_id = $3 AND t.predicate_id = $4 AND t.statement = $5 AND t.zone = $6 AND t.id > $7 AND ",
+            fact_readable!(),
+            " ORDER BY t.id LIMIT $8"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+#[derive(sqlx::FromRow)]
+struct CitationRow {
+    triple_id: TripleId,
+    document_id: i64,
+    quote: Option<String>,
+    quote_start: Option<i32>,
+    quote_end: Option<i32>,
+    source_hash: String,
+    confidence: Option<f64>,
+    cited_at: DateTime<Utc>,
+}
+
+/// What facts are to be shown as: their citations and what took their place, as far as the scope covers these.
+pub async fn shown(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    rows: Vec<FactRow>,
+    known_at: Option<DateTime<Utc>>,
+) -> sqlx::Result<Vec<FactResponse>> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<TripleId> = rows.iter().map(|row| row.id).collect();
+    let mut arguments = of_ids(scope, &ids);
+    add(&mut arguments, known_at);
+    add(&mut arguments, CITATIONS);
+    let cited: Vec<CitationRow> = sqlx::query_as_with(
+        concat!(
+            "SELECT k.id AS triple_id, c.* FROM unnest($3::bigint[]) k(id) CROSS JOIN LATERAL (
+                 SELECT c.document_id, c.quote_start, c.quote_end, c.source_hash, c.confidence, c.cited_at,
+                        CASE WHEN d.content_hash = c.source_hash THEN substr(d.content, c.quote_start + 1, c.quote_end - c.quote_start) END AS quote
+                   FROM triple_citations c JOIN documents d ON d.id = c.document_id AND ",
+            readable!(),
+            " WHERE c.triple_id = k.id AND ($4::timestamptz IS NULL OR c.cited_at <= $4) ORDER BY c.cited_at, c.id LIMIT $5) c"
+        ),
+        arguments,
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let mut citations: HashMap<TripleId, Vec<Citation>> = HashMap::new();
+    for row in cited {
+        let CitationRow { triple_id, document_id, quote, quote_start, quote_end, source_hash, confidence, cited_at } =
+            row;
+        let citation = Citation { document_id, quote, quote_start, quote_end, source_hash, confidence, cited_at };
+        citations.entry(triple_id).or_default().push(citation);
+    }
+    let followers: Vec<TripleId> = rows.iter().filter_map(|row| row.invalidated_by).collect();
+    let visible: HashSet<TripleId> = match followers.is_empty() || scope.is_everything() {
+        true => followers.into_iter().collect(),
+        false => sqlx::query_scalar_with(
+            concat!("SELECT t.id FROM triples t WHERE t.id = ANY($3) AND ", fact_readable!()),
+            of_ids(scope, &followers),
+        )
+        .fetch_all(conn)
+        .await?
+        .into_iter()
+        .collect(),
+    };
+    let show = |row: FactRow| FactResponse {
+        id: row.id.0,
+        subject_id: row.subject_id.0,
+        predicate_id: row.predicate_id.0,
+        predicate: predicate_name(&row.namespace, &row.name),
+        object_id: row.object_id.map(|id| id.0),
+        object_literal: row.object_literal,
+        object_datatype: row.object_datatype,
+        object_language: row.object_language,
+        valid_from: row.valid_from,
+        valid_until: row.valid_until,
+        fact_type: row.fact_type.0,
+        source_id: row.source_id.map(|id| id.0),
+        created_at: row.created_at,
+        recorded_at: row.recorded_at,
+        invalidated_at: row.invalidated_at,
+        invalidated_by: row.invalidated_by.filter(|id| visible.contains(id)).map(|id| id.0),
+        invalidation: row.invalidation,
+        previous_id: row.previous_id.map(|id| id.0),
+        derived_by: row.derived_by,
+        citations: citations.remove(&row.id).unwrap_or_default(),
+    };
+    Ok(rows.into_iter().map(show).collect())
+}

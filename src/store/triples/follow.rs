@@ -1,0 +1,255 @@
+//! Facts follow the documents that they are about and that state them: into other zones, and to their end. These functions are called in
+//! the transactions that protect, move and delete documents, and take the pen only if there is a fact to change.
+use super::write::{inherit, take_pen};
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use std::collections::HashSet;
+use svc_ids::{DocumentId, TripleId};
+use uuid::Uuid;
+
+/// Puts the facts that documents at and under `root` state into the zones of these. Call it after their guards have changed.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
+pub async fn into_zones(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<()> {
+    let moving: Vec<TripleId> = sqlx::query_scalar(
+        "SELECT t.id FROM triples t JOIN documents d ON d.id = t.source_id
+          WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND t.zone <> d.guard",
+    )
+    .bind(root)
+    .fetch_all(&mut *conn)
+    .await?;
+    if moving.is_empty() {
+        return Ok(());
+    }
+    let at = take_pen(conn).await?;
+    // What somebody else in the old zone states too stays there.
+    sqlx::query(
+        "UPDATE triples t SET source_id = o.document_id
+           FROM (SELECT DISTINCT ON (c.triple_id) c.triple_id, c.document_id
+                   FROM triple_citations c JOIN triples t ON t.id = c.triple_id JOIN documents d ON d.id = c.document_id AND d.guard = t.zone
+                  WHERE c.triple_id = ANY($1) ORDER BY c.triple_id, c.id) o
+          WHERE t.id = o.triple_id",
+    )
+    .bind(&moving)
+    .execute(&mut *conn)
+    .await?;
+    change_zones(conn, at, &moving).await
+}
+
+/// A believed fact whose time is believed already where it comes, in part or as a whole, and the first fact that says so.
+#[derive(sqlx::FromRow)]
+struct Met {
+    id: TripleId,
+    zone: DocumentId,
+    by: TripleId,
+}
+
+/// Puts facts into the zones of their sources. What is believed there already is merged.
+async fn change_zones(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[TripleId]) -> sqlx::Result<()> {
+    let met: Vec<Met> = sqlx::query_as(
+        "SELECT t.id, d.guard AS zone, min(x.id) AS by
+           FROM triples t JOIN documents d ON d.id = t.source_id AND d.guard <> t.zone
+           JOIN triples x ON x.statement = t.statement AND x.zone = d.guard AND x.invalidated_at IS NULL AND x.valid && t.valid
+          WHERE t.id = ANY($1) AND t.invalidated_at IS NULL GROUP BY t.id, d.guard",
+    )
+    .bind(facts)
+    .fetch_all(&mut *conn)
+    .await?;
+    let ids: Vec<TripleId> = met.iter().map(|met| met.id).collect();
+    if !met.is_empty() {
+        let left: Vec<(TripleId, TripleId)> = sqlx::query_as(
+            "WITH closed AS (
+                 UPDATE triples t SET invalidated_at = $1, invalidation = 'merged', invalidated_by = m.by, zone = m.zone
+                   FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) m(id, zone, by) WHERE t.id = m.id RETURNING t.*)
+             INSERT INTO triples (zone, subject_id, predicate_id, object_id, object_literal, object_datatype, object_language, statement,
+                    valid_from, valid_until, created_at, recorded_at, previous_id, fact_type, source_id, derived_by)
+             SELECT c.zone, c.subject_id, c.predicate_id, c.object_id, c.object_literal, c.object_datatype, c.object_language, c.statement,
+                    lower(piece), upper(piece), c.created_at, $1, c.id, CASE c.fact_type WHEN 'atemporal' THEN 'static' ELSE c.fact_type END,
+                    c.source_id, c.derived_by
+               FROM closed c CROSS JOIN LATERAL unnest(tstzmultirange(c.valid) - (
+                    SELECT range_agg(x.valid) FROM triples x
+                     WHERE x.statement = c.statement AND x.zone = c.zone AND x.invalidated_at IS NULL AND x.valid && c.valid)) piece
+             RETURNING previous_id, id",
+        )
+        .bind(at)
+        .bind(&ids)
+        .bind(met.iter().map(|met| met.zone).collect::<Vec<_>>())
+        .bind(met.iter().map(|met| met.by).collect::<Vec<_>>())
+        .fetch_all(&mut *conn)
+        .await?;
+        let taken = met.iter().map(|met| (met.id, met.by));
+        inherit(conn, &left.into_iter().chain(taken).collect::<Vec<_>>()).await?;
+    }
+    sqlx::query(
+        "UPDATE triples t SET zone = d.guard FROM documents d
+          WHERE t.id = ANY($1) AND d.id = t.source_id AND t.zone <> d.guard AND t.id <> ALL($2)",
+    )
+    .bind(facts)
+    .bind(&ids)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Closes the facts about documents that were deleted, and those that no other document states, which only the owner sees from then on. What
+/// another one states goes on.
+pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
+    let concerned: Vec<TripleId> = sqlx::query_scalar(
+        "SELECT id FROM triples WHERE invalidated_at IS NULL AND (subject_id = ANY($1) OR object_id = ANY($1))
+         UNION SELECT id FROM triples WHERE source_id = ANY($1)",
+    )
+    .bind(gone)
+    .fetch_all(&mut *conn)
+    .await?;
+    if concerned.is_empty() {
+        return Ok(());
+    }
+    let at = take_pen(conn).await?;
+    let kept: Vec<TripleId> = sqlx::query_scalar(
+        "UPDATE triples t SET source_id = o.document_id
+           FROM (SELECT DISTINCT ON (c.triple_id) c.triple_id, c.document_id
+                   FROM triple_citations c JOIN triples t ON t.id = c.triple_id JOIN documents d ON d.id = c.document_id
+                  WHERE c.triple_id = ANY($1) ORDER BY c.triple_id, d.guard <> t.zone, c.id) o
+          WHERE t.id = o.triple_id AND t.source_id = ANY($2) AND t.subject_id <> ALL($2)
+            AND (t.object_id IS NULL OR t.object_id <> ALL($2)) RETURNING t.id",
+    )
+    .bind(&concerned)
+    .bind(gone)
+    .fetch_all(&mut *conn)
+    .await?;
+    sqlx::query(
+        "UPDATE triples SET invalidated_at = coalesce(invalidated_at, $1), invalidation = coalesce(invalidation, 'source_deleted'),
+                zone = CASE WHEN source_id = ANY($4) THEN -1 ELSE zone END
+          WHERE id = ANY($2) AND id <> ALL($3)",
+    )
+    .bind(at)
+    .bind(&concerned)
+    .bind(&kept)
+    .bind(gone)
+    .execute(&mut *conn)
+    .await?;
+    change_zones(conn, at, &kept).await
+}
+
+/// A document of a tree that is replaced, and the one in its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Counterpart {
+    pub old: DocumentId,
+    pub new: DocumentId,
+}
+
+/// An end of a fact that is replaced.
+#[derive(sqlx::FromRow)]
+struct Redirected {
+    id: TripleId,
+    subject_id: DocumentId,
+    predicate_id: svc_ids::PredicateId,
+    object_id: Option<DocumentId>,
+    object_literal: Option<String>,
+    object_datatype: Option<String>,
+    object_language: Option<String>,
+}
+
+/// Has the facts about documents that are replaced, and those that they state, follow to what takes their place: such a fact is closed, and
+/// recorded anew. Call it before the old documents are deleted, `gone`, which closes the facts whose ends have no counterpart.
+pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gone: &[DocumentId]) -> sqlx::Result<()> {
+    let old: Vec<DocumentId> = counterparts.iter().map(|pair| pair.old).collect();
+    let new: Vec<DocumentId> = counterparts.iter().map(|pair| pair.new).collect();
+    let concerned: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM triples WHERE invalidated_at IS NULL AND (subject_id = ANY($1) OR object_id = ANY($1) OR source_id = ANY($1)))
+             OR EXISTS (SELECT FROM triple_citations WHERE document_id = ANY($1))",
+    )
+    .bind(&old)
+    .fetch_one(&mut *conn)
+    .await?;
+    if !concerned {
+        return Ok(());
+    }
+    let at = take_pen(conn).await?;
+    // The new text has the words where the old one had them, or the hash says that it has not.
+    sqlx::query(
+        "UPDATE triple_citations c SET document_id = p.new FROM unnest($1::bigint[], $2::bigint[]) p(old, new)
+          WHERE c.document_id = p.old AND NOT EXISTS (SELECT FROM triple_citations x WHERE x.triple_id = c.triple_id AND x.document_id = p.new)",
+    )
+    .bind(&old)
+    .bind(&new)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query(
+        "UPDATE triples t SET source_id = p.new FROM unnest($1::bigint[], $2::bigint[]) p(old, new)
+          WHERE t.source_id = p.old AND t.invalidated_at IS NULL",
+    )
+    .bind(&old)
+    .bind(&new)
+    .execute(&mut *conn)
+    .await?;
+    let known: HashSet<DocumentId> = old.iter().copied().collect();
+    let lost: Vec<DocumentId> = gone.iter().copied().filter(|id| !known.contains(id)).collect();
+    sqlx::query(
+        "UPDATE triples t SET source_id = o.document_id
+           FROM (SELECT DISTINCT ON (c.triple_id) c.triple_id, c.document_id
+                   FROM triples t JOIN triple_citations c ON c.triple_id = t.id JOIN documents d ON d.id = c.document_id AND d.guard = t.zone
+                  WHERE t.source_id = ANY($1) AND t.invalidated_at IS NULL AND c.document_id <> ALL($2) ORDER BY c.triple_id, c.id) o
+          WHERE t.id = o.triple_id",
+    )
+    .bind(&lost)
+    .bind(gone)
+    .execute(&mut *conn)
+    .await?;
+    let moved: Vec<Redirected> = sqlx::query_as(
+        "SELECT t.id, coalesce(s.new, t.subject_id) AS subject_id, t.predicate_id, coalesce(o.new, t.object_id) AS object_id,
+                t.object_literal, t.object_datatype, t.object_language
+           FROM triples t LEFT JOIN unnest($1::bigint[], $2::bigint[]) s(old, new) ON s.old = t.subject_id
+           LEFT JOIN unnest($1::bigint[], $2::bigint[]) o(old, new) ON o.old = t.object_id
+          WHERE t.invalidated_at IS NULL AND (t.subject_id = ANY($1) OR t.object_id = ANY($1)) AND t.subject_id <> ALL($3)
+            AND (t.object_id IS NULL OR t.object_id <> ALL($3)) AND (t.source_id IS NULL OR t.source_id <> ALL($3))",
+    )
+    .bind(&old)
+    .bind(&new)
+    .bind(&lost)
+    .fetch_all(&mut *conn)
+    .await?;
+    let statements: Vec<Uuid> = moved.iter().map(Redirected::statement).collect();
+    sqlx::query("UPDATE triples SET invalidated_at = $1, invalidation = 'reprocessed' WHERE id = ANY($2)")
+        .bind(at)
+        .bind(moved.iter().map(|fact| fact.id).collect::<Vec<_>>())
+        .execute(&mut *conn)
+        .await?;
+    let followed: Vec<(TripleId, TripleId)> = sqlx::query_as(
+        "INSERT INTO triples (zone, subject_id, predicate_id, object_id, object_literal, object_datatype, object_language, statement,
+                valid_from, valid_until, created_at, recorded_at, previous_id, fact_type, source_id, derived_by)
+         SELECT t.zone, m.subject_id, t.predicate_id, m.object_id, t.object_literal, t.object_datatype, t.object_language, m.statement,
+                t.valid_from, t.valid_until, t.created_at, $1, t.id, t.fact_type, t.source_id, t.derived_by
+           FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[]) m(id, subject_id, object_id, statement)
+           JOIN triples t ON t.id = m.id
+          WHERE NOT EXISTS (SELECT FROM triples x WHERE x.statement = m.statement AND x.zone = t.zone AND x.invalidated_at IS NULL AND x.valid && t.valid)
+         RETURNING previous_id, id",
+    )
+    .bind(at)
+    .bind(moved.iter().map(|fact| fact.id).collect::<Vec<_>>())
+    .bind(moved.iter().map(|fact| fact.subject_id).collect::<Vec<_>>())
+    .bind(moved.iter().map(|fact| fact.object_id).collect::<Vec<_>>())
+    .bind(&statements)
+    .fetch_all(&mut *conn)
+    .await?;
+    sqlx::query("UPDATE triples t SET invalidated_by = f.new FROM unnest($1::bigint[], $2::bigint[]) f(old, new) WHERE t.id = f.old")
+        .bind(followed.iter().map(|(old, _)| *old).collect::<Vec<_>>())
+        .bind(followed.iter().map(|(_, new)| *new).collect::<Vec<_>>())
+        .execute(&mut *conn)
+        .await?;
+    inherit(conn, &followed).await
+}
+
+impl Redirected {
+    fn statement(&self) -> Uuid {
+        use super::write::{Object, statement};
+        let object = match (self.object_id, &self.object_literal) {
+            (Some(id), _) => Object::Node(id),
+            (None, value) => Object::Literal {
+                value: value.clone().unwrap_or_default(),
+                datatype: self.object_datatype.clone().unwrap_or_default(),
+                language: self.object_language.clone(),
+            },
+        };
+        statement(self.subject_id, self.predicate_id, &object)
+    }
+}

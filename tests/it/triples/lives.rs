@@ -1,0 +1,186 @@
+//! What becomes of facts when their documents are moved, closed, opened, reprocessed and deleted.
+use super::{day, doc, fact, predicate, says, under};
+use crate::{
+    principals::{grant, idle, someone},
+    support::{TestApp, sample},
+};
+use serde_json::json;
+use svc_client::{
+    Code, Json, OptionalJson,
+    wire::{
+        DocumentChange, DocumentPath, FactOutcome, FactPath, FactQuery, FactResponse, GrantRight, NewFact, OnOverlap,
+        ValidAt, WaitQuery,
+    },
+};
+
+async fn read(app: &TestApp, id: i64) -> FactResponse {
+    app.client.read_fact(FactPath { id }).await.unwrap()
+}
+
+async fn state(app: &TestApp, source_id: i64) -> Vec<FactResponse> {
+    let query = FactQuery { source_id: Some(source_id), valid_at: Some(ValidAt::Any), ..FactQuery::default() };
+    app.client.list_facts(query).await.unwrap().facts
+}
+
+#[tokio::test]
+async fn a_quote_is_found_in_its_source_and_no_longer_shown_once_the_text_has_changed() {
+    let app = idle().await;
+    let a = doc(&app, "A").await;
+    let source = doc(&app, "the radar  gauge").await;
+    predicate(&app, "is").await;
+    let quoted = |quote: &str| NewFact {
+        source_id: Some(source),
+        quote: Some(quote.to_owned()),
+        confidence: Some(0.8),
+        on_overlap: Some(OnOverlap::Merge),
+        ..says(a, "is", "known")
+    };
+    let made = app.client.assert_fact(Json(quoted("of the radar gauge."))).await.unwrap();
+    let citation = &made.fact.citations[0];
+    assert_eq!(
+        (citation.quote.as_deref(), citation.confidence),
+        (Some("of the radar  gauge."), Some(0.8)),
+        "the text's own words"
+    );
+    assert_eq!((citation.quote_start, citation.quote_end), (Some(14), Some(34)));
+    // Again it is a known fact; other words are one more citation, and the same ones are not.
+    for (quote, count) in [("What is known", 2), ("What is known", 2)] {
+        let again = app.client.assert_fact(Json(quoted(quote))).await.unwrap();
+        assert_eq!(
+            (again.outcome, again.fact.id, again.fact.citations.len()),
+            (FactOutcome::Existing, made.fact.id, count)
+        );
+    }
+    let change = DocumentChange { content: Some("Nothing of it.".to_owned()), ..DocumentChange::default() };
+    app.client.update_document(DocumentPath { id: source }, WaitQuery::default(), Json(change)).await.unwrap();
+    let citation = read(&app, made.fact.id).await.citations.remove(0);
+    assert_eq!((citation.quote, citation.quote_start), (None, Some(14)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_delete_ends_what_only_the_deleted_stated_and_what_was_about_it() {
+    let app = idle().await;
+    let [a, b, folder] = [doc(&app, "A").await, doc(&app, "B").await, doc(&app, "Folder").await];
+    let [one, two] = [under(&app, "One", Some(folder)).await, doc(&app, "Two").await];
+    predicate(&app, "a").await;
+    let by = |source: i64, new: NewFact| NewFact { source_id: Some(source), on_overlap: Some(OnOverlap::Merge), ..new };
+    let assert = async |new: NewFact| app.client.assert_fact(Json(new)).await.unwrap().fact;
+    let only_one = assert(by(one, fact(a, "a", b))).await;
+    let both = assert(by(one, says(a, "a", "x"))).await;
+    assert_eq!(assert(by(two, says(a, "a", "x"))).await.id, both.id);
+    let alone = assert(by(one, says(a, "a", "y"))).await;
+    assert_eq!(assert(NewFact { on_overlap: Some(OnOverlap::Merge), ..says(a, "a", "y") }).await.id, alone.id);
+    let about = assert(fact(b, "a", one)).await;
+    app.client.delete_document(DocumentPath { id: folder }).await.unwrap();
+    for (id, ended) in [(only_one.id, true), (both.id, false), (alone.id, false), (about.id, true)] {
+        let fact = read(&app, id).await;
+        assert_eq!(fact.invalidation.as_deref(), ended.then_some("source_deleted"), "{fact:?}");
+    }
+    assert_eq!(read(&app, both.id).await.source_id, Some(two));
+    assert_eq!(read(&app, alone.id).await.source_id, None);
+    // What was known then is still the owner's to read, and shows nothing of the text.
+    let then = FactQuery { object_id: Some(one), known_at: Some(about.recorded_at), ..FactQuery::default() };
+    assert_eq!(app.client.list_facts(then.clone()).await.unwrap().facts.len(), 1);
+    assert!(read(&app, only_one.id).await.citations.is_empty());
+    let reader = someone(&app, "reader").await;
+    assert_eq!(reader.client.list_facts(then).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(reader.client.read_fact(FactPath { id: about.id }).await.unwrap_err().code, Code::NotFound);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_fact_is_as_closed_as_its_source_and_meets_its_like_where_it_comes() {
+    let app = idle().await;
+    let [a, b, source, other] =
+        [doc(&app, "A").await, doc(&app, "B").await, doc(&app, "Source").await, doc(&app, "Other").await];
+    predicate(&app, "a").await;
+    let reader = someone(&app, "reader").await;
+    let sees = async |id: i64| reader.client.read_fact(FactPath { id }).await.is_ok();
+    let span = |from: u32, until: u32| NewFact {
+        valid_from: Some(day(from)),
+        valid_until: Some(day(until)),
+        ..fact(a, "a", b)
+    };
+    let assert = async |new: NewFact| app.client.assert_fact(Json(new)).await.unwrap().fact;
+    let private = assert(NewFact { source_id: Some(source), ..span(1, 10) }).await;
+    assert!(sees(private.id).await);
+    app.client.protect_document(DocumentPath { id: source }).await.unwrap();
+    assert!(!sees(private.id).await);
+    // The closed fact keeps nobody from saying the same.
+    let open = assert(NewFact { source_id: Some(other), ..span(4, 6) }).await;
+    assert!(sees(open.id).await);
+    grant(&app, &reader, source, GrantRight::Read).await;
+    assert!(sees(private.id).await);
+    // Opened again, it is left of where the other one says so, and what it was stays readable.
+    app.client.unprotect_document(DocumentPath { id: source }).await.unwrap();
+    let closed = read(&app, private.id).await;
+    assert_eq!((closed.invalidation.as_deref(), closed.invalidated_by), (Some("merged"), Some(open.id)));
+    let rest = state(&app, source).await;
+    let times: Vec<_> =
+        rest.iter().filter(|fact| fact.previous_id.is_some()).map(|fact| (fact.valid_from, fact.valid_until)).collect();
+    assert_eq!(times, [(Some(day(1)), Some(day(4))), (Some(day(6)), Some(day(10)))]);
+    assert_eq!(read(&app, open.id).await.citations.len(), 2, "both documents state it now");
+    // A move under a closed document closes what it states; what another one states too stays open.
+    let closed = doc(&app, "Closed").await;
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    let change = DocumentChange { parent_id: Some(Some(closed)), ..DocumentChange::default() };
+    app.client.update_document(DocumentPath { id: source }, WaitQuery::default(), Json(change)).await.unwrap();
+    for fact in state(&app, source).await {
+        assert_eq!(sees(fact.id).await, fact.id == open.id, "{fact:?}");
+    }
+    let shown = reader.client.read_fact(FactPath { id: open.id }).await.unwrap();
+    assert_eq!((shown.source_id, shown.citations.len()), (Some(other), 1));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn facts_about_parts_of_a_file_follow_a_reprocess() {
+    let app = TestApp::start().await;
+    let (file, _) = app.ingest(&sample("handbook.md")).await;
+    let parts = app.subtree(file).await;
+    let section = parts.iter().find(|part| part.usetype == "section").unwrap();
+    let leaf = parts.iter().filter(|part| part.usetype == "chunk").max_by_key(|part| part.content.len()).unwrap();
+    let person = doc(&app, "A person").await;
+    predicate(&app, "a").await;
+    let quote: String = leaf.content.chars().take(20).collect();
+    let assert = async |new: NewFact| app.client.assert_fact(Json(new)).await.unwrap().fact;
+    let about = assert(NewFact { source_id: Some(section.id), ..fact(section.id, "a", person) }).await;
+    let from = assert(NewFact { source_id: Some(leaf.id), quote: Some(quote), ..says(person, "a", "x") }).await;
+    // Chunks of another size are no counterparts.
+    let part_of = assert(NewFact { source_id: Some(section.id), ..fact(section.id, "a", leaf.id) }).await;
+    let mut stated = Vec::new();
+    for other in [Some(section.id), None] {
+        let says = says(section.id, "a", &format!("{other:?}"));
+        let made = assert(NewFact { source_id: Some(leaf.id), ..says.clone() }).await;
+        if let Some(other) = other {
+            assert(NewFact { source_id: Some(other), on_overlap: Some(OnOverlap::Merge), ..says }).await;
+        }
+        stated.push(made.id);
+    }
+    let options = serde_json::from_value(json!({"options": {"structure": {"max_tokens": 16}}})).unwrap();
+    app.client.reprocess_file(DocumentPath { id: file }, OptionalJson(Some(options))).await.unwrap();
+    app.settled(file).await;
+    crate::support::until("the new tree", async || {
+        (app.client.read_document(DocumentPath { id: section.id }, Default::default()).await.is_err()).then_some(())
+    })
+    .await;
+    let old = read(&app, about.id).await;
+    assert_eq!(old.invalidation.as_deref(), Some("reprocessed"));
+    let new = read(&app, old.invalidated_by.unwrap()).await;
+    let followed = app.client.read_document(DocumentPath { id: new.subject_id }, Default::default()).await;
+    let followed = followed.unwrap().value().unwrap();
+    assert_eq!(
+        (followed.usetype.as_str(), &followed.title, new.previous_id),
+        ("section", &section.title, Some(about.id))
+    );
+    assert_eq!((new.source_id, new.citations[0].document_id), (Some(followed.id), followed.id));
+    // What has lost an end, or all that stated it, has ended; what another part states too goes on.
+    for lost in [part_of.id, stated[1], from.id] {
+        assert_eq!(read(&app, lost).await.invalidation.as_deref(), Some("source_deleted"));
+    }
+    let old = read(&app, stated[0]).await;
+    let new = read(&app, old.invalidated_by.unwrap()).await;
+    assert_eq!((new.subject_id, new.source_id), (followed.id, Some(followed.id)));
+    app.end().await;
+}

@@ -1,0 +1,194 @@
+//! Random facts beside a naive set of cells: what is believed of each day, at every moment that the store knew something.
+use super::{day, doc, fact, predicate};
+use crate::{
+    access::Random,
+    principals::idle,
+    support::{TestApp, invariants},
+};
+use chrono::{DateTime, Utc};
+use std::collections::{BTreeMap, BTreeSet};
+use svc_client::{
+    Json, OptionalJson,
+    wire::{FactPath, FactQuery, FactResponse, Invalidation, NewFact, NewFacts, OnOverlap, Supersession, ValidAt},
+};
+
+/// Bounds are the days 1 to 14; the cells 0 and 14 stand for all before and after.
+const DAYS: u32 = 14;
+
+/// What a fact says of one day.
+type Cell = (i64, String, i64, u32);
+
+/// The cells that a fact with these bounds covers.
+fn cells(from: Option<u32>, until: Option<u32>) -> std::ops::Range<u32> {
+    from.unwrap_or(0)..until.unwrap_or(DAYS + 1)
+}
+
+fn bounds(random: &mut Random) -> (Option<u32>, Option<u32>) {
+    let from = 1 + random.below(DAYS as usize - 1) as u32;
+    let until = from + 1 + random.below((DAYS - from) as usize) as u32;
+    (Some(from).filter(|_| random.below(6) > 0), Some(until).filter(|_| random.below(4) > 0))
+}
+
+/// The cells of facts as the store answers; no cell twice.
+fn told(facts: &[FactResponse]) -> BTreeSet<Cell> {
+    let number =
+        |bound: Option<DateTime<Utc>>| bound.map(|bound| (1..=DAYS).find(|number| day(*number) == bound).unwrap());
+    let mut all = BTreeSet::new();
+    for fact in facts {
+        for cell in cells(number(fact.valid_from), number(fact.valid_until)) {
+            let cell = (fact.subject_id, fact.predicate.clone(), fact.object_id.unwrap(), cell);
+            assert!(all.insert(cell), "two facts say the same of one day: {fact:?}");
+        }
+    }
+    all
+}
+
+async fn known(app: &TestApp, known_at: Option<DateTime<Utc>>) -> (Vec<FactResponse>, DateTime<Utc>) {
+    let query = FactQuery { valid_at: Some(ValidAt::Any), known_at, limit: Some(1000), ..FactQuery::default() };
+    let page = app.client.list_facts(query).await.unwrap();
+    assert_eq!(page.next_cursor, None);
+    (page.facts, page.known_at)
+}
+
+#[tokio::test]
+async fn ten_thousand_random_changes_equal_a_set_of_days_at_every_time_that_was_known() {
+    for seed in [7, 1009] {
+        let app = idle().await;
+        let mut random = Random(seed);
+        let mut docs = Vec::new();
+        for number in 0..6 {
+            docs.push(doc(&app, &format!("Document {number}")).await);
+        }
+        for name in ["a", "b"] {
+            predicate(&app, name).await;
+        }
+        let (mut now, mut history) = (BTreeSet::<Cell>::new(), BTreeMap::new());
+        let mut changes = 0;
+        while changes < 5_000 {
+            let (believed, _) = known(&app, None).await;
+            if random.below(10) < 6 || believed.is_empty() {
+                let new: Vec<(NewFact, (Option<u32>, Option<u32>))> = (0..1 + random.below(120))
+                    .map(|_| {
+                        let (from, until) = bounds(&mut random);
+                        let [subject, object] = [docs[random.below(3)], docs[3 + random.below(3)]];
+                        let fact = fact(subject, ["default:a", "default:b"][random.below(2)], object);
+                        (NewFact { valid_from: from.map(day), valid_until: until.map(day), ..fact }, (from, until))
+                    })
+                    .collect();
+                changes += new.len();
+                // A batch that would overlap is refused as a whole.
+                let on_overlap = [OnOverlap::Reject, OnOverlap::Merge][usize::from(random.below(5) > 0)];
+                let (mut then, mut overlaps) = (now.clone(), false);
+                for (fact, (from, until)) in &new {
+                    for cell in cells(*from, *until) {
+                        overlaps |= !then.insert((
+                            fact.subject_id,
+                            fact.predicate.clone().unwrap(),
+                            fact.object_id.unwrap(),
+                            cell,
+                        ));
+                    }
+                }
+                let facts = new.into_iter().map(|(fact, _)| fact).collect();
+                let done = app.client.assert_facts(Json(NewFacts { facts, on_overlap: Some(on_overlap) })).await;
+                assert_eq!(done.is_err(), overlaps && on_overlap == OnOverlap::Reject);
+                now = if done.is_ok() { then } else { now };
+            } else {
+                changes += 1;
+                let old = &believed[random.below(believed.len())];
+                let (from, until) = bounds(&mut random);
+                let own: BTreeSet<u32> = told(std::slice::from_ref(old)).into_iter().map(|cell| cell.3).collect();
+                let hit: Vec<u32> = cells(from, until).filter(|cell| own.contains(cell)).collect();
+                let cell = |object: i64, cell: u32| (old.subject_id, old.predicate.clone(), object, cell);
+                let [valid_from, valid_until] = [from.map(day), until.map(day)];
+                if random.below(2) == 0 {
+                    let what = Invalidation { valid_from, valid_until, reason: None };
+                    let done = app.client.invalidate_fact(FactPath { id: old.id }, OptionalJson(Some(what))).await;
+                    assert_eq!(done.is_ok(), !hit.is_empty());
+                    hit.iter().for_each(|day| assert!(now.remove(&cell(old.object_id.unwrap(), *day))));
+                } else {
+                    let object = docs[3 + random.below(3)];
+                    // Without bounds it is a correction of the whole.
+                    let span: Vec<u32> = if from.or(until).is_none() {
+                        own.iter().copied().collect()
+                    } else {
+                        cells(from, until).collect()
+                    };
+                    let taken = span.iter().any(|day| now.contains(&cell(object, *day)));
+                    let what =
+                        Supersession { object_id: Some(object), valid_from, valid_until, ..Supersession::default() };
+                    let done = app.client.supersede_fact(FactPath { id: old.id }, Json(what)).await;
+                    let right = span.iter().any(|day| own.contains(day)) && Some(object) != old.object_id && !taken;
+                    assert_eq!(done.is_ok(), right, "{done:?}");
+                    if right {
+                        now.retain(|known| !span.iter().any(|day| *known == cell(old.object_id.unwrap(), *day)));
+                        now.extend(span.iter().map(|day| cell(object, *day)));
+                    }
+                }
+            }
+            let (believed, at) = known(&app, None).await;
+            assert_eq!(told(&believed), now, "seed {seed} after {changes} changes");
+            history.insert(at, now.clone());
+        }
+        // Every time that was known reads as it did then, also between two.
+        for (at, then) in &history {
+            assert_eq!(&told(&known(&app, Some(*at)).await.0), then);
+        }
+        invariants::check(&app.pool).await;
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_writers_never_overlap_and_what_was_known_stays_known() {
+    let app = idle().await;
+    let [a, b, c] = [doc(&app, "A").await, doc(&app, "B").await, doc(&app, "C").await];
+    predicate(&app, "a").await;
+    let writers = (0..8_u64).map(|seed| {
+        let client = app.client.clone();
+        tokio::spawn(async move {
+            let mut random = Random(seed * 31 + 1);
+            for _ in 0..25 {
+                let facts = (0..4).map(|_| {
+                    let (from, until) = bounds(&mut random);
+                    NewFact {
+                        valid_from: from.map(day),
+                        valid_until: until.map(day),
+                        ..fact(a, "a", [b, c][random.below(2)])
+                    }
+                });
+                let facts = NewFacts { facts: facts.collect(), on_overlap: Some(OnOverlap::Merge) };
+                let done = client.assert_facts(Json(facts)).await.unwrap();
+                // Another writer may have taken it in already.
+                let id = done.facts[random.below(4)].id;
+                let (valid_from, valid_until) = bounds(&mut random);
+                let [valid_from, valid_until] = [valid_from.map(day), valid_until.map(day)];
+                let what = Invalidation { valid_from, valid_until, reason: None };
+                let _ = client.invalidate_fact(FactPath { id }, OptionalJson(Some(what))).await;
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let (mut read, mut times) = (Vec::new(), BTreeSet::new());
+    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+        let (facts, at) = known(&app, None).await;
+        if times.insert(at) {
+            read.push((at, told(&facts)));
+        }
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert!(read.len() > 3, "the reader was too slow to see anything");
+    for (at, then) in read {
+        assert_eq!(told(&known(&app, Some(at)).await.0), then);
+    }
+    // The order of commits is the order of what is recorded: no fact is older than one with a smaller transaction.
+    let late: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM triples WHERE recorded_at > (SELECT at FROM knowledge_clock)")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    assert_eq!(late, 0);
+    app.end().await;
+}

@@ -1,0 +1,202 @@
+//! Who sees which fact: every read beside the definition, in random trees with random grants, sources and changes.
+use super::{fact, predicate, under};
+use crate::{
+    access::{Naive, Random},
+    principals::{Someone, grant, idle, someone},
+    support::{TestApp, invariants},
+};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use svc_client::{
+    Json,
+    wire::{
+        DocumentChange, DocumentPath, FactPath, FactQuery, FactResponse, GrantPath, GrantRight, NewFact, PageQuery,
+        PathSearch, ValidAt, WaitQuery,
+    },
+};
+
+/// All facts, believed or not, as a caller sees them.
+async fn all(client: &svc_client::Client<svc_client::Remote>) -> Vec<FactResponse> {
+    let mut facts = Vec::new();
+    for invalidated in [false, true] {
+        let query = FactQuery { valid_at: Some(ValidAt::Any), invalidated, limit: Some(1000), ..FactQuery::default() };
+        facts.extend(client.list_facts(query).await.unwrap().facts);
+    }
+    facts.sort_by_key(|fact| fact.id);
+    facts
+}
+
+struct World {
+    naive: Naive,
+    grants: BTreeMap<i64, BTreeMap<i64, bool>>,
+}
+
+impl World {
+    fn of(&self, who: &Someone) -> Naive {
+        Naive { grants: self.grants.get(&who.id).cloned().unwrap_or_default(), ..self.naive.clone() }
+    }
+
+    fn ids(&self) -> Vec<i64> {
+        self.naive.path.keys().copied().collect()
+    }
+
+    async fn renew(&mut self, app: &TestApp) {
+        let rows: Vec<(i64, Vec<i64>)> =
+            sqlx::query_as("SELECT id, path FROM documents").fetch_all(&app.pool).await.unwrap();
+        self.naive.path = rows.into_iter().collect();
+        self.naive.roots.retain(|id| self.naive.path.contains_key(id));
+    }
+
+    /// What a principal sees is what it may read both ends and the source of, and nothing of it tells of the rest.
+    async fn compare(&self, app: &TestApp, who: &Someone) {
+        let rights = self.of(who);
+        let reads = |id: i64| rights.path.contains_key(&id) && rights.may(id, false);
+        let owner = all(&app.client).await;
+        let visible = |fact: &FactResponse| {
+            reads(fact.subject_id) && fact.object_id.is_none_or(reads) && fact.source_id.is_none_or(reads)
+        };
+        let right: BTreeSet<i64> = owner.iter().filter(|fact| visible(fact)).map(|fact| fact.id).collect();
+        let seen = all(&who.client).await;
+        assert_eq!(seen.iter().map(|fact| fact.id).collect::<BTreeSet<_>>(), right);
+        for fact in &seen {
+            assert!(fact.citations.iter().all(|citation| reads(citation.document_id)), "{fact:?}");
+            assert!(fact.invalidated_by.is_none_or(|by| right.contains(&by)), "{fact:?}");
+            let history =
+                who.client.read_fact_history(FactPath { id: fact.id }, PageQuery::default()).await.unwrap().facts;
+            assert!(history.iter().all(|fact| right.contains(&fact.id)));
+        }
+        for fact in &owner {
+            let read = who.client.read_fact(FactPath { id: fact.id }).await;
+            assert_eq!(read.is_ok(), right.contains(&fact.id), "{fact:?}");
+            if fact.invalidated_at.is_none()
+                && let Some(object) = fact.object_id
+            {
+                let asked = PathSearch {
+                    from_id: fact.subject_id,
+                    to_id: object,
+                    max_depth: Some(1),
+                    direction: None,
+                    predicates: Vec::new(),
+                    limit: Some(10),
+                    valid_at: None,
+                    known_at: None,
+                    asserted_only: false,
+                };
+                let paths = who.client.find_paths(Json(asked)).await.map(|found| found.paths).unwrap_or_default();
+                let steps: BTreeSet<i64> =
+                    paths.iter().flat_map(|path| &path.steps).map(|step| step.triple_id).collect();
+                assert!(steps.is_subset(&right), "{steps:?}");
+                assert!(
+                    !right.contains(&fact.id)
+                        || fact.subject_id == object
+                        || steps.contains(&fact.id)
+                        || steps.len() == 10
+                );
+            }
+        }
+        for id in self.ids() {
+            for query in [
+                FactQuery { subject_id: Some(id), ..FactQuery::default() },
+                FactQuery { object_id: Some(id), ..FactQuery::default() },
+                FactQuery { source_id: Some(id), ..FactQuery::default() },
+                FactQuery { parent_id: Some(id), ..FactQuery::default() },
+            ] {
+                match who.client.list_facts(query).await {
+                    Ok(page) => assert!(reads(id) && page.facts.iter().all(|fact| right.contains(&fact.id))),
+                    Err(_) => assert!(!reads(id)),
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_sees_exactly_the_facts_whose_ends_and_source_it_may_read() {
+    for seed in [3, 4, 5] {
+        let app = idle().await;
+        let mut random = Random(seed * 104_729);
+        let mut world = World { naive: Naive::default(), grants: BTreeMap::new() };
+        let mut ids: Vec<i64> = Vec::new();
+        for number in 0..14 {
+            let parent = (number > 3).then(|| ids[random.below(ids.len())]);
+            ids.push(under(&app, &format!("Document {number}"), parent).await);
+        }
+        world.renew(&app).await;
+        predicate(&app, "a").await;
+        let people = [someone(&app, "one").await, someone(&app, "two").await];
+        for step in 0..70 {
+            let ids = world.ids();
+            let any = |random: &mut Random| ids[random.below(ids.len())];
+            let id = any(&mut random);
+            match random.below(16) {
+                0..=6 => {
+                    let new = NewFact {
+                        source_id: Some(any(&mut random)).filter(|_| random.below(4) > 0),
+                        on_overlap: Some(svc_client::wire::OnOverlap::Merge),
+                        ..fact(id, "a", any(&mut random))
+                    };
+                    app.client.assert_fact(Json(new)).await.unwrap();
+                }
+                7 | 8 => {
+                    app.client.protect_document(DocumentPath { id }).await.unwrap();
+                    world.naive.roots.insert(id);
+                }
+                9 | 10 => {
+                    let roots: Vec<i64> = world.naive.roots.iter().copied().collect();
+                    let Some(id) = (!roots.is_empty()).then(|| roots[random.below(roots.len())]) else { continue };
+                    app.client.unprotect_document(DocumentPath { id }).await.unwrap();
+                    world.naive.roots.remove(&id);
+                    world.grants.values_mut().for_each(|grants| grants.retain(|root, _| *root != id));
+                }
+                11 | 12 => {
+                    let who = &people[random.below(2)];
+                    grant(&app, who, id, GrantRight::Read).await;
+                    world.naive.roots.insert(id);
+                    world.grants.entry(who.id).or_default().insert(id, false);
+                }
+                13 => {
+                    let who = &people[random.below(2)];
+                    let Some(id) = world.grants.get(&who.id).and_then(|grants| grants.keys().next().copied()) else {
+                        continue;
+                    };
+                    app.client.delete_grant(GrantPath { id, principal_id: who.id }).await.unwrap();
+                    world.grants.get_mut(&who.id).unwrap().remove(&id);
+                }
+                14 => {
+                    let change = DocumentChange {
+                        parent_id: Some(Some(any(&mut random)).filter(|to| *to != id)),
+                        ..DocumentChange::default()
+                    };
+                    // A circle is refused.
+                    let _ = app.client.update_document(DocumentPath { id }, WaitQuery::default(), Json(change)).await;
+                    world.renew(&app).await;
+                }
+                _ if ids.len() > 8 => {
+                    app.client.delete_document(DocumentPath { id }).await.unwrap();
+                    world.renew(&app).await;
+                    for grants in world.grants.values_mut() {
+                        grants.retain(|id, _| world.naive.path.contains_key(id));
+                    }
+                }
+                _ => {}
+            }
+            if step % 5 == 4 {
+                for who in &people {
+                    world.compare(&app, who).await;
+                }
+                invariants::check(&app.pool).await;
+            }
+        }
+        let facts = all(&app.client).await;
+        let reasons: BTreeSet<&str> = facts.iter().filter_map(|fact| fact.invalidation.as_deref()).collect();
+        let zones: i64 =
+            sqlx::query_scalar("SELECT count(DISTINCT zone) FROM triples").fetch_one(&app.pool).await.unwrap();
+        assert!(
+            facts.len() > 15 && zones > 1,
+            "seed {seed} was dull: {} facts, {reasons:?}, {zones} zones: {}",
+            facts.len(),
+            json!(facts)
+        );
+        app.end().await;
+    }
+}
