@@ -10,6 +10,7 @@ mod documents;
 mod edits;
 mod embed;
 mod events;
+mod facts;
 mod fetch;
 mod follow;
 mod import;
@@ -17,8 +18,10 @@ mod ingest;
 mod mcp;
 mod models;
 mod output;
+mod path;
 mod pieces;
 mod plan;
+mod predicates;
 mod priority;
 mod raptor;
 mod reprocess;
@@ -120,6 +123,12 @@ enum Command {
     Rm(documents::IdArguments),
     /// Reads cells of a stored workbook.
     Cells(cells::CellsArguments),
+    /// Asserts facts about documents, lists them as of any time, replaces and ends them.
+    Facts(facts::FactsArguments),
+    /// Finds the shortest path between two documents along facts; the exit code is 1 if there is none.
+    Path(path::PathArguments),
+    /// Lists predicates, or creates one.
+    Predicates(predicates::PredicatesArguments),
     /// Manages who may read and write what: principals, tokens, grants and the audit.
     Access(access::AccessArguments),
     /// Prints what happens, as it happens.
@@ -259,6 +268,9 @@ async fn run(
         Command::Chunk(arguments) => pieces::chunk(&client(&settings)?, output, arguments).await,
         Command::Segment(arguments) => pieces::segment(&client(&settings)?, output, arguments).await,
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
+        Command::Facts(arguments) => facts::facts(&client(&settings)?, output, arguments).await,
+        Command::Path(arguments) => path::path(&client(&settings)?, output, arguments).await,
+        Command::Predicates(arguments) => predicates::predicates(&client(&settings)?, output, arguments).await,
         Command::Bytes(arguments) => bytes::bytes(&client(&settings)?, output, arguments).await,
         Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,
         Command::Cells(arguments) => cells::cells(&client(&settings)?, output, arguments).await,

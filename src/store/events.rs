@@ -12,7 +12,7 @@ use super::{
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::{Audience, EventKind};
-use svc_ids::{DocumentId, RootId, TaskId};
+use svc_ids::{DocumentId, RootId, TaskId, TripleId};
 
 /// The columns that every event of a document has, and where they come from: `documents d`. The file that a document belongs to is the
 /// nearest at or above it that was ingested.
@@ -46,6 +46,27 @@ pub async fn record(
     .bind(storable_json(data).as_ref())
     .bind(names_place)
     .bind(kind.audience() == Audience::Owner)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records what happened to facts, an event for each subject and for those who may read all of it: a fact whose object or source has other
+/// readers than its subject is told to the owner alone.
+pub(super) async fn facts(conn: &mut PgConnection, kind: EventKind, facts: &[TripleId]) -> sqlx::Result<()> {
+    sqlx::query(concat!(
+        "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
+         SELECT ",
+        of_document!(),
+        ", $2, jsonb_build_object('triple_ids', to_jsonb((f.ids)[:256]), 'triples', cardinality(f.ids)), f.owner_only
+           FROM (SELECT t.subject_id, array_agg(t.id ORDER BY t.id) AS ids,
+                        NOT (t.zone IN (0, s.guard) AND coalesce(o.guard, 0) IN (0, s.guard)) AS owner_only
+                   FROM triples t JOIN documents s ON s.id = t.subject_id LEFT JOIN documents o ON o.id = t.object_id
+                  WHERE t.id = ANY($1) AND (t.object_id IS NULL OR o.id IS NOT NULL) GROUP BY 1, 3) f
+           JOIN documents d ON d.id = f.subject_id ORDER BY d.id"
+    ))
+    .bind(facts)
+    .bind(kind.as_str())
     .execute(conn)
     .await
     .map(|_| ())

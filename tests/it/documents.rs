@@ -254,6 +254,7 @@ async fn delete_takes_every_row_and_byte() {
         "event_counter",
         "event_outbox",
         "schema_functions",
+        "knowledge_clock",
         "upkeep_turn",
         "workers",
         "search_indexes",

@@ -6,8 +6,9 @@ mod stdio;
 
 use crate::{
     principals::{grant, someone},
-    reach::call,
+    reach::{a_fact, a_path, call},
     support::{TOKEN, TestApp, Wish, contract, document, http, sample, until},
+    triples::predicate,
 };
 use reqwest::StatusCode;
 use rmcp::{
@@ -92,6 +93,9 @@ fn given(name: &str, id: i64) -> Value {
         "upload_file" => json!({"filename": "x.txt", "base64": "Qnl0ZXMgdGhhdCBub2JvZHkgaGFzLg==", "parent_id": id}),
         "ingest" => json!({"entry": "raw", "content": "Words that nobody has.", "parent_id": id}),
         "create_document" => json!({"title": "t", "content": "c", "parent_id": id}),
+        "assert_fact" => a_fact(id),
+        "list_facts" => json!({"subject_id": id, "valid_at": "any"}),
+        "find_paths" => a_path(id),
         _ => json!({"id": id}),
     }
 }
@@ -110,6 +114,7 @@ async fn every_tool_answers_what_its_operation_answers() {
     let (sheet, _) = app.ingest(&sample("duck-counts.xlsx")).await;
     let parent = app.create("Herons", "A heron stands in the water.", None).await.id;
     app.create("Grey heron", "The grey heron eats fish.", Some(parent)).await;
+    predicate(&app, "knows").await;
     let client = model(&app, TOKEN).await;
     let listed = client.list_all_tools().await.unwrap();
     let over_http = ask(&app, TOKEN, "tools/list", json!({})).await;

@@ -7,7 +7,7 @@ use crate::{
     support::{TOKEN, TestApp, document, http, sample, workbook},
 };
 use reqwest::multipart::{Form, Part};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
     Access, FileUpload, Json, OPERATIONS, OperationInfo,
@@ -149,6 +149,16 @@ impl World {
     }
 }
 
+/// A fact about a document, with the predicate `knows`.
+pub fn a_fact(id: i64) -> Value {
+    json!({"subject_id": id, "predicate": "knows", "object_literal": "x", "on_overlap": "merge"})
+}
+
+/// The path from a document to itself.
+pub fn a_path(id: i64) -> Value {
+    json!({"from_id": id, "to_id": id, "valid_at": "2024-01-01T00:00:00Z"})
+}
+
 /// A call of an operation, about this document if it names one.
 pub fn call(
     app: &TestApp,
@@ -177,6 +187,9 @@ pub fn call(
         "create_link" => request.json(&json!({"target_id": id, "link_type": "cites"})),
         "change_priority" => request.json(&json!({"priority": 1})),
         "choose_portfolio" => request.json(&json!({"tokens": 1_000_000})),
+        "assert_fact" => request.json(&a_fact(id)),
+        "list_facts" => request.query(&[("subject_id", id.to_string()), ("valid_at", "any".to_owned())]),
+        "find_paths" => request.json(&a_path(id)),
         "search" if query.is_empty() => request.query(&[("q", "heron"), ("limit", "100"), ("group_by", "none")]),
         "search" => request.query(&[("q", "heron"), ("limit", "100")]),
         _ if held(row) == Held::Searches && id != 0 => {

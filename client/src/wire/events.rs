@@ -151,6 +151,7 @@ impl EventKind {
 }
 
 /// What fields of several kinds hold.
+const TRIPLES: &str = "the ids of the first 256";
 const ABOVE: &str = "the document above it; null at the top";
 const USETYPE: &str = "its usetype";
 const ERROR_TYPE: &str = "the class of its failure";
@@ -206,12 +207,12 @@ kinds! {
     /// A document was deleted. Each file, access root or separately created document that was under it has an event of its own.
     DocumentDeleted = "document.deleted", for Readers,
         ["parent_id": ABOVE, "usetype": USETYPE];
-    /// A fact was recorded.
-    TripleCreated = "triple.created", for Readers, [];
-    /// A fact was replaced by a newer one.
-    TripleSuperseded = "triple.superseded", for Readers, [];
-    /// A fact no longer holds.
-    TripleInvalidated = "triple.invalidated", for Readers, [];
+    /// Facts about the document were recorded. Facts whose object or source has other readers than the document are told to the owner alone.
+    TripleCreated = "triple.created", for Readers, ["triple_ids": TRIPLES, "triples": "how many"];
+    /// Facts about the document were replaced by newer ones.
+    TripleSuperseded = "triple.superseded", for Readers, ["triple_ids": TRIPLES, "triples": "how many"];
+    /// Facts about the document are no longer believed.
+    TripleInvalidated = "triple.invalidated", for Readers, ["triple_ids": TRIPLES, "triples": "how many"];
     /// A task failed and is not tried again. Those that failed because of it are not told of, and neither are those that
     /// lack a part that is not configured, such as a language model.
     TaskFailed = "task.failed", for Owner,

@@ -1,9 +1,12 @@
 //! Facts follow the documents that they are about and that state them: into other zones, and to their end. These functions are called in
-//! the transactions that protect, move and delete documents, and take the pen only if there is a fact to change.
+//! the transactions that protect, move and delete documents, and take the pen only if there is a fact to change. Statements with long lists
+//! are planned with their values, because only a constant list is hashed.
 use super::write::{inherit, take_pen};
+use crate::store::events;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use std::collections::HashSet;
+use svc_client::wire::EventKind;
 use svc_ids::{DocumentId, TripleId};
 use uuid::Uuid;
 
@@ -85,6 +88,7 @@ async fn change_zones(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[Tripl
     )
     .bind(facts)
     .bind(&ids)
+    .persistent(false)
     .execute(conn)
     .await
     .map(|_| ())
@@ -114,8 +118,17 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     )
     .bind(&concerned)
     .bind(gone)
+    .persistent(false)
     .fetch_all(&mut *conn)
     .await?;
+    let ending: Vec<TripleId> =
+        sqlx::query_scalar("SELECT id FROM triples WHERE id = ANY($1) AND id <> ALL($2) AND invalidated_at IS NULL")
+            .bind(&concerned)
+            .bind(&kept)
+            .persistent(false)
+            .fetch_all(&mut *conn)
+            .await?;
+    events::facts(conn, EventKind::TripleInvalidated, &ending).await?;
     sqlx::query(
         "UPDATE triples SET invalidated_at = coalesce(invalidated_at, $1), invalidation = coalesce(invalidation, 'source_deleted'),
                 zone = CASE WHEN source_id = ANY($4) THEN -1 ELSE zone END
@@ -125,6 +138,7 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     .bind(&concerned)
     .bind(&kept)
     .bind(gone)
+    .persistent(false)
     .execute(&mut *conn)
     .await?;
     change_zones(conn, at, &kept).await
@@ -193,6 +207,7 @@ pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gon
     )
     .bind(&lost)
     .bind(gone)
+    .persistent(false)
     .execute(&mut *conn)
     .await?;
     let moved: Vec<Redirected> = sqlx::query_as(
@@ -206,6 +221,7 @@ pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gon
     .bind(&old)
     .bind(&new)
     .bind(&lost)
+    .persistent(false)
     .fetch_all(&mut *conn)
     .await?;
     let statements: Vec<Uuid> = moved.iter().map(Redirected::statement).collect();

@@ -2,13 +2,14 @@
 use super::FactRow;
 use crate::store::{
     documents::add,
+    events,
     places::Place,
     scope::{Readable, Writable, readable},
 };
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
-use svc_client::wire::FactType;
+use svc_client::wire::{EventKind, FactType};
 use svc_ids::{DocumentId, PredicateId, TripleId};
 use uuid::Uuid;
 
@@ -218,9 +219,11 @@ pub async fn insert(conn: &mut PgConnection, at: DateTime<Utc>, new: &[NewTriple
     .bind(new.iter().map(|row| row.fact_type.as_str()).collect::<Vec<_>>())
     .bind(new.iter().map(|row| row.source_id).collect::<Vec<_>>())
     .bind(new.iter().map(|row| row.derived_by.as_deref()).collect::<Vec<_>>())
-    .execute(conn)
-    .await
-    .map(|_| ())
+    .execute(&mut *conn)
+    .await?;
+    // What an older fact is left of is nothing new.
+    let told: Vec<TripleId> = new.iter().filter(|row| row.previous_id.is_none()).map(|row| row.id).collect();
+    events::facts(conn, EventKind::TripleCreated, &told).await
 }
 
 /// A fact to close, with its subject, which the caller may change.
@@ -252,9 +255,14 @@ pub async fn close(
     .bind(closings.iter().map(|closing| closing.id).collect::<Vec<_>>())
     .bind(closings.iter().map(|closing| closing.by).collect::<Vec<_>>())
     .bind(closings.iter().map(|closing| closing.subject.id()).collect::<Vec<_>>())
-    .execute(conn)
-    .await
-    .map(|_| ())
+    .execute(&mut *conn)
+    .await?;
+    let kind = if closings.iter().any(|closing| closing.by.is_some()) {
+        EventKind::TripleSuperseded
+    } else {
+        EventKind::TripleInvalidated
+    };
+    events::facts(conn, kind, &closings.iter().map(|closing| closing.id).collect::<Vec<_>>()).await
 }
 
 /// Facts that are asserted without a source hold whatever becomes of the documents that state them too.

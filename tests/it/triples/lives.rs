@@ -1,6 +1,7 @@
 //! What becomes of facts when their documents are moved, closed, opened, reprocessed and deleted.
 use super::{day, doc, fact, predicate, says, under};
 use crate::{
+    cli::svc,
     principals::{grant, idle, someone},
     support::{TestApp, sample},
 };
@@ -182,5 +183,41 @@ async fn facts_about_parts_of_a_file_follow_a_reprocess() {
     let old = read(&app, stated[0]).await;
     let new = read(&app, old.invalidated_by.unwrap()).await;
     assert_eq!((new.subject_id, new.source_id), (followed.id, Some(followed.id)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_command_line_says_replaces_and_follows_facts() {
+    let app = idle().await;
+    let [lab, ada, bea] = [doc(&app, "Lab").await, doc(&app, "Ada").await, doc(&app, "Bea").await];
+    let [from, to, other] = [lab, ada, bea].map(|id| id.to_string());
+    let run = async |arguments: &[&str]| {
+        let done = svc(&app, arguments).await;
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code(), said(&done.stdout), said(&done.stderr))
+    };
+    assert_eq!(
+        run(&["--table", "predicates", "--add", "org:leads", "--functional"]).await.1,
+        "predicate 1: org:leads\n"
+    );
+    let listed = run(&["--table", "predicates", "lead"]).await.1;
+    assert!(listed.contains("org:leads") && listed.contains("urn:svc:predicate/org/leads"), "{listed}");
+    let (_, said, _) =
+        run(&["--table", "facts", "add", &from, "org:leads", "--to", &to, "--from", "2020-01-01T00:00:00Z"]).await;
+    assert_eq!(said, "fact 1: created\n");
+    let (code, _, refused) = run(&["facts", "add", &from, "org:leads", "--to", &to]).await;
+    assert!(code == Some(1) && refused.contains("fact 1 says so already"), "{refused}");
+    let replaced = run(&["--table", "facts", "replace", "1", "--to", &other, "--from", "2024-01-01T00:00:00Z"]).await.1;
+    assert!(replaced.contains("in the place of 1; left of it: "), "{replaced}");
+    let then = run(&["--table", "facts", "list", &from, "--at", "2021-01-01T00:00:00Z"]).await.1;
+    assert!(then.contains("org:leads") && then.contains("2024-01-01T00:00:00Z") && then.lines().count() == 2, "{then}");
+    assert_eq!(run(&["facts", "list", &from, "--at", "any"]).await.1.lines().count(), 2);
+    assert_eq!(run(&["facts", "history", "1"]).await.1.lines().count(), 2);
+    let (code, path, _) = run(&["--table", "path", &from, &other]).await;
+    assert!(code == Some(0) && path.contains("-org:leads->") && path.contains("Bea"), "{path}");
+    let (code, path, _) = run(&["--table", "path", &to, &other]).await;
+    assert_eq!((code, path.as_str()), (Some(1), "no path\n"), "Ada leads it no longer");
+    let ended = run(&["--table", "facts", "end", "1"]).await;
+    assert!(ended.0 == Some(1) && ended.2.contains("no longer believed"), "{ended:?}");
     app.end().await;
 }

@@ -15,6 +15,8 @@ use svc_client::{
 /// Bounds are the days 1 to 14; the cells 0 and 14 stand for all before and after.
 const DAYS: u32 = 14;
 
+/// The first day and the day after the last.
+type Bounds = (Option<u32>, Option<u32>);
 /// What a fact says of one day.
 type Cell = (i64, String, i64, u32);
 
@@ -23,7 +25,7 @@ fn cells(from: Option<u32>, until: Option<u32>) -> std::ops::Range<u32> {
     from.unwrap_or(0)..until.unwrap_or(DAYS + 1)
 }
 
-fn bounds(random: &mut Random) -> (Option<u32>, Option<u32>) {
+fn bounds(random: &mut Random) -> Bounds {
     let from = 1 + random.below(DAYS as usize - 1) as u32;
     let until = from + 1 + random.below((DAYS - from) as usize) as u32;
     (Some(from).filter(|_| random.below(6) > 0), Some(until).filter(|_| random.below(4) > 0))
@@ -67,7 +69,7 @@ async fn ten_thousand_random_changes_equal_a_set_of_days_at_every_time_that_was_
         while changes < 5_000 {
             let (believed, _) = known(&app, None).await;
             if random.below(10) < 6 || believed.is_empty() {
-                let new: Vec<(NewFact, (Option<u32>, Option<u32>))> = (0..1 + random.below(120))
+                let new: Vec<(NewFact, Bounds)> = (0..1 + random.below(120))
                     .map(|_| {
                         let (from, until) = bounds(&mut random);
                         let [subject, object] = [docs[random.below(3)], docs[3 + random.below(3)]];
