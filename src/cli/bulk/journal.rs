@@ -261,6 +261,15 @@ impl Journal {
     }
 }
 
+impl Drop for Journal {
+    /// Gives the journal free at once: a process that is being started holds a copy of its descriptor for a moment longer.
+    fn drop(&mut self) {
+        if let Err(error) = flock(&self.file, FlockOperation::Unlock) {
+            tracing::debug!(error = %error, "the journal is free once its file is closed");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
