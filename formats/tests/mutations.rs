@@ -37,7 +37,8 @@ static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
     }
     let folders = ["pdf", "docx", "pptx", "xlsx", "ole2", "made"].map(|folder| corpus.join(folder));
     let mut seeds = Vec::new();
-    for folder in [repository.join("tests/samples")].iter().chain(&folders) {
+    for folder in ["tests/samples", "formats/tests/files"].map(|folder| repository.join(folder)).iter().chain(&folders)
+    {
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for path in entries.map(|entry| entry.unwrap().path()) {
             if path.is_file() && path.metadata().unwrap().len() <= LARGEST {
