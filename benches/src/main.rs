@@ -16,6 +16,7 @@ mod figure;
 mod formats;
 mod hostile;
 mod ingest;
+mod knowledge;
 mod markdown;
 mod queue;
 mod raptor;
@@ -105,6 +106,10 @@ const BENCHES: &[(&str, &str)] = &[
         "an ordinary client alone and then beside clients that hang up, flood and send hostile requests; SIZE: seconds, default 60",
     ),
     (
+        "knowledge",
+        "facts asserted in batches, paths and lists as of a moment, by the owner and by a reader of half of the store; SIZE: facts, default 100000",
+    ),
+    (
         "raptor",
         "what summaries and portfolios gain a reader with a budget of tokens, on Cranfield; SIZE: questions, default 75",
     ),
@@ -181,6 +186,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "events" => events::run(size.unwrap_or(100), &mut out).await?,
         "eval" => eval::run(eval_folder().as_deref()).await?,
         "feed" => feed::run(size.unwrap_or(1000), &mut out).await?,
+        "knowledge" => knowledge::run(size.unwrap_or(100_000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {
             let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);

@@ -1,0 +1,181 @@
+//! Facts: how fast batches of them are asserted, and how long paths, lists as of a moment and histories take in a graph of communities with hubs.
+use crate::{
+    figure::{BoxError, Figure},
+    sandbox::with_app,
+    uploads,
+};
+use rand::{RngExt as _, SeedableRng, rngs::StdRng};
+use sqlx::PgPool;
+use std::time::{Duration, Instant};
+use svc::app::App;
+use svc_client::{
+    Client, Json, Remote,
+    wire::{
+        DocumentPath, FactQuery, GrantPath, GrantRight, NewApiToken, NewFact, NewFacts, NewGrant, NewPredicate,
+        NewPrincipal, OnOverlap, PathSearch, PrincipalKind, PrincipalPath, ValidAt,
+    },
+};
+
+/// The facts of a batch, which is the most that one takes.
+const BATCH: usize = 5_000;
+/// The documents of a community, in which half of the facts stay.
+const COMMUNITY: usize = 1_000;
+/// The pairs between which a path is looked for.
+const PAIRS: usize = 60;
+const PREDICATES: [&str; 3] = ["cites", "leads", "knows"];
+/// A request may take as long as it takes: the figure says how long.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub async fn run(triples: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    if triples < 10 * COMMUNITY {
+        return Err(format!("the size is {triples}; this bench takes at least {} facts", 10 * COMMUNITY).into());
+    }
+    let patient = |settings: &mut svc::settings::Settings| settings.request_timeout = PATIENCE;
+    with_app(patient, async |app: &App| measure(app, triples, out).await).await
+}
+
+async fn measure(app: &App, triples: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let base = format!("http://{}", app.address);
+    let (client, pool) = (uploads::client(&base)?, &app.service.pool);
+    let nodes = fill(pool, triples / 10).await?;
+    for name in PREDICATES {
+        client.create_predicate(Json(NewPredicate { name: name.to_owned(), ..NewPredicate::default() })).await?;
+    }
+    let reader = reader(pool, &client, &base).await?;
+    let mut random = StdRng::seed_from_u64(7);
+    let (mut taken, mut rates) = (Duration::ZERO, Vec::new());
+    let mut moments = Vec::new();
+    for from in (0..triples).step_by(BATCH) {
+        let facts: Vec<NewFact> = (from..triples.min(from + BATCH)).map(|_| fact(&mut random, &nodes)).collect();
+        let count = facts.len();
+        let batch = NewFacts { facts, on_overlap: Some(OnOverlap::Merge) };
+        let begun = Instant::now();
+        moments.push(client.assert_facts(Json(batch)).await?.recorded_at);
+        let time = begun.elapsed();
+        taken += time;
+        rates.push(count as f64 / time.as_secs_f64());
+    }
+    out(Figure::alone("knowledge/assert/batches", triples, "facts/s", triples as f64 / taken.as_secs_f64()));
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    out(Figure::alone("knowledge/assert/best_batch", BATCH, "facts/s", best));
+    sqlx::raw_sql("VACUUM (ANALYZE) triples, documents, triple_citations").execute(pool).await?;
+
+    // The reader may read every second community.
+    let seen: Vec<i64> = nodes.chunks(COMMUNITY).step_by(2).flatten().copied().collect();
+    let pairs: Vec<(i64, i64)> = (0..PAIRS)
+        .map(|_| (seen[random.random_range(0..seen.len())], seen[random.random_range(0..seen.len())]))
+        .collect();
+    for (who, client) in [("owner", &client), ("reader", &reader)] {
+        let (mut times, mut visited) = (Vec::new(), 0_usize);
+        for (from_id, to_id) in pairs.iter().copied() {
+            let begun = Instant::now();
+            let found = client.find_paths(Json(search(from_id, to_id))).await?;
+            times.push(begun.elapsed().as_secs_f64() * 1000.0);
+            visited += found.visited as usize;
+        }
+        let [half, most, worst] = shares(&mut times);
+        out(Figure::alone(&format!("knowledge/path/{who}/p50"), triples, "ms", half));
+        out(Figure::alone(&format!("knowledge/path/{who}/p95"), triples, "ms", most));
+        out(Figure::alone(&format!("knowledge/path/{who}/worst"), triples, "ms", worst));
+        out(Figure::alone(&format!("knowledge/path/{who}/visited"), triples, "documents", (visited / PAIRS) as f64));
+        let mut times = Vec::new();
+        for _ in 0..PAIRS {
+            let query = FactQuery {
+                subject_id: Some(seen[random.random_range(0..seen.len())]),
+                known_at: Some(moments[random.random_range(0..moments.len())]),
+                valid_at: Some(ValidAt::Any),
+                ..FactQuery::default()
+            };
+            let begun = Instant::now();
+            client.list_facts(query).await?;
+            times.push(begun.elapsed().as_secs_f64() * 1000.0);
+        }
+        let [half, most, _] = shares(&mut times);
+        out(Figure::alone(&format!("knowledge/as_of/{who}/p50"), triples, "ms", half));
+        out(Figure::alone(&format!("knowledge/as_of/{who}/p95"), triples, "ms", most));
+    }
+    Ok(())
+}
+
+/// The median, the value below which 95 of 100 are, and the largest.
+fn shares(times: &mut [f64]) -> [f64; 3] {
+    times.sort_unstable_by(f64::total_cmp);
+    let at = |share: usize| {
+        times.get((times.len() * share / 100).min(times.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+    };
+    [at(50), at(95), at(100)]
+}
+
+fn search(from_id: i64, to_id: i64) -> PathSearch {
+    PathSearch {
+        from_id,
+        to_id,
+        max_depth: Some(6),
+        direction: None,
+        predicates: Vec::new(),
+        limit: None,
+        valid_at: None,
+        known_at: None,
+        asserted_only: false,
+    }
+}
+
+/// A fact: one of ten leads to a literal, half of the others stay in their community, and low numbers are hubs.
+fn fact(random: &mut StdRng, nodes: &[i64]) -> NewFact {
+    let at = random.random_range(0..nodes.len());
+    let community = at / COMMUNITY * COMMUNITY;
+    let skewed = |random: &mut StdRng, most: usize| (random.random::<f64>().powi(3) * most as f64) as usize;
+    let to = match random.random_bool(0.5) {
+        true => community + skewed(random, COMMUNITY.min(nodes.len() - community)),
+        false => skewed(random, nodes.len()),
+    };
+    let fact = NewFact {
+        subject_id: nodes[at],
+        predicate: Some(PREDICATES[random.random_range(0..PREDICATES.len())].to_owned()),
+        ..NewFact::default()
+    };
+    match random.random_bool(0.1) {
+        true => NewFact { object_literal: Some(random.random_range(0..1_000_000).to_string()), ..fact },
+        false => NewFact { object_id: Some(nodes[to]), ..fact },
+    }
+}
+
+/// Stores communities of documents, each under a folder, and returns the ids of the documents.
+async fn fill(pool: &PgPool, count: usize) -> Result<Vec<i64>, BoxError> {
+    let mut nodes = Vec::with_capacity(count);
+    for from in (0..count).step_by(COMMUNITY) {
+        let made: Vec<i64> = sqlx::query_scalar(
+            "WITH folder AS (
+                 INSERT INTO documents (title, content, usetype, content_hash, guard) VALUES ('Folder', '', 'markdown', 'sha256:', 0) RETURNING id)
+             INSERT INTO documents (parent_id, path, title, content, usetype, position, content_hash, guard)
+             SELECT f.id, ARRAY[f.id], 'Node ' || n, 'What is known of it.', 'markdown', n, 'sha256:' || n, 0
+               FROM folder f, generate_series(1, $1) n RETURNING id",
+        )
+        .bind(i32::try_from(COMMUNITY.min(count - from))?)
+        .fetch_all(pool)
+        .await?;
+        nodes.extend(made);
+    }
+    nodes.sort_unstable();
+    eprintln!("bench: {} documents", nodes.len());
+    Ok(nodes)
+}
+
+/// A principal who may read every second folder of those that are all closed.
+async fn reader(pool: &PgPool, client: &Client<Remote>, base: &str) -> Result<Client<Remote>, BoxError> {
+    let folders: Vec<i64> =
+        sqlx::query_scalar("SELECT id FROM documents WHERE parent_id IS NULL ORDER BY id").fetch_all(pool).await?;
+    let new = NewPrincipal { name: "reader".to_owned(), kind: PrincipalKind::User };
+    let principal_id = client.create_principal(Json(new)).await?.id;
+    for (number, id) in folders.into_iter().enumerate() {
+        if number % 2 == 0 {
+            client.put_grant(GrantPath { id, principal_id }, Json(NewGrant { right: GrantRight::Read })).await?;
+        } else {
+            client.protect_document(DocumentPath { id }).await?;
+        }
+    }
+    let new = NewApiToken { name: "bench".to_owned(), expires_at: None };
+    let token = client.issue_api_token(PrincipalPath { id: principal_id }, Json(new)).await?.secret;
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    Ok(Client(Remote::new(base, &token, http)))
+}
