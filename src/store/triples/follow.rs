@@ -189,8 +189,7 @@ pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gon
     .execute(&mut *conn)
     .await?;
     sqlx::query(
-        "UPDATE triples t SET source_id = p.new FROM unnest($1::bigint[], $2::bigint[]) p(old, new)
-          WHERE t.source_id = p.old AND t.invalidated_at IS NULL",
+        "UPDATE triples t SET source_id = p.new FROM unnest($1::bigint[], $2::bigint[]) p(old, new) WHERE t.source_id = p.old",
     )
     .bind(&old)
     .bind(&new)

@@ -148,6 +148,8 @@ async fn facts_about_parts_of_a_file_follow_a_reprocess() {
     let assert = async |new: NewFact| app.client.assert_fact(Json(new)).await.unwrap().fact;
     let about = assert(NewFact { source_id: Some(section.id), ..fact(section.id, "a", person) }).await;
     let from = assert(NewFact { source_id: Some(leaf.id), quote: Some(quote), ..says(person, "a", "x") }).await;
+    let ended = assert(NewFact { source_id: Some(section.id), ..says(person, "a", "ended") }).await;
+    app.client.invalidate_fact(FactPath { id: ended.id }, OptionalJson(None)).await.unwrap();
     // Chunks of another size are no counterparts.
     let part_of = assert(NewFact { source_id: Some(section.id), ..fact(section.id, "a", leaf.id) }).await;
     let mut stated = Vec::new();
@@ -180,6 +182,10 @@ async fn facts_about_parts_of_a_file_follow_a_reprocess() {
     for lost in [part_of.id, stated[1], from.id] {
         assert_eq!(read(&app, lost).await.invalidation.as_deref(), Some("source_deleted"));
     }
+    // What was believed once stays readable to those who may read the new part.
+    let reader = someone(&app, "reader").await;
+    let seen = reader.client.read_fact(FactPath { id: ended.id }).await.unwrap();
+    assert_eq!((seen.source_id, seen.citations.len()), (Some(followed.id), 1));
     let old = read(&app, stated[0]).await;
     let new = read(&app, old.invalidated_by.unwrap()).await;
     assert_eq!((new.subject_id, new.source_id), (followed.id, Some(followed.id)));
