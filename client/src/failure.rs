@@ -59,7 +59,7 @@ codes! {
     RangeNotSatisfiable = "range_not_satisfiable", 416, "The range is outside the file", ["size"];
     /// A field has a value that its constraint forbids; the detail names both.
     InvalidField = "invalid_field", 422, "A field breaks a constraint", ["field", "index", "limit", "ref", "sheets"];
-    /// The document is neither a readable xlsx workbook nor a part of one.
+    /// The document is neither a readable workbook (xlsx, csv or tsv) nor a part of one.
     NotAWorkbook = "not_a_workbook", 422, "The document is not in a workbook", ["reason"];
     /// The password given with the upload does not open the file.
     WrongPassword = "wrong_password", 422, "The password does not open the file", ["field"];

@@ -2,6 +2,8 @@
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs_io::DecodeReaderBytesBuilder;
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 
 /// A decoded text without byte order marks and NUL; its lines end in `\n`.
 pub(crate) struct Decoded {
@@ -157,6 +159,86 @@ fn guess(bytes: &[u8]) -> &'static Encoding {
     detector.guess(None, Utf8Detection::Allow)
 }
 
+/// The encoding of a text that is too large to be decoded at once. It is the one that [`decode`] finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Charset {
+    Standard(&'static Encoding),
+    Utf32 { big_endian: bool },
+}
+
+/// How much is read at a time.
+const BLOCK: usize = 64 << 10;
+
+impl Charset {
+    /// Reads all of the source, a block at a time.
+    pub(crate) fn of<R: Read + Seek>(source: &mut R) -> io::Result<Self> {
+        source.seek(SeekFrom::Start(0))?;
+        let mut sample = Vec::new();
+        source.by_ref().take(SAMPLE as u64).read_to_end(&mut sample)?;
+        match wide(&sample) {
+            Some(Wide::Utf32 { big_endian }) => return Ok(Self::Utf32 { big_endian }),
+            Some(Wide::Utf16(charset)) => return Ok(Self::Standard(charset)),
+            None => {}
+        }
+        source.seek(SeekFrom::Start(0))?;
+        if is_utf_8(source)? {
+            return Ok(Self::Standard(UTF_8));
+        }
+        source.seek(SeekFrom::Start(0))?;
+        let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
+        let mut block = vec![0; BLOCK];
+        loop {
+            let read = source.read(&mut block)?;
+            detector.feed(&block[..read], read == 0);
+            if read == 0 {
+                return Ok(Self::Standard(detector.guess(None, Utf8Detection::Allow)));
+            }
+        }
+    }
+
+    /// The text in UTF-8 from its beginning, without a mark. NUL and line ends are as they are.
+    pub(crate) fn reader<'a, R: Read + Seek>(self, source: &'a mut R) -> io::Result<Box<dyn BufRead + 'a>> {
+        source.seek(SeekFrom::Start(0))?;
+        match self {
+            Self::Standard(charset) => {
+                let decoded = DecodeReaderBytesBuilder::new()
+                    .encoding(Some(charset))
+                    .utf8_passthru(true)
+                    .strip_bom(true)
+                    .build(source);
+                Ok(Box::new(BufReader::with_capacity(BLOCK, decoded)))
+            }
+            // Hardly anybody has such a text, and the standard does not know it.
+            Self::Utf32 { big_endian } => {
+                let mut bytes = Vec::new();
+                source.read_to_end(&mut bytes)?;
+                let text = decode_utf_32(&bytes, big_endian).0;
+                Ok(Box::new(Cursor::new(text.trim_start_matches('\u{FEFF}').to_owned().into_bytes())))
+            }
+        }
+    }
+}
+
+fn is_utf_8<R: Read>(source: &mut R) -> io::Result<bool> {
+    let mut block = vec![0; BLOCK];
+    // The bytes of a character that the end of a block cuts.
+    let mut kept = 0;
+    loop {
+        let read = source.read(&mut block[kept..])?;
+        let filled = kept + read;
+        let valid = match std::str::from_utf8(&block[..filled]) {
+            Ok(_) => filled,
+            Err(error) if read > 0 && error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return Ok(false),
+        };
+        if read == 0 {
+            return Ok(true);
+        }
+        block.copy_within(valid..filled, 0);
+        kept = filled - valid;
+    }
+}
+
 /// Removes NUL, which never reaches the store, and makes each line end one character, so that offsets mean the same
 /// everywhere.
 pub(crate) fn clean(text: &str) -> String {
@@ -218,6 +300,29 @@ mod tests {
                 let decoded = decode(&bytes);
                 assert_eq!((decoded.text.as_str(), decoded.charset), ("Plain words, \u{1F600}.", charset));
             }
+        }
+    }
+
+    #[test]
+    fn a_large_text_is_decoded_as_a_small_one() {
+        let lines = "żółw, café;\r\n".repeat(20_000);
+        let utf_16: Vec<u8> = "\u{FEFF}"
+            .chars()
+            .chain(lines.chars())
+            .collect::<String>()
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        let utf_32: Vec<u8> = lines.chars().flat_map(|character| u32::from(character).to_be_bytes()).collect();
+        let (latin, _, _) = encoding_rs::WINDOWS_1250.encode(&lines);
+        let marked = format!("\u{FEFF}{lines}").into_bytes();
+        let cut = lines.as_bytes()[..lines.len() - 12].to_vec();
+        for bytes in [lines.clone().into_bytes(), marked, utf_16, utf_32, latin.into_owned(), cut] {
+            let mut source = Cursor::new(&bytes);
+            let charset = Charset::of(&mut source).unwrap();
+            let mut text = String::new();
+            charset.reader(&mut source).unwrap().read_to_string(&mut text).unwrap();
+            assert_eq!(clean(&text), decode(&bytes).text, "{charset:?}");
         }
     }
 

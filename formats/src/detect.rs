@@ -1,4 +1,4 @@
-//! Recognises the format of bytes by their content, never by a file name.
+//! Recognises the format of bytes by their content. Only a table in text is told from other text by a file name as well.
 //!
 //! This runs where the upload is received, so it reads a bounded head, some windows and, for a zip, a bounded
 //! directory.
@@ -6,7 +6,7 @@
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
-    charset, markup,
+    charset, delimited, markup,
 };
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -54,6 +54,24 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         return Ok(Detection::of(format, DetectedBy::ContentSniff));
     }
     Ok(Detection::default())
+}
+
+/// Recognises the format of a file by its content, and tables in text also by its name: a text that is called a table
+/// and reads as one is one.
+///
+/// # Errors
+/// Only errors of reading the source.
+pub fn detect_named<R: Read + Seek>(source: &mut R, name: Option<&str>) -> io::Result<Detection> {
+    let detection = detect(source)?;
+    let Some(format) = name.and_then(delimited::by_name).filter(|_| detection.format == Some(Format::Text)) else {
+        return Ok(detection);
+    };
+    let length = source.seek(SeekFrom::End(0))?;
+    source.seek(SeekFrom::Start(0))?;
+    let mut head = Vec::new();
+    source.by_ref().take(HEAD).read_to_end(&mut head)?;
+    let is_table = delimited::is_table(&charset::decode(&head).text, length == head.len() as u64);
+    Ok(if is_table { Detection::of(format, DetectedBy::ContentSniff) } else { detection })
 }
 
 /// Images and programs may carry an archive after them; they count as what they begin as.

@@ -16,11 +16,23 @@ pub enum Format {
     Zip,
     Ole2,
     Html,
+    Csv,
+    Tsv,
 }
 
 impl Format {
-    pub const ALL: [Self; 8] =
-        [Self::Text, Self::Pdf, Self::Docx, Self::Pptx, Self::Xlsx, Self::Zip, Self::Ole2, Self::Html];
+    pub const ALL: [Self; 10] = [
+        Self::Text,
+        Self::Pdf,
+        Self::Docx,
+        Self::Pptx,
+        Self::Xlsx,
+        Self::Zip,
+        Self::Ole2,
+        Self::Html,
+        Self::Csv,
+        Self::Tsv,
+    ];
 
     /// The detector's name, as used on the wire.
     pub fn as_str(self) -> &'static str {
@@ -33,6 +45,8 @@ impl Format {
             Self::Zip => "zip",
             Self::Ole2 => "ole2",
             Self::Html => "html",
+            Self::Csv => "csv",
+            Self::Tsv => "tsv",
         }
     }
 
@@ -47,12 +61,24 @@ impl Format {
             Self::Zip => "application/zip",
             Self::Ole2 => "application/x-ole-storage",
             Self::Html => "text/html",
+            Self::Csv => "text/csv",
+            Self::Tsv => "text/tab-separated-values",
         }
     }
 
     /// Whether [`probe`](crate::probe) measures patterns for it.
     pub fn has_prober(self) -> bool {
         self != Self::Zip
+    }
+
+    /// Whether it is a table in text, which only the name of a file tells from other text.
+    pub fn is_delimited(self) -> bool {
+        matches!(self, Self::Csv | Self::Tsv)
+    }
+
+    /// Whether it is read as a workbook: as sheets with records, whose cells can be asked for.
+    pub fn has_sheets(self) -> bool {
+        self == Self::Xlsx || self.is_delimited()
     }
 
     /// Whether the contract promises text extraction for it.

@@ -1,7 +1,7 @@
 //! Takes bytes and tells what they are, what they hold, and their text with pages and headings. No async, no SQL, no
 //! network.
 //!
-//! [`detect`] recognises the format, [`probe`] measures its patterns cheaply, [`extract`] returns the text with its
+//! [`detect_named`] recognises the format, [`probe`] measures its patterns cheaply, [`extract`] returns the text with its
 //! anchors, [`sections`] makes the tree of declared structure, and [`chunk`] cuts a range of text into pieces.
 //!
 //! Every byte is hostile. All readers respect [`Limits`], but a third-party engine cannot be limited from inside, so
@@ -11,6 +11,7 @@ mod access;
 mod archive;
 mod charset;
 mod chunk;
+mod delimited;
 mod detect;
 mod docx;
 mod error;
@@ -39,7 +40,7 @@ mod xml;
 pub use access::{Access, Secret};
 pub use archive::{Archive, Member};
 pub use chunk::{Chunk, ChunkOptions, ChunkStrategy, TokenCounter, chunk};
-pub use detect::detect;
+pub use detect::{detect, detect_named};
 pub use error::FormatError;
 pub use extraction::{Extraction, Heading, Page, PageKind};
 pub use format::{DetectedBy, Detection, Format, UnknownFormat};
@@ -70,6 +71,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Xlsx => xlsx::probe(source, limits),
         Format::Ole2 => ole2::probe(source),
         Format::Html => html::probe(source, limits),
+        Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => Ok(Patterns::default()),
     }
 }
@@ -91,7 +93,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Docx => docx::extract(source, limits),
         Format::Pptx => pptx::extract(source, limits),
         Format::Html => html::extract(source, limits),
-        Format::Xlsx => {
+        Format::Xlsx | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }
         Format::Ole2 => Err(ole2::refusal(source)),

@@ -17,6 +17,7 @@ use std::{
 use svc_formats::{
     Format, FormatError, Limit, Limits, Secret,
     isolated::{Answer, Confinement, Request, Step, Usage, Work, answer, serve},
+    xlsx::RecordsPart,
 };
 
 /// The most resident memory that one hostile file may cost.
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
     samples_answer();
     a_password_reaches_the_child();
     hostile_files_cost_little();
+    large_tables_cost_little();
+    hostile_pages_end_named();
     // This comes last, because its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
     println!("isolation ... ok");
@@ -130,6 +133,62 @@ fn memory_ends_named() {
         let outcome = run(deed, &Request::new(Step::Probe, tight()), &input);
         let error = outcome.end.unwrap_err();
         assert_eq!((error.limit(), error.is_permanent()), (Some(limit), true), "{deed}: {:?}", outcome.exit);
+    }
+}
+
+/// What a step on bytes ends with, and the most memory that it took.
+fn read_bytes(step: Step, bytes: &[u8], cpu_seconds: u64) -> (Vec<Answer>, Result<Usage, FormatError>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("input");
+    std::fs::write(&path, bytes).unwrap();
+    let limits = Limits { cpu_time: Duration::from_secs(cpu_seconds), ..Limits::default() };
+    let outcome = run("answer", &Request::new(step, limits), &path);
+    (outcome.answers, outcome.end)
+}
+
+fn large_tables_cost_little() {
+    let records = |bytes: &[u8]| read_bytes(Step::Records { sheet: 0 }, bytes, 60);
+    let mut table = "name;place;count\n".to_owned();
+    for row in 0..1_000_000 {
+        table += &format!("duck {row};mill pond;{}\n", row % 97);
+    }
+    let (answers, end) = records(table.as_bytes());
+    let usage = end.unwrap();
+    let read = answers.iter().map(|answer| match answer {
+        Answer::Records(RecordsPart::Batch(batch)) => batch.len(),
+        _ => 0,
+    });
+    assert_eq!(read.sum::<usize>(), 1_000_000);
+    assert!(usage.peak_bytes < 64 << 20, "a row at a time: {usage:?}");
+    let profiled = read_bytes(Step::ProfileSheet { sheet: 0, sketch_columns: true }, table.as_bytes(), 60).1.unwrap();
+    assert!(profiled.peak_bytes < 64 << 20, "a row at a time: {profiled:?}");
+
+    // A quote that nobody closes makes one value of the rest, and commas without end one row.
+    let open = format!("name,place\nduck,\"{}", "mill, pond\n".repeat(15_000_000));
+    let commas = format!("name,place\n{}", ",x".repeat(70_000_000));
+    for (table, limit) in [(open, Limit::TextBytes), (commas, Limit::TextBytes)] {
+        let error = records(table.as_bytes()).1.unwrap_err();
+        assert_eq!(error.limit(), Some(limit), "{error}");
+    }
+    let (answers, end) = records("\"".repeat(1 << 20).as_bytes());
+    assert!(end.is_ok() && !answers.is_empty(), "quotes alone are one value");
+}
+
+fn hostile_pages_end_named() {
+    let page = |body: String| format!("<!doctype html><html><body><p>Ducks.</p>{body}</body></html>");
+    for (name, bytes) in [
+        ("nested elements", page("<div>".repeat(200_000))),
+        ("cells without end", page(format!("<table><tr>{}", "<td>x".repeat(10 << 20)))),
+        ("a cell over a billion columns", page("<table><tr><td colspan=1000000000>Ducks<tr><td>x</table>".to_owned())),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(Format::Html), bytes.as_bytes(), 5);
+        println!("{name}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match end {
+            Ok(_) => {
+                assert!(matches!(&answers[..], [Answer::Extracted(read)] if read.text.contains("Ducks.")), "{name}")
+            }
+            Err(error) => assert!(error.limit().is_some() && error.is_permanent(), "{name}: {error}"),
+        }
     }
 }
 

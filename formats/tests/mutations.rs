@@ -199,7 +199,8 @@ fn read(bytes: &[u8]) {
     if format == Format::Zip {
         archive(Cursor::new(bytes)).unwrap();
     }
-    if format == Format::Xlsx {
+    // Any text may be opened as a table.
+    if format.has_sheets() || format == Format::Text {
         sheets(bytes, &limits);
     }
     match extract(format, Cursor::new(bytes), &limits) {

@@ -25,7 +25,7 @@ pub fn read(format: Format, bytes: &[u8]) {
     if format == Format::Zip {
         archive(Cursor::new(bytes)).ok();
     }
-    if format == Format::Xlsx {
+    if format.has_sheets() {
         sheets(bytes, &limits);
     }
     let Ok(read) = extract(format, Cursor::new(bytes), &limits) else { return };

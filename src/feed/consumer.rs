@@ -335,7 +335,7 @@ async fn stored(
     let requested = Requested::read(options.clone(), intake.types.groups())?;
     let arrived = source::arrive(service, caller.principal_id(), &upload, body).await?;
     *sha256 = Some(arrived.file.content_hash.clone());
-    let (file, detection) = recognise(arrived.file).await?;
+    let (file, detection) = recognise(arrived.file, arrived.filename.as_deref()).await?;
     let incoming = Incoming {
         title: title(arrived.filename.as_deref()),
         declared_mime: arrived.declared_mime,

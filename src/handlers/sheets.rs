@@ -59,7 +59,7 @@ impl Handle<ops::read_cells> for Service {
 }
 
 fn not_a_workbook(id: DocumentId) -> Failure {
-    Failure::new(Code::NotAWorkbook, format!("document {id} is not in an xlsx workbook"))
+    Failure::new(Code::NotAWorkbook, format!("document {id} is in no workbook (xlsx, csv or tsv)"))
         .with("remedy", "ask for a workbook, one of its sheets or one of their records")
 }
 
@@ -90,7 +90,8 @@ impl Workbook {
         file: BlobRow,
         settled: Settled,
     ) -> Result<Workbook, Failure> {
-        if file.format.as_deref() != Some(Format::Xlsx.as_str()) {
+        let format = file.format.as_deref().and_then(|format| format.parse::<Format>().ok());
+        if !format.is_some_and(Format::has_sheets) {
             return Err(not_a_workbook(id));
         }
         let recorded = store::evidence::read_one(conn, file.document_id, Evidence::StructureSheets).await.or_fail()?;

@@ -259,7 +259,7 @@ const TITLE_CHARACTERS: usize = 255;
 /// A text as a file. Text whose bytes are those of another format is refused, because the tasks would read it as such.
 async fn spooled(core: &Core, text: String) -> Result<(Spooled, Detection), Failure> {
     let file = spool(core, move |spool| spool.write(text.as_bytes())).await?;
-    let (file, detection) = recognise(file).await?;
+    let (file, detection) = recognise(file, None).await?;
     if detection.by == Some(DetectedBy::ContentSniff) {
         return Ok((file, detection));
     }

@@ -98,7 +98,7 @@ pub async fn analyze(
     let Intake { admission, types, .. } = intake;
     let SpooledUpload { filename, declared_mime, file, options } = upload;
     let Requested { options, password } = Requested::read(options, types.groups())?;
-    let (spooled, detection) = recognise(file).await?;
+    let (spooled, detection) = recognise(file, filename.as_deref()).await?;
     let already_stored = stored_already(core, types, caller, &spooled.content_hash, &options).await?;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
@@ -110,7 +110,8 @@ pub async fn analyze(
         Some((format, opened)) => Ok((format, opened.patterns().clone())),
         None => {
             let _permit = admission.reader().await?;
-            let measured = measure_file(core, types, || spool::reopen(&spooled.file).classified()).await;
+            let measured =
+                measure_file(core, types, detection.format, || spool::reopen(&spooled.file).classified()).await;
             measured.and_then(|Measured { format, patterns, refusal, .. }| match refusal {
                 Some(refusal) => Err(refusal),
                 None => Ok((format, patterns)),

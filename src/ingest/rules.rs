@@ -29,8 +29,17 @@ pub struct Rule {
 const DECLARED: Pattern = Pattern::HasHeadings;
 
 /// The formats whose patterns are measured. An encrypted file is `ole2`, whatever it turns out to hold.
-const PROBED: &[Format] =
-    &[Format::Text, Format::Pdf, Format::Docx, Format::Pptx, Format::Xlsx, Format::Ole2, Format::Html];
+const PROBED: &[Format] = &[
+    Format::Text,
+    Format::Pdf,
+    Format::Docx,
+    Format::Pptx,
+    Format::Xlsx,
+    Format::Ole2,
+    Format::Html,
+    Format::Csv,
+    Format::Tsv,
+];
 /// The formats whose images are counted.
 const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
 /// The formats whose pages may be scans. Tables are lost in the text of their pages; in office files they are text.
@@ -83,7 +92,7 @@ pub static RULES: &[Rule] = &[
         task: &STRUCTURE_SHEETS,
         requires: &[Pattern::HasSheets],
         forbids: &[],
-        formats: &[Format::Xlsx, Format::Ole2],
+        formats: &[Format::Xlsx, Format::Ole2, Format::Csv, Format::Tsv],
         after: &[],
         planned: false,
     },
@@ -113,7 +122,7 @@ impl Rule {
         match (pattern, format) {
             (DECLARED, Some(Format::Docx)) => Pattern::HasHeadingStyles,
             (DECLARED, Some(Format::Pptx)) => Pattern::HasSlides,
-            (DECLARED, Some(Format::Xlsx)) => Pattern::HasSheets,
+            (DECLARED, Some(Format::Xlsx | Format::Csv | Format::Tsv)) => Pattern::HasSheets,
             (pattern, _) => pattern,
         }
     }
@@ -208,6 +217,8 @@ mod tests {
             (Format::Xlsx, &[HasSheets, HasComments], &["structure:sheets"]),
             (Format::Html, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Text, &[HasMarkup], &[]),
+            (Format::Csv, &[HasSheets], &["structure:sheets"]),
+            (Format::Tsv, &[HasSheets], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");

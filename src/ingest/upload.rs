@@ -59,7 +59,7 @@ pub async fn upload(
 ) -> Result<UploadResponse, Failure> {
     let SpooledUpload { filename, declared_mime, file, options } = upload;
     let requested = Requested::read(options, intake.types.groups())?;
-    let (file, detection) = recognise(file).await?;
+    let (file, detection) = recognise(file, filename.as_deref()).await?;
     let incoming = Incoming {
         title: title(filename.as_deref()),
         declared_mime,
@@ -204,10 +204,12 @@ pub(crate) fn title(filename: Option<&str>) -> String {
     if name.is_empty() { "untitled".to_owned() } else { name.to_owned() }
 }
 
-/// Finds out what the bytes are, by their marks alone.
-pub(crate) async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
+/// Finds out what the bytes are. The name of their file is asked only whether a text is a table.
+pub(crate) async fn recognise(spooled: Spooled, name: Option<&str>) -> Result<(Spooled, Detection), Failure> {
+    let name = name.map(ToOwned::to_owned);
     let work = move || {
-        let detection = svc_formats::detect(&mut std::io::BufReader::new(&spooled.file))?;
+        let mut source = std::io::BufReader::new(&spooled.file);
+        let detection = svc_formats::detect_named(&mut source, name.as_deref())?;
         Ok((spooled, detection))
     };
     let done: std::io::Result<_> =

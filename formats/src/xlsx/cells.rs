@@ -2,10 +2,11 @@
 
 use super::{
     range::{CellRef, Range},
+    scan::Scan,
     shared_strings::SharedStrings,
     value::{Interpreter, Value},
     workbook::{Opened, Sheet},
-    worksheet::{Item, RawCell, Stored, Worksheet},
+    worksheet::{Item, RawCell, Stored},
 };
 use crate::{FormatError, Limits, extraction::check_text};
 use serde::{Deserialize, Serialize};
@@ -67,7 +68,7 @@ pub(super) fn cells<R: Read + Seek>(
     limits: &Limits,
 ) -> Result<Cells, FormatError> {
     let (sheet, part) = opened.sheet(index)?;
-    let mut worksheet = Worksheet::new(opened.part(&part)?, limits);
+    let mut worksheet = opened.scan(&part, limits)?;
     // A damaged sheet may name a row twice or out of order.
     let mut rows: BTreeMap<u32, (bool, Vec<Stash>)> = BTreeMap::new();
     let mut bytes = 0;
@@ -146,7 +147,7 @@ fn cell(stash: Stash, interpreter: &Interpreter) -> Cell {
 }
 
 /// Reads the merged ranges that meet the rectangle, which come after the cells, if they are near.
-fn tail<S: Read>(worksheet: Worksheet<S>, range: Range) -> Result<Option<Vec<Range>>, FormatError> {
+fn tail<R: Read>(worksheet: Scan<'_, R>, range: Range) -> Result<Option<Vec<Range>>, FormatError> {
     let Some(mut worksheet) = worksheet.behind_cells(TAIL_BYTES)? else { return Ok(None) };
     let mut merged = Vec::new();
     while let Some(item) = worksheet.next()? {

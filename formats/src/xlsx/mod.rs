@@ -1,4 +1,4 @@
-//! Workbooks: their sheets, and the cells of a sheet as a profile, as records or as a rectangle.
+//! Workbooks, and tables in text, which are workbooks of one sheet: their sheets, and the cells of a sheet as a profile, as records or as a rectangle.
 
 mod cells;
 mod comments;
@@ -10,6 +10,7 @@ mod outline;
 mod profile;
 mod range;
 mod records;
+mod scan;
 mod shared_strings;
 mod sheet;
 mod sketch;

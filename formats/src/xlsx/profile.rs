@@ -8,7 +8,7 @@ use super::{
     tally::Tally,
     value::Interpreter,
     workbook::Opened,
-    worksheet::{Item, Worksheet},
+    worksheet::Item,
 };
 use crate::{FormatError, Limits};
 use std::io::{Read, Seek};
@@ -53,7 +53,7 @@ pub(super) fn profile<R: Read + Seek>(
         columns: Vec::new(),
         header: HeaderEvidence { row: None, is_header: false, reason: String::new() },
     };
-    let mut worksheet = Worksheet::new(opened.part(&part)?, limits);
+    let mut worksheet = opened.scan(&part, limits)?;
     let mut columns = Columns { tallies: Vec::new(), sketch };
     let mut outline = Outline::default();
     while let Some(item) = worksheet.next()? {

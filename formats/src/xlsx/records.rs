@@ -6,7 +6,7 @@ use super::{
     sheet::HeaderEvidence,
     value::{Interpreter, Seen, Value},
     workbook::{Opened, Sheet},
-    worksheet::{Item, RawCell, Worksheet},
+    worksheet::{Item, RawCell},
 };
 use crate::{FormatError, Limits};
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ pub(super) fn records<R: Read + Seek>(
     let (sheet, part) = opened.sheet(index)?;
     let interpreter = opened.interpreter(limits)?;
     let mut outline = Outline::default();
-    let mut worksheet = Worksheet::new(opened.part(&part)?, limits);
+    let mut worksheet = opened.scan(&part, limits)?;
     while let Some(item) = worksheet.next()? {
         if let Item::Cell(at, raw) = item {
             outline.add(at, raw);
@@ -109,7 +109,7 @@ pub(super) fn records<R: Read + Seek>(
     let mut records = 0;
     if let Some(header_row) = below {
         let mut batch = Batch { records: Vec::new(), bytes: 0, emit, count: 0 };
-        let mut worksheet = Worksheet::new(opened.part(&part)?, limits);
+        let mut worksheet = opened.scan(&part, limits)?;
         let mut hidden_row = false;
         while let Some(item) = worksheet.next()? {
             match item {

@@ -143,6 +143,12 @@ impl Interpreter {
 
     /// What the cell shows of its value.
     pub(super) fn shown<'a>(&self, raw: &RawCell, value: &Seen<'a>) -> Cow<'a, str> {
+        if raw.as_written {
+            return match value {
+                Seen::Text(text) => Cow::Borrowed(text),
+                _ => Cow::Owned(raw.text.trim().to_owned()),
+            };
+        }
         let format = self.styles.format(self.format_of(raw));
         let reading = match *value {
             Seen::Text(text) => return format.show_text(text),

@@ -3,13 +3,17 @@
 use super::{
     markup::{Mark, Markup, damaged, is_true},
     moment::DateEpoch,
+    scan::{Scan, TableScan},
     shared_strings::SharedStrings,
     styles::Styles,
     value::Interpreter,
+    worksheet::Worksheet,
 };
 use crate::{
     Format, FormatError, Limit, Limits,
-    package::{Package, Relationship},
+    delimited::Table,
+    detect,
+    package::{CappedPart, Package, Relationship},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -82,9 +86,36 @@ pub struct DefinedName {
     pub sheet: Option<u32>,
 }
 
+/// What a workbook is stored in.
+pub(super) enum Parts<R> {
+    Package(Package<R>),
+    /// A table in text: a workbook of one sheet, without any part.
+    Table(Table<R>),
+}
+
+impl<R: Read + Seek> Parts<R> {
+    /// The part's bytes, or `None` if there is no part of that name.
+    pub(super) fn part(&mut self, name: &str) -> Result<Option<CappedPart<'_, R>>, FormatError> {
+        match self {
+            Self::Package(package) => package.part(name),
+            Self::Table(_) => Ok(None),
+        }
+    }
+
+    pub(super) fn relationships(&mut self, part: &str) -> Result<Vec<Relationship>, FormatError> {
+        match self {
+            Self::Package(package) => package.relationships(part),
+            Self::Table(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// The only sheet of a table in text, as spreadsheets call a new one.
+const ONLY_SHEET: &str = "Sheet1";
+
 /// A workbook's package, with the names of the parts that its sheets need.
 pub(super) struct Opened<R> {
-    pub package: Package<R>,
+    pub package: Parts<R>,
     pub workbook: Workbook,
     /// One part per sheet, in their order; `None` if the workbook names none, or one that does not exist.
     sheet_parts: Vec<Option<String>>,
@@ -96,7 +127,29 @@ pub(super) struct Opened<R> {
 }
 
 impl<R: Read + Seek> Opened<R> {
-    pub(super) fn open(source: R, limits: &Limits) -> Result<Self, FormatError> {
+    /// Opens what was recognised as a workbook before: a package, or else a table in text.
+    pub(super) fn open(mut source: R, limits: &Limits) -> Result<Self, FormatError> {
+        match detect(&mut source)?.format {
+            Some(Format::Text) => Ok(Self::of_table(Table::open(source, limits)?)),
+            _ => Self::of_package(source, limits),
+        }
+    }
+
+    fn of_table(table: Table<R>) -> Self {
+        let name = ONLY_SHEET.to_owned();
+        let sheet = Sheet { index: 0, name, kind: SheetKind::Worksheet, state: SheetState::Visible };
+        Self {
+            package: Parts::Table(table),
+            workbook: Workbook { sheets: vec![sheet], date_epoch: DateEpoch::default(), defined_names: Vec::new() },
+            sheet_parts: vec![Some(ONLY_SHEET.to_owned())],
+            shared_strings: None,
+            written_strings: None,
+            styles: None,
+            persons: Vec::new(),
+        }
+    }
+
+    fn of_package(source: R, limits: &Limits) -> Result<Self, FormatError> {
         let mut package = Package::open(source, Format::Xlsx, limits)?;
         let main = main_part(&mut package)?;
         let relations = package.relationships(&main)?;
@@ -133,7 +186,7 @@ impl<R: Read + Seek> Opened<R> {
                 .map(|relation| relation.target.clone())
                 .collect(),
             workbook: Workbook { sheets, date_epoch: declared.date_epoch, defined_names: declared.names },
-            package,
+            package: Parts::Package(package),
         })
     }
 
@@ -160,9 +213,20 @@ impl<R: Read + Seek> Opened<R> {
         }
     }
 
+    /// A sheet from its beginning, by the name of its part.
+    pub(super) fn scan(&mut self, part: &str, limits: &Limits) -> Result<Scan<'_, R>, FormatError> {
+        match &mut self.package {
+            Parts::Table(table) => Ok(Scan::Table(TableScan::new(table.rows()?, limits))),
+            Parts::Package(package) => {
+                let bytes = package.part(part)?.ok_or_else(|| missing(part))?;
+                Ok(Scan::Part(Worksheet::new(bytes, limits)))
+            }
+        }
+    }
+
     /// The bytes of a part that must exist.
     pub(super) fn part(&mut self, name: &str) -> Result<impl Read, FormatError> {
-        self.package.part(name)?.ok_or_else(|| damaged(format_args!("the part `{name}` is missing")))
+        self.package.part(name)?.ok_or_else(|| missing(name))
     }
 
     /// Reads styles and all shared strings.
@@ -189,6 +253,10 @@ impl<R: Read + Seek> Opened<R> {
         };
         Ok(Interpreter { styles: styles.unwrap_or_default(), strings, epoch: self.workbook.date_epoch })
     }
+}
+
+fn missing(part: &str) -> FormatError {
+    damaged(format_args!("the part `{part}` is missing"))
 }
 
 /// The part that lists the sheets.

@@ -32,6 +32,8 @@ pub(super) struct RawCell {
     /// Whether there is a value. An inline text is one even if it is empty; an empty `v` is none.
     pub has_value: bool,
     pub formula: Option<RawFormula>,
+    /// Whether it shows its text as it is written, because it has no number format.
+    pub as_written: bool,
 }
 
 /// A formula as it is stored.
@@ -218,9 +220,7 @@ impl<R: Read> Worksheet<R> {
             return Ok(None);
         }
         self.filled += 1;
-        if self.filled > self.limits.cells {
-            return Err(FormatError::over(Limit::Cells, format_args!("a sheet has over {} cells", self.limits.cells)));
-        }
+        check_cells(self.filled, &self.limits)?;
         Ok(Some(at))
     }
 
@@ -273,6 +273,13 @@ impl<R: Read> Worksheet<R> {
         let xml = self.xml.behind(b"sheetData>", bytes)?;
         Ok(xml.map(|xml| Self { xml, state: State::Around, ..self }))
     }
+}
+
+pub(super) fn check_cells(filled: u64, limits: &Limits) -> Result<(), FormatError> {
+    if filled > limits.cells {
+        return Err(FormatError::over(Limit::Cells, format_args!("a sheet has over {} cells", limits.cells)));
+    }
+    Ok(())
 }
 
 /// The attributes of an `f`.

@@ -30,7 +30,7 @@ pub(super) async fn page(core: &Core, admission: &Admission, url: &str, accepts:
     let fetched = fetch(core, parse(url)?, accepts).await?;
     let page = read(core, admission, &fetched).await?;
     let WebPage { extraction, title, byline, site_name, lang, published_time, .. } = page;
-    let (file, recognised) = recognise(fetched.file).await?;
+    let (file, recognised) = recognise(fetched.file, None).await?;
     let facts = [
         ("title", &title),
         ("byline", &byline),
@@ -58,7 +58,7 @@ pub(super) async fn pdf(core: &Core, url: &str, accepts: &[&str]) -> Result<Made
 
 pub(super) async fn pdf_at(core: &Core, url: Url, accepts: &[&str]) -> Result<Made, Failure> {
     let fetched = fetch(core, url, accepts).await?;
-    let (file, detection) = recognise(fetched.file).await?;
+    let (file, detection) = recognise(fetched.file, None).await?;
     if detection.format != Some(Format::Pdf) {
         return Err(unusable(&fetched.url, "it says that it sends a PDF file, and sends something else"));
     }

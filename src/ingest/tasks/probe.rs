@@ -17,7 +17,7 @@ use crate::{
     store::{self, evidence::Evidence, places::Place},
 };
 use serde_json::{Map, Value, json};
-use std::{fs::File, sync::Arc};
+use std::{fs::File, io, sync::Arc};
 use svc_actors::{ErrorClass, Outcome, TaskFailure};
 use svc_client::wire::{PlanOutcome, PlanRow};
 use svc_formats::{
@@ -84,15 +84,22 @@ async fn measure(tools: &Tools, id: DocumentId) -> Result<Measured, TaskFailure>
         return Ok(Measured { format, patterns, archive: None, refusal: None });
     }
     let file = stored_file(tools, id).await?;
-    measure_file(tools, &tools.types, || file.open().classified()).await
+    measure_file(tools, &tools.types, format, || file.open().classified()).await
 }
 
-/// Measures a file that nobody has opened with a password. `open` opens it to be read once.
+/// Measures a file that nobody has opened with a password. `arrived_as` is what it was recognised as with its name, and
+/// `open` opens it to be read once.
 pub async fn measure_file(
     core: &Core,
     types: &TaskTypes,
+    arrived_as: Option<Format>,
     open: impl Fn() -> Result<File, TaskFailure> + Send,
 ) -> Result<Measured, TaskFailure> {
+    // The bytes alone do not tell a table from other text, and all that a probe measures of one is that it is one.
+    if let Some(format) = arrived_as.filter(|format| format.is_delimited()) {
+        let patterns = svc_formats::probe(format, io::empty(), &limits(&core.settings)).classified()?;
+        return Ok(Measured { format, patterns, archive: None, refusal: None });
+    }
     let request = Request::new(Step::Probe, limits(&core.settings));
     let (format, patterns, archive) = match core.reader.read(open()?, &request).await.classified()?.0 {
         Answer::Probed { detection, patterns, archive, .. } => {
@@ -143,7 +150,7 @@ fn no_text(format: Format, patterns: &Patterns, plan: &[PlanRow]) -> &'static st
     match format {
         _ if ocr => "needs_ocr",
         Format::Pdf => "no_text_layer",
-        Format::Xlsx => "no_sheets",
+        format if format.has_sheets() => "no_sheets",
         Format::Zip => "no_reader",
         _ if patterns.holds(Pattern::HasMarkup) => "no_reader",
         _ => "no_text",

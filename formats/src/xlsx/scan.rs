@@ -1,0 +1,156 @@
+//! A sheet that is read from its beginning, whatever its workbook is stored in.
+
+use super::{
+    range::{CellRef, MAX_COLUMN, MAX_ROW},
+    worksheet::{Item, RawCell, RawFormula, Stored, Worksheet, check_cells},
+};
+use crate::{Format, FormatError, Limits, delimited::Rows, package::CappedPart};
+use std::io::Read;
+
+pub(super) enum Scan<'a, R: Read> {
+    /// A worksheet in the package of a workbook.
+    Part(Worksheet<CappedPart<'a, R>>),
+    Table(TableScan<'a>),
+}
+
+impl<R: Read> Scan<'_, R> {
+    /// The next item; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Item<'_>>, FormatError> {
+        match self {
+            Self::Part(worksheet) => worksheet.next(),
+            Self::Table(table) => table.next(),
+        }
+    }
+
+    /// A formula with its `=`, written out for its cell.
+    pub(super) fn formula_text(&self, formula: &RawFormula, at: CellRef) -> String {
+        match self {
+            Self::Part(worksheet) => worksheet.formula_text(formula, at),
+            Self::Table(_) => String::new(),
+        }
+    }
+
+    /// Goes on to the items after the cells, by at most `bytes` bytes; `None` if they are further away. A table has
+    /// none.
+    pub(super) fn behind_cells(self, bytes: u64) -> Result<Option<Self>, FormatError> {
+        match self {
+            Self::Part(worksheet) => Ok(worksheet.behind_cells(bytes)?.map(Self::Part)),
+            Self::Table(table) => Ok(Some(Self::Table(table.ended()))),
+        }
+    }
+}
+
+/// The cells of a table in text. Their types follow from how they are written, and they are shown as they are written.
+pub(super) struct TableScan<'a> {
+    rows: Rows<'a>,
+    values: Vec<String>,
+    /// How many values of the row were read.
+    read: usize,
+    row: u32,
+    filled: u64,
+    raw: RawCell,
+    limits: Limits,
+    has_ended: bool,
+}
+
+impl<'a> TableScan<'a> {
+    pub(super) fn new(rows: Rows<'a>, limits: &Limits) -> Self {
+        let raw = RawCell { has_value: true, as_written: true, ..RawCell::default() };
+        Self { rows, values: Vec::new(), read: 0, row: 0, filled: 0, raw, limits: limits.clone(), has_ended: false }
+    }
+
+    fn ended(self) -> Self {
+        Self { values: Vec::new(), has_ended: true, ..self }
+    }
+
+    fn next(&mut self) -> Result<Option<Item<'_>>, FormatError> {
+        loop {
+            let Some(value) = self.values.get_mut(self.read) else {
+                self.read = 0;
+                self.has_ended = self.has_ended || !self.rows.next(&mut self.values)?;
+                if self.has_ended {
+                    return Ok(None);
+                }
+                self.row += 1;
+                if self.row > MAX_ROW {
+                    let reason =
+                        format_args!("it has over {MAX_ROW} rows, as many as a sheet may have; split the file");
+                    return Err(FormatError::unsupported(Format::Csv, reason));
+                }
+                return Ok(Some(Item::Row { row: self.row, hidden: false }));
+            };
+            self.read += 1;
+            if value.trim().is_empty() {
+                continue;
+            }
+            self.raw.text = std::mem::take(value);
+            self.raw.stored = stored(self.raw.text.trim());
+            self.filled += 1;
+            check_cells(self.filled, &self.limits)?;
+            let column = u32::try_from(self.read).unwrap_or(u32::MAX);
+            let at = CellRef::new(self.row, column)
+                .ok_or_else(|| FormatError::corrupt(Format::Csv, format_args!("a row has over {MAX_COLUMN} values")))?;
+            return Ok(Some(Item::Cell(at, &self.raw)));
+        }
+    }
+}
+
+/// How a value is read.
+fn stored(text: &str) -> Stored {
+    match text {
+        text if is_number(text) => Stored::Number,
+        text if is_date(text) => Stored::Date,
+        "true" | "false" | "TRUE" | "FALSE" => Stored::Boolean,
+        _ => Stored::Text,
+    }
+}
+
+/// Whether a value is a number as programs write it: `00123`, `1e5` and a number longer than is exact are names of
+/// something.
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    are_digits(whole) && are_digits(fraction) && digits.len() <= 16 && (whole == "0" || !whole.starts_with('0'))
+}
+
+/// Whether a value is a day, or a day and a time, in ISO 8601. A zone makes it a text, because cells have none.
+fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let is_day = bytes.get(..10).is_some_and(|day| {
+        day.iter().enumerate().all(|(at, byte)| if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() })
+    });
+    let is_time = |time: &[u8]| {
+        time.contains(&b':') && time.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.'))
+    };
+    is_day && (bytes.len() == 10 || (bytes.len() <= 30 && matches!(bytes[10], b'T' | b' ') && is_time(&bytes[11..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_dates_are_what_programs_write() {
+        for (text, number, date) in [
+            ("72", true, false),
+            ("-0.50", true, false),
+            ("0", true, false),
+            ("0123", false, false),
+            ("1e5", false, false),
+            ("12345678901234567890", false, false),
+            ("-", false, false),
+            (".5", false, false),
+            ("1,5", false, false),
+            ("inf", false, false),
+            ("2026-03-04", false, true),
+            ("2026-03-04T05:06:07", false, true),
+            ("2026-03-04 05:06", false, true),
+            ("2026-03-04T05:06:07Z", false, false),
+            ("2026-03-0x", false, false),
+            ("2026-03-04é", false, false),
+        ] {
+            assert_eq!((is_number(text), is_date(text)), (number, date), "{text}");
+        }
+    }
+}
