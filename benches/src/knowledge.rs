@@ -107,17 +107,7 @@ fn shares(times: &mut [f64]) -> [f64; 3] {
 }
 
 fn search(from_id: i64, to_id: i64) -> PathSearch {
-    PathSearch {
-        from_id,
-        to_id,
-        max_depth: Some(6),
-        direction: None,
-        predicates: Vec::new(),
-        limit: None,
-        valid_at: None,
-        known_at: None,
-        asserted_only: false,
-    }
+    PathSearch { max_depth: Some(6), ..PathSearch::new(from_id, to_id) }
 }
 
 /// A fact: one of ten leads to a literal, half of the others stay in their community, and low numbers are hubs.

@@ -33,17 +33,7 @@ pub struct PathArguments {
 /// Shows paths; the exit code is 1 if there is none.
 pub async fn path(client: &Client<Remote>, output: Output, arguments: PathArguments) -> Result<ExitCode, CliError> {
     let PathArguments { from, to, depth, direction, predicate, limit } = arguments;
-    let asked = PathSearch {
-        from_id: from,
-        to_id: to,
-        max_depth: depth,
-        direction,
-        predicates: predicate,
-        limit,
-        valid_at: None,
-        known_at: None,
-        asserted_only: false,
-    };
+    let asked = PathSearch { max_depth: depth, direction, predicates: predicate, limit, ..PathSearch::new(from, to) };
     let found = client.find_paths(Json(asked)).await?;
     if output == Output::Json {
         Output::line(&found)?;

@@ -117,7 +117,7 @@ wire_words! {
 }
 
 /// A search for the shortest paths between two documents along facts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PathSearch {
@@ -144,6 +144,12 @@ pub struct PathSearch {
     /// Leaves out what rules derived.
     #[serde(default)]
     pub asserted_only: bool,
+}
+impl PathSearch {
+    /// A search with everything at its default.
+    pub fn new(from_id: i64, to_id: i64) -> PathSearch {
+        PathSearch { from_id, to_id, ..PathSearch::default() }
+    }
 }
 impl Wire for PathSearch {
     constrain! { max_depth: DEPTH, predicates: PREDICATES, limit: PATHS }

@@ -14,18 +14,9 @@ use svc_client::{
     },
 };
 
+/// A search for the longest paths that there may be.
 fn search(from_id: i64, to_id: i64) -> PathSearch {
-    PathSearch {
-        from_id,
-        to_id,
-        max_depth: Some(8),
-        direction: None,
-        predicates: Vec::new(),
-        limit: None,
-        valid_at: None,
-        known_at: None,
-        asserted_only: false,
-    }
+    PathSearch { max_depth: Some(8), ..PathSearch::new(from_id, to_id) }
 }
 
 /// All shortest paths as lists of facts, by a plain search from one end.

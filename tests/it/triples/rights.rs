@@ -71,17 +71,8 @@ impl World {
             if fact.invalidated_at.is_none()
                 && let Some(object) = fact.object_id
             {
-                let asked = PathSearch {
-                    from_id: fact.subject_id,
-                    to_id: object,
-                    max_depth: Some(1),
-                    direction: None,
-                    predicates: Vec::new(),
-                    limit: Some(10),
-                    valid_at: None,
-                    known_at: None,
-                    asserted_only: false,
-                };
+                let asked =
+                    PathSearch { max_depth: Some(1), limit: Some(10), ..PathSearch::new(fact.subject_id, object) };
                 let paths = who.client.find_paths(Json(asked)).await.map(|found| found.paths).unwrap_or_default();
                 let steps: BTreeSet<i64> =
                     paths.iter().flat_map(|path| &path.steps).map(|step| step.triple_id).collect();
