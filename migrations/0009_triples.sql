@@ -17,11 +17,22 @@ CREATE TABLE predicates (
     inverse_of         bigint REFERENCES predicates (id) ON DELETE SET NULL,
     sub_property_of    bigint[] NOT NULL,
     disjoint_with      bigint[] NOT NULL,
+    -- Whether somebody created it. One that came with an imported graph is shown to those who may read a fact with it.
+    is_declared        boolean NOT NULL,
     created_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (namespace, name)
 );
 CREATE INDEX predicates_inverse_of ON predicates (inverse_of) WHERE inverse_of IS NOT NULL;
+
+-- The documents that stand for nodes of imported graphs. An IRI may stand in several zones, once in each.
+CREATE TABLE graph_nodes (
+    document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
+    iri         text NOT NULL,
+    -- Whether the node had no name in its graph; its IRI is then made here.
+    blank       boolean NOT NULL
+);
+CREATE INDEX graph_nodes_iri ON graph_nodes USING hash (iri);
 
 -- The pen: whoever writes facts takes this row once, as the last lock, and holds it to the commit. So `recorded_at` grows in the order
 -- of commits, and what was believed at a past moment reads the same for ever.

@@ -852,6 +852,12 @@ CREATE TABLE generations (
     abandoned boolean DEFAULT false NOT NULL
 );
 
+CREATE TABLE graph_nodes (
+    document_id bigint NOT NULL,
+    iri text NOT NULL,
+    blank boolean NOT NULL
+);
+
 CREATE TABLE ingest_node (
     document_id bigint NOT NULL,
     parent_id bigint,
@@ -918,6 +924,7 @@ CREATE TABLE predicates (
     inverse_of bigint,
     sub_property_of bigint[] NOT NULL,
     disjoint_with bigint[] NOT NULL,
+    is_declared boolean NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
@@ -1403,6 +1410,9 @@ ALTER TABLE ONLY extractions
 ALTER TABLE ONLY generations
     ADD CONSTRAINT generations_pkey PRIMARY KEY (generation_id);
 
+ALTER TABLE ONLY graph_nodes
+    ADD CONSTRAINT graph_nodes_pkey PRIMARY KEY (document_id);
+
 ALTER TABLE ONLY ingest_node
     ADD CONSTRAINT ingest_node_pkey PRIMARY KEY (document_id);
 
@@ -1586,6 +1596,8 @@ CREATE INDEX generations_document ON generations USING btree (document_id);
 
 CREATE UNIQUE INDEX generations_running ON generations USING btree (document_id) WHERE (NOT abandoned);
 
+CREATE INDEX graph_nodes_iri ON graph_nodes USING hash (iri);
+
 CREATE INDEX ingest_node_cancelled ON ingest_node USING btree (document_id) WHERE cancelled;
 
 CREATE INDEX ingest_node_parent ON ingest_node USING btree (parent_id);
@@ -1729,6 +1741,9 @@ ALTER TABLE ONLY generations
 
 ALTER TABLE ONLY generations
     ADD CONSTRAINT generations_generation_id_fkey FOREIGN KEY (generation_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY graph_nodes
+    ADD CONSTRAINT graph_nodes_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ingest_node
     ADD CONSTRAINT ingest_node_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

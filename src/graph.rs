@@ -1,7 +1,7 @@
 //! What the store knows of facts beyond storing them: when they hold, what takes their place, and how they lead from one document to another.
 pub mod facts;
 mod interval;
-mod literal;
+pub mod literal;
 pub mod named;
 pub mod paths;
 mod quotes;

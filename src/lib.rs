@@ -20,6 +20,7 @@ pub mod ingest;
 pub mod listener;
 mod logging;
 pub mod mcp;
+mod rdf;
 pub mod reader;
 pub mod registry;
 mod sampler;

@@ -55,6 +55,8 @@ usetypes! {
     Profile = "profile", leaf: true, Content;
     /// Holds the summaries of the leaves under its parent, and is never a result.
     Raptor = "raptor", leaf: false, TitleAndContent;
+    /// A thing that facts are about, such as a node of an imported graph.
+    Entity = "entity", leaf: false, TitleAndContent;
     /// What other texts say, in short.
     Summary = "summary", leaf: false, TitleAndContent;
 }

@@ -120,7 +120,7 @@ fn fact(random: &mut StdRng, nodes: &[i64]) -> NewFact {
         false => skewed(random, nodes.len()),
     };
     let fact = NewFact {
-        subject_id: nodes[at],
+        subject_id: Some(nodes[at]),
         predicate: Some(PREDICATES[random.random_range(0..PREDICATES.len())].to_owned()),
         ..NewFact::default()
     };

@@ -3,6 +3,7 @@ use crate::{
     Failure,
     constraint::Constraint,
     operation::{Params, Wire},
+    reply::{MediaType, NTriples, Turtle, essence},
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::BoxStream};
@@ -94,6 +95,50 @@ impl<T: Wire> Body for OptionalJson<T> {
         let mut body = Json::<T>::describe(schemas)?;
         body.required = None;
         Some(body)
+    }
+}
+
+/// A graph as a text, in one of the forms of RDF that the service reads.
+#[derive(Clone, Debug)]
+pub struct RdfText {
+    pub syntax: RdfSyntax,
+    pub text: String,
+}
+
+/// A form of RDF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RdfSyntax {
+    Turtle,
+    NTriples,
+}
+
+impl RdfSyntax {
+    pub const ALL: [RdfSyntax; 2] = [RdfSyntax::Turtle, RdfSyntax::NTriples];
+
+    /// Its media type, without parameters.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            RdfSyntax::Turtle => essence(Turtle::NAME),
+            RdfSyntax::NTriples => essence(NTriples::NAME),
+        }
+    }
+}
+
+impl Body for RdfText {
+    async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
+        Ok(request.header(http::header::CONTENT_TYPE, self.syntax.media_type()).body(self.text))
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(
+        _: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+    ) -> Option<utoipa::openapi::request_body::RequestBody> {
+        use utoipa::openapi::{ContentBuilder, ObjectBuilder, Required, Type, request_body::RequestBodyBuilder};
+        let mut body = RequestBodyBuilder::new().required(Some(Required::True));
+        for syntax in RdfSyntax::ALL {
+            let text = ObjectBuilder::new().schema_type(Type::String);
+            body = body.content(syntax.media_type(), ContentBuilder::new().schema(Some(text)).build());
+        }
+        Some(body.build())
     }
 }
 

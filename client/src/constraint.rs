@@ -29,6 +29,8 @@ pub enum Form {
     Name,
     /// Letters, digits and `_-.`, as in the namespaces of predicates.
     Word,
+    /// The tag of a language (BCP 47), such as `de-CH`.
+    Language,
     /// An absolute IRI (RFC 3987), such as `https://schema.org/author`.
     Iri,
     /// A place in a list, as `next_cursor` gives it.
@@ -43,6 +45,7 @@ impl Form {
             Form::NotBlank => Some(r"\S"),
             Form::Name => Some("^[a-zA-Z0-9_:.-]+$"),
             Form::Word => Some("^[a-zA-Z0-9_.-]+$"),
+            Form::Language => Some("^[a-zA-Z]+(-[a-zA-Z0-9]+)*$"),
             Form::Iri => Some(r#"^[a-zA-Z][a-zA-Z0-9+.-]*:[^\s<>"{}|\\^`]+$"#),
             Form::Cursor => Some(r"^-?[0-9]{1,19}(\.[0-9]{1,19})*$"),
         }
@@ -54,6 +57,7 @@ impl Form {
             Form::NotBlank => text.chars().any(|character| !character.is_whitespace()),
             Form::Name => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte)),
             Form::Word => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)),
+            Form::Language => is_language(text),
             Form::Iri => is_iri(text),
             Form::Cursor => {
                 let digits = |part: &str| (1..=19).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
@@ -65,10 +69,19 @@ impl Form {
             Form::NotBlank => "must not be blank",
             Form::Name => "takes only the characters a-z A-Z 0-9 _ - : .",
             Form::Word => "takes only the characters a-z A-Z 0-9 _ - .",
+            Form::Language => "takes the tag of a language, such as en or de-CH",
             Form::Iri => "takes an absolute IRI of at most 2,048 bytes, such as https://schema.org/author",
             Form::Cursor => "takes a next_cursor from this list",
         })
     }
+}
+
+/// Whether a text is the tag of a language.
+fn is_language(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let is_first = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let is_other = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    parts.next().is_some_and(is_first) && parts.all(is_other)
 }
 
 /// Whether a text is an absolute IRI that an index can hold.

@@ -58,7 +58,8 @@ codes! {
     /// The requested range of bytes is outside the file.
     RangeNotSatisfiable = "range_not_satisfiable", 416, "The range is outside the file", ["size"];
     /// A field has a value that its constraint forbids; the detail names both.
-    InvalidField = "invalid_field", 422, "A field breaks a constraint", ["field", "index", "limit", "ref", "sheets"];
+    InvalidField = "invalid_field", 422, "A field breaks a constraint",
+        ["column", "field", "index", "limit", "line", "ref", "sheets"];
     /// The document is neither a readable workbook (xlsx, csv or tsv) nor a part of one.
     NotAWorkbook = "not_a_workbook", 422, "The document is not in a workbook", ["reason"];
     /// The password given with the upload does not open the file.

@@ -18,7 +18,7 @@ mod reply;
 pub mod wire;
 mod words;
 
-pub use body::{Body, FileUpload, Json, Nothing, OptionalJson};
+pub use body::{Body, FileUpload, Json, Nothing, OptionalJson, RdfSyntax, RdfText};
 pub use events::{Event, EventStream, Events, PROBLEM, Sent};
 pub use failure::{Code, Failure};
 pub use incoming::Incoming;
@@ -29,8 +29,8 @@ pub use remote::{Remote, Sender, Untyped, UntypedBody};
 #[cfg(feature = "openapi")]
 pub use reply::Described;
 pub use reply::{
-    Accepted, Conditional, Created, Download, FileBytes, Guarded, Located, MediaType, NoContent, Pieces, Prometheus,
-    Reply, Text, TextStream, Turtle, Validated, Version, Versioned,
+    Accepted, Conditional, Created, Download, FileBytes, Guarded, Located, MediaType, NTriples, NoContent, Pieces,
+    Prometheus, Reply, Text, TextStream, Turtle, Validated, Version, Versioned,
 };
 #[doc(hidden)]
 pub use words::ReadWord;

@@ -219,6 +219,17 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Finds the shortest paths between two documents along facts that the caller may read.
     POST   "/triples/path-find"           find_paths(body: Json<PathSearch>) -> Json<PathResponse>, tool Read;
 
+    /// Reads facts as Turtle, ordered by subject, while they are found.
+    ///
+    /// A document is named by the IRI that it was imported with, else by `{SVC_RDF_BASE}document/{id}`; a predicate by its own IRI, else by
+    /// `{SVC_RDF_BASE}predicate/{namespace}/{name}`. The first lines name the moments that were read.
+    GET    "/rdf/turtle"                  export_turtle(query: TurtleQuery) -> TextStream<Turtle>;
+    /// Asserts the facts of a graph in Turtle or N-Triples: all of them, or none.
+    ///
+    /// An IRI of this store names its document or predicate; any other becomes a document of the usetype `entity`, once in what its reader may
+    /// read, or a predicate. A blank node becomes a document too. What is believed already is not asserted again.
+    POST   "/rdf/turtle"                  import_turtle(query: ImportQuery, body: RdfText) -> Json<ImportedGraph>, access Write, fails [Conflict, TooLarge];
+
     /// Says who the caller is, and what it was granted.
     GET    "/access/me"                   read_caller() -> Json<CallerResponse>;
     /// Creates a principal: a caller of its own, which reaches what it is granted and what is open to all.

@@ -140,8 +140,14 @@ impl MediaType for Turtle {
     const NAME: &'static str = "text/turtle; charset=utf-8";
 }
 
+/// RDF as N-Triples, one triple a line.
+pub struct NTriples;
+impl MediaType for NTriples {
+    const NAME: &'static str = "application/n-triples; charset=utf-8";
+}
+
 /// The media type without its parameters.
-fn essence(name: &'static str) -> &'static str {
+pub(crate) fn essence(name: &'static str) -> &'static str {
     name.split(';').next().unwrap_or(name)
 }
 

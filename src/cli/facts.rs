@@ -147,7 +147,7 @@ pub async fn facts(client: &Client<Remote>, output: Output, arguments: FactsArgu
         FactsCommand::Add(AddArguments { subject, predicate, object, fact_type, merge }) => {
             let ObjectArguments { to, value, datatype, language, time, source, quote } = object;
             let new = NewFact {
-                subject_id: subject,
+                subject_id: Some(subject),
                 predicate: Some(predicate),
                 object_id: to,
                 object_literal: value,
@@ -179,7 +179,7 @@ pub async fn facts(client: &Client<Remote>, output: Output, arguments: FactsArgu
                 valid_until: time.until,
                 source_id: source,
                 quote,
-                confidence: None,
+                ..Supersession::default()
             };
             let done = client.supersede_fact(FactPath { id }, Json(new)).await?;
             match output {

@@ -179,7 +179,7 @@ fn is_of_the_lines(failure: &Failure) -> bool {
 }
 
 /// Whether the same call may succeed later. If the first one was carried out after all, the second changes nothing.
-fn is_temporary(failure: &Failure) -> bool {
+pub(super) fn is_temporary(failure: &Failure) -> bool {
     let is_held = failure.code == Code::Conflict && failure.members.contains_key("retry_after");
     matches!(failure.code, Code::Unavailable | Code::TooManyRequests) || is_held
 }

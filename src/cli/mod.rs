@@ -24,6 +24,7 @@ mod plan;
 mod predicates;
 mod priority;
 mod raptor;
+mod rdf;
 mod reprocess;
 mod search;
 mod serve;
@@ -127,6 +128,8 @@ enum Command {
     Facts(facts::FactsArguments),
     /// Finds the shortest path between two documents along facts; the exit code is 1 if there is none.
     Path(path::PathArguments),
+    /// Writes facts as Turtle, and reads facts from Turtle.
+    Rdf(rdf::RdfArguments),
     /// Lists predicates, or creates one.
     Predicates(predicates::PredicatesArguments),
     /// Manages who may read and write what: principals, tokens, grants and the audit.
@@ -270,6 +273,7 @@ async fn run(
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
         Command::Facts(arguments) => facts::facts(&client(&settings)?, output, arguments).await,
         Command::Path(arguments) => path::path(&client(&settings)?, output, arguments).await,
+        Command::Rdf(arguments) => rdf::rdf(&client(&settings)?, output, arguments).await,
         Command::Predicates(arguments) => predicates::predicates(&client(&settings)?, output, arguments).await,
         Command::Bytes(arguments) => bytes::bytes(&client(&settings)?, output, arguments).await,
         Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,

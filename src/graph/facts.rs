@@ -1,8 +1,14 @@
 //! Asserting, superseding and invalidating facts. Each takes away or adds a portion of time: what is left of a fact is recorded anew, and
 //! the row that said otherwise is closed.
 mod asserting;
+mod ends;
 
-use super::{interval::Interval, literal::literal, quotes};
+use self::ends::Iri;
+use super::{
+    interval::Interval,
+    literal::{IllTyped, literal},
+    quotes,
+};
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
@@ -47,7 +53,7 @@ fn object_of(fact: &FactRow) -> Object {
     match (fact.object_id, &fact.object_literal) {
         (Some(id), _) => Object::Node(id),
         (None, value) => Object::Literal {
-            value: value.clone().unwrap_or_default(),
+            value: value.as_ref().map_or_else(String::new, |value| value.0.clone()),
             datatype: fact.object_datatype.clone().unwrap_or_default(),
             language: fact.object_language.clone(),
         },
@@ -185,19 +191,24 @@ pub struct Superseded {
 pub async fn supersede(
     conn: &mut PgConnection,
     caller: &Caller,
+    base: &str,
     id: TripleId,
     new: &Supersession,
 ) -> Result<Superseded, Failure> {
-    let object = match (new.object_id, &new.object_literal) {
-        (Some(object), _) => Object::Node(DocumentId(object)),
+    let iri = new.object_iri.as_deref().map(|iri| Iri { field: "object_iri", iri, source_id: new.source_id });
+    let named = ends::resolve(conn, caller, base, iri.as_slice()).await.map_err(|(_, failure)| failure)?;
+    let node = new.object_id.map(DocumentId).or(named.first().copied());
+    let object = match (node, &new.object_literal) {
+        (Some(object), _) => Object::Node(object),
         (None, value) => literal(
             value.as_deref().unwrap_or_default(),
             new.object_datatype.as_deref(),
             new.object_language.as_deref(),
+            IllTyped::Refused,
         )?,
     };
     let source = new.source_id.map(DocumentId);
-    let others: Vec<DocumentId> = new.object_id.map(DocumentId).into_iter().chain(source).collect();
+    let others: Vec<DocumentId> = node.into_iter().chain(source).collect();
     let guards = lock(conn, caller, &others).await?;
     let cited = match source {
         None => Vec::new(),

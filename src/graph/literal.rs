@@ -7,8 +7,26 @@ use svc_client::Failure;
 const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
 const LANG_STRING: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString";
 
-/// Reads a literal as a caller sends it. `xsd:` stands for the namespace of XML Schema; a value that its type does not have is refused.
-pub fn literal(value: &str, datatype: Option<&str>, language: Option<&str>) -> Result<Object, Failure> {
+/// What becomes of a value that its type does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IllTyped {
+    Refused,
+    /// It is a literal of RDF nevertheless.
+    Kept,
+}
+
+/// Whether a type of XML Schema lacks this value, which is to be the literal of a fact.
+pub fn is_ill_typed(value: &str, datatype: &str) -> bool {
+    datatype.strip_prefix(XSD).is_some_and(|name| !is_value(name, value))
+}
+
+/// Reads a literal as a caller sends it. `xsd:` stands for the namespace of XML Schema.
+pub fn literal(
+    value: &str,
+    datatype: Option<&str>,
+    language: Option<&str>,
+    ill_typed: IllTyped,
+) -> Result<Object, Failure> {
     let datatype = match (datatype, language) {
         (None, None) => format!("{XSD}string"),
         (_, Some(_)) => LANG_STRING.to_owned(),
@@ -20,10 +38,9 @@ pub fn literal(value: &str, datatype: Option<&str>, language: Option<&str>) -> R
     if datatype == LANG_STRING && language.is_none() {
         return Err(Failure::field("object_language", "is needed for an rdf:langString"));
     }
-    if let Some(name) = datatype.strip_prefix(XSD)
-        && !is_value(name, value)
-    {
+    if ill_typed == IllTyped::Refused && is_ill_typed(value, &datatype) {
         let shown: String = value.chars().take(100).collect();
+        let name = datatype.strip_prefix(XSD).unwrap_or(&datatype);
         return Err(Failure::field("object_literal", format!("`{shown}` is no xsd:{name}"))
             .with("remedy", "mend the value, or send it as xsd:string"));
     }
@@ -33,7 +50,7 @@ pub fn literal(value: &str, datatype: Option<&str>, language: Option<&str>) -> R
 }
 
 /// Whether a type of XML Schema has a value. A type that is not known here has every value.
-pub fn is_value(name: &str, value: &str) -> bool {
+fn is_value(name: &str, value: &str) -> bool {
     fn reads<T: FromStr>(value: &str) -> bool {
         value.parse::<T>().is_ok()
     }
@@ -140,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_literal_is_kept_to_the_letter_with_the_whole_name_of_its_type() {
-        let read = |value, datatype, language| literal(value, datatype, language).expect("a literal");
+        let read =
+            |value, datatype, language| literal(value, datatype, language, IllTyped::Refused).expect("a literal");
         let is = |value: &str, datatype: &str, language: Option<&str>| Object::Literal {
             value: value.to_owned(),
             datatype: datatype.to_owned(),
@@ -156,7 +174,7 @@ mod tests {
         for (value, datatype, says) in
             [("soon", "xsd:date", "`soon` is no xsd:date"), ("chat", LANG_STRING, "is needed")]
         {
-            let refused = literal(value, Some(datatype), None).expect_err("refused");
+            let refused = literal(value, Some(datatype), None, IllTyped::Refused).expect_err("refused");
             assert!(refused.detail.contains(says), "{}", refused.detail);
         }
     }

@@ -1,16 +1,32 @@
-//! Predicates by the names that requests give them.
+//! Documents by their IRIs, and predicates by the names that requests give them.
 use crate::{
     error::OrFail,
-    store::predicates::{self, DEFAULT_NAMESPACE, Named, PredicateRow},
+    store::{
+        predicates::{self, DEFAULT_NAMESPACE, Named, PredicateRow},
+        scope::Readable,
+    },
 };
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_client::{Failure, wire::PredicateResponse};
-use svc_ids::PredicateId;
+use svc_ids::{DocumentId, PredicateId};
 
 /// What stays as it is in a part of a path (RFC 3986, section 2.3).
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The IRI of a document that has none of its own.
+pub fn document_iri(base: &str, id: DocumentId) -> String {
+    format!("{base}document/{id}")
+}
+
+/// The document that an IRI of this store names.
+pub fn document(base: &str, iri: &str) -> Option<DocumentId> {
+    let id = iri.strip_prefix(base)?.strip_prefix("document/")?;
+    // `+7` and `007` are other IRIs.
+    let id: i64 = id.parse().ok().filter(|number: &i64| number.to_string() == id)?;
+    Some(DocumentId(id))
+}
 
 /// The IRI of a predicate that has none of its own.
 pub fn derived_iri(base: &str, namespace: &str, name: &str) -> String {
@@ -20,6 +36,12 @@ pub fn derived_iri(base: &str, namespace: &str, name: &str) -> String {
 /// What the derived IRIs of predicates begin with.
 fn derived(base: &str) -> String {
     format!("{base}predicate/")
+}
+
+/// The namespace and the name in an IRI that is derived from them.
+pub fn of_derived(base: &str, iri: &str) -> Option<(String, String)> {
+    let (namespace, name) = iri.strip_prefix(&derived(base))?.split_once('/')?;
+    Some((namespace.to_owned(), percent_decode_str(name).decode_utf8_lossy().into_owned()))
 }
 
 /// A predicate as it is shown.
@@ -49,6 +71,7 @@ pub fn shown(base: &str, row: PredicateRow) -> PredicateResponse {
 /// in the answer.
 pub async fn resolve<'a>(
     conn: &mut PgConnection,
+    scope: &Readable,
     base: &str,
     names: &[&'a str],
 ) -> Result<HashMap<&'a str, PredicateId>, Failure> {
@@ -57,7 +80,7 @@ pub async fn resolve<'a>(
         .iter()
         .map(|reading| Named { name: Some((reading.namespace.as_str(), reading.name.as_str())), iri: reading.whole })
         .collect();
-    let found = predicates::resolve(conn, &named).await.or_fail()?;
+    let found = predicates::resolve(conn, scope, &named).await.or_fail()?;
     let name = |at: i64| usize::try_from(at - 1).ok().and_then(|at| names.get(at).copied());
     Ok(found.into_iter().filter_map(|(at, id)| Some((name(at)?, id))).collect())
 }
@@ -71,14 +94,12 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn of<'a>(base: &str, whole: &'a str) -> Reading<'a> {
-        let decoded = |name: &str| percent_encoding::percent_decode_str(name).decode_utf8_lossy().into_owned();
-        let derived = whole.strip_prefix(&derived(base)).and_then(|rest| rest.split_once('/'));
-        let (namespace, name) = match (derived, whole.split_once(':')) {
-            (Some((namespace, name)), _) => (namespace, decoded(name)),
-            (None, Some((namespace, name))) => (namespace, name.to_owned()),
-            (None, None) => (DEFAULT_NAMESPACE, whole.to_owned()),
+        let (namespace, name) = match (of_derived(base, whole), whole.split_once(':')) {
+            (Some(derived), _) => derived,
+            (None, Some((namespace, name))) => (namespace.to_owned(), name.to_owned()),
+            (None, None) => (DEFAULT_NAMESPACE.to_owned(), whole.to_owned()),
         };
-        Reading { namespace: namespace.to_owned(), name, whole }
+        Reading { namespace, name, whole }
     }
 }
 
@@ -92,6 +113,24 @@ pub fn no_predicate(field: &str, name: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_is_read_by_the_iri_that_it_is_written_with_and_by_no_other() {
+        for base in ["urn:svc:", "https://store.example/"] {
+            assert_eq!(document(base, &document_iri(base, DocumentId(17))), Some(DocumentId(17)));
+            for other in [
+                "document/017",
+                "document/+17",
+                "document/",
+                "document/1/2",
+                "documents/1",
+                "document/99999999999999999999",
+            ] {
+                assert_eq!(document(base, &format!("{base}{other}")), None, "{other}");
+            }
+            assert_eq!(document(base, "http://elsewhere/document/17"), None);
+        }
+    }
 
     #[test]
     fn a_name_is_read_as_it_is_written() {

@@ -30,19 +30,20 @@ const TOGETHER_BYTES: usize = 128 * 1024;
 impl Handle<ops::create_documents> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_documents>) -> Result<BatchResponse, Failure> {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let documents = create(self, &mut tx, caller, &call.body.0).await?;
+        let (documents, _) = create(self, &mut tx, caller, &call.body.0).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
         Ok(BatchResponse { documents })
     }
 }
 
-async fn create(
+/// Creates documents; returns them and the caller, with the right to write those that were made its own.
+pub(super) async fn create(
     service: &Service,
     conn: &mut PgConnection,
     caller: &Caller,
     new: &NewBatch,
-) -> Result<Vec<BatchedDocument>, Failure> {
+) -> Result<(Vec<BatchedDocument>, Caller), Failure> {
     let items = &new.documents;
     let asked: Vec<&str> =
         items.iter().flat_map(|item| [&item.key, &item.parent_key]).flatten().map(String::as_str).collect();
@@ -98,7 +99,7 @@ async fn create(
     let ids: Vec<DocumentId> = to_embed.iter().map(|(place, _)| place.id()).collect();
     store::events::record(conn, EventKind::DocumentCreated, &ids, &json!({})).await.or_fail()?;
     queue(service, conn, &to_embed, new.priority).await?;
-    Ok(answers)
+    Ok((answers, making.caller))
 }
 
 /// The documents of a batch on their way into the database.

@@ -18,6 +18,7 @@ mod overview;
 pub mod plan;
 mod predicates;
 pub mod raptor;
+mod rdf;
 mod regions;
 mod reprocess;
 pub mod runner;

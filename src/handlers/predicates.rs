@@ -1,4 +1,5 @@
-//! Predicates, which every caller reads and the owner changes.
+//! Predicates, which the owner changes. Every caller reads those that somebody created, and of those that came with a graph the ones of
+//! facts that it may read.
 use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
@@ -41,12 +42,12 @@ fn own_iri(base: &str, iri: Option<&str>) -> Result<(), Failure> {
 }
 
 /// Refuses other predicates that do not exist.
-async fn others(conn: &mut PgConnection, named: &[(&str, &[i64])]) -> Result<(), Failure> {
+async fn others(conn: &mut PgConnection, caller: &Caller, named: &[(&str, &[i64])]) -> Result<(), Failure> {
     let ids: Vec<i64> = named.iter().flat_map(|(_, ids)| ids.iter().copied()).collect();
     if ids.is_empty() {
         return Ok(());
     }
-    let known = predicates::existing(conn, &ids).await.or_fail()?;
+    let known = predicates::existing(conn, &caller.readable(), &ids).await.or_fail()?;
     for (field, ids) in named {
         if let Some(missing) = ids.iter().find(|id| !known.contains(&PredicateId(**id))) {
             return Err(Failure::field(field, format!("there is no predicate {missing}")));
@@ -65,7 +66,7 @@ async fn taken(conn: &mut PgConnection, namespace: &str, name: &str, iri: Option
 }
 
 impl Handle<ops::create_predicate> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::create_predicate>) -> Result<PredicateResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::create_predicate>) -> Result<PredicateResponse, Failure> {
         let new = call.body.0;
         own_iri(&self.settings.rdf_base, new.iri.as_deref())?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
@@ -75,7 +76,7 @@ impl Handle<ops::create_predicate> for Service {
             ("sub_property_of", &new.sub_property_of),
             ("disjoint_with", &new.disjoint_with),
         ];
-        others(&mut tx, &named).await?;
+        others(&mut tx, caller, &named).await?;
         let Some(made) = predicates::insert(&mut tx, &new).await.or_fail()? else {
             let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
             return Err(taken(&mut tx, namespace, &new.name, new.iri.as_deref()).await?);
@@ -86,10 +87,12 @@ impl Handle<ops::create_predicate> for Service {
 }
 
 impl Handle<ops::list_predicates> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::list_predicates>) -> Result<PredicatePage, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_predicates>) -> Result<PredicatePage, Failure> {
         let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = predicates::page(&mut conn, &call.query, PredicateId(after), limit + 1).await.or_fail()?;
+        let rows = predicates::page(&mut conn, &caller.readable(), &call.query, PredicateId(after), limit + 1)
+            .await
+            .or_fail()?;
         let rows = rows.into_iter().map(|row| self.predicate(row)).collect();
         let (predicates, next_cursor) = page_by_id(rows, limit, |predicate: &PredicateResponse| predicate.id);
         Ok(PredicatePage { predicates, next_cursor })
@@ -97,16 +100,16 @@ impl Handle<ops::list_predicates> for Service {
 }
 
 impl Handle<ops::read_predicate> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::read_predicate>) -> Result<PredicateResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::read_predicate>) -> Result<PredicateResponse, Failure> {
         let id = call.path.id;
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let row = predicates::read(&mut conn, PredicateId(id)).await.or_fail()?;
+        let row = predicates::read(&mut conn, &caller.readable(), PredicateId(id)).await.or_fail()?;
         row.map(|row| self.predicate(row)).ok_or_else(|| no_predicate(id))
     }
 }
 
 impl Handle<ops::update_predicate> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::update_predicate>) -> Result<PredicateResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::update_predicate>) -> Result<PredicateResponse, Failure> {
         let (id, change) = (PredicateId(call.path.id), call.body.0);
         own_iri(&self.settings.rdf_base, change.iri.as_ref().and_then(|iri| iri.as_deref()))?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
@@ -116,12 +119,15 @@ impl Handle<ops::update_predicate> for Service {
             ("sub_property_of", change.sub_property_of.as_deref().unwrap_or_default()),
             ("disjoint_with", change.disjoint_with.as_deref().unwrap_or_default()),
         ];
-        others(&mut tx, &named).await?;
+        others(&mut tx, caller, &named).await?;
         let row = match predicates::update(&mut tx, id, &change).await {
             Err(error) if sql_state(&error) == "23505" => {
                 drop(tx);
                 let mut conn = self.pool.acquire().await.or_fail()?;
-                let before = predicates::read(&mut conn, id).await.or_fail()?.ok_or_else(|| no_predicate(id.0))?;
+                let before = predicates::read(&mut conn, &caller.readable(), id)
+                    .await
+                    .or_fail()?
+                    .ok_or_else(|| no_predicate(id.0))?;
                 let namespace = change.namespace.as_deref().unwrap_or(&before.namespace);
                 let name = change.name.as_deref().unwrap_or(&before.name);
                 let iri = change.iri.as_ref().and_then(|iri| iri.as_deref());

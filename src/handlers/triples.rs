@@ -8,6 +8,7 @@ use crate::{
     error::OrFail,
     graph::{
         facts::{self, no_fact},
+        literal::IllTyped,
         named, paths,
     },
     registry::Handle,
@@ -51,8 +52,9 @@ impl Handle<ops::assert_fact> for Service {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let facts: [NewFact; 1] = [new];
         let base = &self.settings.rdf_base;
-        let asserted =
-            facts::assert(&mut tx, caller, base, &facts, on_overlap).await.map_err(|(_, failure)| failure)?;
+        let asserted = facts::assert(&mut tx, caller, base, &facts, (on_overlap, IllTyped::Refused))
+            .await
+            .map_err(|(_, failure)| failure)?;
         let Some((id, outcome)) = asserted.outcomes.first().copied() else {
             return Err(Failure::new(Code::Internal, "the fact was not recorded"));
         };
@@ -68,8 +70,9 @@ impl Handle<ops::assert_facts> for Service {
         let on_overlap = new.on_overlap.unwrap_or(OnOverlap::Reject);
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let base = &self.settings.rdf_base;
-        let asserted =
-            facts::assert(&mut tx, caller, base, &new.facts, on_overlap).await.map_err(|(index, failure)| {
+        let asserted = facts::assert(&mut tx, caller, base, &new.facts, (on_overlap, IllTyped::Refused))
+            .await
+            .map_err(|(index, failure)| {
                 let field = failure.members.get("field").and_then(|field| field.as_str());
                 let field = field.map(|field| format!("facts[{index}].{field}"));
                 let failure = failure.with("index", index);
@@ -90,7 +93,7 @@ impl Handle<ops::list_facts> for Service {
         let predicate_id = match &query.predicate {
             None => None,
             Some(name) => {
-                let found = named::resolve(&mut tx, &self.settings.rdf_base, &[name]).await?;
+                let found = named::resolve(&mut tx, &caller.readable(), &self.settings.rdf_base, &[name]).await?;
                 Some(found.get(name.as_str()).copied().ok_or_else(|| named::no_predicate("predicate", name))?)
             }
         };
@@ -126,7 +129,7 @@ impl Handle<ops::list_facts> for Service {
 }
 
 /// The moment of the store's knowledge that is read: what is recorded later is not known yet.
-async fn known(conn: &mut PgConnection, asked: Option<DateTime<Utc>>) -> Result<DateTime<Utc>, Failure> {
+pub(super) async fn known(conn: &mut PgConnection, asked: Option<DateTime<Utc>>) -> Result<DateTime<Utc>, Failure> {
     let now = triples::known_to(conn).await.or_fail()?;
     Ok(asked.map_or(now, |asked| asked.trunc_subsecs(6).min(now)))
 }
@@ -155,7 +158,7 @@ impl Handle<ops::supersede_fact> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::supersede_fact>) -> Result<SupersededFact, Failure> {
         let id = TripleId(call.path.id);
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let done = facts::supersede(&mut tx, caller, id, &call.body.0).await?;
+        let done = facts::supersede(&mut tx, caller, &self.settings.rdf_base, id, &call.body.0).await?;
         let answer = SupersededFact {
             fact: one(&mut tx, caller, done.id).await?,
             closed: one(&mut tx, caller, id).await?,
@@ -185,7 +188,7 @@ impl Handle<ops::find_paths> for Service {
         let asked = call.body.0;
         let names: Vec<&str> = asked.predicates.iter().map(String::as_str).collect();
         let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
-        let found = named::resolve(&mut tx, &self.settings.rdf_base, &names).await?;
+        let found = named::resolve(&mut tx, &caller.readable(), &self.settings.rdf_base, &names).await?;
         if let Some(missing) = names.iter().find(|name| !found.contains_key(*name)) {
             return Err(named::no_predicate("predicates", missing));
         }

@@ -18,7 +18,9 @@ use http::{
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::Segment;
 use std::{collections::BTreeMap, time::Duration};
-use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, Wire, constraint::Constraint};
+use svc_client::{
+    Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, RdfSyntax, RdfText, Wire, constraint::Constraint,
+};
 use svc_ids::PrincipalId;
 
 /// The client sent too little of a body for too long; the listener raises this error.
@@ -140,6 +142,40 @@ impl<T: Wire> Decode for OptionalJson<T> {
 
     async fn receive(self, _: &Service) -> Result<Self, Failure> {
         self.0.as_ref().map_or(Ok(()), T::check).map(|()| self)
+    }
+}
+
+impl Decode for RdfText {
+    type Received = Self;
+
+    async fn admit(
+        service: &Service,
+        principal: Option<PrincipalId>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Place>, Failure> {
+        let length = length(headers, service.settings.max_body_bytes)?;
+        service.admission.body(principal, length).await
+    }
+
+    async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
+        let media_type = media_type(request.headers());
+        let essence = media_type.split(';').next().unwrap_or_default().trim();
+        let known = RdfSyntax::ALL.into_iter().find(|syntax| essence.eq_ignore_ascii_case(syntax.media_type()));
+        let syntax = known.ok_or_else(|| {
+            let accepted = RdfSyntax::ALL.map(RdfSyntax::media_type).join("` or `");
+            let detail = format!("the body must be sent as `Content-Type: {accepted}`");
+            Failure::new(Code::UnsupportedMediaType, detail)
+        })?;
+        let bytes = whole(request, service.settings.max_body_bytes).await?;
+        let text = String::from_utf8(bytes.into()).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Failure::new(Code::MalformedRequest, format!("the body is not UTF-8 from byte {at} on"))
+        })?;
+        Ok(RdfText { syntax, text })
+    }
+
+    async fn receive(self, _: &Service) -> Result<Self, Failure> {
+        Ok(self)
     }
 }
 

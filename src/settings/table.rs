@@ -266,6 +266,8 @@ settings! {
         /// What the IRIs of documents and predicates begin with that have none of their own; `urn:svc:`, or an http address that ends with a
         /// slash.
         SVC_RDF_BASE rdf_base: String = "urn:svc:", kind::required_text();
+        /// Most triples of one import of RDF; `svc rdf import` sends a larger text in parts.
+        SVC_RDF_MAX_TRIPLES rdf_max_triples: usize = "50000", kind::integer(1..=1_000_000);
     }
     "Search" {
         /// Language whose stems full text and the index `default` use; detect finds out that of each document, and none leaves words as they

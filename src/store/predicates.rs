@@ -1,4 +1,9 @@
 //! Predicates: what facts say of their subjects.
+use super::{
+    documents::add,
+    scope::{Readable, readable},
+    triples::fact_readable,
+};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use svc_client::wire::{NewPredicate, PredicateChange, PredicateQuery};
@@ -35,15 +40,55 @@ macro_rules! columns {
     };
 }
 
-/// Stores a predicate; `None` if its name or its IRI is taken.
+/// The predicate over `predicates p` for what a caller may read; its arguments are $1 and $2.
+macro_rules! predicate_readable {
+    () => {
+        concat!(
+            "($1::boolean OR p.is_declared OR EXISTS (SELECT FROM triples t WHERE t.predicate_id = p.id AND ",
+            fact_readable!(),
+            "))"
+        )
+    };
+}
+
+/// Stores a predicate; `None` if another one that was declared has its name or its IRI. One that came with a graph and has the IRI is
+/// declared by this, and one that has only the name gives it away: whoever declares a predicate need not be able to read facts with it.
 pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result<Option<PredicateRow>> {
+    let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    sqlx::query(
+        "UPDATE predicates SET name = left(name, 180) || '-' || id
+          WHERE NOT is_declared AND namespace = $1 AND name = $2 AND iri IS DISTINCT FROM $3",
+    )
+    .bind(namespace)
+    .bind(&new.name)
+    .bind(&new.iri)
+    .execute(&mut *conn)
+    .await?;
     sqlx::query_as(concat!(
-        "INSERT INTO predicates (namespace, name, iri, label, description, is_functional, is_inverse_functional, is_symmetric, is_asymmetric,
-                is_transitive, is_irreflexive, inverse_of, sub_property_of, disjoint_with)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT DO NOTHING RETURNING ",
-        columns!()
+        "WITH given AS (SELECT $1::text AS namespace, $2::text AS name, $3::text AS iri, $4::text AS label, $5::text AS description,
+                $6::boolean AS is_functional, $7::boolean AS is_inverse_functional, $8::boolean AS is_symmetric, $9::boolean AS is_asymmetric,
+                $10::boolean AS is_transitive, $11::boolean AS is_irreflexive, $12::bigint AS inverse_of, $13::bigint[] AS sub_property_of,
+                $14::bigint[] AS disjoint_with),
+         declared AS (
+             UPDATE predicates p SET namespace = g.namespace, name = g.name, label = g.label, description = g.description,
+                    is_functional = g.is_functional, is_inverse_functional = g.is_inverse_functional, is_symmetric = g.is_symmetric,
+                    is_asymmetric = g.is_asymmetric, is_transitive = g.is_transitive, is_irreflexive = g.is_irreflexive,
+                    inverse_of = g.inverse_of, sub_property_of = g.sub_property_of, disjoint_with = g.disjoint_with,
+                    is_declared = true, updated_at = clock_timestamp()
+               FROM given g WHERE p.iri = g.iri AND NOT p.is_declared
+                AND NOT EXISTS (SELECT FROM predicates q WHERE q.namespace = g.namespace AND q.name = g.name AND q.id <> p.id)
+             RETURNING p.*),
+         made AS (
+             INSERT INTO predicates (namespace, name, iri, label, description, is_functional, is_inverse_functional, is_symmetric,
+                    is_asymmetric, is_transitive, is_irreflexive, inverse_of, sub_property_of, disjoint_with, is_declared)
+             SELECT g.*, true FROM given g WHERE NOT EXISTS (SELECT FROM declared) ON CONFLICT DO NOTHING RETURNING *)
+         SELECT ",
+        columns!(),
+        " FROM declared UNION ALL SELECT ",
+        columns!(),
+        " FROM made"
     ))
-    .bind(new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE))
+    .bind(namespace)
     .bind(&new.name)
     .bind(&new.iri)
     .bind(&new.label)
@@ -62,8 +107,11 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result
 }
 
 #[tracing::instrument(level = "debug", skip_all, fields(predicate.id = id.0))]
-pub async fn read(conn: &mut PgConnection, id: PredicateId) -> sqlx::Result<Option<PredicateRow>> {
-    sqlx::query_as(concat!("SELECT ", columns!(), " FROM predicates WHERE id = $1")).bind(id).fetch_optional(conn).await
+pub async fn read(conn: &mut PgConnection, scope: &Readable, id: PredicateId) -> sqlx::Result<Option<PredicateRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT ", columns!(), " FROM predicates p WHERE id = $3 AND ", predicate_readable!());
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
 }
 
 /// The predicate that has this name in a namespace, or this IRI as its own.
@@ -73,7 +121,7 @@ pub async fn taken(
     name: &str,
     iri: Option<&str>,
 ) -> sqlx::Result<Option<PredicateId>> {
-    sqlx::query_scalar("SELECT id FROM predicates WHERE (namespace = $1 AND name = $2) OR iri = $3 ORDER BY id LIMIT 1")
+    sqlx::query_scalar("SELECT id FROM predicates WHERE (namespace = $1 AND name = $2) OR iri = $3 ORDER BY is_declared DESC, id LIMIT 1")
         .bind(namespace)
         .bind(name)
         .bind(iri)
@@ -84,24 +132,27 @@ pub async fn taken(
 /// Predicates after `after` by id, at most `limit`.
 pub async fn page(
     conn: &mut PgConnection,
+    scope: &Readable,
     query: &PredicateQuery,
     after: PredicateId,
     limit: u32,
 ) -> sqlx::Result<Vec<PredicateRow>> {
-    sqlx::query_as(concat!(
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after);
+    add(&mut arguments, query.namespace.clone());
+    add(&mut arguments, query.q.clone());
+    add(&mut arguments, i64::from(limit));
+    let query = concat!(
         "SELECT ",
         columns!(),
-        " FROM predicates
-           WHERE id > $1 AND ($2::text IS NULL OR namespace = $2)
-             AND ($3::text IS NULL OR strpos(lower(name), lower($3)) > 0 OR strpos(lower(coalesce(label, '')), lower($3)) > 0)
-           ORDER BY id LIMIT $4"
-    ))
-    .bind(after)
-    .bind(&query.namespace)
-    .bind(&query.q)
-    .bind(i64::from(limit))
-    .fetch_all(conn)
-    .await
+        " FROM predicates p
+           WHERE id > $3 AND ($4::text IS NULL OR namespace = $4)
+             AND ($5::text IS NULL OR strpos(lower(name), lower($5)) > 0 OR strpos(lower(coalesce(label, '')), lower($5)) > 0)
+             AND ",
+        predicate_readable!(),
+        " ORDER BY id LIMIT $6"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// How requests name a predicate.
@@ -113,25 +164,78 @@ pub struct Named<'a> {
 }
 
 /// The predicates that are named, by their position in `names`. A name comes before an IRI that reads the same.
-pub async fn resolve(conn: &mut PgConnection, names: &[Named<'_>]) -> sqlx::Result<Vec<(i64, PredicateId)>> {
+pub async fn resolve(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    names: &[Named<'_>],
+) -> sqlx::Result<Vec<(i64, PredicateId)>> {
     let split = |part: fn((&'_ str, &'_ str)) -> String| -> Vec<Option<String>> {
         names.iter().map(|named| named.name.map(part)).collect()
     };
-    sqlx::query_as(
-        "SELECT n.at, p.id FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY n(namespace, name, iri, at)
+    let mut arguments = scope.arguments();
+    add(&mut arguments, split(|(namespace, _)| namespace.to_owned()));
+    add(&mut arguments, split(|(_, name)| name.to_owned()));
+    add(&mut arguments, names.iter().map(|named| named.iri.to_owned()).collect::<Vec<_>>());
+    let query = concat!(
+        "SELECT n.at, p.id FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY n(namespace, name, iri, at)
            JOIN predicates p ON p.id = coalesce((SELECT id FROM predicates q WHERE q.namespace = n.namespace AND q.name = n.name),
-                                                (SELECT id FROM predicates q WHERE q.iri = n.iri))",
+                                                (SELECT id FROM predicates q WHERE q.iri = n.iri))
+          WHERE ",
+        predicate_readable!()
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// A predicate that comes with a graph.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    pub iri: String,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Stores the predicates of a graph that are not there yet; one whose name is taken gets another. Returns how many those are.
+pub async fn import(conn: &mut PgConnection, new: &[Imported]) -> sqlx::Result<u64> {
+    let done = sqlx::query(
+        "INSERT INTO predicates (namespace, name, iri, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive,
+                is_irreflexive, sub_property_of, disjoint_with, is_declared)
+         SELECT n.namespace,
+                CASE WHEN n.nth > 1 OR EXISTS (SELECT FROM predicates p WHERE p.namespace = n.namespace AND p.name = n.name)
+                     THEN left(n.name, 160) || '-' || left(encode(sha256(convert_to(n.iri, 'UTF8')), 'hex'), 16) ELSE n.name END,
+                n.iri, false, false, false, false, false, false, '{}', '{}', false
+           FROM (SELECT n.*, row_number() OVER (PARTITION BY n.namespace, n.name ORDER BY n.iri) AS nth
+                   FROM unnest($1::text[], $2::text[], $3::text[]) n(iri, namespace, name)) n
+          WHERE NOT EXISTS (SELECT FROM predicates p WHERE p.iri = n.iri)
+          ORDER BY n.iri ON CONFLICT DO NOTHING",
     )
-    .bind(split(|(namespace, _)| namespace.to_owned()))
-    .bind(split(|(_, name)| name.to_owned()))
-    .bind(names.iter().map(|named| named.iri).collect::<Vec<_>>())
-    .fetch_all(conn)
-    .await
+    .bind(new.iter().map(|new| new.iri.as_str()).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.namespace.as_str()).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.name.as_str()).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// The predicates with these IRIs as their own, which are not deleted before the transaction ends.
+pub async fn with_iris(conn: &mut PgConnection, iris: &[&str]) -> sqlx::Result<Vec<(String, PredicateId)>> {
+    sqlx::query_as("SELECT iri, id FROM predicates WHERE iri = ANY($1) FOR KEY SHARE").bind(iris).fetch_all(conn).await
+}
+
+/// The namespace, the name and the IRI of each of these predicates.
+pub async fn names(
+    conn: &mut PgConnection,
+    ids: &[PredicateId],
+) -> sqlx::Result<Vec<(PredicateId, String, String, Option<String>)>> {
+    sqlx::query_as("SELECT id, namespace, name, iri FROM predicates WHERE id = ANY($1)").bind(ids).fetch_all(conn).await
 }
 
 /// Which of these predicates exist. They are not deleted before the transaction ends.
-pub async fn existing(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<PredicateId>> {
-    sqlx::query_scalar("SELECT id FROM predicates WHERE id = ANY($1) FOR KEY SHARE").bind(ids).fetch_all(conn).await
+pub async fn existing(conn: &mut PgConnection, scope: &Readable, ids: &[i64]) -> sqlx::Result<Vec<PredicateId>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, ids.to_vec());
+    let query =
+        concat!("SELECT id FROM predicates p WHERE id = ANY($3) AND ", predicate_readable!(), " FOR KEY SHARE OF p");
+    sqlx::query_scalar_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// Changes what is given; `None` if there is no such predicate.

@@ -1,6 +1,59 @@
 //! What PostgreSQL's text and JSON can hold: everything that ours can, except NUL.
 use serde_json::{Map, Value};
+use sqlx::{
+    Decode, Encode, Postgres, Type,
+    encode::IsNull,
+    error::BoxDynError,
+    postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueRef},
+};
 use std::borrow::Cow;
+
+/// Begins two characters that stand for one. Unicode keeps this one free of any meaning.
+const ESCAPE: char = '\u{10ffff}';
+
+/// A text that is kept to the letter, NUL and all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verbatim(pub String);
+
+impl Verbatim {
+    fn stored(&self) -> Cow<'_, str> {
+        match self.0.contains(['\0', ESCAPE]) {
+            true => Cow::Owned(self.0.replace(ESCAPE, "\u{10ffff}1").replace('\0', "\u{10ffff}0")),
+            false => Cow::Borrowed(&self.0),
+        }
+    }
+
+    fn read(stored: &str) -> Verbatim {
+        Verbatim(match stored.contains(ESCAPE) {
+            true => stored.replace("\u{10ffff}0", "\0").replace("\u{10ffff}1", "\u{10ffff}"),
+            false => stored.to_owned(),
+        })
+    }
+}
+
+impl Type<Postgres> for Verbatim {
+    fn type_info() -> PgTypeInfo {
+        <String as Type<Postgres>>::type_info()
+    }
+    fn compatible(ty: &PgTypeInfo) -> bool {
+        <String as Type<Postgres>>::compatible(ty)
+    }
+}
+impl PgHasArrayType for Verbatim {
+    fn array_type_info() -> PgTypeInfo {
+        <String as PgHasArrayType>::array_type_info()
+    }
+}
+impl Encode<'_, Postgres> for Verbatim {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        <&str as Encode<'_, Postgres>>::encode(self.stored().as_ref(), buffer)
+    }
+}
+impl<'r> Decode<'r, Postgres> for Verbatim {
+    fn decode(value: PgValueRef<'r>) -> Result<Verbatim, BoxDynError> {
+        <&str as Decode<'r, Postgres>>::decode(value).map(Verbatim::read)
+    }
+}
 
 /// A text without NUL, which texts from files may contain.
 pub fn storable(text: &str) -> Cow<'_, str> {
@@ -42,6 +95,16 @@ fn cleaned(value: &Value) -> Value {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_verbatim_text_is_read_as_it_was_given() {
+        for text in ["", "a", "\0", "a\0\0b", "\u{10ffff}", "\u{10ffff}0", "\u{10ffff}1\0\u{10ffff}", "0\u{10ffff}1"] {
+            let verbatim = Verbatim(text.to_owned());
+            let stored = verbatim.stored().into_owned();
+            assert!(!stored.contains('\0'), "{stored:?}");
+            assert_eq!(Verbatim::read(&stored), verbatim, "{stored:?}");
+        }
+    }
 
     #[test]
     fn only_nul_is_taken_out() {

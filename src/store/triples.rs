@@ -1,5 +1,6 @@
 //! Facts over two times, as they are read. `triples/write.rs` writes them, `triples/follow.rs` has them follow their documents, and
 //! `triples/paths.rs` reads them as a graph.
+pub mod export;
 pub mod follow;
 pub mod paths;
 pub mod write;
@@ -7,6 +8,7 @@ pub mod write;
 use super::{
     documents::add,
     scope::{Readable, readable},
+    text::Verbatim,
     word::Word,
 };
 use chrono::{DateTime, Utc};
@@ -31,6 +33,7 @@ macro_rules! fact_readable {
         )
     };
 }
+pub(super) use fact_readable;
 
 /// A fact, with its predicate's name.
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -42,7 +45,7 @@ pub struct FactRow {
     namespace: String,
     name: String,
     pub object_id: Option<DocumentId>,
-    pub object_literal: Option<String>,
+    pub object_literal: Option<Verbatim>,
     pub object_datatype: Option<String>,
     pub object_language: Option<String>,
     pub statement: Uuid,
@@ -104,7 +107,7 @@ pub async fn page(
     add(&mut arguments, wanted.subject_id);
     add(&mut arguments, wanted.predicate_id);
     add(&mut arguments, wanted.object_id);
-    add(&mut arguments, wanted.object_literal.clone());
+    add(&mut arguments, wanted.object_literal.clone().map(Verbatim));
     add(&mut arguments, wanted.source_id);
     add(&mut arguments, wanted.parent_id);
     add(&mut arguments, wanted.fact_type.map(FactType::as_str));
@@ -265,7 +268,7 @@ pub async fn shown(
         predicate_id: row.predicate_id.0,
         predicate: predicate_name(&row.namespace, &row.name),
         object_id: row.object_id.map(|id| id.0),
-        object_literal: row.object_literal,
+        object_literal: row.object_literal.map(|literal| literal.0),
         object_datatype: row.object_datatype,
         object_language: row.object_language,
         valid_from: row.valid_from,

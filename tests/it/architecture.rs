@@ -249,6 +249,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("core", &["disk", "embedding", "error", "fetch", "reader", "settings", "spool", "store"]),
     ("search", &["access", "core", "error", "settings", "store", "usetype"]),
     ("graph", &["access", "error", "store"]),
+    ("rdf", &["graph", "store"]),
     (
         "ingest",
         &[
@@ -315,6 +316,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "feed",
             "graph",
             "ingest",
+            "rdf",
             "reader",
             "registry",
             "sampler",

@@ -55,6 +55,7 @@ mod priority;
 mod probes;
 mod queue;
 mod raptor;
+mod rdf;
 mod reach;
 mod reading;
 mod readme;

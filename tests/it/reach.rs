@@ -59,6 +59,8 @@ fn held(row: &OperationInfo) -> Held {
         // Of facts, `triples::rights` holds every read to the definition; predicates are open to all.
         "assert_fact" | "assert_facts" | "list_facts" | "read_fact" | "read_fact_history" | "supersede_fact"
         | "invalidate_fact" | "find_paths" | "create_predicate" | "list_predicates" | "read_predicate" => Held::Apart,
+        // So does `rdf::a_graph_is_as_closed_...`.
+        "export_turtle" | "import_turtle" => Held::Apart,
         // Who may not read the parent of a context does not see it: `contexts` holds that.
         "list_contexts" | "read_context" => Held::Apart,
         // What of the events a principal is told, `event_feed` holds to a definition.

@@ -41,13 +41,23 @@ pub async fn predicate(app: &TestApp, name: &str) -> PredicateResponse {
 
 /// A fact between two documents at all times.
 pub fn fact(subject_id: i64, predicate: &str, object_id: i64) -> NewFact {
-    NewFact { subject_id, predicate: Some(predicate.to_owned()), object_id: Some(object_id), ..NewFact::default() }
+    NewFact {
+        subject_id: Some(subject_id),
+        predicate: Some(predicate.to_owned()),
+        object_id: Some(object_id),
+        ..NewFact::default()
+    }
 }
 
 /// A fact that leads to a text.
 fn says(subject_id: i64, predicate: &str, literal: &str) -> NewFact {
     let object_literal = Some(literal.to_owned());
-    NewFact { subject_id, predicate: Some(predicate.to_owned()), object_literal, ..NewFact::default() }
+    NewFact {
+        subject_id: Some(subject_id),
+        predicate: Some(predicate.to_owned()),
+        object_literal,
+        ..NewFact::default()
+    }
 }
 
 async fn assert(app: &TestApp, fact: NewFact) -> Result<AssertedFact, Failure> {
@@ -240,7 +250,8 @@ async fn a_literal_is_kept_to_the_letter_and_a_wrong_one_is_refused() {
     let batch = NewFacts { facts: vec![number("7"), number("heavy")], on_overlap: None };
     let refused = app.client.assert_facts(Json(batch)).await.unwrap_err();
     assert_eq!((&refused.members["field"], &refused.members["index"]), (&json!("facts[1].object_literal"), &json!(1)));
-    let batch = NewFacts { facts: vec![number("7"), NewFact { subject_id: 99, ..number("8") }], on_overlap: None };
+    let batch =
+        NewFacts { facts: vec![number("7"), NewFact { subject_id: Some(99), ..number("8") }], on_overlap: None };
     let refused = app.client.assert_facts(Json(batch)).await.unwrap_err();
     assert_eq!(
         (refused.code, refused.detail.as_str(), &refused.members["index"]),

@@ -17,7 +17,7 @@ pub const LITERAL_BYTES: usize = 64 * 1024;
 /// A predicate by `namespace:name` or by its IRI.
 pub(super) const PREDICATE: Constraint = Constraint::Text(1, 2048, Form::NotBlank);
 const LITERAL: Constraint = Constraint::Text(0, LITERAL_BYTES, Form::Any);
-const LANGUAGE: Constraint = Constraint::Text(1, 100, Form::Word);
+const LANGUAGE: Constraint = Constraint::Text(1, 100, Form::Language);
 const QUOTE: Constraint = Constraint::Text(1, 10_000, Form::NotBlank);
 const CONFIDENCE: Constraint = Constraint::Number(0.0, 1.0);
 const REASON: Constraint = Constraint::Text(1, 100, Form::NotBlank);
@@ -48,15 +48,24 @@ impl Params for FactPath {}
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewFact {
-    pub subject_id: i64,
+    /// The document that the fact is about. One of `subject_id` and `subject_iri`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject_id: Option<i64>,
+    /// The same by its IRI: one that it was imported with, or `{SVC_RDF_BASE}document/{id}`. Of several the one beside the source is meant,
+    /// else one that is open to all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject_iri: Option<String>,
     /// The predicate as `namespace:name` or by its IRI; a name alone is of the namespace `default`. One of `predicate` and `predicate_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicate: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicate_id: Option<i64>,
-    /// The document that the fact leads to. One of `object_id` and `object_literal`.
+    /// The document that the fact leads to. One of `object_id`, `object_iri` and `object_literal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_id: Option<i64>,
+    /// The same by its IRI, as `subject_iri`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_iri: Option<String>,
     /// A value, at most 64 KiB, kept to the letter: 1.50 and 1.5 are two literals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_literal: Option<String>,
@@ -90,10 +99,12 @@ pub struct NewFact {
 }
 impl Wire for NewFact {
     constrain! {
-        predicate: PREDICATE, object_literal: LITERAL, object_datatype: IRI, object_language: LANGUAGE, quote: QUOTE,
-        confidence: CONFIDENCE; |new| {
-            one_of(("predicate", new.predicate.is_some()), ("predicate_id", new.predicate_id.is_some()))?;
-            one_of(("object_id", new.object_id.is_some()), ("object_literal", new.object_literal.is_some()))?;
+        subject_iri: IRI, predicate: PREDICATE, object_iri: IRI, object_literal: LITERAL, object_datatype: IRI,
+        object_language: LANGUAGE, quote: QUOTE, confidence: CONFIDENCE; |new| {
+            one_of(&[("subject_id", new.subject_id.is_some()), ("subject_iri", new.subject_iri.is_some())])?;
+            one_of(&[("predicate", new.predicate.is_some()), ("predicate_id", new.predicate_id.is_some())])?;
+            let object = [("object_id", new.object_id.is_some()), ("object_iri", new.object_iri.is_some())];
+            one_of(&[object[0], object[1], ("object_literal", new.object_literal.is_some())])?;
             object_fits(new.object_literal.as_deref(), new.object_datatype.is_some(), new.object_language.is_some())?;
             source_fits(new.source_id, new.quote.is_some(), new.confidence.is_some())?;
             bounds_fit(new.valid_from, new.valid_until)?;
@@ -105,10 +116,14 @@ impl Wire for NewFact {
     }
 }
 
-fn one_of((first, has_first): (&str, bool), (second, has_second): (&str, bool)) -> Result<(), Failure> {
-    match (has_first, has_second) {
-        (false, false) => Err(Failure::field(first, format!("is needed, or else `{second}`"))),
-        (true, true) => Err(Failure::field(second, format!("does not go with `{first}`: name one of them"))),
+fn one_of(fields: &[(&str, bool)]) -> Result<(), Failure> {
+    let mut given = fields.iter().filter(|(_, is_given)| *is_given).map(|(field, _)| *field);
+    let names: Vec<String> = fields.iter().map(|(field, _)| format!("`{field}`")).collect();
+    match (given.next(), given.next()) {
+        (None, _) => Err(Failure::field(fields[0].0, format!("one of {} is needed", names.join(", ")))),
+        (Some(first), Some(second)) => {
+            Err(Failure::field(second, format!("does not go with `{first}`: name one of {}", names.join(", "))))
+        }
         _ => Ok(()),
     }
 }
@@ -279,9 +294,11 @@ impl Wire for BatchedFacts {}
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Supersession {
-    /// One of `object_id` and `object_literal`.
+    /// One of `object_id`, `object_iri` and `object_literal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_id: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_iri: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_literal: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -303,7 +320,8 @@ pub struct Supersession {
 impl Wire for Supersession {
     constrain! {
         object_literal: LITERAL, object_datatype: IRI, object_language: LANGUAGE, quote: QUOTE, confidence: CONFIDENCE; |new| {
-            one_of(("object_id", new.object_id.is_some()), ("object_literal", new.object_literal.is_some()))?;
+            let object = [("object_id", new.object_id.is_some()), ("object_iri", new.object_iri.is_some())];
+            one_of(&[object[0], object[1], ("object_literal", new.object_literal.is_some())])?;
             object_fits(new.object_literal.as_deref(), new.object_datatype.is_some(), new.object_language.is_some())?;
             source_fits(new.source_id, new.quote.is_some(), new.confidence.is_some())?;
             bounds_fit(new.valid_from, new.valid_until)

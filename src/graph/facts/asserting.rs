@@ -1,13 +1,22 @@
 //! Asserting facts, one or thousands at a time: what is believed already is read, closed and recorded anew in three statements, and the
 //! algebra between them is done here.
-use super::{Cited, cite, conflict, lock, refused};
+use super::{
+    Cited, cite, conflict,
+    ends::{self, Ends},
+    lock, refused,
+};
 use crate::{
     access::Caller,
     error::OrFail,
-    graph::{interval::Interval, literal::literal, named},
+    graph::{
+        interval::Interval,
+        literal::{IllTyped, literal},
+        named,
+    },
     store::{
         places::Place,
         predicates,
+        scope::Readable,
         triples::write::{self, Asked, Believed, Closing, NewCitation, NewTriple, Object},
     },
 };
@@ -46,26 +55,28 @@ pub async fn assert(
     caller: &Caller,
     base: &str,
     facts: &[NewFact],
-    on_overlap: OnOverlap,
+    (on_overlap, ill_typed): (OnOverlap, IllTyped),
 ) -> Result<Asserted, (usize, Failure)> {
-    let guards = guards(conn, caller, facts).await?;
-    let mut places = places(conn, caller, facts).await?;
-    let predicates = predicates(conn, base, facts).await?;
+    let ends = ends::of(conn, caller, base, facts).await?;
+    let guards = guards(conn, caller, facts, &ends).await?;
+    let mut places = places(conn, caller, &ends).await?;
+    let predicates = predicates(conn, &caller.readable(), base, facts).await?;
     let mut claims = Vec::with_capacity(facts.len());
     for (index, fact) in facts.iter().enumerate() {
         let at = |failure| (index, failure);
         let predicate_id = predicates[index];
-        let object = match (fact.object_id, &fact.object_literal) {
-            (Some(id), _) => Object::Node(DocumentId(id)),
+        let Ends { subject, object } = ends[index];
+        let object = match (object, &fact.object_literal) {
+            (Some(id), _) => Object::Node(id),
             (None, value) => {
                 let value = value.as_deref().unwrap_or_default();
-                literal(value, fact.object_datatype.as_deref(), fact.object_language.as_deref()).map_err(at)?
+                literal(value, fact.object_datatype.as_deref(), fact.object_language.as_deref(), ill_typed)
+                    .map_err(at)?
             }
         };
-        let subject = DocumentId(fact.subject_id);
         let source_id = fact.source_id.map(DocumentId);
         claims.push(Claim {
-            subject: places.get(&subject).cloned().ok_or_else(|| at(Failure::no_document(fact.subject_id)))?,
+            subject: places.get(&subject).cloned().ok_or_else(|| at(Failure::no_document(subject.0)))?,
             predicate_id,
             statement: write::statement(subject, predicate_id, &object),
             object,
@@ -123,10 +134,12 @@ async fn guards(
     conn: &mut PgConnection,
     caller: &Caller,
     facts: &[NewFact],
+    ends: &[Ends],
 ) -> Result<HashMap<DocumentId, DocumentId>, (usize, Failure)> {
-    let named =
-        |fact: &NewFact| [Some(fact.subject_id), fact.object_id, fact.source_id].into_iter().flatten().map(DocumentId);
-    let all: HashSet<DocumentId> = facts.iter().flat_map(named).collect();
+    let named = |(fact, ends): (&NewFact, &Ends)| {
+        [Some(ends.subject), ends.object, fact.source_id.map(DocumentId)].into_iter().flatten()
+    };
+    let all: HashSet<DocumentId> = facts.iter().zip(ends).flat_map(named).collect();
     let all: Vec<DocumentId> = all.into_iter().collect();
     match lock(conn, caller, &all).await {
         Ok(found) => Ok(found.into_iter().collect()),
@@ -135,7 +148,7 @@ async fn guards(
             let found =
                 write::lock_ends(conn, &caller.readable(), &all).await.or_fail().map_err(|failure| (0, failure))?;
             let known: HashSet<DocumentId> = found.into_iter().map(|(id, _)| id).collect();
-            let missing = facts.iter().enumerate().find_map(|(index, fact)| {
+            let missing = facts.iter().zip(ends).enumerate().find_map(|(index, fact)| {
                 named(fact).find(|id| !known.contains(id)).map(|id| (index, Failure::no_document(id.0)))
             });
             Err(missing.unwrap_or((0, failure)))
@@ -147,17 +160,17 @@ async fn guards(
 async fn places(
     conn: &mut PgConnection,
     caller: &Caller,
-    facts: &[NewFact],
+    ends: &[Ends],
 ) -> Result<HashMap<DocumentId, Place>, (usize, Failure)> {
-    let subjects: HashSet<DocumentId> = facts.iter().map(|fact| DocumentId(fact.subject_id)).collect();
+    let subjects: HashSet<DocumentId> = ends.iter().map(|ends| ends.subject).collect();
     let subjects: Vec<DocumentId> = subjects.into_iter().collect();
     let found = write::places(conn, &caller.writable(), &subjects).await.or_fail().map_err(|failure| (0, failure))?;
     let places: HashMap<DocumentId, Place> = found.into_iter().map(|place| (place.id(), place)).collect();
-    let refused = facts.iter().position(|fact| !places.contains_key(&DocumentId(fact.subject_id)));
+    let refused = ends.iter().position(|ends| !places.contains_key(&ends.subject));
     match refused {
         None => Ok(places),
         Some(index) => {
-            let refusal = caller.refusal(conn, DocumentId(facts[index].subject_id)).await.or_fail();
+            let refusal = caller.refusal(conn, ends[index].subject).await.or_fail();
             Err((index, refusal.unwrap_or_else(|failure| failure)))
         }
     }
@@ -166,6 +179,7 @@ async fn places(
 /// The predicate of each fact.
 async fn predicates(
     conn: &mut PgConnection,
+    scope: &Readable,
     base: &str,
     facts: &[NewFact],
 ) -> Result<Vec<PredicateId>, (usize, Failure)> {
@@ -174,9 +188,9 @@ async fn predicates(
     let ids: HashSet<i64> = facts.iter().filter_map(|fact| fact.predicate_id).collect();
     let ids: Vec<i64> = ids.into_iter().collect();
     let first = |failure: Failure| (0, failure);
-    let named = named::resolve(conn, base, &names).await.map_err(first)?;
+    let named = named::resolve(conn, scope, base, &names).await.map_err(first)?;
     let known: HashSet<PredicateId> =
-        predicates::existing(conn, &ids).await.or_fail().map_err(first)?.into_iter().collect();
+        predicates::existing(conn, scope, &ids).await.or_fail().map_err(first)?.into_iter().collect();
     let of = |(index, fact): (usize, &NewFact)| match (&fact.predicate, fact.predicate_id) {
         (Some(name), _) => {
             named.get(name.as_str()).copied().ok_or_else(|| (index, named::no_predicate("predicate", name)))

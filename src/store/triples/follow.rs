@@ -2,7 +2,7 @@
 //! the transactions that protect, move and delete documents, and take the pen only if there is a fact to change. Statements with long lists
 //! are planned with their values, because only a constant list is hashed.
 use super::write::{inherit, take_pen};
-use crate::store::events;
+use crate::store::{events, text::Verbatim};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use std::collections::HashSet;
@@ -158,7 +158,7 @@ struct Redirected {
     subject_id: DocumentId,
     predicate_id: svc_ids::PredicateId,
     object_id: Option<DocumentId>,
-    object_literal: Option<String>,
+    object_literal: Option<Verbatim>,
     object_datatype: Option<String>,
     object_language: Option<String>,
 }
@@ -260,7 +260,7 @@ impl Redirected {
         let object = match (self.object_id, &self.object_literal) {
             (Some(id), _) => Object::Node(id),
             (None, value) => Object::Literal {
-                value: value.clone().unwrap_or_default(),
+                value: value.as_ref().map_or_else(String::new, |value| value.0.clone()),
                 datatype: self.object_datatype.clone().unwrap_or_default(),
                 language: self.object_language.clone(),
             },

@@ -5,6 +5,7 @@ use crate::store::{
     events,
     places::Place,
     scope::{Readable, Writable, readable},
+    text::Verbatim,
 };
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
@@ -185,7 +186,9 @@ pub async fn insert(conn: &mut PgConnection, at: DateTime<Utc>, new: &[NewTriple
     for row in new {
         let (node, value, datatype, language) = match &row.object {
             Object::Node(id) => (Some(*id), None, None, None),
-            Object::Literal { value, datatype, language } => (None, Some(value), Some(datatype), language.as_ref()),
+            Object::Literal { value, datatype, language } => {
+                (None, Some(Verbatim(value.clone())), Some(datatype), language.as_ref())
+            }
         };
         nodes.push(node);
         values.push(value);

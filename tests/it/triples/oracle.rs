@@ -84,7 +84,7 @@ async fn ten_thousand_random_changes_equal_a_set_of_days_at_every_time_that_was_
                 for (fact, (from, until)) in &new {
                     for cell in cells(*from, *until) {
                         overlaps |= !then.insert((
-                            fact.subject_id,
+                            fact.subject_id.unwrap(),
                             fact.predicate.clone().unwrap(),
                             fact.object_id.unwrap(),
                             cell,

@@ -89,7 +89,7 @@ async fn paths_are_the_shortest_that_a_plain_search_finds_for_each_reader() {
         let edges: BTreeSet<(i64, i64, i64, String)> = new
             .into_iter()
             .zip(&made.facts)
-            .map(|(new, made)| (made.id, new.subject_id, new.object_id.unwrap(), new.predicate.unwrap()))
+            .map(|(new, made)| (made.id, new.subject_id.unwrap(), new.object_id.unwrap(), new.predicate.unwrap()))
             .collect();
         let edges: Vec<_> = edges.into_iter().collect();
         let reader = someone(&app, "reader").await;

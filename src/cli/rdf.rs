@@ -1,0 +1,299 @@
+//! `svc rdf`: facts to Turtle, and Turtle to facts.
+use super::{
+    CliError,
+    import::is_temporary,
+    output::{Output, count, one_line, say},
+};
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand};
+use futures_util::TryStreamExt;
+use oxrdf::{BlankNode, NamedOrBlankNode, Term, Triple};
+use oxttl::{TurtleParseError, TurtleParser, TurtleSerializer};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+use svc_client::{
+    Client, Failure, RdfSyntax, RdfText, Remote,
+    wire::{ImportQuery, ImportedGraph, TurtleQuery},
+};
+
+/// The most triples and bytes of one call. A call is one transaction, so a small one is soon over.
+const TRIPLES: usize = 10_000;
+const BYTES: usize = 4 << 20;
+/// The longest wait between two tries of a call that the service cannot take now.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+#[derive(Args)]
+pub struct RdfArguments {
+    #[command(subcommand)]
+    command: RdfCommand,
+}
+
+#[derive(Subcommand)]
+enum RdfCommand {
+    /// Writes facts as Turtle.
+    Export(ExportArguments),
+    /// Asserts the facts of a file in Turtle or N-Triples, in parts; running it again adds nothing.
+    Import(ImportArguments),
+}
+
+#[derive(Args)]
+struct ExportArguments {
+    /// Where the text is written; standard output if it is left out.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only facts about this document and what is under it, and facts that these state.
+    #[arg(long, value_name = "ID")]
+    under: Option<i64>,
+    /// Only facts that hold at this time [default: now].
+    #[arg(long, value_name = "TIME")]
+    at: Option<DateTime<Utc>>,
+    /// What the store believed at this time [default: now].
+    #[arg(long, value_name = "TIME")]
+    known: Option<DateTime<Utc>>,
+}
+
+#[derive(Args)]
+struct ImportArguments {
+    file: PathBuf,
+    /// The document that states the facts, and gets the new documents under it.
+    #[arg(long, value_name = "ID")]
+    under: Option<i64>,
+    /// The IRI that relative ones are resolved against.
+    #[arg(long, value_name = "IRI")]
+    base: Option<String>,
+}
+
+pub async fn rdf(client: &Client<Remote>, output: Output, arguments: RdfArguments) -> Result<ExitCode, CliError> {
+    match arguments.command {
+        RdfCommand::Export(arguments) => export(client, arguments).await?,
+        RdfCommand::Import(arguments) => import(client, output, arguments).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(), CliError> {
+    let ExportArguments { output, under, at, known } = arguments;
+    let query = TurtleQuery { parent_id: under, valid_at: at, known_at: known, ..TurtleQuery::default() };
+    let Some(path) = output else { return written(client, query, &mut io::stdout().lock()).await };
+    // The file has another name until it is complete.
+    let part = PathBuf::from(format!("{}.part", path.display()));
+    let named = |error: io::Error| CliError::Other(format!("{}: {error}", path.display()));
+    let mut file = File::create(&part).map_err(named)?;
+    let done = match written(client, query, &mut file).await {
+        Ok(()) => file.sync_all().and_then(|()| std::fs::rename(&part, &path)).map_err(named),
+        Err(error) => Err(error),
+    };
+    if done.is_err() {
+        // The error is reported; the incomplete file is of no use.
+        let _ = std::fs::remove_file(&part);
+    }
+    done
+}
+
+async fn written(client: &Client<Remote>, query: TurtleQuery, out: &mut impl Write) -> Result<(), CliError> {
+    let mut pieces = client.export_turtle(query).await?;
+    while let Some(piece) = pieces.try_next().await? {
+        out.write_all(&piece)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// What became of the triples of a file.
+#[derive(Default, Serialize)]
+struct Summary {
+    triples: u64,
+    created: u64,
+    merged: u64,
+    existing: u64,
+    nodes_created: u64,
+    predicates_created: u64,
+    ill_typed: u64,
+}
+
+impl Summary {
+    fn add(&mut self, done: &ImportedGraph) {
+        self.triples += u64::from(done.triples);
+        self.created += u64::from(done.created);
+        self.merged += u64::from(done.merged);
+        self.existing += u64::from(done.existing);
+        self.nodes_created += u64::from(done.nodes_created);
+        self.predicates_created += u64::from(done.predicates_created);
+        self.ill_typed += u64::from(done.ill_typed);
+    }
+}
+
+async fn import(client: &Client<Remote>, output: Output, arguments: ImportArguments) -> Result<(), CliError> {
+    let ImportArguments { file, under, base } = arguments;
+    let (path, from) = (file.clone(), base.clone());
+    let checked = tokio::task::spawn_blocking(move || check(&path, from.as_deref()));
+    let Checked { hash, prefixes } = checked.await.map_err(|error| CliError::Other(error.to_string()))??;
+    let query = ImportQuery { parent_id: under, base: None, import: Some(hash) };
+    let (parts, mut read) = tokio::sync::mpsc::channel(1);
+    let reading = tokio::task::spawn_blocking(move || send_parts(&file, base.as_deref(), &prefixes, &parts));
+    let mut summary = Summary::default();
+    while let Some(text) = read.recv().await {
+        match send(client, &query, text).await {
+            Ok(done) => summary.add(&done),
+            Err(failure) => {
+                eprintln!("{} of the file are stored; running the command again adds the others", count_of(&summary));
+                return Err(failure.into());
+            }
+        }
+    }
+    reading.await.map_err(|error| CliError::Other(error.to_string()))??;
+    match output {
+        Output::Json => Output::line(&summary)?,
+        Output::Table => {
+            let Summary { created, merged, existing, nodes_created, predicates_created, ill_typed, .. } = summary;
+            say!("{}: {created} created, {merged} merged, {existing} known before", count_of(&summary));
+            say!("{nodes_created} documents and {predicates_created} predicates are new");
+            if ill_typed > 0 {
+                say!("{ill_typed} literals are not what their datatype says; they are kept to the letter");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn count_of(summary: &Summary) -> String {
+    count(usize::try_from(summary.triples).unwrap_or(usize::MAX), "triple", "triples")
+}
+
+async fn send(client: &Client<Remote>, query: &ImportQuery, text: String) -> Result<ImportedGraph, Failure> {
+    let mut wait = Duration::from_millis(500);
+    loop {
+        let text = RdfText { syntax: RdfSyntax::Turtle, text: text.clone() };
+        match client.import_turtle(query.clone(), text).await {
+            Err(failure) if is_temporary(&failure) && wait < LONGEST_WAIT => tokio::time::sleep(wait).await,
+            done => return done,
+        }
+        wait *= 2;
+    }
+}
+
+/// What the first reading of a file tells.
+struct Checked {
+    /// A name for the file's blank nodes, the same whenever the same file is read.
+    hash: String,
+    prefixes: Vec<(String, String)>,
+}
+
+/// Reads a whole file, so that nothing of it is sent if it is faulty somewhere.
+fn check(path: &Path, base: Option<&str>) -> Result<Checked, CliError> {
+    let mut file = Hashed { file: open(path)?, hash: Sha256::new() };
+    let mut parser = parser(base)?.for_reader(BufReader::new(&mut file));
+    for triple in parser.by_ref() {
+        triple.map_err(|error| no_turtle(path, &error))?;
+    }
+    let prefixes = parser.prefixes().map(|(prefix, iri)| (prefix.to_owned(), iri.to_owned())).collect();
+    drop(parser);
+    let hash: String = file.hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    Ok(Checked { hash, prefixes })
+}
+
+/// A file that is hashed while it is read.
+struct Hashed {
+    file: File,
+    hash: Sha256,
+}
+
+impl Read for Hashed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.hash.update(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+fn open(path: &Path) -> Result<File, CliError> {
+    File::open(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))
+}
+
+fn parser(base: Option<&str>) -> Result<TurtleParser, CliError> {
+    match base {
+        None => Ok(TurtleParser::new()),
+        Some(base) => TurtleParser::new()
+            .with_base_iri(base)
+            .map_err(|error| CliError::Other(format!("--base takes an absolute IRI: {error}"))),
+    }
+}
+
+fn no_turtle(path: &Path, error: &TurtleParseError) -> CliError {
+    let path = one_line(&path.display().to_string(), 200);
+    CliError::Other(match error {
+        TurtleParseError::Io(error) => format!("{path}: {error}"),
+        TurtleParseError::Syntax(error) => {
+            let start = error.location().start;
+            format!("{path}, line {}, column {}: {}", start.line + 1, start.column + 1, error.message())
+        }
+    })
+}
+
+/// Reads a file in parts, each a text of its own.
+fn send_parts(
+    path: &Path,
+    base: Option<&str>,
+    prefixes: &[(String, String)],
+    parts: &tokio::sync::mpsc::Sender<String>,
+) -> Result<(), CliError> {
+    let begin = || {
+        let known = prefixes.iter().fold(TurtleSerializer::new(), |serializer, (prefix, iri)| {
+            serializer.clone().with_prefix(prefix, iri).unwrap_or(serializer)
+        });
+        known.low_level()
+    };
+    let mut labels = Labels(HashMap::new());
+    let (mut serializer, mut text, mut triples) = (begin(), Vec::new(), 0);
+    let send = |text: Vec<u8>| {
+        let text = String::from_utf8(text).map_err(|error| CliError::Other(error.to_string()))?;
+        // The receiver has gone when a part was refused, which it reports.
+        Ok::<_, CliError>(parts.blocking_send(text).is_ok())
+    };
+    for triple in parser(base)?.for_reader(BufReader::new(open(path)?)) {
+        let triple = labels.renamed(triple.map_err(|error| no_turtle(path, &error))?);
+        serializer.serialize_triple(&triple, &mut text)?;
+        triples += 1;
+        if triples == TRIPLES || text.len() >= BYTES {
+            serializer.finish(&mut text)?;
+            if !send(std::mem::take(&mut text))? {
+                return Ok(());
+            }
+            (serializer, triples) = (begin(), 0);
+        }
+    }
+    if triples > 0 {
+        serializer.finish(&mut text)?;
+        send(text)?;
+    }
+    Ok(())
+}
+
+/// The labels of blank nodes by their order in the file: the parser names nodes without a label anew each time.
+struct Labels(HashMap<BlankNode, BlankNode>);
+
+impl Labels {
+    fn renamed(&mut self, triple: Triple) -> Triple {
+        let subject = match triple.subject {
+            NamedOrBlankNode::BlankNode(node) => NamedOrBlankNode::BlankNode(self.label(node)),
+            named @ NamedOrBlankNode::NamedNode(_) => named,
+        };
+        let object = match triple.object {
+            Term::BlankNode(node) => Term::BlankNode(self.label(node)),
+            other @ (Term::NamedNode(_) | Term::Literal(_)) => other,
+        };
+        Triple { subject, predicate: triple.predicate, object }
+    }
+
+    fn label(&mut self, node: BlankNode) -> BlankNode {
+        let next = self.0.len();
+        self.0.entry(node).or_insert_with(|| BlankNode::new_unchecked(format!("n{next}"))).clone()
+    }
+}

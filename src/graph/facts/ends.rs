@@ -1,0 +1,80 @@
+//! The documents that facts are about and lead to, by ids or by IRIs.
+use crate::{access::Caller, error::OrFail, graph::named, store::graph_nodes};
+use sqlx::PgConnection;
+use svc_client::{Failure, wire::NewFact};
+use svc_ids::DocumentId;
+
+/// Both ends of a fact to assert.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    pub subject: DocumentId,
+    /// `None` if the fact leads to a literal.
+    pub object: Option<DocumentId>,
+}
+
+/// An IRI that stands for a document, with the source beside which that is looked for first.
+pub struct Iri<'a> {
+    pub field: &'static str,
+    pub iri: &'a str,
+    pub source_id: Option<i64>,
+}
+
+/// The ends of facts. An error comes with the position of the fact at fault.
+pub async fn of(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    base: &str,
+    facts: &[NewFact],
+) -> Result<Vec<Ends>, (usize, Failure)> {
+    let mut named = Vec::new();
+    for (index, fact) in facts.iter().enumerate() {
+        for (field, iri) in [("subject_iri", &fact.subject_iri), ("object_iri", &fact.object_iri)] {
+            if let Some(iri) = iri {
+                named.push((index, Iri { field, iri, source_id: fact.source_id }));
+            }
+        }
+    }
+    let (at, iris): (Vec<usize>, Vec<Iri<'_>>) = named.into_iter().unzip();
+    let mut found =
+        resolve(conn, caller, base, &iris).await.map_err(|(position, failure)| (at[position], failure))?.into_iter();
+    let ends = facts.iter().map(|fact| {
+        let mut end = |id: Option<i64>, iri: Option<&String>| match iri {
+            None => id.map(DocumentId),
+            Some(_) => found.next(),
+        };
+        let subject = end(fact.subject_id, fact.subject_iri.as_ref());
+        Ends { subject: subject.unwrap_or(DocumentId(0)), object: end(fact.object_id, fact.object_iri.as_ref()) }
+    });
+    Ok(ends.collect())
+}
+
+/// The documents that IRIs stand for. An error comes with the position of the IRI at fault.
+pub async fn resolve(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    base: &str,
+    iris: &[Iri<'_>],
+) -> Result<Vec<DocumentId>, (usize, Failure)> {
+    if iris.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut ids: Vec<Option<DocumentId>> = iris.iter().map(|named| named::document(base, named.iri)).collect();
+    let foreign: Vec<usize> = (0..iris.len()).filter(|at| ids[*at].is_none()).collect();
+    let (texts, sources): (Vec<&str>, Vec<Option<i64>>) =
+        foreign.iter().map(|at| (iris[*at].iri, iris[*at].source_id)).unzip();
+    let found = graph_nodes::resolve(conn, &caller.readable(), &texts, &sources).await.or_fail();
+    for (position, id) in found.map_err(|failure| (0, failure))? {
+        if let Some(at) = usize::try_from(position - 1).ok().and_then(|at| foreign.get(at)) {
+            ids[*at] = Some(id);
+        }
+    }
+    let known = ids.into_iter().enumerate().map(|(at, id)| {
+        id.ok_or_else(|| {
+            let Iri { field, iri, .. } = &iris[at];
+            let shown: String = iri.chars().take(200).collect();
+            let failure = Failure::field(field, format!("there is no document with the IRI {shown}"));
+            (at, failure.with("remedy", "import it by POST /rdf/turtle, or name a document by its id"))
+        })
+    });
+    known.collect()
+}

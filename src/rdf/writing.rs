@@ -1,0 +1,89 @@
+//! Writes facts as Turtle.
+use super::names;
+use crate::{graph::named, store::triples::export::Edge};
+use bytes::Bytes;
+use chrono::{DateTime, SecondsFormat, Utc};
+use oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple};
+use oxttl::turtle::{LowLevelTurtleSerializer, TurtleSerializer};
+use std::{collections::HashMap, io};
+use svc_ids::{DocumentId, PredicateId};
+
+/// Facts on their way into a text.
+pub struct Writer {
+    base: String,
+    serializer: LowLevelTurtleSerializer,
+    buffer: Vec<u8>,
+    predicates: HashMap<PredicateId, NamedNode>,
+}
+
+impl Writer {
+    /// Begins a text with the moments that it is of. `base` is what the IRIs of this store begin with.
+    pub fn new(base: &str, valid_at: DateTime<Utc>, known_at: DateTime<Utc>) -> Writer {
+        let prefixes = [("document", format!("{base}document/")), ("predicate", format!("{base}predicate/"))];
+        let known = names::written_prefixes().map(|(prefix, iri)| (prefix, iri.to_owned()));
+        let serializer = known.chain(prefixes).fold(TurtleSerializer::new(), |serializer, (prefix, iri)| {
+            // Without a prefix the IRIs are written whole.
+            serializer.clone().with_prefix(prefix, iri).unwrap_or(serializer)
+        });
+        let moment = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Micros, true);
+        let head = format!("# valid_at {}\n# known_at {}\n", moment(valid_at), moment(known_at));
+        let serializer = serializer.low_level();
+        Writer { base: base.to_owned(), serializer, buffer: head.into_bytes(), predicates: HashMap::new() }
+    }
+
+    /// The predicates among these whose IRIs are still unknown.
+    pub fn unknown(&self, edges: &[Edge]) -> Vec<PredicateId> {
+        let mut unknown: Vec<PredicateId> =
+            edges.iter().map(|edge| edge.predicate_id).filter(|id| !self.predicates.contains_key(id)).collect();
+        unknown.sort_unstable_by_key(|id| id.0);
+        unknown.dedup();
+        unknown
+    }
+
+    pub fn learn(&mut self, id: PredicateId, iri: String) {
+        self.predicates.insert(id, NamedNode::new_unchecked(iri));
+    }
+
+    /// Writes facts whose predicates are known.
+    pub fn write(&mut self, edges: Vec<Edge>) -> io::Result<()> {
+        for edge in edges {
+            let Some(predicate) = self.predicates.get(&edge.predicate_id).cloned() else { continue };
+            let subject = self.node(edge.subject_id, edge.subject_iri, edge.subject_blank);
+            let object = match (edge.object_id, edge.object_literal) {
+                (Some(id), _) => Term::from(self.node(id, edge.object_iri, edge.object_blank)),
+                (None, value) => {
+                    literal(value.map_or_else(String::new, |value| value.0), edge.object_datatype, edge.object_language)
+                        .into()
+                }
+            };
+            self.serializer.serialize_triple(&Triple { subject, predicate, object }, &mut self.buffer)?;
+        }
+        Ok(())
+    }
+
+    fn node(&self, id: DocumentId, iri: Option<String>, blank: Option<bool>) -> NamedOrBlankNode {
+        match (iri, blank) {
+            (_, Some(true)) => BlankNode::new_unchecked(format!("b{id}")).into(),
+            (Some(iri), _) => NamedNode::new_unchecked(iri).into(),
+            (None, _) => NamedNode::new_unchecked(named::document_iri(&self.base, id)).into(),
+        }
+    }
+
+    /// What has been written since this was called last.
+    pub fn take(&mut self) -> Bytes {
+        std::mem::take(&mut self.buffer).into()
+    }
+
+    /// Ends the text.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.serializer.finish(&mut self.buffer)
+    }
+}
+
+fn literal(value: String, datatype: Option<String>, language: Option<String>) -> Literal {
+    match (language, datatype) {
+        (Some(language), _) => Literal::new_language_tagged_literal_unchecked(value, language),
+        (None, Some(datatype)) => Literal::new_typed_literal(value, NamedNode::new_unchecked(datatype)),
+        (None, None) => Literal::new_simple_literal(value),
+    }
+}

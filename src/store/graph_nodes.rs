@@ -1,0 +1,75 @@
+//! The documents that stand for nodes of imported graphs, by their IRIs. The same IRI may stand in several zones, once in each.
+use super::{
+    documents::add,
+    scope::{Readable, Writable, readable},
+};
+use sqlx::PgConnection;
+use svc_ids::DocumentId;
+
+/// Keeps other imports into a zone away until the transaction ends, so that no IRI gets two documents there.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn hold_zone(conn: &mut PgConnection, zone: DocumentId) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('graph_nodes', $1))")
+        .bind(zone)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// The documents of a zone that have these IRIs, by the positions of the IRIs, from 1.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn in_zone(conn: &mut PgConnection, zone: DocumentId, iris: &[&str]) -> sqlx::Result<Vec<(i64, DocumentId)>> {
+    sqlx::query_as(
+        "SELECT n.at, min(g.document_id) FROM unnest($1::text[]) WITH ORDINALITY n(iri, at) JOIN graph_nodes g ON g.iri = n.iri
+           JOIN documents d ON d.id = g.document_id AND d.guard = $2 GROUP BY n.at",
+    )
+    .bind(iris)
+    .bind(zone)
+    .fetch_all(conn)
+    .await
+}
+
+/// The documents in the scope that have these IRIs, by the positions of the IRIs, from 1: those beside the source before those that are open
+/// to all, and these before others.
+pub async fn resolve(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    iris: &[&str],
+    sources: &[Option<i64>],
+) -> sqlx::Result<Vec<(i64, DocumentId)>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, iris.iter().map(|iri| (*iri).to_owned()).collect::<Vec<_>>());
+    add(&mut arguments, sources.to_vec());
+    let query = concat!(
+        "SELECT DISTINCT ON (n.at) n.at, g.document_id
+           FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY n(iri, source_id, at) JOIN graph_nodes g ON g.iri = n.iri
+           JOIN documents d ON d.id = g.document_id AND ",
+        readable!(),
+        " LEFT JOIN documents s ON s.id = n.source_id
+          ORDER BY n.at, d.guard IS DISTINCT FROM s.guard, d.guard <> 0, g.document_id"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// The document with this IRI that the scope covers, with its guard.
+pub async fn writable(conn: &mut PgConnection, scope: &Writable, iri: &str) -> sqlx::Result<Option<DocumentId>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, iri.to_owned());
+    let query = concat!(
+        "SELECT d.id FROM graph_nodes g JOIN documents d ON d.id = g.document_id WHERE g.iri = $3 AND ",
+        readable!(),
+        " ORDER BY d.id LIMIT 1"
+    );
+    sqlx::query_scalar_with(query, arguments).persistent(false).fetch_optional(conn).await
+}
+
+/// Gives documents, which the caller has just made, their IRIs.
+pub async fn name(conn: &mut PgConnection, named: &[(DocumentId, &str, bool)]) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO graph_nodes (document_id, iri, blank) SELECT * FROM unnest($1::bigint[], $2::text[], $3::boolean[])")
+        .bind(named.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+        .bind(named.iter().map(|(_, iri, _)| *iri).collect::<Vec<_>>())
+        .bind(named.iter().map(|(_, _, blank)| *blank).collect::<Vec<_>>())
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
