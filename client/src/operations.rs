@@ -150,7 +150,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong], tool Read;
     /// Searches by the method that suits the query, or by that of the context; the answer says which, and why.
     ///
-    /// A query with "phrases", -not or `or` goes to `fulltext`, an identifier to `bm25`, and everything else to `hybrid` with equal weights. Without a
+    /// A query with "phrases", -not or an upper-case `OR` between words goes to `fulltext`, an identifier to `bm25`, and everything else to `hybrid` with equal weights. Without a
     /// model the words decide.
     POST   "/search/auto"                 search_auto(body: Json<AutoSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
     /// Searches as `POST /search/auto` does, for a browser's address line.

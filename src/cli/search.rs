@@ -10,7 +10,7 @@ use svc_client::{
     Client, Json, Remote, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch,
-        RerankMethod, SearchResponse, Snippet, SnippetOf, VectorSearch,
+        RerankMethod, SearchFilter, SearchResponse, Snippet, SnippetOf, VectorSearch,
     },
 };
 
@@ -30,6 +30,9 @@ pub struct SearchArguments {
     /// Searches only under this document.
     #[arg(long, value_name = "ID")]
     under: Option<i64>,
+    /// Leaves out this document and everything under it; may be given several times. It takes the place of a context's filter.
+    #[arg(long, value_name = "ID")]
+    exclude: Vec<i64>,
     /// Ranks the best candidates again, by the cross-encoder or by stored token vectors.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "cross-encoder")]
     rerank: Option<Rerank>,
@@ -84,6 +87,12 @@ enum Method {
 }
 
 impl SearchArguments {
+    /// What a context says of a filter holds where nothing is excluded here.
+    fn filter(&self) -> Option<SearchFilter> {
+        let exclude = Some(self.exclude.clone()).filter(|ids| !ids.is_empty())?;
+        Some(SearchFilter { exclude: Some(exclude), ..SearchFilter::default() })
+    }
+
     /// What a context says of groups holds where nothing is said here.
     fn grouping(&self) -> Option<GroupBy> {
         self.group_by.map(GroupBy::from).or(self.context.is_none().then_some(GroupBy::File))
@@ -94,6 +103,7 @@ macro_rules! body {
     ($type:ident, $arguments:ident) => {
         Json($type {
             parent_id: $arguments.under,
+            filter: $arguments.filter(),
             limit: $arguments.limit,
             context: $arguments.context.clone(),
             rerank: $arguments.rerank.map(|_| true),

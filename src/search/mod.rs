@@ -321,6 +321,7 @@ async fn eligible(
         created_at: (filter.created_at_from, filter.created_at_until),
         // Every document has no keys at all.
         structured_content: filter.structured_content.filter(|keys| !keys.is_empty()).map(serde_json::Value::Object),
+        excluded: filter.exclude.unwrap_or_default().into_iter().map(DocumentId).collect(),
     })
 }
 

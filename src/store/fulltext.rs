@@ -71,8 +71,8 @@ pub async fn matching(
     let rows: Vec<(DocumentId, f64, i64)> = sqlx::query_as_with(
         concat!(
             "SELECT d.id, ", density!("q.whole", "q.apart"), " AS score, count(*) OVER ()
-               FROM (SELECT $11::text::tsquery AS whole, $12::text[]::tsquery[] AS apart) q, document_words w JOIN documents d ON d.id = w.document_id
-              WHERE ", eligible!(), " AND w.words @@ q.whole ORDER BY score DESC, d.id LIMIT $13"
+               FROM (SELECT $12::text::tsquery AS whole, $13::text[]::tsquery[] AS apart) q, document_words w JOIN documents d ON d.id = w.document_id
+              WHERE ", eligible!(), " AND w.words @@ q.whole ORDER BY score DESC, d.id LIMIT $14"
         ),
         arguments,
     )
@@ -126,12 +126,12 @@ pub async fn answering(
     add(&mut arguments, limit);
     let rows: Vec<(DocumentId, f64, i64)> = sqlx::query_as_with(
         concat!(
-            "SELECT d.id, CASE WHEN w.words @@ q.whole THEN $15::float8 + ", density!("q.whole", "q.apart"), "
-                               ELSE (SELECT sum(u.weight * ts_rank(w.words, u.word, 1)) FROM unnest(q.words, $13::float8[]) AS u (word, weight)) END AS score,
+            "SELECT d.id, CASE WHEN w.words @@ q.whole THEN $16::float8 + ", density!("q.whole", "q.apart"), "
+                               ELSE (SELECT sum(u.weight * ts_rank(w.words, u.word, 1)) FROM unnest(q.words, $14::float8[]) AS u (word, weight)) END AS score,
                     count(*) OVER ()
-               FROM (SELECT $11::text::tsquery AS among, $12::text[]::tsquery[] AS words, $14::text::tsquery AS whole, $16::text[]::tsquery[] AS apart) q, document_words w
+               FROM (SELECT $12::text::tsquery AS among, $13::text[]::tsquery[] AS words, $15::text::tsquery AS whole, $17::text[]::tsquery[] AS apart) q, document_words w
                JOIN documents d ON d.id = w.document_id
-              WHERE ", eligible!(), " AND w.words @@ q.among ORDER BY score DESC, d.id LIMIT $17"
+              WHERE ", eligible!(), " AND w.words @@ q.among ORDER BY score DESC, d.id LIMIT $18"
         ),
         arguments,
     )

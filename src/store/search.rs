@@ -27,9 +27,11 @@ pub struct Eligible {
     pub created_at: (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
     /// An object with at least one key.
     pub structured_content: Option<Value>,
+    /// None of these is found, and nothing under them.
+    pub excluded: Vec<DocumentId>,
 }
 
-/// The predicate over `documents d`; its arguments are $1 to $10, from [`Eligible::arguments`].
+/// The predicate over `documents d`; its arguments are $1 to $11, from [`Eligible::arguments`].
 macro_rules! eligible {
     () => {
         concat!(
@@ -37,7 +39,8 @@ macro_rules! eligible {
             " AND ($3::bigint IS NULL OR d.path @> ARRAY[$3::bigint]) AND ($4::text[] IS NULL OR d.usetype = ANY($4::text[])) AND d.usetype <> ALL($5::text[])
               AND ($6::timestamptz IS NULL OR d.event_time >= $6) AND ($7::timestamptz IS NULL OR d.event_time < $7)
               AND ($8::timestamptz IS NULL OR d.created_at >= $8) AND ($9::timestamptz IS NULL OR d.created_at < $9)
-              AND ($10::jsonb IS NULL OR (d.structured_content <> '{}' AND d.structured_content @> $10::jsonb))"
+              AND ($10::jsonb IS NULL OR (d.structured_content <> '{}' AND d.structured_content @> $10::jsonb))
+              AND ($11::bigint[] IS NULL OR NOT (d.id = ANY($11::bigint[]) OR d.path && $11::bigint[]))"
         )
     };
 }
@@ -52,6 +55,7 @@ impl Eligible {
             && self.event_time == (None, None)
             && self.created_at == (None, None)
             && self.structured_content.is_none()
+            && self.excluded.is_empty()
     }
 
     pub(super) fn arguments(&self) -> PgArguments {
@@ -64,6 +68,7 @@ impl Eligible {
         add(&mut arguments, self.created_at.0);
         add(&mut arguments, self.created_at.1);
         add(&mut arguments, self.structured_content.clone());
+        add(&mut arguments, (!self.excluded.is_empty()).then(|| self.excluded.clone()));
         arguments
     }
 }
@@ -105,7 +110,7 @@ pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::R
     let mut arguments = eligible.arguments();
     add(&mut arguments, EXACT_LIMIT + 1);
     let ids: Vec<DocumentId> =
-        sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!(), " LIMIT $11"), arguments)
+        sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!(), " LIMIT $12"), arguments)
             // A statement that is not kept is planned for this very filter.
             .persistent(false)
             .fetch_all(conn)
@@ -128,7 +133,7 @@ pub async fn resolve(
             "SELECT e.docno, e.document_id, d.id IS NOT NULL AS passes
                FROM search_index_entries e LEFT JOIN documents d ON d.id = e.document_id AND ",
             eligible!(),
-            " WHERE e.index_id = $11 AND e.docno = ANY($12)"
+            " WHERE e.index_id = $12 AND e.docno = ANY($13)"
         ),
         arguments,
     )

@@ -162,12 +162,12 @@ pub async fn exact(
         concat!(
             "WITH e AS MATERIALIZED (SELECT ARRAY(SELECT d.id FROM documents d WHERE ",
             eligible!(),
-            " LIMIT $14) AS ids),
+            " LIMIT $15) AS ids),
              n AS MATERIALIZED (
-                 SELECT v.document_id, v.embed <=> (SELECT $12::halfvec) AS distance FROM document_vectors v
-                  WHERE v.embed_model = $11 AND v.document_id = ANY((SELECT ids FROM e WHERE cardinality(ids) < $14)::bigint[]))
-             SELECT cardinality(e.ids) < $14, (SELECT count(*) FROM n), r.document_id, 1 - r.distance
-               FROM e LEFT JOIN (SELECT document_id, distance FROM n ORDER BY distance, document_id LIMIT $13) r ON true
+                 SELECT v.document_id, v.embed <=> (SELECT $13::halfvec) AS distance FROM document_vectors v
+                  WHERE v.embed_model = $12 AND v.document_id = ANY((SELECT ids FROM e WHERE cardinality(ids) < $15)::bigint[]))
+             SELECT cardinality(e.ids) < $15, (SELECT count(*) FROM n), r.document_id, 1 - r.distance
+               FROM e LEFT JOIN (SELECT document_id, distance FROM n ORDER BY distance, document_id LIMIT $14) r ON true
               ORDER BY r.distance, r.document_id"
         ),
         arguments,
@@ -205,10 +205,10 @@ pub async fn approximate(
     // The expression of the index names its width, so the query must name the same.
     let statement = concat!(
         "WITH near AS MATERIALIZED (
-             SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id WHERE v.embed_model = $11 AND ",
+             SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id WHERE v.embed_model = $12 AND ",
         eligible!(),
-        " ORDER BY v.embed::halfvec({width}) <=> (SELECT $12::halfvec({width})) LIMIT $14)
-         SELECT document_id, 1 - (embed <=> (SELECT $12::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $13"
+        " ORDER BY v.embed::halfvec({width}) <=> (SELECT $13::halfvec({width})) LIMIT $15)
+         SELECT document_id, 1 - (embed <=> (SELECT $13::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $14"
     )
     .replace("{width}", &query.vector.to_vec().len().to_string());
     sqlx::query_as_with(AssertSqlSafe(statement), arguments).fetch_all(conn).await

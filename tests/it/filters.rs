@@ -1,13 +1,20 @@
 //! Filters that few documents pass.
-use crate::support::{TestApp, Wish};
+use crate::{
+    principals::{grant, someone},
+    support::{TestApp, Wish},
+};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use svc::store::{
     search::{Eligible, ids_of_few},
     transaction::begin_search,
 };
 use svc_client::{
-    Json,
-    wire::{FulltextSearch, SearchFilter},
+    Code, Json,
+    wire::{
+        Bm25Search, FulltextSearch, GrantRight, GroupBy, HybridSearch, MaxsimSearch, SearchFilter, SearchResponse,
+        VectorSearch,
+    },
 };
 
 /// How many of the store's documents pass each filter below.
@@ -40,7 +47,12 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
         Eligible { usetypes: Some(vec!["rare".to_owned()]), ..everything.clone() },
         Eligible { created_at: (None, until(2000)), ..everything.clone() },
         Eligible { event_time: (until(2001), until(2002)), ..everything.clone() },
-        Eligible { structured_content: Some(json!({"colour": "teal"})), ..everything },
+        Eligible { structured_content: Some(json!({"colour": "teal"})), ..everything.clone() },
+        Eligible {
+            usetypes: Some(vec!["rare".to_owned()]),
+            excluded: vec![svc_ids::DocumentId(i64::MAX)],
+            ..everything
+        },
     ];
     for filter in filters {
         let mut tx = begin_search(&app.pool).await.unwrap();
@@ -69,5 +81,59 @@ async fn a_filter_of_no_keys_filters_nothing() {
     };
     assert_eq!(found(Map::new()).await, [id]);
     assert_eq!(found(Map::from_iter([("colour".to_owned(), json!("teal"))])).await, [0; 0]);
+    app.end().await;
+}
+
+/// Of every set of one or two documents, for the owner and for somebody who reads a part.
+#[tokio::test]
+async fn what_is_excluded_is_found_by_no_method_and_nothing_under_it_is() {
+    let app = TestApp::start().await;
+    // The parent of each by its place, before it.
+    let mut nodes: Vec<(i64, Vec<i64>)> = Vec::new();
+    for (n, parent) in [None, Some(0), Some(1), Some(0), None, Some(4)].into_iter().enumerate() {
+        let under = parent.map(|parent: usize| nodes[parent].clone());
+        let id = app.create(&format!("Note {n}"), "The lighthouse keeper.", under.as_ref().map(|(id, _)| *id)).await.id;
+        nodes.push((id, under.map(|(id, path)| [path, vec![id]].concat()).unwrap_or_default()));
+    }
+    let reader = someone(&app, "reader").await;
+    grant(&app, &reader, nodes[1].0, GrantRight::Read).await;
+    let ids: Vec<i64> = nodes.iter().map(|(id, _)| *id).collect();
+    let sets =
+        ids.iter().flat_map(|one| ids.iter().filter(move |other| one <= *other).map(move |other| vec![*one, *other]));
+    let ids_of =
+        |found: SearchResponse| found.results.into_iter().map(|result| result.document.id).collect::<BTreeSet<_>>();
+    for exclude in sets.chain([vec![], vec![i64::MIN, i64::MAX]]) {
+        let filter = Some(SearchFilter { exclude: Some(exclude.clone()), ..SearchFilter::default() });
+        for client in [&app.client, &reader.client] {
+            macro_rules! found { ($($type:ident $method:ident),*) => { [$({
+                let body = |filter| Json($type { filter, ..$type::new("lighthouse") });
+                let open = ids_of(client.$method(body(None)).await.unwrap());
+                (open, ids_of(client.$method(body(filter.clone())).await.unwrap()))
+            }),*] } }
+            let found = found!(VectorSearch search_vector, FulltextSearch search_fulltext, Bm25Search search_bm25, MaxsimSearch search_maxsim, HybridSearch search_hybrid);
+            for (open, left) in found {
+                let stays = |id: &&i64| {
+                    let (id, path) = nodes.iter().find(|(node, _)| node == *id).unwrap();
+                    !exclude.contains(id) && !path.iter().any(|above| exclude.contains(above))
+                };
+                assert_eq!(left, open.iter().filter(stays).copied().collect(), "{exclude:?} of {open:?}");
+                assert!(open.len() >= 2, "{open:?}");
+            }
+        }
+    }
+    // Nor does a group show it.
+    let filter = Some(SearchFilter { exclude: Some(vec![nodes[1].0]), ..SearchFilter::default() });
+    let body = Bm25Search { filter, group_by: Some(GroupBy::File), per_group: 10, ..Bm25Search::new("lighthouse") };
+    let shown = app.client.search_bm25(Json(body)).await.unwrap();
+    let hits = shown.results.iter().flat_map(|result| result.hits.iter().flatten().map(|hit| hit.document.id));
+    assert!(
+        hits.chain(shown.results.iter().map(|result| result.document.id))
+            .all(|id| id != nodes[1].0 && id != nodes[2].0)
+    );
+    let exclude = Some((0..1_001).collect());
+    let filter = Some(SearchFilter { exclude, ..SearchFilter::default() });
+    let refused =
+        app.client.search_bm25(Json(Bm25Search { filter, ..Bm25Search::new("lighthouse") })).await.unwrap_err();
+    assert_eq!(refused.code, Code::InvalidField);
     app.end().await;
 }

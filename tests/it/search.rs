@@ -254,6 +254,9 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     let Nearest { ranked: exact, count } =
         vectors::exact(&mut tx, &everything, &query, 10, all).await.unwrap().unwrap();
     assert_eq!(count, all);
+    let others = Eligible { excluded: vec![exact[1].0], ..everything.clone() };
+    let left = vectors::approximate(&mut tx, &others, &query, 10, 40, vectors::LOOKED_AT).await.unwrap();
+    assert!(!left.is_empty() && left.iter().all(|(left, _)| *left != exact[1].0), "{left:?}");
     tx.commit().await.unwrap();
     assert!(exact.len() > 5 && exact[0].0.0 == id && near == exact, "{near:?} {exact:?}");
     let index: String = sqlx::query_scalar(

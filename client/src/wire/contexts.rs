@@ -48,11 +48,12 @@ pub struct ContextConfig {
 }
 
 impl ContextConfig {
-    fn constraints() -> [(&'static str, Constraint); 6] {
+    fn constraints() -> [(&'static str, Constraint); 7] {
         [
             ("config.weights.vector", search::WEIGHT),
             ("config.weights.bm25", search::WEIGHT),
             ("config.usetype", search::USETYPES),
+            ("config.filter.exclude", search::EXCLUDE),
             ("config.index", NAME),
             ("config.min_similarity", search::SIMILARITY),
             ("config.rerank_top", search::LIMIT),
@@ -64,6 +65,7 @@ impl ContextConfig {
             weights.check()?;
         }
         search::USETYPES.check("config.usetype", &self.usetype)?;
+        self.filter.as_ref().map_or(Ok(()), |filter| filter.check("config.filter.exclude"))?;
         NAME.check("config.index", &self.index)?;
         search::SIMILARITY.check("config.min_similarity", &self.min_similarity)?;
         search::LIMIT.check("config.rerank_top", &self.rerank_top)

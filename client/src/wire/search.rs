@@ -33,6 +33,15 @@ pub struct SearchFilter {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::optional")]
     pub structured_content: Option<Map<String, Value>>,
+    /// Finds none of these documents and nothing under them; at most 1,000. An id that is not there excludes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<Vec<i64>>,
+}
+impl SearchFilter {
+    /// The failure names the field as the body does that has the filter.
+    pub(super) fn check(&self, exclude: &str) -> Result<(), Failure> {
+        EXCLUDE.check(exclude, &self.exclude)
+    }
 }
 
 macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:ident { $( $(#[doc = $fdoc:literal])* $field:ident: $type:ty, )* } constrain { $($constraints:tt)* } check $check:expr) => {
@@ -131,7 +140,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
     }
     impl Wire for $name {
         fn constraints() -> Vec<(&'static str, Constraint)> {
-            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("per_group", PER_GROUP)];
+            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("filter.exclude", EXCLUDE), ("rerank_top", LIMIT), ("per_group", PER_GROUP)];
             all.extend_from_slice(&[$($constraints)*]);
             all
         }
@@ -140,6 +149,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             NAME.check("context", &self.context)?;
             LIMIT.check("limit", &self.limit)?;
             USETYPES.check("usetype", &self.usetype)?;
+            self.filter.as_ref().map_or(Ok(()), |filter| filter.check("filter.exclude"))?;
             LIMIT.check("rerank_top", &self.rerank_top)?;
             PER_GROUP.check("per_group", &self.per_group)?;
             let check: fn(&$name) -> Result<(), Failure> = $check;
@@ -158,6 +168,8 @@ const RERANK_TOP: u32 = 50;
 const PER_GROUP: Constraint = Constraint::Whole(1, 10);
 /// An empty list would find nothing, which nobody wants.
 pub(super) const USETYPES: Constraint = Constraint::List(1, 100, Some(&NAME));
+/// What a search leaves out.
+pub(super) const EXCLUDE: Constraint = Constraint::List(0, 1000, None);
 /// A cosine.
 pub(super) const SIMILARITY: Constraint = Constraint::Number(-1.0, 1.0);
 /// How much a leg counts.
@@ -179,7 +191,7 @@ search_body! {
     Bm25Search by None {
         /// The index to search; if absent, the index `default`.
         index: String,
-    } constrain {} check |_| Ok(())
+    } constrain { ("index", NAME) } check |body| NAME.check("index", &body.index)
 }
 search_body! {
     /// Searches by late interaction: each of the query's tokens is matched with the nearest token of a document. The
@@ -187,7 +199,7 @@ search_body! {
     MaxsimSearch by None {
         /// The BM25 index; if absent, the index `default`.
         index: String,
-    } constrain {} check |_| Ok(())
+    } constrain { ("index", NAME) } check |body| NAME.check("index", &body.index)
 }
 search_body! {
     /// Searches by rank fusion: each leg adds `weight / (60 + rank)`.
@@ -196,9 +208,9 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-    } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT) } check |body| match &body.weights {
-        Some(weights) => weights.check(),
-        None => Ok(()),
+    } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
+        NAME.check("index", &body.index)?;
+        body.weights.map_or(Ok(()), |weights| weights.check())
     }
 }
 search_body! {
@@ -208,9 +220,9 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-    } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT) } check |body| match &body.weights {
-        Some(weights) => weights.check(),
-        None => Ok(()),
+    } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
+        NAME.check("index", &body.index)?;
+        body.weights.map_or(Ok(()), |weights| weights.check())
     }
 }
 

@@ -67,10 +67,10 @@ pub async fn has_others(
         concat!(
             "WITH nested AS MATERIALIZED (
                  SELECT coalesce(array_agg(b.id), '{}') AS ids FROM (
-                     SELECT b.id FROM documents b WHERE b.path && $11::bigint[] AND b.usetype <> ALL($12::text[]) LIMIT $13) b)
+                     SELECT b.id FROM documents b WHERE b.path && $12::bigint[] AND b.usetype <> ALL($13::text[]) LIMIT $14) b)
              SELECT EXISTS (SELECT FROM documents d WHERE ",
             eligible!(),
-            " AND d.id <> ALL($11) AND (NOT d.path && $11 OR (SELECT cardinality(ids) = $13 OR d.id = ANY(ids) OR d.path && ids FROM nested)))"
+            " AND d.id <> ALL($12) AND (NOT d.path && $12 OR (SELECT cardinality(ids) = $14 OR d.id = ANY(ids) OR d.path && ids FROM nested)))"
         ),
         arguments,
     )
@@ -89,12 +89,13 @@ pub async fn texts_of(
     query: Option<&Stored<'_>>,
     per_container: u32,
 ) -> sqlx::Result<Vec<(DocumentId, DocumentId, Option<f64>)>> {
-    // The filter chose the containers. What is shown of them is their best text, whatever its usetype or time.
+    // The filter chose the containers. What is shown of them is their best text, whatever its usetype or time, unless it is excluded.
     let eligible = Eligible {
         scope: eligible.scope.clone(),
         parent_id: eligible.parent_id,
         usetypes: Some(parts.iter().map(|part| (*part).to_owned()).collect()),
         excluded_usetypes: eligible.excluded_usetypes.clone(),
+        excluded: eligible.excluded.clone(),
         ..Eligible::default()
     };
     let mut arguments = eligible.arguments();
@@ -105,13 +106,13 @@ pub async fn texts_of(
     add(&mut arguments, i64::from(per_container));
     sqlx::query_as_with(
         concat!(
-            "SELECT c.id, best.id, best.score FROM unnest($13::bigint[]) c(id) CROSS JOIN LATERAL (
-                 SELECT n.id, 1 - (v.embed <=> $12::halfvec) AS score
+            "SELECT c.id, best.id, best.score FROM unnest($14::bigint[]) c(id) CROSS JOIN LATERAL (
+                 SELECT n.id, 1 - (v.embed <=> $13::halfvec) AS score
                    FROM (SELECT d.id, d.path FROM documents d WHERE d.path @> ARRAY[c.id] AND d.content <> '' AND ",
             eligible!(),
-            " LIMIT $14) n LEFT JOIN document_vectors v ON v.document_id = n.id AND v.embed_model = $11
+            " LIMIT $15) n LEFT JOIN document_vectors v ON v.document_id = n.id AND v.embed_model = $12
                   WHERE NOT EXISTS (SELECT FROM documents b WHERE b.id = ANY(n.path) AND b.path @> ARRAY[c.id] AND b.usetype <> ALL($4::text[]))
-                  ORDER BY score DESC NULLS LAST, n.id LIMIT $15) best
+                  ORDER BY score DESC NULLS LAST, n.id LIMIT $16) best
               ORDER BY c.id, best.score DESC NULLS LAST, best.id"
         ),
         arguments,
