@@ -18,10 +18,11 @@ pub enum Format {
     Html,
     Csv,
     Tsv,
+    Eml,
 }
 
 impl Format {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -32,6 +33,7 @@ impl Format {
         Self::Html,
         Self::Csv,
         Self::Tsv,
+        Self::Eml,
     ];
 
     /// The detector's name, as used on the wire.
@@ -47,6 +49,7 @@ impl Format {
             Self::Html => "html",
             Self::Csv => "csv",
             Self::Tsv => "tsv",
+            Self::Eml => "eml",
         }
     }
 
@@ -63,6 +66,7 @@ impl Format {
             Self::Html => "text/html",
             Self::Csv => "text/csv",
             Self::Tsv => "text/tab-separated-values",
+            Self::Eml => "message/rfc822",
         }
     }
 
@@ -83,7 +87,7 @@ impl Format {
 
     /// Whether the contract promises text extraction for it.
     pub fn has_text_extractor(self) -> bool {
-        matches!(self, Self::Text | Self::Pdf | Self::Docx | Self::Pptx | Self::Html)
+        matches!(self, Self::Text | Self::Pdf | Self::Docx | Self::Pptx | Self::Html | Self::Eml)
     }
 }
 

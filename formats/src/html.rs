@@ -66,6 +66,16 @@ impl Source {
         }
     }
 
+    /// A page that is decoded already.
+    pub(crate) fn of_text(html: &str) -> Self {
+        Self { html: charset::clean(html), charset: "UTF-8" }
+    }
+
+    /// The content without what the page says of itself.
+    pub(crate) fn body(self, limits: &Limits) -> Result<Extraction, FormatError> {
+        self.content(None, limits).map(|content| content.extraction)
+    }
+
     /// The content as the text of a file, with the title as its first heading.
     pub(crate) fn extraction(self, limits: &Limits) -> Result<Extraction, FormatError> {
         let Content { mut extraction, title, byline, lang, published_time, .. } = self.content(None, limits)?;

@@ -21,6 +21,7 @@ mod format;
 mod html;
 pub mod isolated;
 mod limits;
+mod mail;
 mod markdown;
 mod markup;
 mod math;
@@ -71,6 +72,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Xlsx => xlsx::probe(source, limits),
         Format::Ole2 => ole2::probe(source),
         Format::Html => html::probe(source, limits),
+        Format::Eml => mail::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => Ok(Patterns::default()),
     }
@@ -93,6 +95,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Docx => docx::extract(source, limits),
         Format::Pptx => pptx::extract(source, limits),
         Format::Html => html::extract(source, limits),
+        Format::Eml => mail::extract(source, limits),
         Format::Xlsx | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }

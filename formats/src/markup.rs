@@ -19,7 +19,8 @@ enum Language {
 pub(crate) fn format(head: &str) -> Option<Format> {
     match language(head)? {
         Language::Html => Some(Format::Html),
-        Language::Xml | Language::Rtf | Language::Mail | Language::PostScript => None,
+        Language::Mail => Some(Format::Eml),
+        Language::Xml | Language::Rtf | Language::PostScript => None,
     }
 }
 
@@ -275,7 +276,6 @@ mod tests {
             "%!PS-Adobe-3.0\n%%Title: x",
             "<?xml version=\"1.0\"?><note><to>x</to></note>",
             "<note><to>a</to><from>b</from></note>",
-            "From: a@example.org\nTo: b@example.org\nMessage-ID: <1@example.org>\nSubject: x\n\nHello",
             &format!("-----BEGIN CERTIFICATE-----\n{encoded}-----END CERTIFICATE-----\n"),
         ] {
             assert!(is_markup(markup) && format(markup).is_none(), "{markup}");

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     hostile_files_cost_little();
     large_tables_cost_little();
     hostile_pages_end_named();
+    hostile_messages_end_named();
     // This comes last, because its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
     println!("isolation ... ok");
@@ -188,6 +189,42 @@ fn hostile_pages_end_named() {
                 assert!(matches!(&answers[..], [Answer::Extracted(read)] if read.text.contains("Ducks.")), "{name}")
             }
             Err(error) => assert!(error.limit().is_some() && error.is_permanent(), "{name}: {error}"),
+        }
+    }
+}
+
+fn hostile_messages_end_named() {
+    let head = "From: a@example.org\nTo: b@example.org\nSubject: Ducks\nMessage-ID: <1@example.org>\n";
+    let nested = (0..10_000).fold(head.to_owned(), |text, level| {
+        text + &format!("Content-Type: multipart/mixed; boundary=b{level}\n\n--b{level}\n")
+    });
+    let forwarded = format!("{head}{}", "Content-Type: message/rfc822\n\nSubject: x\n".repeat(100_000));
+    let mixed = format!("{head}Content-Type: multipart/mixed; boundary=b\n\n--b\n\nHerons.\n--b\n");
+    let encoded = "QUFB".repeat(18).to_owned() + "\n";
+    let attachment = "Content-Type: application/zip; name=bomb.zip\nContent-Transfer-Encoding: base64\n\n";
+    let page = "Content-Type: text/html\n\n";
+    for (name, message, expected) in [
+        ("10,000 multiparts in each other", nested + "\nHerons.\n", Some("Herons.")),
+        ("100,000 messages in each other", forwarded + "\nHerons.\n", None),
+        (
+            "an attachment of 100 MB",
+            format!("{mixed}{attachment}{}--b--\n", encoded.repeat(1_400_000)),
+            Some("bomb.zip"),
+        ),
+        ("a header of 10 MB", format!("{head}X-Long: {}\n\nHerons.\n", "x ".repeat(5 << 20)), Some("Herons.")),
+        ("a million parts", format!("{mixed}{}", "\nducks\n--b\n".repeat(1_000_000)), Some("ducks")),
+        ("a page without end", format!("{mixed}{page}{}", "<div>".repeat(200_000)), None),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(Format::Eml), message.as_bytes(), 20);
+        println!("{name}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match (end, expected) {
+            (Ok(_), expected) => {
+                let [Answer::Extracted(read)] = &answers[..] else { panic!("{name}: one answer") };
+                assert!(read.text.starts_with("# Ducks\n"), "{name}");
+                assert!(expected.is_none_or(|words| read.text.contains(words)), "{name}");
+            }
+            (Err(error), Some(_)) => panic!("{name}: {error}"),
+            (Err(error), None) => assert!(error.limit().is_some() && error.is_permanent(), "{name}: {error}"),
         }
     }
 }

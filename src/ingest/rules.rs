@@ -39,6 +39,7 @@ const PROBED: &[Format] = &[
     Format::Html,
     Format::Csv,
     Format::Tsv,
+    Format::Eml,
 ];
 /// The formats whose images are counted.
 const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
@@ -217,6 +218,7 @@ mod tests {
             (Format::Xlsx, &[HasSheets, HasComments], &["structure:sheets"]),
             (Format::Html, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Text, &[HasMarkup], &[]),
+            (Format::Eml, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Csv, &[HasSheets], &["structure:sheets"]),
             (Format::Tsv, &[HasSheets], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),

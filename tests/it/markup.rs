@@ -1,7 +1,10 @@
 //! Files that are written for programs: what people read in them is found, and the markup around it is not.
 use crate::support::{TestApp, invariants, repository};
 use serde_json::{Value, json};
-use svc_client::wire::{DocumentPath, Settled};
+use svc_client::{
+    Json,
+    wire::{Bm25Search, DocumentPath, Settled},
+};
 
 /// The texts of all chunks under a file.
 async fn chunks(app: &TestApp, id: i64) -> String {
@@ -46,5 +49,51 @@ async fn markup_without_a_reader_is_not_indexed() {
         assert_eq!(read["matched.patterns"]["has_markup"], true, "{read}");
         assert!(app.subtree(stored.document_id).await.is_empty(), "{name} has nodes under it");
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_email_is_found_by_its_fields_and_its_body() {
+    let app = TestApp::start().await;
+    let (id, frontier) = app.ingest(&repository().join("formats/tests/files/nest-boxes.eml")).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    let read = evidence(&app, id).await;
+    assert_eq!((&read["detected"]["format"], &read["detected"]["mime"]), (&json!("eml"), &json!("message/rfc822")));
+    assert_eq!((&read["structure"]["from"], &read["structure"]["sections"]), (&json!("mail"), &json!(4)), "{read}");
+    let facts = &read["extract.text"];
+    assert_eq!(facts["subject"], "First round of the nest boxes – please read", "{facts}");
+    assert_eq!(facts["from"], "Żaneta Vörösmarty <zaneta@orchard.example.org>", "{facts}");
+    assert_eq!(facts["date"], "2025-04-03T18:22:01+02:00", "{facts}");
+    assert_eq!(
+        (&read["eml.attachments"][0]["name"], &facts["messages"]),
+        (&json!("round-1.pdf"), &json!(2)),
+        "{facts}"
+    );
+    for (words, text) in [
+        ("redstart Vorosmarty garden", "The redstart took box B-007 in the Vörösmarty garden"),
+        ("ladders@orchard.example.org", "Cc: ladders@orchard.example.org"),
+        ("lid below the pear tree", "I found the lid of a box below the old pear tree"),
+        ("round-1.pdf", "- round-1.pdf (application/pdf, 33 bytes)"),
+    ] {
+        let found = app.client.search_bm25(Json(Bm25Search::new(words))).await.unwrap();
+        let first = &found.results[0].document;
+        assert_eq!(first.usetype, "chunk", "{words}");
+        assert!(first.content.contains(text), "{words}: {}", first.content);
+    }
+    let chunks = chunks(&app, id).await;
+    for gone in ["Please see the formatted", "color: green", "--inner", "JVBERi"] {
+        assert!(!chunks.contains(gone), "{gone}: {chunks}");
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_hostile_page_settles_with_what_it_shows_or_a_reason() {
+    let app = TestApp::start().await;
+    let page = "<!doctype html><p>Ducks.</p><table><tr><td colspan=1000000000>Herons<tr><td>x</table>";
+    let stored = app.upload_bytes("wide.html", page.as_bytes().to_vec()).await.unwrap();
+    assert_eq!(app.settled(stored.document_id).await.nodes_failed, 0);
+    assert!(chunks(&app, stored.document_id).await.contains("Herons"));
     app.end().await;
 }

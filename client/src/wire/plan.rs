@@ -44,8 +44,8 @@ wire_words! {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExplainRequest {
-    /// The name of a detector: `text`, `pdf`, `docx`, `pptx`, `xlsx`, `zip`, `ole2`, `html`, `csv`
-    /// or `tsv`. Nothing is queued for another name.
+    /// The name of a detector: `text`, `pdf`, `docx`, `pptx`, `xlsx`, `zip`, `ole2`, `html`, `csv`,
+    /// `tsv` or `eml`. Nothing is queued for another name.
     pub format: String,
     /// What is known of the file: true or false by pattern name, and a number for `sheet_count`. An absent pattern counts as
     /// not measured. Without this object the plan says on what it depends.

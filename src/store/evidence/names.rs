@@ -106,6 +106,8 @@ evidence! {
     PageImages = "page_images", by "`extract:text`", null "there are none", absent "the file is not a PDF, or has no text layer", of "pdf";
     /// The numbers of the pages that are scans.
     ScannedPages = "scanned_pages", by "`extract:text`", null "there are none", absent "the file is not a PDF, or has no text layer", of "pdf";
+    /// The attachments of the message and of those within it, each with name, type and bytes.
+    EmlAttachments = "eml.attachments", by "`extract:text`", null "there are none", absent "the file is not an e-mail, or has no text", of "eml";
     /// What the nodes under the file were made of: the `rule`, the numbers of `sections` and `chunks`, and what declared
     /// the sections.
     Structure = "structure", by "`structure:declared`, `structure:inferred`",

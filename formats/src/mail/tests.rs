@@ -1,0 +1,151 @@
+use super::*;
+use crate::detect;
+use std::io::Cursor;
+
+fn read(bytes: impl AsRef<[u8]>) -> Extraction {
+    assert_eq!(detect(&mut Cursor::new(bytes.as_ref())).unwrap().format, Some(Format::Eml));
+    extract(Cursor::new(bytes.as_ref()), &Limits::default()).unwrap()
+}
+
+/// A message with these lines after the usual ones.
+fn message(rest: &str) -> String {
+    format!(
+        "From: Ann Onym <ann@example.org>\r\nTo: ben@example.org, \"Gray, C.\" <gray@example.org>\r\n\
+         Date: Wed, 4 Mar 2026 05:06:07 +0100\r\nMessage-ID: <1@example.org>\r\nMIME-Version: 1.0\r\n{}",
+        rest.replace('\n', "\r\n")
+    )
+}
+
+#[test]
+fn fields_and_text_are_read() {
+    let read =
+        read(message("Subject: =?utf-8?Q?Ducks_of_the_M=C3=BChle?=\nCc: dan@example.org\n\nSeventy ducks.\n\nAnn\n"));
+    assert_eq!(
+        read.text,
+        "# Ducks of the Mühle\n\nFrom: Ann Onym <ann@example.org>\nTo: ben@example.org, Gray, C. <gray@example.org>\n\
+         Cc: dan@example.org\nDate: 2026-03-04T05:06:07+01:00\n\nSeventy ducks.\n\nAnn"
+    );
+    let facts = ["subject", "from", "cc", "date", "messages"].map(|name| read.facts[name].clone());
+    let expected: [serde_json::Value; 5] = [
+        "Ducks of the Mühle".into(),
+        "Ann Onym <ann@example.org>".into(),
+        "dan@example.org".into(),
+        "2026-03-04T05:06:07+01:00".into(),
+        1.into(),
+    ];
+    assert_eq!(facts, expected);
+    assert_eq!((read.headings.len(), read.headings_from.as_deref()), (1, Some("mail")));
+}
+
+#[test]
+fn the_best_form_of_the_body_is_taken() {
+    let both = |plain: &str, html: &str| {
+        message(&format!(
+            "Subject: Ducks\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\n{plain}\n\
+             --b\nContent-Type: text/html\n\n{html}\n--b--\n"
+        ))
+    };
+    let page = "<html><body><h2>Counts</h2><p>Seventy ducks were <b>counted</b> at the mill pond.</p></body></html>";
+    let plain = read(both("Seventy ducks were counted at the pond", page));
+    assert!(plain.text.ends_with("\n\nSeventy ducks were counted at the pond"), "{}", plain.text);
+    for stub in ["See the page.", ""] {
+        let html = read(both(stub, page));
+        assert!(html.text.contains("Seventy ducks were **counted** at the mill pond."), "{}", html.text);
+        assert!(!html.text.contains("See the page"), "{}", html.text);
+        let headings: Vec<_> = html.headings.iter().map(|one| (one.level, one.title.as_str(), one.start)).collect();
+        let start = html.text.find("## Counts").unwrap();
+        assert_eq!(headings, [(1, "Ducks", 0), (3, "Counts", start)]);
+    }
+}
+
+#[test]
+fn attachments_are_listed_and_messages_within_are_opened() {
+    let read = read(message(
+        "Subject: Fwd: Ducks\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nSee below.\n--b\n\
+         Content-Type: application/pdf; name=\"counts.pdf\"\nContent-Disposition: attachment\n\
+         Content-Transfer-Encoding: base64\n\nJVBERi0xLjQKJSBkdWNrcw==\n--b\nContent-Type: message/rfc822\n\n\
+         From: dan@example.org\nTo: ann@example.org\nSubject: Ducks\nMessage-ID: <2@example.org>\n\nTwo herons.\n--b\n\
+         Content-Type: text/x-log\nContent-Disposition: attachment; filename=log\n\nabc\n--b--\n",
+    ));
+    let end = "See below.\n\nAttachments:\n\n- counts.pdf (application/pdf, 16 bytes)\n- log (text/x-log, 3 bytes)\n\n\
+               ## Ducks\n\nFrom: dan@example.org\nTo: ann@example.org\n\nTwo herons.";
+    assert!(read.text.ends_with(end), "{}", read.text);
+    assert_eq!(read.headings.iter().map(|heading| heading.level).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!((&read.facts["messages"], &read.facts["eml.attachments"][0]["name"]), (&2.into(), &"counts.pdf".into()));
+}
+
+#[test]
+fn images_within_the_text_are_listed() {
+    let image = "Content-Type: image/png; name=duck.png\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo=\n";
+    let within = format!(
+        "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\nA duck:\n\n--b\n\
+         Content-Disposition: inline\n{image}--b--\n"
+    );
+    for (text, end) in [
+        (within, "A duck:\n\nAttachments:\n\n- duck.png (image/png, 8 bytes)"),
+        (format!("Subject: x\n{image}"), "+01:00\n\nAttachments:\n\n- duck.png (image/png, 8 bytes)"),
+    ] {
+        let read = read(message(&text));
+        assert!(read.text.ends_with(end), "{}", read.text);
+    }
+}
+
+#[test]
+fn a_mailbox_is_a_section_for_each_message() {
+    let one = |subject: &str| {
+        format!("From ann@example.org Wed Mar 4 05:06:07 2026\n{}\n", message(subject)).replace('\r', "")
+    };
+    let mailbox = one("Subject: One\n\nFrom here on, ducks.\nFrom there, geese.\n") + &one("Subject: Two\n\nHerons.\n");
+    let read = read(mailbox);
+    let titles: Vec<_> = read.headings.iter().map(|heading| heading.title.as_str()).collect();
+    assert_eq!((titles, &read.facts["messages"]), (vec!["One", "Two"], &2.into()));
+    assert!(read.text.contains("From here on, ducks.\nFrom there, geese."), "{}", read.text);
+}
+
+#[test]
+fn a_text_is_read_whatever_encoding_it_claims() {
+    let polish = "Żółw i kaczka są nad wodą, a czapla łowi ryby w stawie koło młyna.";
+    let (latin, _, _) = encoding_rs::WINDOWS_1250.encode(polish);
+    for (charset, bytes) in [
+        ("utf-8", polish.as_bytes()),
+        ("iso-8859-1", polish.as_bytes()),
+        ("us-ascii", polish.as_bytes()),
+        ("no-such-charset", polish.as_bytes()),
+        ("windows-1250", &latin),
+        ("utf-8", &latin),
+    ] {
+        let head = message(&format!("Subject: x\nContent-Type: text/plain; charset={charset}\n\n"));
+        let read = read([head.as_bytes(), bytes].concat());
+        assert!(read.text.ends_with(polish), "{charset}: {}", read.text);
+    }
+    let quoted =
+        "Subject: x\nContent-Transfer-Encoding: quoted-printable\nContent-Type: text/plain; charset=iso-8859-1\n\n";
+    assert!(read(message(&format!("{quoted}=C5=BB=C3=B3=C5=82w =3D ok"))).text.ends_with("Żółw = ok"));
+    let encoded = quoted.replace("quoted-printable", "base64").replace("iso-8859-1", "utf-8");
+    assert!(read(message(&format!("{encoded}xbvDs8WCdwBvaw=="))).text.ends_with("Żółwok"), "without NUL");
+}
+
+#[test]
+fn damaged_messages_are_read_as_far_as_they_go() {
+    let missing = read(message("Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--other\n\nDucks.\n"));
+    assert!(missing.text.contains("Ducks."), "{}", missing.text);
+    let unnamed = read(message("Subject: x\nContent-Type: multipart/mixed\n\n--b\n\nDucks.\n--b--\n"));
+    assert!(unnamed.text.contains("Ducks."), "{}", unnamed.text);
+    let cut = read(message("Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nDucks."));
+    assert!(cut.text.contains("Ducks."), "{}", cut.text);
+    let bodiless = read(message("Subject: Only a subject\n"));
+    assert!(bodiless.text.starts_with("# Only a subject\n\nFrom: ") && bodiless.text.ends_with("+01:00"));
+    let long = read(message(&format!("Subject: {}\n\nDucks.\n", "very long ".repeat(1 << 20))));
+    assert_eq!(long.headings[0].title.chars().count(), CHARACTERS);
+    let many = read(message(&format!("Subject: x\nCc: {}\n\nDucks.\n", "a@example.org, ".repeat(10_000))));
+    assert!(many.text.contains("and 9900 more\n") && many.text.len() < 10_000, "{}", many.text.len());
+}
+
+#[test]
+fn limits_hold() {
+    let limits = Limits { text_bytes: 1000, headings: 2, ..Limits::default() };
+    let refused = |message: &str| extract(Cursor::new(message), &limits).unwrap_err().limit();
+    assert_eq!(refused(&message(&format!("Subject: x\n\n{}", "ducks ".repeat(1000)))), Some(crate::Limit::TextBytes));
+    let mailbox = "From a\nFrom: a\nTo: b\nMessage-ID: x\n\nDucks.\n\n".repeat(3);
+    assert_eq!(refused(&mailbox), Some(crate::Limit::Headings));
+}
