@@ -1,18 +1,20 @@
-//! Facts: how fast batches of them are asserted, and how long paths, lists as of a moment and histories take in a graph of communities with hubs.
+//! Facts: how fast batches of them are asserted, how long paths and lists as of a moment take in a graph of communities with hubs, and how fast
+//! graphs of RDF go out and come in.
 use crate::{
     figure::{BoxError, Figure},
     sandbox::with_app,
     uploads,
 };
+use futures_util::TryStreamExt;
 use rand::{RngExt as _, SeedableRng, rngs::StdRng};
 use sqlx::PgPool;
 use std::time::{Duration, Instant};
 use svc::app::App;
 use svc_client::{
-    Client, Json, Remote,
+    Client, Json, RdfSyntax, RdfText, Remote,
     wire::{
-        DocumentPath, FactQuery, GrantPath, GrantRight, NewApiToken, NewFact, NewFacts, NewGrant, NewPredicate,
-        NewPrincipal, OnOverlap, PathSearch, PrincipalKind, PrincipalPath, ValidAt,
+        DocumentPath, FactQuery, GrantPath, GrantRight, ImportQuery, NewApiToken, NewFact, NewFacts, NewGrant,
+        NewPredicate, NewPrincipal, OnOverlap, PathSearch, PrincipalKind, PrincipalPath, TurtleQuery, ValidAt,
     },
 };
 
@@ -20,6 +22,8 @@ use svc_client::{
 const BATCH: usize = 5_000;
 /// The documents of a community, in which half of the facts stay.
 const COMMUNITY: usize = 1_000;
+/// The triples of an imported graph, on a quarter as many nodes.
+const GRAPH: usize = 40_000;
 /// The pairs between which a path is looked for.
 const PAIRS: usize = 60;
 const PREDICATES: [&str; 3] = ["cites", "leads", "knows"];
@@ -93,6 +97,65 @@ async fn measure(app: &App, triples: usize, out: &mut dyn FnMut(Figure)) -> Resu
         let [half, most, _] = shares(&mut times);
         out(Figure::alone(&format!("knowledge/as_of/{who}/p50"), triples, "ms", half));
         out(Figure::alone(&format!("knowledge/as_of/{who}/p95"), triples, "ms", most));
+        export(client, who, triples, out).await?;
+    }
+    import(&client, out).await
+}
+
+/// How soon an export begins, how long it takes, and how much memory the process has more at most while it does.
+async fn export(
+    client: &Client<Remote>,
+    who: &str,
+    triples: usize,
+    out: &mut dyn FnMut(Figure),
+) -> Result<(), BoxError> {
+    let before = resident_mib()?;
+    let begun = Instant::now();
+    let mut pieces = client.export_turtle(TurtleQuery::default()).await?;
+    let (mut first, mut bytes, mut most) = (None, 0, before);
+    while let Some(piece) = pieces.try_next().await? {
+        first.get_or_insert_with(|| begun.elapsed());
+        bytes += piece.len();
+        most = most.max(resident_mib()?);
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    out(Figure::alone(
+        &format!("knowledge/export/{who}/first_byte"),
+        triples,
+        "ms",
+        first.map_or(f64::NAN, |first| first.as_secs_f64() * 1000.0),
+    ));
+    out(Figure::alone(&format!("knowledge/export/{who}/all"), triples, "s", seconds));
+    out(Figure::alone(&format!("knowledge/export/{who}/size"), triples, "MiB", bytes as f64 / f64::from(1 << 20)));
+    out(Figure::alone(&format!("knowledge/export/{who}/memory"), triples, "MiB", most - before));
+    Ok(())
+}
+
+/// What the process holds in memory now, with the client of this bench in it.
+fn resident_mib() -> Result<f64, BoxError> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
+}
+
+/// How fast a graph becomes documents, predicates and facts, and how fast it is found to be there.
+async fn import(client: &Client<Remote>, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let text: String = (0..GRAPH)
+        .map(|number| {
+            format!(
+                "<http://e/{}> <http://v/{}> <http://e/{}> .\n",
+                number / 4,
+                number % 20,
+                (number * 7919) % (GRAPH / 4)
+            )
+        })
+        .collect();
+    for what in ["new", "known"] {
+        let text = RdfText { syntax: RdfSyntax::Turtle, text: text.clone() };
+        let begun = Instant::now();
+        let done = client.import_turtle(ImportQuery::default(), text).await?;
+        let rate = f64::from(done.triples) / begun.elapsed().as_secs_f64();
+        out(Figure::alone(&format!("knowledge/import/{what}"), GRAPH, "triples/s", rate));
     }
     Ok(())
 }

@@ -6,6 +6,8 @@ use svc_client::{Code, Failure, RdfSyntax, wire::LITERAL_BYTES};
 
 /// The most bytes of an IRI.
 const IRI_BYTES: usize = 2048;
+/// The most bytes of the names and literals of a triple, on average. A prefix makes them longer than the text.
+const TRIPLE_BYTES: usize = 1024;
 /// The most bytes of the tag of a language.
 const LANGUAGE_BYTES: usize = 100;
 
@@ -42,38 +44,54 @@ pub struct Graph {
     pub prefixes: Vec<(String, String)>,
 }
 
-/// Gives equal values one position.
-struct Positions<T> {
-    of: HashMap<T, usize>,
-    all: Vec<T>,
-}
+/// Gives equal values one position, by the order in which they come.
+struct Positions<T>(HashMap<T, usize>);
 
-impl<T: Clone + Eq + std::hash::Hash> Positions<T> {
-    fn new() -> Positions<T> {
-        Positions { of: HashMap::new(), all: Vec::new() }
+impl<T: Eq + std::hash::Hash> Positions<T> {
+    fn of(&mut self, value: T) -> usize {
+        let next = self.0.len();
+        *self.0.entry(value).or_insert(next)
     }
 
-    fn of(&mut self, value: T) -> usize {
-        *self.of.entry(value).or_insert_with_key(|value| {
-            self.all.push(value.clone());
-            self.all.len() - 1
-        })
+    fn into_values(self) -> Vec<T> {
+        let mut values: Vec<(T, usize)> = self.0.into_iter().collect();
+        values.sort_unstable_by_key(|(_, position)| *position);
+        values.into_iter().map(|(value, _)| value).collect()
+    }
+}
+
+/// What is left of the bytes that a graph may have.
+struct Budget {
+    left: usize,
+    most: usize,
+}
+
+impl Budget {
+    fn take(&mut self, text: &str) -> Result<(), Failure> {
+        self.left = self.left.checked_sub(text.len()).ok_or_else(|| {
+            let detail = format!("the names and literals of the graph have more than {} bytes", self.most);
+            let failure = Failure::new(Code::TooLarge, detail).with("limit", self.most);
+            failure.with("remedy", "send it in parts under one name in `import`, as `svc rdf import` does")
+        })?;
+        Ok(())
     }
 }
 
 /// Reads a text with at most `most` triples. `base` is the IRI that relative ones are resolved against.
 pub fn read(text: &str, syntax: RdfSyntax, base: Option<&str>, most: usize) -> Result<Graph, Failure> {
-    let (mut nodes, mut predicates) = (Positions::new(), Positions::new());
+    let (mut nodes, mut predicates) = (Positions(HashMap::new()), Positions(HashMap::new()));
+    let bytes = most.saturating_mul(TRIPLE_BYTES).max(1 << 20);
+    let mut budget = Budget { left: bytes, most: bytes };
     let (mut triples, mut seen) = (Vec::new(), HashSet::new());
     let mut add = |triple: oxrdf::Triple| {
         let subject = match triple.subject {
-            NamedOrBlankNode::NamedNode(node) => Node::Iri(iri(node.into_string())?),
+            NamedOrBlankNode::NamedNode(node) => Node::Iri(iri(node.into_string(), &mut budget)?),
             NamedOrBlankNode::BlankNode(node) => Node::Blank(node.into_string()),
         };
         let subject = nodes.of(subject);
-        let predicate = predicates.of(iri(triple.predicate.into_string())?);
+        let predicate = predicates.of(iri(triple.predicate.into_string(), &mut budget)?);
         let object = match triple.object {
-            OxTerm::NamedNode(node) => Object::Node(nodes.of(Node::Iri(iri(node.into_string())?))),
+            OxTerm::NamedNode(node) => Object::Node(nodes.of(Node::Iri(iri(node.into_string(), &mut budget)?))),
             OxTerm::BlankNode(node) => Object::Node(nodes.of(Node::Blank(node.into_string()))),
             OxTerm::Literal(literal) => {
                 let (value, datatype, language) = literal.destruct();
@@ -84,7 +102,8 @@ pub fn read(text: &str, syntax: RdfSyntax, base: Option<&str>, most: usize) -> R
                 };
                 short_enough("a literal", &value, LITERAL_BYTES)?;
                 short_enough("the tag of a language", language.as_deref().unwrap_or_default(), LANGUAGE_BYTES)?;
-                Object::Literal { datatype: iri(datatype.to_owned())?, value, language }
+                budget.take(&value)?;
+                Object::Literal { datatype: iri(datatype.to_owned(), &mut budget)?, value, language }
             }
         };
         let triple = Triple { subject, predicate, object };
@@ -118,7 +137,7 @@ pub fn read(text: &str, syntax: RdfSyntax, base: Option<&str>, most: usize) -> R
             }
         }
     }
-    Ok(Graph { nodes: nodes.all, predicates: predicates.all, triples, prefixes })
+    Ok(Graph { nodes: nodes.into_values(), predicates: predicates.into_values(), triples, prefixes })
 }
 
 /// 422: where the text breaks the grammar.
@@ -129,8 +148,9 @@ fn no_rdf(error: &TurtleSyntaxError) -> Failure {
     Failure::new(Code::InvalidField, detail).with("line", line).with("column", column)
 }
 
-fn iri(iri: String) -> Result<String, Failure> {
+fn iri(iri: String, budget: &mut Budget) -> Result<String, Failure> {
     short_enough("an IRI", &iri, IRI_BYTES)?;
+    budget.take(&iri)?;
     Ok(iri)
 }
 
@@ -184,6 +204,11 @@ mod tests {
         let many: String = (0..101).map(|number| format!("<a> <b> {number} .\n")).collect();
         let refused = turtle(&many).unwrap_err();
         assert_eq!((refused.status, refused.members["limit"].as_u64()), (413, Some(100)));
+        // A long prefix makes a small text a large graph.
+        let prefix = format!("@prefix p: <http://example.org/{}> .", "x".repeat(2000));
+        let many: String = (0..400).map(|number| format!("p:{number} p:p p:o{number} .\n")).collect();
+        let refused = read(&format!("{prefix}{many}"), RdfSyntax::Turtle, None, 500).unwrap_err();
+        assert!(refused.status == 413 && refused.detail.contains("names and literals"), "{}", refused.detail);
         let refused = read("<a> <b> <c> .", RdfSyntax::Turtle, None, 100).unwrap_err();
         assert!(refused.detail.contains("line 1"), "{}", refused.detail);
     }
