@@ -33,6 +33,9 @@ pub struct SearchArguments {
     /// Leaves out this document and everything under it; may be given several times. It takes the place of a context's filter.
     #[arg(long, value_name = "ID")]
     exclude: Vec<i64>,
+    /// What else must hold, as the `filter` of a search has it: {"any": [{"usetype": ["note"]}, {"under": [7]}]}. It takes the place of a context's filter.
+    #[arg(long, value_name = "JSON", value_parser = filter)]
+    filter: Option<SearchFilter>,
     /// Ranks the best candidates again, by the cross-encoder or by stored token vectors.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "cross-encoder")]
     rerank: Option<Rerank>,
@@ -87,16 +90,24 @@ enum Method {
 }
 
 impl SearchArguments {
-    /// What a context says of a filter holds where nothing is excluded here.
+    /// What a context says of a filter holds where nothing is said of one here.
     fn filter(&self) -> Option<SearchFilter> {
-        let exclude = Some(self.exclude.clone()).filter(|ids| !ids.is_empty())?;
-        Some(SearchFilter { exclude: Some(exclude), ..SearchFilter::default() })
+        if self.exclude.is_empty() {
+            return self.filter.clone();
+        }
+        let mut filter = self.filter.clone().unwrap_or_default();
+        filter.exclude.get_or_insert_default().extend(&self.exclude);
+        Some(filter)
     }
 
     /// What a context says of groups holds where nothing is said here.
     fn grouping(&self) -> Option<GroupBy> {
         self.group_by.map(GroupBy::from).or(self.context.is_none().then_some(GroupBy::File))
     }
+}
+
+fn filter(text: &str) -> Result<SearchFilter, String> {
+    serde_json::from_str(text).map_err(|error| format!("takes a filter in JSON: {error}"))
 }
 
 macro_rules! body {

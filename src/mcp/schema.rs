@@ -4,37 +4,41 @@ use serde_json::{Map, Value, json};
 
 /// What tools neither take nor show: vectors say nothing to a language model.
 pub const HIDDEN: &[&str] = &["include_embed", "embed"];
-/// No schema of the contract is deeper; one that contains itself ends here.
-const DEEPEST: usize = 16;
 
 /// A schema of the contract with everything in it that it refers to.
 pub fn argument(contract: &Value, schema: &Value) -> Value {
-    plain(inlined(contract, schema, DEEPEST), 0, usize::MAX)
+    plain(inlined(contract, schema, &mut Vec::new()), 0, usize::MAX)
 }
 
 /// The schema of an answer, with objects in it described to this depth: 1 for the fields of the answer itself.
 pub fn answer(contract: &Value, schema: &Value, depth: usize) -> Value {
-    plain(inlined(contract, schema, DEEPEST), 0, depth)
+    plain(inlined(contract, schema, &mut Vec::new()), 0, depth)
 }
 
-fn inlined(contract: &Value, schema: &Value, deep: usize) -> Value {
+/// `within` are the references that lead here: a schema within itself is not shown again.
+fn inlined<'a>(contract: &'a Value, schema: &'a Value, within: &mut Vec<&'a str>) -> Value {
     match schema {
-        _ if deep == 0 => json!({}),
         Value::Object(members) => {
             let mut own: Map<String, Value> = members
                 .iter()
                 .filter(|(name, _)| !["$ref", "allOf"].contains(&name.as_str()))
-                .map(|(name, member)| (name.clone(), inlined(contract, member, deep)))
+                .map(|(name, member)| (name.clone(), inlined(contract, member, within)))
                 .collect();
             let reference =
                 members.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-            let parts = members.get("allOf").and_then(Value::as_array).into_iter().flatten();
-            for part in reference.and_then(|place| contract.pointer(place)).into_iter().chain(parts) {
-                merge(&mut own, inlined(contract, part, deep - 1));
+            if let Some(reference) = reference.filter(|reference| !within.contains(reference))
+                && let Some(part) = contract.pointer(reference)
+            {
+                within.push(reference);
+                merge(&mut own, inlined(contract, part, within));
+                within.pop();
+            }
+            for part in members.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+                merge(&mut own, inlined(contract, part, within));
             }
             Value::Object(own)
         }
-        Value::Array(entries) => entries.iter().map(|entry| inlined(contract, entry, deep)).collect(),
+        Value::Array(entries) => entries.iter().map(|entry| inlined(contract, entry, within)).collect(),
         other => other.clone(),
     }
 }

@@ -15,7 +15,10 @@ use crate::{
     access::Caller,
     core::Core,
     error::OrFail,
-    store::{self, search::Eligible},
+    store::{
+        self,
+        search::{Composed, Eligible},
+    },
     usetype::{Indexed, Usetype},
 };
 pub use auto::auto;
@@ -309,7 +312,10 @@ async fn eligible(
     }
     let filter = filter.unwrap_or_default();
     // Who names a usetype wants it.
-    let is_named = |usetype: &&String| usetypes.as_ref().is_some_and(|named| named.contains(usetype));
+    let asked = filter.named_usetypes();
+    let is_named = |usetype: &&String| {
+        usetypes.as_ref().is_some_and(|named| named.contains(usetype)) || asked.contains(&usetype.as_str())
+    };
     let excluded = core.settings.search_exclude_usetypes.iter().filter(|usetype| !is_named(usetype)).cloned();
     let excluded_usetypes = excluded.chain([Usetype::Raptor.as_str().to_owned()]).collect();
     Ok(Eligible {
@@ -322,6 +328,17 @@ async fn eligible(
         // Every document has no keys at all.
         structured_content: filter.structured_content.filter(|keys| !keys.is_empty()).map(serde_json::Value::Object),
         excluded: filter.exclude.unwrap_or_default().into_iter().map(DocumentId).collect(),
+        composed: Composed {
+            filter: SearchFilter {
+                under: filter.under,
+                usetype: filter.usetype,
+                any: filter.any,
+                all: filter.all,
+                none: filter.none,
+                ..SearchFilter::default()
+            },
+            only_places: false,
+        },
     })
 }
 

@@ -68,16 +68,16 @@ pub async fn matching(
     add(&mut arguments, query.to_owned());
     add(&mut arguments, apart.to_vec());
     add(&mut arguments, limit);
-    let rows: Vec<(DocumentId, f64, i64)> = sqlx::query_as_with(
+    let statement = eligible.statement(
         concat!(
             "SELECT d.id, ", density!("q.whole", "q.apart"), " AS score, count(*) OVER ()
                FROM (SELECT $12::text::tsquery AS whole, $13::text[]::tsquery[] AS apart) q, document_words w JOIN documents d ON d.id = w.document_id
               WHERE ", eligible!(), " AND w.words @@ q.whole ORDER BY score DESC, d.id LIMIT $14"
         ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await?;
+        &mut arguments,
+    );
+    let rows: Vec<(DocumentId, f64, i64)> =
+        sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await?;
     Ok(counted(rows))
 }
 
@@ -124,7 +124,7 @@ pub async fn answering(
     add(&mut arguments, question.weights.iter().sum::<f64>());
     add(&mut arguments, question.apart.to_vec());
     add(&mut arguments, limit);
-    let rows: Vec<(DocumentId, f64, i64)> = sqlx::query_as_with(
+    let statement = eligible.statement(
         concat!(
             "SELECT d.id, CASE WHEN w.words @@ q.whole THEN $16::float8 + ", density!("q.whole", "q.apart"), "
                                ELSE (SELECT sum(u.weight * ts_rank(w.words, u.word, 1)) FROM unnest(q.words, $14::float8[]) AS u (word, weight)) END AS score,
@@ -133,10 +133,10 @@ pub async fn answering(
                JOIN documents d ON d.id = w.document_id
               WHERE ", eligible!(), " AND w.words @@ q.among ORDER BY score DESC, d.id LIMIT $18"
         ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await?;
+        &mut arguments,
+    );
+    let rows: Vec<(DocumentId, f64, i64)> =
+        sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await?;
     Ok(counted(rows))
 }
 

@@ -1,4 +1,5 @@
 //! The SQL of the search legs that PostgreSQL runs itself, and the filter that all legs share.
+mod composed;
 mod expectations;
 pub mod groups;
 
@@ -8,6 +9,7 @@ use super::{
     scope::{Readable, readable},
 };
 use chrono::{DateTime, Utc};
+pub use composed::Composed;
 pub use expectations::Expectations;
 use serde_json::Value;
 use sqlx::{PgConnection, postgres::PgArguments};
@@ -29,9 +31,11 @@ pub struct Eligible {
     pub structured_content: Option<Value>,
     /// None of these is found, and nothing under them.
     pub excluded: Vec<DocumentId>,
+    /// Filters in filters; they hold beside all of the above.
+    pub composed: Composed,
 }
 
-/// The predicate over `documents d`; its arguments are $1 to $11, from [`Eligible::arguments`].
+/// The predicate over `documents d`; its arguments are $1 to $11, from [`Eligible::arguments`]. [`Eligible::statement`] completes it.
 macro_rules! eligible {
     () => {
         concat!(
@@ -40,7 +44,7 @@ macro_rules! eligible {
               AND ($6::timestamptz IS NULL OR d.event_time >= $6) AND ($7::timestamptz IS NULL OR d.event_time < $7)
               AND ($8::timestamptz IS NULL OR d.created_at >= $8) AND ($9::timestamptz IS NULL OR d.created_at < $9)
               AND ($10::jsonb IS NULL OR (d.structured_content <> '{}' AND d.structured_content @> $10::jsonb))
-              AND ($11::bigint[] IS NULL OR NOT (d.id = ANY($11::bigint[]) OR d.path && $11::bigint[]))"
+              AND ($11::bigint[] IS NULL OR NOT (d.id = ANY($11::bigint[]) OR d.path && $11::bigint[])) AND {composed}"
         )
     };
 }
@@ -56,6 +60,7 @@ impl Eligible {
             && self.created_at == (None, None)
             && self.structured_content.is_none()
             && self.excluded.is_empty()
+            && self.composed.is_open()
     }
 
     pub(super) fn arguments(&self) -> PgArguments {
@@ -92,12 +97,13 @@ impl Expected {
 /// How many documents the planner expects to be eligible. That takes no longer however many there are, and is as true
 /// as the statistics of the table, so that the choice of a way may depend on it, but no result.
 pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Expected> {
-    let plan: Value = sqlx::query_scalar_with(
-        concat!("EXPLAIN (FORMAT JSON) SELECT FROM documents d WHERE ", eligible!()),
-        eligible.arguments(),
-    )
-    .fetch_one(&mut *conn)
-    .await?;
+    let mut arguments = eligible.arguments();
+    let statement = eligible
+        .statement(concat!("EXPLAIN (FORMAT JSON) SELECT FROM documents d WHERE ", eligible!()), &mut arguments);
+    let plan: Value = sqlx::query_scalar_with(statement, arguments)
+        .persistent(eligible.composed.is_open())
+        .fetch_one(&mut *conn)
+        .await?;
     let eligible = plan.pointer("/0/Plan/Plan Rows").and_then(Value::as_f64).unwrap_or_default();
     let all: f32 =
         sqlx::query_scalar("SELECT reltuples FROM pg_class WHERE oid = 'documents'::regclass").fetch_one(conn).await?;
@@ -109,12 +115,10 @@ pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Res
 pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, EXACT_LIMIT + 1);
-    let ids: Vec<DocumentId> =
-        sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!(), " LIMIT $12"), arguments)
-            // A statement that is not kept is planned for this very filter.
-            .persistent(false)
-            .fetch_all(conn)
-            .await?;
+    let statement =
+        eligible.statement(concat!("SELECT d.id FROM documents d WHERE ", eligible!(), " LIMIT $12"), &mut arguments);
+    // A statement that is not kept is planned for this very filter.
+    let ids: Vec<DocumentId> = sqlx::query_scalar_with(statement, arguments).persistent(false).fetch_all(conn).await?;
     Ok((ids.len() as i64 <= EXACT_LIMIT).then_some(ids))
 }
 
@@ -128,15 +132,14 @@ pub async fn resolve(
     let mut arguments = eligible.arguments();
     add(&mut arguments, index);
     add(&mut arguments, docnos.to_vec());
-    sqlx::query_as_with(
+    let statement = eligible.statement(
         concat!(
             "SELECT e.docno, e.document_id, d.id IS NOT NULL AS passes
                FROM search_index_entries e LEFT JOIN documents d ON d.id = e.document_id AND ",
             eligible!(),
             " WHERE e.index_id = $12 AND e.docno = ANY($13)"
         ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await
+        &mut arguments,
+    );
+    sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await
 }

@@ -158,7 +158,7 @@ pub async fn exact(
     add(&mut arguments, most.saturating_add(1));
     // The ids are found first, because a join reads the key of every vector that there is. Without an ORDER BY of its own, the part that
     // compares cannot use the HNSW index, whose answer is not exact.
-    let rows: Vec<(bool, i64, Option<DocumentId>, Option<f64>)> = sqlx::query_as_with(
+    let statement = eligible.statement(
         concat!(
             "WITH e AS MATERIALIZED (SELECT ARRAY(SELECT d.id FROM documents d WHERE ",
             eligible!(),
@@ -170,10 +170,10 @@ pub async fn exact(
                FROM e LEFT JOIN (SELECT document_id, distance FROM n ORDER BY distance, document_id LIMIT $14) r ON true
               ORDER BY r.distance, r.document_id"
         ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await?;
+        &mut arguments,
+    );
+    let rows: Vec<(bool, i64, Option<DocumentId>, Option<f64>)> =
+        sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await?;
     let Some((true, count, ..)) = rows.first() else { return Ok(None) };
     let count = *count;
     Ok(Some(Nearest { ranked: rows.into_iter().filter_map(|(_, _, id, score)| Some((id?, score?))).collect(), count }))
@@ -211,5 +211,6 @@ pub async fn approximate(
          SELECT document_id, 1 - (embed <=> (SELECT $13::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $14"
     )
     .replace("{width}", &query.vector.to_vec().len().to_string());
-    sqlx::query_as_with(AssertSqlSafe(statement), arguments).fetch_all(conn).await
+    let statement = eligible.statement(&statement, &mut arguments);
+    sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await
 }

@@ -1,4 +1,6 @@
 //! Filters that few documents pass.
+mod composed;
+
 use crate::{
     principals::{grant, someone},
     support::{TestApp, Wish},
@@ -6,7 +8,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use svc::store::{
-    search::{Eligible, ids_of_few},
+    search::{Composed, Eligible, ids_of_few},
     transaction::begin_search,
 };
 use svc_client::{
@@ -43,6 +45,10 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
     filled(&app).await;
     let everything = Eligible { scope: svc::store::scope::Readable::everything(), ..Eligible::default() };
     let until = |year: i32| Some(format!("{year}-01-01T00:00:00Z").parse().unwrap());
+    let of = |filter: Value| Eligible {
+        composed: Composed { filter: serde_json::from_value(filter).unwrap(), only_places: false },
+        ..everything.clone()
+    };
     let filters = [
         Eligible { usetypes: Some(vec!["rare".to_owned()]), ..everything.clone() },
         Eligible { created_at: (None, until(2000)), ..everything.clone() },
@@ -51,8 +57,15 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
         Eligible {
             usetypes: Some(vec!["rare".to_owned()]),
             excluded: vec![svc_ids::DocumentId(i64::MAX)],
-            ..everything
+            ..everything.clone()
         },
+        of(json!({"usetype": ["rare"], "none": [{"under": [1]}]})),
+        of(json!({"any": [
+            {"usetype": ["rare"], "structured_content": {"colour": "teal"}},
+            {"event_time_from": "2001-01-01T00:00:00Z", "event_time_until": "2002-01-01T00:00:00Z"},
+            {"created_at_until": "2000-01-01T00:00:00Z"},
+            {"under": [i64::MAX]},
+        ]})),
     ];
     for filter in filters {
         let mut tx = begin_search(&app.pool).await.unwrap();

@@ -1,5 +1,5 @@
 //! Search contexts: searches prepared under a name.
-use super::{GroupBy, HybridWeights, RerankMethod, SearchFilter, SearchMethod, search};
+use super::{GroupBy, HybridWeights, RerankMethod, SearchFilter, SearchMethod, filter::filter_constraints, search};
 use crate::{
     Failure,
     constraint::{Constraint, NAME},
@@ -48,16 +48,16 @@ pub struct ContextConfig {
 }
 
 impl ContextConfig {
-    fn constraints() -> [(&'static str, Constraint); 7] {
-        [
+    fn constraints() -> impl Iterator<Item = (&'static str, Constraint)> {
+        let own = [
             ("config.weights.vector", search::WEIGHT),
             ("config.weights.bm25", search::WEIGHT),
             ("config.usetype", search::USETYPES),
-            ("config.filter.exclude", search::EXCLUDE),
             ("config.index", NAME),
             ("config.min_similarity", search::SIMILARITY),
             ("config.rerank_top", search::LIMIT),
-        ]
+        ];
+        own.into_iter().chain(filter_constraints!("config.filter"))
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -65,7 +65,7 @@ impl ContextConfig {
             weights.check()?;
         }
         search::USETYPES.check("config.usetype", &self.usetype)?;
-        self.filter.as_ref().map_or(Ok(()), |filter| filter.check("config.filter.exclude"))?;
+        self.filter.as_ref().map_or(Ok(()), |filter| filter.check("config.filter"))?;
         NAME.check("config.index", &self.index)?;
         search::SIMILARITY.check("config.min_similarity", &self.min_similarity)?;
         search::LIMIT.check("config.rerank_top", &self.rerank_top)

@@ -3,46 +3,12 @@ use crate::{
     Failure,
     constraint::{Constraint, Form, NAME, constrain},
     operation::{Params, Wire},
-    wire::ContextConfig,
+    wire::{ContextConfig, SearchFilter, filter::filter_constraints},
     words::wire_words,
 };
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
-
-/// Narrows what may be found.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct SearchFilter {
-    /// At or after this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub event_time_from: Option<DateTime<Utc>>,
-    /// Before this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub event_time_until: Option<DateTime<Utc>>,
-    /// At or after this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub created_at_from: Option<DateTime<Utc>>,
-    /// Before this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub created_at_until: Option<DateTime<Utc>>,
-    /// The document's structured content must contain this object.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::optional")]
-    pub structured_content: Option<Map<String, Value>>,
-    /// Finds none of these documents and nothing under them; at most 1,000. An id that is not there excludes nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exclude: Option<Vec<i64>>,
-}
-impl SearchFilter {
-    /// The failure names the field as the body does that has the filter.
-    pub(super) fn check(&self, exclude: &str) -> Result<(), Failure> {
-        EXCLUDE.check(exclude, &self.exclude)
-    }
-}
 
 macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:ident { $( $(#[doc = $fdoc:literal])* $field:ident: $type:ty, )* } constrain { $($constraints:tt)* } check $check:expr) => {
     $(#[doc = $doc])*
@@ -140,7 +106,8 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
     }
     impl Wire for $name {
         fn constraints() -> Vec<(&'static str, Constraint)> {
-            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("filter.exclude", EXCLUDE), ("rerank_top", LIMIT), ("per_group", PER_GROUP)];
+            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("per_group", PER_GROUP)];
+            all.extend(filter_constraints!("filter"));
             all.extend_from_slice(&[$($constraints)*]);
             all
         }
@@ -149,7 +116,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             NAME.check("context", &self.context)?;
             LIMIT.check("limit", &self.limit)?;
             USETYPES.check("usetype", &self.usetype)?;
-            self.filter.as_ref().map_or(Ok(()), |filter| filter.check("filter.exclude"))?;
+            self.filter.as_ref().map_or(Ok(()), |filter| filter.check("filter"))?;
             LIMIT.check("rerank_top", &self.rerank_top)?;
             PER_GROUP.check("per_group", &self.per_group)?;
             let check: fn(&$name) -> Result<(), Failure> = $check;
@@ -168,8 +135,6 @@ const RERANK_TOP: u32 = 50;
 const PER_GROUP: Constraint = Constraint::Whole(1, 10);
 /// An empty list would find nothing, which nobody wants.
 pub(super) const USETYPES: Constraint = Constraint::List(1, 100, Some(&NAME));
-/// What a search leaves out.
-pub(super) const EXCLUDE: Constraint = Constraint::List(0, 1000, None);
 /// A cosine.
 pub(super) const SIMILARITY: Constraint = Constraint::Number(-1.0, 1.0);
 /// How much a leg counts.

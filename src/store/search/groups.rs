@@ -1,5 +1,5 @@
 //! What a search needs to know in order to put documents together into groups.
-use super::{Eligible, eligible};
+use super::{Composed, Eligible, eligible};
 use crate::store::{
     documents::add,
     scope::{Readable, readable},
@@ -63,7 +63,7 @@ pub async fn has_others(
     add(&mut arguments, containers.to_vec());
     add(&mut arguments, parts.iter().map(|part| (*part).to_owned()).collect::<Vec<String>>());
     add(&mut arguments, NESTED);
-    sqlx::query_scalar_with(
+    let statement = eligible.statement(
         concat!(
             "WITH nested AS MATERIALIZED (
                  SELECT coalesce(array_agg(b.id), '{}') AS ids FROM (
@@ -72,10 +72,9 @@ pub async fn has_others(
             eligible!(),
             " AND d.id <> ALL($12) AND (NOT d.path && $12 OR (SELECT cardinality(ids) = $14 OR d.id = ANY(ids) OR d.path && ids FROM nested)))"
         ),
-        arguments,
-    )
-    .fetch_one(conn)
-    .await
+        &mut arguments,
+    );
+    sqlx::query_scalar_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_one(conn).await
 }
 
 /// The best texts in each of these containers: the nearest to the query, or the first ones if there is no vector. Each with its
@@ -89,13 +88,14 @@ pub async fn texts_of(
     query: Option<&Stored<'_>>,
     per_container: u32,
 ) -> sqlx::Result<Vec<(DocumentId, DocumentId, Option<f64>)>> {
-    // The filter chose the containers. What is shown of them is their best text, whatever its usetype or time, unless it is excluded.
+    // The filter chose the containers. What is shown of them is their best text, whatever its usetype or time, unless its place keeps it out.
     let eligible = Eligible {
         scope: eligible.scope.clone(),
         parent_id: eligible.parent_id,
         usetypes: Some(parts.iter().map(|part| (*part).to_owned()).collect()),
         excluded_usetypes: eligible.excluded_usetypes.clone(),
         excluded: eligible.excluded.clone(),
+        composed: Composed { only_places: true, ..eligible.composed.clone() },
         ..Eligible::default()
     };
     let mut arguments = eligible.arguments();
@@ -104,7 +104,7 @@ pub async fn texts_of(
     add(&mut arguments, containers.to_vec());
     add(&mut arguments, COMPARED);
     add(&mut arguments, i64::from(per_container));
-    sqlx::query_as_with(
+    let statement = eligible.statement(
         concat!(
             "SELECT c.id, best.id, best.score FROM unnest($14::bigint[]) c(id) CROSS JOIN LATERAL (
                  SELECT n.id, 1 - (v.embed <=> $13::halfvec) AS score
@@ -115,10 +115,9 @@ pub async fn texts_of(
                   ORDER BY score DESC NULLS LAST, n.id LIMIT $16) best
               ORDER BY c.id, best.score DESC NULLS LAST, best.id"
         ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await
+        &mut arguments,
+    );
+    sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await
 }
 
 /// How many readable texts each of these sections has as its children, counted up to `most`.

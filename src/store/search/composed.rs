@@ -1,0 +1,112 @@
+//! The part of a search's filter that is made of other filters.
+use super::Eligible;
+use crate::store::documents::add;
+use sqlx::{Arguments, AssertSqlSafe, postgres::PgArguments};
+use svc_client::wire::SearchFilter;
+
+/// Filters in filters, which become a predicate of their own for each shape.
+#[derive(Clone, Debug, Default)]
+pub struct Composed {
+    pub filter: SearchFilter,
+    /// Only what it says of the places of documents holds: a document passes unless its place alone keeps it out.
+    pub only_places: bool,
+}
+
+impl Composed {
+    pub fn is_open(&self) -> bool {
+        self.filter == SearchFilter::default()
+    }
+}
+
+impl Eligible {
+    /// A statement with `eligible!()` in it, complete. `arguments` are all of its own; the values of the predicate are added after them.
+    pub(in crate::store) fn statement(&self, statement: &str, arguments: &mut PgArguments) -> AssertSqlSafe<String> {
+        let predicate = match self.composed.is_open() {
+            true => "true".to_owned(),
+            false => Writer { arguments, only_places: self.composed.only_places }.write(&self.composed.filter, true),
+        };
+        // The predicate has no text of the caller in it: all values are arguments.
+        AssertSqlSafe(statement.replace("{composed}", &predicate))
+    }
+}
+
+/// Writes predicates over `documents d`. They may be NULL where the filter does not hold.
+struct Writer<'a> {
+    arguments: &'a mut PgArguments,
+    only_places: bool,
+}
+
+impl Writer<'_> {
+    /// `is_wanted` is false within an odd number of `none`: what is not looked at must let documents pass there too.
+    fn write(&mut self, filter: &SearchFilter, is_wanted: bool) -> String {
+        let mut parts = Vec::new();
+        if let Some(ids) = filter.exclude.as_ref().filter(|ids| !ids.is_empty()) {
+            let value = self.value(ids.clone());
+            parts.push(format!("NOT (d.id = ANY({value}::bigint[]) OR d.path && {value}::bigint[])"));
+        }
+        if let Some(ids) = &filter.under {
+            let value = self.value(ids.clone());
+            parts.push(format!("d.path && {value}::bigint[]"));
+        }
+        match self.only_places {
+            false => self.others(filter, &mut parts),
+            true if says_more_than_places(filter) && !is_wanted => parts.push("false".to_owned()),
+            true => {}
+        }
+        if let Some(filters) = &filter.any {
+            parts.push(self.joined(filters, " OR ", is_wanted));
+        }
+        if let Some(filters) = &filter.all {
+            parts.push(self.joined(filters, " AND ", is_wanted));
+        }
+        if let Some(filters) = &filter.none {
+            parts.push(format!("{} IS NOT TRUE", self.joined(filters, " OR ", !is_wanted)));
+        }
+        match parts.is_empty() {
+            true => "true".to_owned(),
+            false => format!("({})", parts.join(" AND ")),
+        }
+    }
+
+    /// What a filter says of anything but the place of a document.
+    fn others(&mut self, filter: &SearchFilter, parts: &mut Vec<String>) {
+        if let Some(usetypes) = &filter.usetype {
+            parts.push(format!("d.usetype = ANY({}::text[])", self.value(usetypes.clone())));
+        }
+        for (time, test) in [
+            (filter.event_time_from, "d.event_time >= "),
+            (filter.event_time_until, "d.event_time < "),
+            (filter.created_at_from, "d.created_at >= "),
+            (filter.created_at_until, "d.created_at < "),
+        ] {
+            if let Some(time) = time {
+                parts.push(format!("{test}{}::timestamptz", self.value(time)));
+            }
+        }
+        // Every document has no keys at all.
+        if let Some(keys) = filter.structured_content.as_ref().filter(|keys| !keys.is_empty()) {
+            let value = self.value(serde_json::Value::Object(keys.clone()));
+            parts.push(format!("(d.structured_content <> '{{}}' AND d.structured_content @> {value}::jsonb)"));
+        }
+    }
+
+    fn joined(&mut self, filters: &[SearchFilter], word: &str, is_wanted: bool) -> String {
+        let parts: Vec<String> = filters.iter().map(|filter| self.write(filter, is_wanted)).collect();
+        format!("({})", parts.join(word))
+    }
+
+    /// Adds a value, and returns what stands for it.
+    fn value<'q, T>(&mut self, value: T) -> String
+    where
+        T: sqlx::Encode<'q, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + 'q,
+    {
+        add(self.arguments, value);
+        format!("${}", self.arguments.len())
+    }
+}
+
+/// Whether a filter itself asks for more than places.
+fn says_more_than_places(filter: &SearchFilter) -> bool {
+    let without = SearchFilter { exclude: None, under: None, any: None, all: None, none: None, ..filter.clone() };
+    without != SearchFilter::default()
+}
