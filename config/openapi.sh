@@ -102,8 +102,13 @@ cp config/openapi/lint-ignore.yaml "$work/.redocly.lint-ignore.yaml"
 echo "openapi: a client by openapi-python-client"
 mkdir "$work/python" "$work/typescript"
 cp config/openapi/client.py "$work/python"
-# Its formatter is no part of what is tried here.
-printf 'post_hooks: []\n' >"$work/python/settings.yaml"
+# Its formatter is no part of what is tried here. It knows no media types of RDF, and sends their texts as bytes.
+cat >"$work/python/settings.yaml" <<'SETTINGS'
+post_hooks: []
+content_type_overrides:
+  text/turtle: application/octet-stream
+  application/n-triples: application/octet-stream
+SETTINGS
 "$tools/python/bin/openapi-python-client" generate --path "$work/openapi.json" --output-path "$work/python/generated" --meta none \
   --config "$work/python/settings.yaml" --fail-on-warning >"$work/python/log" 2>&1 || { cat "$work/python/log" >&2; exit 1; }
 "$tools/python/bin/python" -m compileall -q "$work/python/generated"

@@ -7,7 +7,7 @@ use self::ends::Iri;
 use super::{
     interval::Interval,
     literal::{IllTyped, literal},
-    quotes,
+    quotes::Searched,
 };
 use crate::{
     access::Caller,
@@ -21,9 +21,10 @@ use crate::{
         },
     },
 };
-pub use asserting::assert;
+pub use asserting::{Manner, Origin, assert};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
+use std::collections::{BTreeMap, HashMap};
 use svc_client::{
     Code, Failure,
     wire::{FactType, Invalidation, Supersession},
@@ -306,31 +307,37 @@ async fn cite(conn: &mut PgConnection, cited: &[Cited<'_>]) -> Result<Vec<Found>
         return Err((0, failure));
     }
     let documents: Vec<DocumentId> = cited.iter().map(|cited| cited.document_id).collect();
-    let quotes: Vec<Option<&str>> = cited.iter().map(|cited| cited.quote).collect();
-    let found = write::find_quotes(conn, &documents, &quotes).await.or_fail().map_err(first)?;
-    let mut places: Vec<Option<Found>> = cited.iter().map(|_| None).collect();
-    for row in found {
-        let Some(at) = usize::try_from(row.at - 1).ok().filter(|at| *at < cited.len()) else { continue };
-        let Cited { document_id, quote, confidence } = cited[at];
-        let quote = match (quote, row.begins) {
-            (Some(quote), Some(begins)) if begins > 0 => {
-                let length = i32::try_from(quote.chars().count()).unwrap_or(i32::MAX);
-                Some((begins - 1, begins - 1 + length))
-            }
-            (Some(quote), _) => {
-                let text = write::text(conn, document_id).await.or_fail().map_err(|failure| (at, failure))?;
-                let place = quotes::find(&text, quote)
-                    .and_then(|(start, end)| Some((i32::try_from(start).ok()?, i32::try_from(end).ok()?)));
-                Some(place.ok_or_else(|| {
-                    let failure = Failure::field("quote", format!("document {document_id} does not have these words"))
-                        .with("remedy", "quote it to the letter");
-                    (at, failure)
-                })?)
-            }
-            (None, _) => None,
-        };
-        places[at] = Some(Found { document_id, quote, source_hash: row.content_hash, confidence });
+    let hashes: HashMap<DocumentId, String> =
+        write::content_hashes(conn, &documents).await.or_fail().map_err(first)?.into_iter().collect();
+    let mut quotes: BTreeMap<DocumentId, Vec<(usize, String)>> = BTreeMap::new();
+    for (at, cited) in cited.iter().enumerate() {
+        if let Some(quote) = cited.quote {
+            quotes.entry(cited.document_id).or_default().push((at, quote.to_owned()));
+        }
     }
+    let mut places: HashMap<usize, (i32, i32)> = HashMap::new();
+    for (document_id, quotes) in quotes {
+        let at = quotes.first().map_or(0, |(at, _)| *at);
+        let text = write::text(conn, document_id).await.or_fail().map_err(|failure| (at, failure))?;
+        let search = tokio::task::spawn_blocking(move || {
+            let mut text = Searched::new(text);
+            let found = |(at, quote): (usize, String)| (at, text.find(&quote));
+            quotes.into_iter().map(found).collect::<Vec<_>>()
+        });
+        for (at, place) in search.await.map_err(|error| (at, Failure::new(Code::Internal, error)))? {
+            let place = place.and_then(|(start, end)| Some((i32::try_from(start).ok()?, i32::try_from(end).ok()?)));
+            let place = place.ok_or_else(|| {
+                let failure = Failure::field("quote", format!("document {document_id} does not have these words"));
+                (at, failure.with("remedy", "quote it to the letter"))
+            })?;
+            places.insert(at, place);
+        }
+    }
+    let found = cited.iter().enumerate().filter_map(|(at, cited)| {
+        let Cited { document_id, confidence, .. } = *cited;
+        let source_hash = hashes.get(&document_id)?.clone();
+        Some(Found { document_id, quote: places.get(&at).copied(), source_hash, confidence })
+    });
     // Each document was locked.
-    Ok(places.into_iter().flatten().collect())
+    Ok(found.collect())
 }

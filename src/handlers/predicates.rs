@@ -32,7 +32,7 @@ impl Service {
 
 /// Refuses an IRI that the service derives itself, for this predicate or for something else.
 fn own_iri(base: &str, iri: Option<&str>) -> Result<(), Failure> {
-    match iri.filter(|iri| iri.starts_with(base)) {
+    match iri.filter(|iri| iri.get(..base.len()).is_some_and(|start| start.eq_ignore_ascii_case(base))) {
         Some(_) => {
             Err(Failure::field("iri", format!("begins with {base}, under which the service derives IRIs itself"))
                 .with("remedy", "leave it out, or choose one outside SVC_RDF_BASE"))

@@ -4,8 +4,8 @@ use crate::{
     access::Caller,
     error::OrFail,
     graph::{
-        facts,
-        literal::{IllTyped, is_ill_typed},
+        facts::{self, Manner, Origin},
+        literal::is_ill_typed,
         named,
     },
     ingest::parent,
@@ -171,7 +171,8 @@ async fn import(
             }
         })
         .collect();
-    let asserted = facts::assert(conn, &nodes.caller, base, &facts, (OnOverlap::Merge, IllTyped::Kept));
+    let manner = Manner { on_overlap: OnOverlap::Merge, origin: Origin::Graph };
+    let asserted = facts::assert(conn, &nodes.caller, base, &facts, manner);
     let asserted = asserted.await.map_err(|(index, mut failure)| {
         if let Some(triple) = graph.triples.get(index) {
             let predicate = &graph.predicates[triple.predicate];
@@ -329,6 +330,8 @@ impl Making {
             title: title.to_owned(),
             usetype: Some(Usetype::Entity.as_str().to_owned()),
             parent_id: self.above.map(|id| id.0),
+            // What is open to all at the top is the owner's to write.
+            private: self.above.is_none() && self.caller.principal().is_some(),
             ..BatchItem::default()
         }
     }

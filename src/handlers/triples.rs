@@ -7,8 +7,7 @@ use crate::{
     access::Caller,
     error::OrFail,
     graph::{
-        facts::{self, no_fact},
-        literal::IllTyped,
+        facts::{self, Manner, Origin, no_fact},
         named, paths,
     },
     registry::Handle,
@@ -52,7 +51,7 @@ impl Handle<ops::assert_fact> for Service {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let facts: [NewFact; 1] = [new];
         let base = &self.settings.rdf_base;
-        let asserted = facts::assert(&mut tx, caller, base, &facts, (on_overlap, IllTyped::Refused))
+        let asserted = facts::assert(&mut tx, caller, base, &facts, Manner { on_overlap, origin: Origin::Caller })
             .await
             .map_err(|(_, failure)| failure)?;
         let Some((id, outcome)) = asserted.outcomes.first().copied() else {
@@ -70,7 +69,7 @@ impl Handle<ops::assert_facts> for Service {
         let on_overlap = new.on_overlap.unwrap_or(OnOverlap::Reject);
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let base = &self.settings.rdf_base;
-        let asserted = facts::assert(&mut tx, caller, base, &new.facts, (on_overlap, IllTyped::Refused))
+        let asserted = facts::assert(&mut tx, caller, base, &new.facts, Manner { on_overlap, origin: Origin::Caller })
             .await
             .map_err(|(index, failure)| {
                 let field = failure.members.get("field").and_then(|field| field.as_str());

@@ -256,6 +256,30 @@ async fn a_graph_is_as_closed_as_the_document_that_states_it() {
 }
 
 #[tokio::test]
+async fn a_principal_imports_what_is_its_own() {
+    let app = idle().await;
+    let [ada, bea] = [someone(&app, "ada").await, someone(&app, "bea").await];
+    let text = "@prefix n: <http://new.example/> . n:s n:p n:o ; n:q '1' .";
+    for (who, existing) in [(&ada, 0), (&ada, 2), (&bea, 0)] {
+        let done = import(&who.client, ImportQuery::default(), text).await.unwrap();
+        assert_eq!(
+            (done.existing, done.created, done.nodes_created),
+            (existing, 2 - existing, if existing == 0 { 2 } else { 0 })
+        );
+        assert_eq!(canonical(&export(&who.client, TurtleQuery::default()).await), canonical(text));
+    }
+    assert_eq!(node(&app, "http://new.example/s").await.len(), 2);
+    let third = someone(&app, "third").await;
+    assert!(canonical(&export(&third.client, TurtleQuery::default()).await).is_empty());
+    assert!(third.client.list_predicates(PredicateQuery::default()).await.unwrap().predicates.is_empty());
+    let new = NewDocument { private: true, ..document("Folder", "") };
+    let folder = third.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id;
+    let done = import(&third.client, under(folder), "<http://e/s> <http://other.example/p> 1 .").await.unwrap();
+    assert_eq!((done.created, done.predicates_created), (1, 1));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_export_is_of_its_moment_and_of_all_pages() {
     let app = idle().await;
     let text: String =

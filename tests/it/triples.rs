@@ -336,6 +336,23 @@ async fn a_predicate_is_one_of_its_name_and_goes_only_if_nothing_was_ever_said_w
         assert_eq!(listed.iter().map(|predicate| predicate.id).collect::<Vec<_>>(), ids);
     }
 
+    // No name and no IRI can be taken for the IRI of another.
+    for (new, field) in [
+        (
+            NewPredicate {
+                name: "//schema.org/editor".to_owned(),
+                namespace: Some("https".to_owned()),
+                ..new("x", None)
+            },
+            "name",
+        ),
+        (NewPredicate { namespace: Some("URN".to_owned()), ..new("isbn:1", None) }, "namespace"),
+        (NewPredicate { iri: Some("URN:svc:predicate/default/x".to_owned()), ..new("x", None) }, "iri"),
+    ] {
+        let refused = client.create_predicate(Json(new)).await.unwrap_err();
+        assert_eq!((refused.status, refused.members["field"].as_str()), (422, Some(field)), "{refused:?}");
+    }
+
     // A fact names it by any of its names.
     let a = doc(&app, "A").await;
     for name in ["schema:is in", "urn:svc:predicate/schema/is%20in", "https://schema.org/author"] {

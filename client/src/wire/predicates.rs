@@ -114,7 +114,10 @@ impl Wire for NewPredicate {
     constrain! {
         name: PREDICATE_NAME, namespace: NAMESPACE, iri: IRI, label: LABEL, description: DESCRIPTION,
         sub_property_of: OTHERS, disjoint_with: OTHERS;
-        |new| opposed(new.symmetric, new.asymmetric)
+        |new| {
+            opposed(new.symmetric, new.asymmetric)?;
+            no_iri(new.namespace.as_deref(), Some(&new.name))
+        }
     }
 }
 
@@ -168,7 +171,22 @@ pub struct PredicateChange {
 impl Wire for PredicateChange {
     constrain! {
         name: PREDICATE_NAME, namespace: NAMESPACE, iri: IRI, label: LABEL, description: DESCRIPTION,
-        sub_property_of: OTHERS, disjoint_with: OTHERS
+        sub_property_of: OTHERS, disjoint_with: OTHERS; |change| no_iri(change.namespace.as_deref(), change.name.as_deref())
+    }
+}
+
+/// Refuses a predicate whose `namespace:name` could be taken for the IRI of another.
+fn no_iri(namespace: Option<&str>, name: Option<&str>) -> Result<(), Failure> {
+    if name.is_some_and(|name| name.starts_with("//")) {
+        return Err(Failure::field("name", "must not begin with //: with its namespace it would read as an IRI")
+            .with("remedy", "give the IRI in `iri`, and another name"));
+    }
+    match namespace {
+        Some(namespace) if namespace.eq_ignore_ascii_case("urn") => {
+            Err(Failure::field("namespace", "must not be urn: with its name it would read as an IRI")
+                .with("remedy", "give the IRI in `iri`, and another namespace"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -36,6 +36,22 @@ pub struct Asserted {
     pub at: DateTime<Utc>,
 }
 
+/// How facts are asserted.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    pub on_overlap: OnOverlap,
+    pub origin: Origin,
+}
+
+/// Where facts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The caller names predicates, and means values of their types.
+    Caller,
+    /// The predicates came with a graph, whose literals are kept to the letter.
+    Graph,
+}
+
 /// A fact to assert, with everything that it names.
 struct Claim {
     subject: Place,
@@ -55,12 +71,18 @@ pub async fn assert(
     caller: &Caller,
     base: &str,
     facts: &[NewFact],
-    (on_overlap, ill_typed): (OnOverlap, IllTyped),
+    manner: Manner,
 ) -> Result<Asserted, (usize, Failure)> {
+    let Manner { on_overlap, origin } = manner;
+    let (known, ill_typed) = match origin {
+        Origin::Caller => (caller.readable(), IllTyped::Refused),
+        // A predicate that is new has no fact yet by which its caller could read it.
+        Origin::Graph => (Readable::everything(), IllTyped::Kept),
+    };
     let ends = ends::of(conn, caller, base, facts).await?;
     let guards = guards(conn, caller, facts, &ends).await?;
     let mut places = places(conn, caller, &ends).await?;
-    let predicates = predicates(conn, &caller.readable(), base, facts).await?;
+    let predicates = predicates(conn, &known, base, facts).await?;
     let mut claims = Vec::with_capacity(facts.len());
     for (index, fact) in facts.iter().enumerate() {
         let at = |failure| (index, failure);

@@ -46,8 +46,27 @@ struct Met {
     by: TripleId,
 }
 
-/// Puts facts into the zones of their sources. What is believed there already is merged.
+/// Puts facts into the zones of their sources. What is believed there already is merged, and so are two that come to the same zone: of one
+/// statement one fact comes after the other.
 async fn change_zones(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[TripleId]) -> sqlx::Result<()> {
+    let turns: Vec<(TripleId, i64)> = sqlx::query_as(
+        "SELECT t.id, CASE WHEN t.invalidated_at IS NULL
+                           THEN row_number() OVER (PARTITION BY t.statement, d.guard, t.invalidated_at IS NULL ORDER BY t.id) ELSE 1 END
+           FROM triples t JOIN documents d ON d.id = t.source_id AND d.guard <> t.zone WHERE t.id = ANY($1)",
+    )
+    .bind(facts)
+    .fetch_all(&mut *conn)
+    .await?;
+    let last = turns.iter().map(|(_, turn)| *turn).max().unwrap_or(0);
+    for turn in 1..=last {
+        let facts: Vec<TripleId> = turns.iter().filter(|(_, its)| *its == turn).map(|(id, _)| *id).collect();
+        change_zones_in_turn(conn, at, &facts).await?;
+    }
+    Ok(())
+}
+
+/// Puts facts, of each statement one for each zone, into the zones of their sources.
+async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[TripleId]) -> sqlx::Result<()> {
     let met: Vec<Met> = sqlx::query_as(
         "SELECT t.id, d.guard AS zone, min(x.id) AS by
            FROM triples t JOIN documents d ON d.id = t.source_id AND d.guard <> t.zone

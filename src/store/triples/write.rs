@@ -70,36 +70,19 @@ pub async fn places(conn: &mut PgConnection, scope: &Writable, ids: &[DocumentId
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
-/// Where the words of quotes begin.
-#[derive(Clone, Debug, sqlx::FromRow)]
-pub struct Quoted {
-    /// The position of the quote in the request, from 1.
-    pub at: i64,
-    pub content_hash: String,
-    /// From 1, in characters; 0 if the document does not have the words to the letter, null without a quote.
-    pub begins: Option<i32>,
-}
-
 /// How many bytes of text are searched for quotes.
 pub async fn quoted_bytes(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<i64> {
     let query = "SELECT coalesce(sum(octet_length(d.content)), 0)::bigint FROM unnest($1::bigint[]) q(id) JOIN documents d ON d.id = q.id";
     sqlx::query_scalar(query).bind(documents).fetch_one(conn).await
 }
 
-/// Finds quotes in their documents, and the hashes of these.
-pub async fn find_quotes(
+/// The hashes of the texts of documents.
+pub async fn content_hashes(
     conn: &mut PgConnection,
     documents: &[DocumentId],
-    quotes: &[Option<&str>],
-) -> sqlx::Result<Vec<Quoted>> {
-    sqlx::query_as(
-        "SELECT q.at, d.content_hash, strpos(d.content, q.quote) AS begins
-           FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY q(id, quote, at) JOIN documents d ON d.id = q.id",
-    )
-    .bind(documents)
-    .bind(quotes)
-    .fetch_all(conn)
-    .await
+) -> sqlx::Result<Vec<(DocumentId, String)>> {
+    let query = "SELECT id, content_hash FROM documents WHERE id = ANY($1)";
+    sqlx::query_as(query).bind(documents).fetch_all(conn).await
 }
 
 /// The text of a document that the caller was shown to be able to read.

@@ -91,6 +91,50 @@ async fn a_delete_ends_what_only_the_deleted_stated_and_what_was_about_it() {
 }
 
 #[tokio::test]
+async fn facts_of_two_closed_places_that_come_to_one_are_merged() {
+    let app = idle().await;
+    let [a, b, root, open] =
+        [doc(&app, "A").await, doc(&app, "B").await, doc(&app, "Root").await, doc(&app, "Open").await];
+    let [first, second] = [under(&app, "First", Some(root)).await, under(&app, "Second", Some(root)).await];
+    let [one, two] = [under(&app, "One", Some(first)).await, under(&app, "Two", Some(second)).await];
+    let both = under(&app, "Both", Some(first)).await;
+    predicate(&app, "a").await;
+    for id in [first, second] {
+        app.client.protect_document(DocumentPath { id }).await.unwrap();
+    }
+    let by = async |source: i64, from: u32, until: u32| {
+        let new = NewFact {
+            source_id: Some(source),
+            on_overlap: Some(OnOverlap::Merge),
+            valid_from: Some(day(from)),
+            valid_until: Some(day(until)),
+            ..fact(a, "a", b)
+        };
+        app.client.assert_fact(Json(new)).await.unwrap().fact
+    };
+    let move_to = async |id: i64, parent: i64| {
+        let change = DocumentChange { parent_id: Some(Some(parent)), ..DocumentChange::default() };
+        app.client.update_document(DocumentPath { id }, WaitQuery::default(), Json(change)).await.unwrap();
+    };
+    let old = by(one, 1, 10).await;
+    assert_eq!(by(both, 2, 3).await.id, old.id);
+    move_to(both, second).await;
+    let other = by(two, 5, 20).await;
+    assert_ne!(other.id, old.id);
+    assert_eq!(by(both, 6, 7).await.id, other.id);
+    move_to(both, open).await;
+    // What the third document states too is all that goes on, and each day of it once.
+    app.client.delete_document(DocumentPath { id: root }).await.unwrap();
+    let query = FactQuery { subject_id: Some(a), valid_at: Some(ValidAt::Any), ..FactQuery::default() };
+    let left = app.client.list_facts(query).await.unwrap().facts;
+    let mut times: Vec<_> = left.iter().map(|fact| (fact.valid_from, fact.valid_until, fact.source_id)).collect();
+    times.sort_unstable();
+    let stated = |from: u32, until: u32| (Some(day(from)), Some(day(until)), Some(both));
+    assert_eq!(times, [stated(1, 10), stated(10, 20)]);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_fact_is_as_closed_as_its_source_and_meets_its_like_where_it_comes() {
     let app = idle().await;
     let [a, b, source, other] =
