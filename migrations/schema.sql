@@ -470,6 +470,19 @@ BEGIN
     RETURN OLD;
 END $$;
 
+CREATE FUNCTION release_predicates() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    UPDATE predicates
+       SET is_functional = false, is_inverse_functional = false, is_symmetric = false, is_asymmetric = false, is_transitive = false,
+           is_irreflexive = false, inverse_of = NULL, sub_property_of = '{}', disjoint_with = '{}', ontology_id = NULL,
+           updated_at = clock_timestamp()
+     WHERE ontology_id = OLD.document_id;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION retryable(t task_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT t.error_type IN ('retryable', 'timeout') $$;
@@ -893,6 +906,25 @@ CREATE TABLE node_origins (
     anchor jsonb
 );
 
+CREATE TABLE ontologies (
+    document_id bigint NOT NULL,
+    loaded_by bigint,
+    iri text,
+    base text,
+    classes integer NOT NULL,
+    predicates integer NOT NULL,
+    shapes text[] NOT NULL,
+    facts integer NOT NULL,
+    not_used jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE ontology_classes (
+    ontology_id bigint NOT NULL,
+    document_id bigint NOT NULL
+);
+
 CREATE TABLE paused_task_type (
     id bigint NOT NULL,
     task_type text NOT NULL,
@@ -924,6 +956,7 @@ CREATE TABLE predicates (
     inverse_of bigint,
     sub_property_of bigint[] NOT NULL,
     disjoint_with bigint[] NOT NULL,
+    ontology_id bigint,
     is_declared boolean NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
@@ -1106,6 +1139,26 @@ WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', au
 
 ALTER TABLE settle_event ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME settle_event_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE shape_bindings (
+    id bigint NOT NULL,
+    ontology_id bigint NOT NULL,
+    shape text,
+    document_id bigint,
+    mode text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT shape_bindings_mode_check CHECK ((mode = ANY (ARRAY['off'::text, 'warn'::text, 'reject'::text])))
+);
+
+ALTER TABLE shape_bindings ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME shape_bindings_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -1425,6 +1478,12 @@ ALTER TABLE ONLY node_evidence
 ALTER TABLE ONLY node_origins
     ADD CONSTRAINT node_origins_pkey PRIMARY KEY (document_id);
 
+ALTER TABLE ONLY ontologies
+    ADD CONSTRAINT ontologies_pkey PRIMARY KEY (document_id);
+
+ALTER TABLE ONLY ontology_classes
+    ADD CONSTRAINT ontology_classes_pkey PRIMARY KEY (ontology_id, document_id);
+
 ALTER TABLE ONLY paused_task_type
     ADD CONSTRAINT paused_task_type_pkey PRIMARY KEY (id);
 
@@ -1490,6 +1549,9 @@ ALTER TABLE ONLY search_term_tombstones
 
 ALTER TABLE ONLY settle_event
     ADD CONSTRAINT settle_event_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY shape_bindings
+    ADD CONSTRAINT shape_bindings_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY task_attempts
     ADD CONSTRAINT task_attempts_pkey PRIMARY KEY (id);
@@ -1604,13 +1666,27 @@ CREATE INDEX ingest_node_parent ON ingest_node USING btree (parent_id);
 
 CREATE INDEX ingest_node_root ON ingest_node USING btree (root_id);
 
+CREATE INDEX ontologies_iri ON ontologies USING hash (iri) WHERE (iri IS NOT NULL);
+
+CREATE INDEX ontologies_loaded_by ON ontologies USING btree (loaded_by) WHERE (loaded_by IS NOT NULL);
+
+CREATE INDEX ontologies_shapes ON ontologies USING gin (shapes);
+
+CREATE INDEX ontology_classes_document ON ontology_classes USING btree (document_id);
+
 CREATE INDEX predicates_inverse_of ON predicates USING btree (inverse_of) WHERE (inverse_of IS NOT NULL);
+
+CREATE INDEX predicates_ontology ON predicates USING btree (ontology_id) WHERE (ontology_id IS NOT NULL);
 
 CREATE INDEX search_index_deltas_index ON search_index_deltas USING btree (index_id) INCLUDE (docs, tokens);
 
 CREATE UNIQUE INDEX search_term_stats_term_id ON search_term_stats USING btree (index_id, term_id);
 
 CREATE INDEX settle_event_root ON settle_event USING btree (root_id, id);
+
+CREATE INDEX shape_bindings_document ON shape_bindings USING btree (document_id) WHERE (document_id IS NOT NULL);
+
+CREATE UNIQUE INDEX shape_bindings_once ON shape_bindings USING btree (ontology_id, COALESCE(shape, ''::text), COALESCE(document_id, (0)::bigint));
 
 CREATE INDEX task_attempts_document ON task_attempts USING btree (document_id, id);
 
@@ -1681,6 +1757,8 @@ CREATE TRIGGER keep_moved_facts_apart AFTER UPDATE ON triples REFERENCING NEW TA
 CREATE TRIGGER keep_new_facts_apart AFTER INSERT ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();
 
 CREATE TRIGGER paused_task_type_release AFTER DELETE ON paused_task_type FOR EACH ROW EXECUTE FUNCTION tell_of_resumption();
+
+CREATE TRIGGER release_predicates AFTER DELETE ON ontologies FOR EACH ROW EXECUTE FUNCTION release_predicates();
 
 CREATE TRIGGER task_intent_release AFTER DELETE ON task_intent FOR EACH ROW EXECUTE FUNCTION tell_of_release();
 
@@ -1754,11 +1832,29 @@ ALTER TABLE ONLY node_evidence
 ALTER TABLE ONLY node_origins
     ADD CONSTRAINT node_origins_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY ontologies
+    ADD CONSTRAINT ontologies_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ontologies
+    ADD CONSTRAINT ontologies_loaded_by_fkey FOREIGN KEY (loaded_by) REFERENCES principals(id) ON DELETE SET NULL;
+
+ALTER TABLE ONLY ontology_classes
+    ADD CONSTRAINT ontology_classes_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ontology_classes
+    ADD CONSTRAINT ontology_classes_ontology_id_fkey FOREIGN KEY (ontology_id) REFERENCES ontologies(document_id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY predicates
     ADD CONSTRAINT predicates_inverse_of_fkey FOREIGN KEY (inverse_of) REFERENCES predicates(id) ON DELETE SET NULL;
 
 ALTER TABLE ONLY search_index_members
     ADD CONSTRAINT search_index_members_index_id_fkey FOREIGN KEY (index_id) REFERENCES search_indexes(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY shape_bindings
+    ADD CONSTRAINT shape_bindings_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY shape_bindings
+    ADD CONSTRAINT shape_bindings_ontology_id_fkey FOREIGN KEY (ontology_id) REFERENCES ontologies(document_id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY task_intent
     ADD CONSTRAINT task_intent_task_id_fkey FOREIGN KEY (task_id) REFERENCES task_queue(id) ON DELETE CASCADE;

@@ -8,6 +8,7 @@ use crate::{
     events::News,
     fetch::Fetcher,
     ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
+    rdf::shapes::kept::KeptShapes,
     reader::Reader,
     sampler::Sampler,
     settings::Settings,
@@ -64,6 +65,8 @@ pub struct Service {
     pub watching: Arc<Semaphore>,
     /// Tells streams of events that there are new ones.
     pub news: News,
+    /// The shapes that writes of facts met last.
+    pub(crate) shapes: KeptShapes,
 }
 
 /// A service is its core, with the keys and limits for its callers.
@@ -117,6 +120,7 @@ impl Service {
             ending: CancellationToken::new(),
             watching: Arc::new(Semaphore::new(WATCHERS)),
             news: News::new(&pool),
+            shapes: KeptShapes::default(),
             core: Core {
                 pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),

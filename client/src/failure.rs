@@ -60,6 +60,8 @@ codes! {
     /// A field has a value that its constraint forbids; the detail names both.
     InvalidField = "invalid_field", 422, "A field breaks a constraint",
         ["column", "field", "index", "limit", "line", "ref", "sheets"];
+    /// A bound shape refuses what the write would make of the facts; nothing was stored.
+    ShapeViolation = "shape_violation", 422, "A shape refuses the facts", ["results"];
     /// The document is neither a readable workbook (xlsx, csv or tsv) nor a part of one.
     NotAWorkbook = "not_a_workbook", 422, "The document is not in a workbook", ["reason"];
     /// The password given with the upload does not open the file.

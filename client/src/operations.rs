@@ -203,9 +203,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Nothing is erased: a fact is superseded or invalidated, and what was believed at a past time reads the same for ever. The same
     /// statement is believed once at a time; two that do not overlap are two facts. A fact with a source is read by who may read the
     /// source, the subject and the object; one without by who may read subject and object.
-    POST   "/triples"                     assert_fact(body: Json<NewFact>) -> Created<AssertedFact>, access Write, fails [Conflict, TooLarge], tool Write;
+    POST   "/triples"                     assert_fact(body: Json<NewFact>) -> Created<AssertedFact>, access Write, fails [Conflict, TooLarge, ShapeViolation], tool Write;
     /// Asserts up to 5,000 facts in one transaction: all of them, or none, and then the error names the first one at fault by its `index`.
-    POST   "/triples/batch"               assert_facts(body: Json<NewFacts>) -> Json<BatchedFacts>, access Write, fails [Conflict, TooLarge];
+    POST   "/triples/batch"               assert_facts(body: Json<NewFacts>) -> Json<BatchedFacts>, access Write, fails [Conflict, TooLarge, ShapeViolation];
     /// Lists facts as they hold and are believed now, or at other times, page by page.
     GET    "/triples"                     list_facts(query: FactQuery) -> Json<FactPage>, tool Read;
     /// Reads one fact, also one that is no longer believed.
@@ -213,9 +213,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Lists every form that a statement had in the store, oldest first, page by page.
     GET    "/triples/{id}/history"        read_fact_history(path: FactPath, query: PageQuery) -> Json<FactHistory>;
     /// Puts another object in the place of a fact's, for all of its time or for a part; the old fact is closed and stays readable.
-    POST   "/triples/{id}/supersede"      supersede_fact(path: FactPath, body: Json<Supersession>) -> Created<SupersededFact>, access Write, fails [Conflict];
+    POST   "/triples/{id}/supersede"      supersede_fact(path: FactPath, body: Json<Supersession>) -> Created<SupersededFact>, access Write, fails [Conflict, ShapeViolation];
     /// Ends the belief in a fact, for all of its time or for a part; the fact stays readable.
-    POST   "/triples/{id}/invalidate"     invalidate_fact(path: FactPath, body: OptionalJson<Invalidation>) -> Json<InvalidatedFact>, access Write, fails [Conflict];
+    POST   "/triples/{id}/invalidate"     invalidate_fact(path: FactPath, body: OptionalJson<Invalidation>) -> Json<InvalidatedFact>, access Write, fails [Conflict, ShapeViolation];
     /// Finds the shortest paths between two documents along facts that the caller may read.
     POST   "/triples/path-find"           find_paths(body: Json<PathSearch>) -> Json<PathResponse>, tool Read;
 
@@ -228,7 +228,36 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     ///
     /// An IRI of this store names its document or predicate; any other becomes a document of the usetype `entity`, once in what its reader may
     /// read, or a predicate. A blank node becomes a document too. What is believed already is not asserted again.
-    POST   "/rdf/turtle"                  import_turtle(query: ImportQuery, body: RdfText) -> Json<ImportedGraph>, access Write, fails [Conflict, TooLarge];
+    POST   "/rdf/turtle"                  import_turtle(query: ImportQuery, body: RdfText) -> Json<ImportedGraph>, access Write, fails [Conflict, TooLarge, ShapeViolation];
+
+    /// Stores an ontology in Turtle, with its classes as documents under it, and declares its predicates with what it says of them.
+    ///
+    /// An ontology with the same IRI at the same place is replaced: what the new text no longer states is closed and stays readable. What
+    /// the text says of individuals becomes facts, and its shapes can be bound. `not_used` counts what says nothing to the service.
+    POST   "/ontologies"                  create_ontology(query: OntologyQuery, body: RdfText) -> Created<OntologyResponse>, access Write, fails [Conflict, TooLarge, ShapeViolation];
+    /// Lists the ontologies, page by page.
+    GET    "/ontologies"                  list_ontologies(query: PageQuery) -> Json<OntologyPage>;
+    /// Reads what is known of one ontology.
+    GET    "/ontologies/{id}"             read_ontology(path: DocumentPath) -> Json<OntologyResponse>;
+    /// Lists the classes of an ontology with those that they are below, page by page.
+    GET    "/ontologies/{id}/classes"     list_classes(path: DocumentPath, query: PageQuery) -> Json<ClassPage>;
+    /// Deletes an ontology with its classes and bindings; the facts that it alone stated are closed and stay readable to the owner.
+    DELETE "/ontologies/{id}"             delete_ontology(path: DocumentPath) -> NoContent, access Write, fails [Conflict];
+    /// Binds a shape, by SHACL Core: what the facts of nodes must be like.
+    ///
+    /// A shape with a term that SHACL Core does not have is 422, which names it. A bound shape is held against the subjects of each write of
+    /// facts; one that reaches a node by an inverse path or over several nodes is not noticed there, but by a validation.
+    POST   "/shape-bindings"              create_shape_binding(body: Json<NewShapeBinding>) -> Created<ShapeBindingResponse>, access Write, fails [Conflict];
+    /// Lists the shape bindings, page by page.
+    GET    "/shape-bindings"              list_shape_bindings(query: PageQuery) -> Json<ShapeBindingPage>;
+    /// Reads one shape binding.
+    GET    "/shape-bindings/{id}"         read_shape_binding(path: ShapeBindingPath) -> Json<ShapeBindingResponse>;
+    /// Changes what becomes of a write that breaks the shape.
+    PATCH  "/shape-bindings/{id}"         update_shape_binding(path: ShapeBindingPath, body: Json<ShapeBindingChange>) -> Json<ShapeBindingResponse>, access Write;
+    /// Takes a binding away; the shape stays in its ontology.
+    DELETE "/shape-bindings/{id}"         delete_shape_binding(path: ShapeBindingPath) -> NoContent, access Write;
+    /// Holds the facts of one moment that the caller may read against a bound shape.
+    POST   "/shape-bindings/{id}/validate" validate_shape(path: ShapeBindingPath, query: ValidationQuery) -> Json<ValidationReport>;
 
     /// Says who the caller is, and what it was granted.
     GET    "/access/me"                   read_caller() -> Json<CallerResponse>;

@@ -5,7 +5,9 @@ import schemathesis
 
 @schemathesis.serializer("text/turtle", "application/n-triples")
 def graph(context, value):
-    # A random text is no graph; around it there is one, as long as it has no quotes.
+    # What is no text is sent as it is, and is no graph. Neither is a random text; around it there is one, as long as it has no quotes.
+    if not isinstance(value, str):
+        return str(value).encode()
     return f'<http://example.org/s> <http://example.org/p> "{value}" .'.encode()
 
 

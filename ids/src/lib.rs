@@ -37,6 +37,8 @@ ids! {
     PredicateId,
     /// A fact.
     TripleId,
+    /// A shape that facts are held against.
+    ShapeBindingId,
     /// A caller with a token of its own.
     PrincipalId,
     /// The token of a principal.

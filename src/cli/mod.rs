@@ -17,6 +17,7 @@ mod import;
 mod ingest;
 mod mcp;
 mod models;
+mod ontologies;
 mod output;
 mod path;
 mod pieces;
@@ -28,6 +29,7 @@ mod rdf;
 mod reprocess;
 mod search;
 mod serve;
+mod shape_bindings;
 mod status;
 mod token_file;
 mod tree;
@@ -130,6 +132,10 @@ enum Command {
     Path(path::PathArguments),
     /// Writes facts as Turtle, and reads facts from Turtle.
     Rdf(rdf::RdfArguments),
+    /// Loads, lists and deletes ontologies.
+    Ontology(ontologies::OntologyArguments),
+    /// Binds shapes of ontologies, and holds facts against them.
+    Shapes(shape_bindings::ShapesArguments),
     /// Lists predicates, or creates one.
     Predicates(predicates::PredicatesArguments),
     /// Manages who may read and write what: principals, tokens, grants and the audit.
@@ -274,6 +280,8 @@ async fn run(
         Command::Facts(arguments) => facts::facts(&client(&settings)?, output, arguments).await,
         Command::Path(arguments) => path::path(&client(&settings)?, output, arguments).await,
         Command::Rdf(arguments) => rdf::rdf(&client(&settings)?, output, arguments).await,
+        Command::Ontology(arguments) => ontologies::ontology(&client(&settings)?, output, arguments).await,
+        Command::Shapes(arguments) => shape_bindings::shapes(&client(&settings)?, output, arguments).await,
         Command::Predicates(arguments) => predicates::predicates(&client(&settings)?, output, arguments).await,
         Command::Bytes(arguments) => bytes::bytes(&client(&settings)?, output, arguments).await,
         Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,

@@ -165,25 +165,27 @@ fn disjoint(id: TripleId) -> Failure {
     conflict("disjoint", id, format!("fact {id} does not hold at any time between valid_from and valid_until"))
 }
 
-/// Ends the belief in a fact, for a part of its time or for all of it. Returns what is left of it. Call it in a transaction of
+/// Ends the belief in a fact, for a part of its time or for all of it. Returns its subject and what is left of it. Call it in a transaction of
 /// [`begin_creating`](crate::store::transaction::begin_creating).
 pub async fn invalidate(
     conn: &mut PgConnection,
     caller: &Caller,
     id: TripleId,
     what: &Invalidation,
-) -> Result<Vec<TripleId>, Failure> {
+) -> Result<(DocumentId, Vec<TripleId>), Failure> {
     let held = hold(conn, caller, id).await?;
     let portion = Interval::between(what.valid_from, what.valid_until);
     if !time_of(&held.fact).overlaps(portion) {
         return Err(disjoint(id));
     }
-    take_away(conn, &held, portion, None, what.reason.as_deref().unwrap_or("withdrawn")).await
+    let left = take_away(conn, &held, portion, None, what.reason.as_deref().unwrap_or("withdrawn")).await?;
+    Ok((held.fact.subject_id, left))
 }
 
 /// A fact in the place of another.
 pub struct Superseded {
     pub id: TripleId,
+    pub subject_id: DocumentId,
     pub remainders: Vec<TripleId>,
 }
 
@@ -267,7 +269,7 @@ pub async fn supersede(
     write::insert(conn, held.at, &[row]).await.map_err(refused)?;
     let citations: Vec<NewCitation> = cited.into_iter().map(|cited| cited.of(new_id)).collect();
     write::cite(conn, held.at, &citations).await.or_fail()?;
-    Ok(Superseded { id: new_id, remainders })
+    Ok(Superseded { id: new_id, subject_id: fact.subject_id, remainders })
 }
 
 /// A document that states a fact, as a caller names it.

@@ -62,6 +62,7 @@ pub fn shown(base: &str, row: PredicateRow) -> PredicateResponse {
         inverse_of: row.inverse_of,
         sub_property_of: row.sub_property_of,
         disjoint_with: row.disjoint_with,
+        ontology_id: row.ontology_id.map(|id| id.0),
         created_at: row.created_at,
         updated_at: row.updated_at,
     }

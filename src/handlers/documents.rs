@@ -38,6 +38,7 @@ use svc_client::{
     wire::{CreatedDocument, DocumentResponse, EventKind, EvidenceResponse, NewDocument, Settled},
 };
 use svc_ids::{DocumentId, TaskId};
+pub(super) use update::change;
 
 /// How long `?wait=true` waits.
 const WAIT: Duration = Duration::from_secs(60);

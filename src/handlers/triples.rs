@@ -2,6 +2,7 @@
 use super::{
     documents::{id_cursor, page_by_id},
     lists::must_exist,
+    shape_bindings::guarding::guard,
 };
 use crate::{
     access::Caller,
@@ -57,9 +58,10 @@ impl Handle<ops::assert_fact> for Service {
         let Some((id, outcome)) = asserted.outcomes.first().copied() else {
             return Err(Failure::new(Code::Internal, "the fact was not recorded"));
         };
+        let warnings = guard(self, &mut tx, caller, &asserted.changed).await?;
         let fact = one(&mut tx, caller, id).await?;
         tx.commit().await.or_fail()?;
-        Ok(AssertedFact { fact, outcome })
+        Ok(AssertedFact { fact, outcome, warnings })
     }
 }
 
@@ -77,10 +79,11 @@ impl Handle<ops::assert_facts> for Service {
                 let failure = failure.with("index", index);
                 field.into_iter().fold(failure, |failure, field| failure.with("field", field))
             })?;
+        let warnings = guard(self, &mut tx, caller, &asserted.changed).await?;
         tx.commit().await.or_fail()?;
         let facts = asserted.outcomes.into_iter().zip(0..);
         let facts = facts.map(|((id, outcome), index)| BatchedFact { index, id: id.0, outcome }).collect();
-        Ok(BatchedFacts { facts, recorded_at: asserted.at })
+        Ok(BatchedFacts { facts, recorded_at: asserted.at, warnings })
     }
 }
 
@@ -159,6 +162,7 @@ impl Handle<ops::supersede_fact> for Service {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let done = facts::supersede(&mut tx, caller, &self.settings.rdf_base, id, &call.body.0).await?;
         let answer = SupersededFact {
+            warnings: guard(self, &mut tx, caller, &[done.subject_id]).await?,
             fact: one(&mut tx, caller, done.id).await?,
             closed: one(&mut tx, caller, id).await?,
             remainders: shown(&mut tx, caller, &done.remainders).await?,
@@ -172,8 +176,9 @@ impl Handle<ops::invalidate_fact> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::invalidate_fact>) -> Result<InvalidatedFact, Failure> {
         let id = TripleId(call.path.id);
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let left = facts::invalidate(&mut tx, caller, id, &call.body.0.unwrap_or_default()).await?;
+        let (subject_id, left) = facts::invalidate(&mut tx, caller, id, &call.body.0.unwrap_or_default()).await?;
         let answer = InvalidatedFact {
+            warnings: guard(self, &mut tx, caller, &[subject_id]).await?,
             closed: one(&mut tx, caller, id).await?,
             remainders: shown(&mut tx, caller, &left).await?,
         };

@@ -122,6 +122,7 @@ mod tests {
             "search_hybrid",
             "search_auto",
             "find_paths",
+            "validate_shape",
             "runner_embed",
             "runner_tokens",
         ];

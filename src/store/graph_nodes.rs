@@ -51,6 +51,37 @@ pub async fn resolve(
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
+/// All documents in the scope that have these IRIs, by the positions of the IRIs, from 1.
+pub async fn all(conn: &mut PgConnection, scope: &Readable, iris: &[&str]) -> sqlx::Result<Vec<(i64, DocumentId)>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, iris.iter().map(|iri| (*iri).to_owned()).collect::<Vec<_>>());
+    let query = concat!(
+        "SELECT n.at, g.document_id FROM unnest($3::text[]) WITH ORDINALITY n(iri, at) JOIN graph_nodes g ON g.iri = n.iri
+           JOIN documents d ON d.id = g.document_id AND ",
+        readable!(),
+        " ORDER BY n.at, g.document_id"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// The IRIs that nodes were imported with, and whether they came without.
+pub async fn names(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, String, bool)>> {
+    sqlx::query_as("SELECT document_id, iri, blank FROM graph_nodes WHERE document_id = ANY($1)")
+        .bind(ids)
+        .fetch_all(conn)
+        .await
+}
+
+/// Which of these documents are at or under another one.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
+pub async fn under(conn: &mut PgConnection, ids: &[DocumentId], parent: DocumentId) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar("SELECT d.id FROM documents d WHERE d.id = ANY($1) AND (d.id = $2 OR d.path @> ARRAY[$2::bigint]) ORDER BY d.id")
+        .bind(ids)
+        .bind(parent)
+        .fetch_all(conn)
+        .await
+}
+
 /// The document with this IRI that the scope covers, with its guard.
 pub async fn writable(conn: &mut PgConnection, scope: &Writable, iri: &str) -> sqlx::Result<Option<DocumentId>> {
     let mut arguments = scope.arguments();

@@ -7,7 +7,7 @@ use super::{
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use svc_client::wire::{NewPredicate, PredicateChange, PredicateQuery};
-use svc_ids::PredicateId;
+use svc_ids::{DocumentId, PredicateId};
 
 /// The namespace of a predicate that is named without one.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -29,6 +29,7 @@ pub struct PredicateRow {
     pub inverse_of: Option<i64>,
     pub sub_property_of: Vec<i64>,
     pub disjoint_with: Vec<i64>,
+    pub ontology_id: Option<DocumentId>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
@@ -36,7 +37,7 @@ pub struct PredicateRow {
 macro_rules! columns {
     () => {
         "id, namespace, name, iri, label, description, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
-         inverse_of, sub_property_of, disjoint_with, created_at, updated_at"
+         inverse_of, sub_property_of, disjoint_with, ontology_id, created_at, updated_at"
     };
 }
 

@@ -16,7 +16,7 @@ const ESCAPE: char = '\u{10ffff}';
 pub struct Verbatim(pub String);
 
 impl Verbatim {
-    fn stored(&self) -> Cow<'_, str> {
+    pub fn stored(&self) -> Cow<'_, str> {
         match self.0.contains(['\0', ESCAPE]) {
             true => Cow::Owned(self.0.replace(ESCAPE, "\u{10ffff}1").replace('\0', "\u{10ffff}0")),
             false => Cow::Borrowed(&self.0),

@@ -1,5 +1,6 @@
 //! Facts over two times, as they are read. `triples/write.rs` writes them, `triples/follow.rs` has them follow their documents, and
 //! `triples/paths.rs` reads them as a graph.
+pub mod around;
 pub mod export;
 pub mod follow;
 pub mod paths;

@@ -249,7 +249,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("core", &["disk", "embedding", "error", "fetch", "reader", "settings", "spool", "store"]),
     ("search", &["access", "core", "error", "settings", "store", "usetype"]),
     ("graph", &["access", "error", "store"]),
-    ("rdf", &["graph", "store"]),
+    ("rdf", &["error", "graph", "store"]),
     (
         "ingest",
         &[
@@ -280,6 +280,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "events",
             "fetch",
             "ingest",
+            "rdf",
             "reader",
             "sampler",
             "settings",

@@ -59,6 +59,18 @@ fn held(row: &OperationInfo) -> Held {
         // Of facts, `triples::rights` holds every read to the definition; predicates are open to all.
         "assert_fact" | "assert_facts" | "list_facts" | "read_fact" | "read_fact_history" | "supersede_fact"
         | "invalidate_fact" | "find_paths" | "create_predicate" | "list_predicates" | "read_predicate" => Held::Apart,
+        // So do `ontologies::what_an_ontology_says_...` and `shape_bindings::bindings_are_of_those_...`.
+        "create_ontology"
+        | "list_ontologies"
+        | "read_ontology"
+        | "list_classes"
+        | "delete_ontology"
+        | "create_shape_binding"
+        | "list_shape_bindings"
+        | "read_shape_binding"
+        | "update_shape_binding"
+        | "delete_shape_binding"
+        | "validate_shape" => Held::Apart,
         // So does `rdf::a_graph_is_as_closed_...`.
         "export_turtle" | "import_turtle" => Held::Apart,
         // Who may not read the parent of a context does not see it: `contexts` holds that.

@@ -40,6 +40,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("ref", "the cell reference that was asked for or is meant"),
     ("requested_options", "the options of this upload"),
     ("reranker", "the state of the cross-encoder"),
+    ("results", "what breaks the shapes, as in the results of a validation, the first hundred"),
     ("running_options", "the options of the reprocess that runs"),
     ("sampled_seconds_ago", "the age of the measurements behind the answer, in seconds"),
     ("sent", "whether the request may have reached the service"),

@@ -210,6 +210,8 @@ pub struct PredicateResponse {
     pub inverse_of: Option<i64>,
     pub sub_property_of: Vec<i64>,
     pub disjoint_with: Vec<i64>,
+    /// The ontology that decides what is said of it, if one does.
+    pub ontology_id: Option<i64>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }

@@ -1,5 +1,5 @@
 //! Graphs of RDF, out of the store and into it.
-use super::predicates::IRI;
+use super::{predicates::IRI, shape_bindings::ShapeResult};
 use crate::{
     constraint::{Constraint, Form, constrain},
     operation::{Params, Wire},
@@ -69,5 +69,8 @@ pub struct ImportedGraph {
     pub ill_typed: u32,
     /// The time from which on the store believes this.
     pub recorded_at: DateTime<Utc>,
+    /// What bound shapes warn of, the first hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ShapeResult>,
 }
 impl Wire for ImportedGraph {}

@@ -1,5 +1,5 @@
 //! Facts between documents, or from a document to a literal.
-use super::predicates::IRI;
+use super::{predicates::IRI, shape_bindings::ShapeResult};
 use crate::{
     Failure,
     constraint::{Constrained, Constraint, Form, constrain},
@@ -51,11 +51,10 @@ pub struct NewFact {
     /// The document that the fact is about. One of `subject_id` and `subject_iri`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_id: Option<i64>,
-    /// The same by its IRI: one that it was imported with, or `{SVC_RDF_BASE}document/{id}`. Of several the one beside the source is meant,
-    /// else one that is open to all.
+    /// The same by its IRI: one that it was imported with, or `{SVC_RDF_BASE}document/{id}`; of several the one beside the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_iri: Option<String>,
-    /// The predicate as `namespace:name` or by its IRI; a name alone is of the namespace `default`. One of `predicate` and `predicate_id`.
+    /// `namespace:name`, a name of the namespace `default`, or an IRI. One of `predicate` and `predicate_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicate: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,7 +68,7 @@ pub struct NewFact {
     /// A value, at most 64 KiB, kept to the letter: 1.50 and 1.5 are two literals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_literal: Option<String>,
-    /// The literal's datatype, an IRI or `xsd:` and a name; `xsd:string` by default. A value that a type of XML Schema does not have is refused.
+    /// The literal's datatype, an IRI or `xsd:` and a name; `xsd:string` by default. A value that it does not have is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_datatype: Option<String>,
     /// The literal's language, such as `en`; the datatype is then `rdf:langString`.
@@ -87,10 +86,10 @@ pub struct NewFact {
     /// The document that states it. Who may not read the source does not see the fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_id: Option<i64>,
-    /// The words of the source that state it, 1 to 10,000 characters; runs of white space may differ.
+    /// The words of the source that state it; runs of white space may differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quote: Option<String>,
-    /// How sure whoever read the source is, 0 to 1.
+    /// How sure its reader is, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// `reject` by default.
@@ -261,6 +260,9 @@ pub struct AssertedFact {
     #[serde(flatten)]
     pub fact: FactResponse,
     pub outcome: FactOutcome,
+    /// What bound shapes warn of, the first hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ShapeResult>,
 }
 impl Wire for AssertedFact {}
 impl Located for AssertedFact {
@@ -286,6 +288,9 @@ pub struct BatchedFacts {
     pub facts: Vec<BatchedFact>,
     /// When all of them were recorded.
     pub recorded_at: DateTime<Utc>,
+    /// What bound shapes warn of, the first hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ShapeResult>,
 }
 impl Wire for BatchedFacts {}
 
@@ -338,6 +343,9 @@ pub struct SupersededFact {
     pub closed: FactResponse,
     /// What the old one is left of outside the time of the new one.
     pub remainders: Vec<FactResponse>,
+    /// What bound shapes warn of, the first hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ShapeResult>,
 }
 impl Wire for SupersededFact {}
 impl Located for SupersededFact {
@@ -370,5 +378,8 @@ pub struct InvalidatedFact {
     pub closed: FactResponse,
     /// What is left of it outside that time.
     pub remainders: Vec<FactResponse>,
+    /// What bound shapes warn of, the first hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<ShapeResult>,
 }
 impl Wire for InvalidatedFact {}

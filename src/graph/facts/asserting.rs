@@ -22,7 +22,7 @@ use crate::{
 };
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use svc_client::{
     Failure,
     wire::{FactOutcome, FactType, NewFact, OnOverlap},
@@ -33,6 +33,8 @@ use uuid::Uuid;
 /// What became of the facts that were asserted, in their order.
 pub struct Asserted {
     pub outcomes: Vec<(TripleId, FactOutcome)>,
+    /// The subjects of what was not believed before, each once.
+    pub changed: Vec<DocumentId>,
     pub at: DateTime<Utc>,
 }
 
@@ -148,7 +150,9 @@ pub async fn assert(
     let alone: Vec<TripleId> =
         alone.filter(|(_, (_, outcome))| *outcome == FactOutcome::Existing).map(|(_, (id, _))| *id).collect();
     write::stand_alone(conn, &alone).await.or_fail().map_err(first)?;
-    Ok(Asserted { outcomes, at })
+    let new = ends.iter().zip(&outcomes).filter(|(_, (_, outcome))| *outcome != FactOutcome::Existing);
+    let changed: BTreeSet<DocumentId> = new.map(|(ends, _)| ends.subject).collect();
+    Ok(Asserted { outcomes, changed: changed.into_iter().collect(), at })
 }
 
 /// Locks all documents that facts name, and returns their guards.

@@ -65,6 +65,18 @@ impl Handle<ops::update_document> for Service {
     }
 }
 
+/// Changes the fields of a document in the caller's transaction; returns the caller with the right to what was made its own.
+pub(in crate::handlers) async fn change(
+    service: &Service,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: DocumentId,
+    change: &DocumentChange,
+    meta: &Meta,
+) -> Result<Caller, Failure> {
+    Ok(update(service, conn, caller, id, change, meta).await?.caller)
+}
+
 /// What a change led to.
 struct Changed {
     /// The task that embeds the new text.

@@ -163,6 +163,54 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     change_zones(conn, at, &kept).await
 }
 
+/// Closes the facts that a document stated and no longer states: all that are not among `kept`. What another document states too, or somebody
+/// without a source, is recorded anew without this one. Returns how many were closed.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = source.0))]
+pub async fn no_longer_stated(conn: &mut PgConnection, source: DocumentId, kept: &[TripleId]) -> sqlx::Result<usize> {
+    let gone: Vec<TripleId> = sqlx::query_scalar(
+        "SELECT DISTINCT t.id FROM triple_citations c JOIN triples t ON t.id = c.triple_id
+          WHERE c.document_id = $1 AND t.invalidated_at IS NULL AND t.id <> ALL($2) ORDER BY t.id",
+    )
+    .bind(source)
+    .bind(kept)
+    .persistent(false)
+    .fetch_all(&mut *conn)
+    .await?;
+    if gone.is_empty() {
+        return Ok(0);
+    }
+    let at = take_pen(conn).await?;
+    events::facts(conn, EventKind::TripleInvalidated, &gone).await?;
+    sqlx::query("UPDATE triples SET invalidated_at = $1, invalidation = 'replaced' WHERE id = ANY($2)")
+        .bind(at)
+        .bind(&gone)
+        .execute(&mut *conn)
+        .await?;
+    let stated: Vec<(TripleId, TripleId)> = sqlx::query_as(
+        "INSERT INTO triples (zone, subject_id, predicate_id, object_id, object_literal, object_datatype, object_language, statement,
+                valid_from, valid_until, created_at, recorded_at, previous_id, fact_type, source_id, derived_by)
+         SELECT t.zone, t.subject_id, t.predicate_id, t.object_id, t.object_literal, t.object_datatype, t.object_language, t.statement,
+                t.valid_from, t.valid_until, t.created_at, $1, t.id, t.fact_type,
+                CASE WHEN t.source_id = $3 THEN o.document_id ELSE t.source_id END, t.derived_by
+           FROM triples t LEFT JOIN LATERAL (
+                SELECT c.document_id FROM triple_citations c JOIN documents d ON d.id = c.document_id AND d.guard = t.zone
+                 WHERE c.triple_id = t.id AND c.document_id <> $3 ORDER BY c.id LIMIT 1) o ON true
+          WHERE t.id = ANY($2) AND (t.source_id IS NULL OR o.document_id IS NOT NULL) ORDER BY t.id RETURNING previous_id, id",
+    )
+    .bind(at)
+    .bind(&gone)
+    .bind(source)
+    .fetch_all(&mut *conn)
+    .await?;
+    inherit(conn, &stated).await?;
+    sqlx::query("DELETE FROM triple_citations WHERE triple_id = ANY($1) AND document_id = $2")
+        .bind(stated.iter().map(|(_, new)| *new).collect::<Vec<_>>())
+        .bind(source)
+        .execute(conn)
+        .await?;
+    Ok(gone.len())
+}
+
 /// A document of a tree that is replaced, and the one in its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Counterpart {

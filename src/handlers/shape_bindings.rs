@@ -1,0 +1,196 @@
+//! Shape bindings: shapes of ontologies that facts are held against.
+pub(super) mod guarding;
+
+use super::{
+    documents::{id_cursor, page_by_id},
+    triples::known,
+};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    graph::named,
+    rdf::shapes::{
+        Shapes,
+        reading::shapes,
+        report,
+        validating::{self, View},
+    },
+    registry::Handle,
+    service::Service,
+    store::{
+        self, ontologies,
+        shape_bindings::{self, BindingRow},
+        triples::around::Moment,
+    },
+};
+use chrono::{SubsecRound, Utc};
+use sqlx::PgConnection;
+use std::sync::Arc;
+use svc_client::{
+    Call, Code, Failure, ops,
+    wire::{ShapeBindingPage, ShapeBindingResponse, ShapeMode, ValidationReport},
+};
+use svc_ids::{DocumentId, ShapeBindingId};
+
+fn no_binding(id: ShapeBindingId) -> Failure {
+    Failure::new(Code::NotFound, format!("there is no shape binding {id}"))
+}
+
+impl Service {
+    fn binding(&self, row: BindingRow) -> ShapeBindingResponse {
+        let whole = || row.iri.clone().unwrap_or_else(|| named::document_iri(&self.settings.rdf_base, row.ontology_id));
+        ShapeBindingResponse {
+            id: row.id.0,
+            shape: row.shape.clone().unwrap_or_else(whole),
+            ontology_id: row.ontology_id.0,
+            document_id: row.document_id.map(|id| id.0),
+            mode: row.mode.0,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+/// Refuses a caller that may not change what a binding is about: all nodes are the owner's.
+async fn may_bind(conn: &mut PgConnection, caller: &Caller, document_id: Option<DocumentId>) -> Result<(), Failure> {
+    match document_id {
+        Some(id) => caller.writes(conn, id).await.or_fail()?.map(|_| ()),
+        None if caller.principal().is_some() => {
+            Err(Failure::new(Code::Forbidden, "a shape for all nodes is the owner's to bind")
+                .with("remedy", "name a document that you may change in `document_id`"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The shapes of a binding.
+async fn read_shapes(
+    service: &Service,
+    conn: &mut PgConnection,
+    ontology_id: DocumentId,
+    shape: Option<String>,
+) -> Result<Shapes, Failure> {
+    let text = ontologies::text(conn, ontology_id).await.or_fail()?;
+    let (text, base) = text.ok_or_else(|| Failure::field("shape", "its ontology was deleted meanwhile"))?;
+    let most = service.settings.rdf_max_triples;
+    let read = tokio::task::spawn_blocking(move || shapes(&text, base.as_deref(), shape.as_deref(), most));
+    read.await.map_err(|error| Failure::new(Code::Internal, error))?
+}
+
+impl Handle<ops::create_shape_binding> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::create_shape_binding>,
+    ) -> Result<ShapeBindingResponse, Failure> {
+        let new = call.body.0;
+        let document_id = new.document_id.map(DocumentId);
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        may_bind(&mut tx, caller, document_id).await?;
+        let own = named::document(&self.settings.rdf_base, &new.shape);
+        let found = shape_bindings::source(&mut tx, &caller.readable(), &new.shape, own).await.or_fail()?;
+        let (ontology_id, is_whole) = found.ok_or_else(|| {
+            let shown: String = new.shape.chars().take(200).collect();
+            Failure::field("shape", format!("there is neither a shape nor an ontology with the IRI {shown}"))
+                .with("remedy", "load the ontology that has it by POST /ontologies")
+        })?;
+        let shape = (!is_whole).then_some(new.shape);
+        read_shapes(self, &mut tx, ontology_id, shape.clone()).await?;
+        let mode = new.mode.unwrap_or(ShapeMode::Warn);
+        let made = shape_bindings::insert(&mut tx, ontology_id, shape.as_deref(), document_id, mode).await.or_fail()?;
+        let made = made.ok_or_else(|| {
+            Failure::new(Code::Conflict, "the shape is bound there already").with("remedy", "change its mode")
+        })?;
+        tx.commit().await.or_fail()?;
+        Ok(self.binding(made))
+    }
+}
+
+impl Handle<ops::list_shape_bindings> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_shape_bindings>) -> Result<ShapeBindingPage, Failure> {
+        let (limit, after) = (call.query.rows(), ShapeBindingId(id_cursor(call.query.cursor.as_deref())?));
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = shape_bindings::page(&mut conn, &caller.readable(), after, limit + 1).await.or_fail()?;
+        let (rows, next_cursor) = page_by_id(rows, limit, |row| row.id.0);
+        Ok(ShapeBindingPage { bindings: rows.into_iter().map(|row| self.binding(row)).collect(), next_cursor })
+    }
+}
+
+/// The binding that a caller may read.
+async fn find(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<BindingRow, Failure> {
+    let id = ShapeBindingId(id);
+    let row = shape_bindings::read(conn, &caller.readable(), id).await.or_fail()?;
+    row.ok_or_else(|| no_binding(id))
+}
+
+impl Handle<ops::read_shape_binding> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::read_shape_binding>,
+    ) -> Result<ShapeBindingResponse, Failure> {
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        Ok(self.binding(find(&mut conn, caller, call.path.id).await?))
+    }
+}
+
+impl Handle<ops::update_shape_binding> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::update_shape_binding>,
+    ) -> Result<ShapeBindingResponse, Failure> {
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        let row = find(&mut tx, caller, call.path.id).await?;
+        may_bind(&mut tx, caller, row.document_id).await?;
+        let row = shape_bindings::update(&mut tx, row.id, call.body.0.mode).await.or_fail()?;
+        let row = row.ok_or_else(|| no_binding(ShapeBindingId(call.path.id)))?;
+        tx.commit().await.or_fail()?;
+        Ok(self.binding(row))
+    }
+}
+
+impl Handle<ops::delete_shape_binding> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::delete_shape_binding>) -> Result<(), Failure> {
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        let row = find(&mut tx, caller, call.path.id).await?;
+        may_bind(&mut tx, caller, row.document_id).await?;
+        let is_gone = shape_bindings::delete(&mut tx, row.id).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        if is_gone { Ok(()) } else { Err(no_binding(row.id)) }
+    }
+}
+
+impl Handle<ops::validate_shape> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::validate_shape>) -> Result<ValidationReport, Failure> {
+        let query = call.query;
+        let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
+        let row = find(&mut tx, caller, call.path.id).await?;
+        let shapes = Arc::new(read_shapes(self, &mut tx, row.ontology_id, row.shape).await?);
+        let moment = Moment {
+            valid_at: query.valid_at.unwrap_or_else(Utc::now).trunc_subsecs(6),
+            known_at: known(&mut tx, query.known_at).await?,
+            asserted_only: query.asserted_only,
+        };
+        let view = View { scope: caller.readable(), moment, base: self.settings.rdf_base.clone() };
+        let outcome = validating::validate(&mut tx, &view, Arc::clone(&shapes), row.document_id).await?;
+        drop(tx);
+        let turtle = match query.turtle {
+            false => None,
+            true => Some(report::turtle(&shapes, &outcome).map_err(|error| Failure::new(Code::Internal, error))?),
+        };
+        Ok(ValidationReport {
+            conforms: match (outcome.results.is_empty(), outcome.truncated) {
+                (false, _) => Some(false),
+                (true, None) => Some(true),
+                (true, Some(_)) => None,
+            },
+            focus_nodes: u32::try_from(outcome.focus_nodes).unwrap_or(u32::MAX),
+            results: outcome.results,
+            truncated: outcome.truncated,
+            valid_at: moment.valid_at,
+            known_at: moment.known_at,
+            turtle,
+        })
+    }
+}

@@ -1,0 +1,336 @@
+//! Reads shapes from a graph. `reading/constraints.rs` reads what they demand.
+mod constraints;
+
+use super::{
+    Constant, IriAt, PredicateAt, SH, Shape, ShapeAt, Shapes, Target,
+    indexed::{CLASSES, Indexed},
+    paths::Path,
+    values::Literal,
+};
+use crate::rdf::reading::{self, Graph, Node, Object};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use svc_client::{Code, Failure, RdfSyntax};
+
+const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
+/// `rdf:type` among the predicates of [`Shapes`].
+pub const RDF_TYPE: PredicateAt = 0;
+/// How deep shapes and paths may lie in each other.
+const DEPTH: usize = 50;
+/// The most shapes, and the most steps of their paths.
+const SHAPES: usize = 20_000;
+const STEPS: usize = 100_000;
+
+/// Reads a shape of an ontology, or all that have targets, with those that they refer to. `most` bounds the triples of the text.
+pub fn shapes(text: &str, base: Option<&str>, wanted: Option<&str>, most: usize) -> Result<Shapes, Failure> {
+    let graph = reading::read(text, RdfSyntax::Turtle, base, most).map_err(|failure| {
+        let detail = format!("the text of the ontology cannot be read any more: {}", failure.detail);
+        faulty(detail).with("remedy", "load the ontology again by POST /ontologies")
+    })?;
+    read(&graph, wanted)
+}
+
+/// Reads a shape of a graph, or all that have targets, with those that they refer to.
+fn read(graph: &Graph, wanted: Option<&str>) -> Result<Shapes, Failure> {
+    let graph = Indexed::new(graph);
+    let roots = match wanted {
+        None => {
+            let found = graph.with_targets();
+            if found.is_empty() {
+                let remedy = "give a shape an sh:targetClass, or another target";
+                return Err(faulty("the ontology has no shape with a target".to_owned()).with("remedy", remedy));
+            }
+            found
+        }
+        Some(iri) => {
+            let found = (0..graph.graph.nodes.len()).find(|node| graph.iri(*node) == Some(iri));
+            let root = found.filter(|node| graph.is_typed_shape(*node) || graph.has_target(*node));
+            let root = root.ok_or_else(|| faulty(format!("the ontology has no shape <{iri}>")))?;
+            if !graph.has_target(root) {
+                let remedy = "give it an sh:targetClass, or another target";
+                return Err(faulty(format!("the shape <{iri}> has no target")).with("remedy", remedy));
+            }
+            vec![root]
+        }
+    };
+    let mut reader = Reader {
+        graph: &graph,
+        shapes: Shapes::default(),
+        read: HashMap::new(),
+        open: HashSet::new(),
+        predicates: HashMap::new(),
+        iris: HashMap::new(),
+        steps: 0,
+        unknown: BTreeSet::new(),
+    };
+    // It is the first one, [`RDF_TYPE`].
+    reader.predicate("http://www.w3.org/1999/02/22-rdf-syntax-ns#type");
+    for root in roots {
+        if let Some(shape) = reader.shape(root, 0)? {
+            reader.targets(root, shape)?;
+            reader.shapes.roots.push(shape);
+        }
+    }
+    if !reader.unknown.is_empty() {
+        let terms: Vec<String> = reader.unknown.into_iter().map(|word| format!("sh:{word}")).collect();
+        let detail = format!("the shapes have what is not in SHACL Core: {}", terms.join(", "));
+        return Err(faulty(detail).with("remedy", "say it in the terms of SHACL Core, or leave it out"));
+    }
+    Ok(reader.shapes)
+}
+
+/// 422: why shapes cannot be held against facts.
+fn faulty(detail: String) -> Failure {
+    Failure::new(Code::InvalidField, detail).with("field", "shape")
+}
+
+struct Reader<'a> {
+    graph: &'a Indexed<'a>,
+    shapes: Shapes,
+    /// `None` for shapes that are switched off.
+    read: HashMap<usize, Option<ShapeAt>>,
+    open: HashSet<usize>,
+    predicates: HashMap<String, PredicateAt>,
+    iris: HashMap<String, IriAt>,
+    /// The steps of paths so far.
+    steps: usize,
+    unknown: BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    fn called(&self, node: usize) -> String {
+        match &self.graph.graph.nodes[node] {
+            Node::Iri(iri) => iri.clone(),
+            Node::Blank(label) => format!("_:{label}"),
+        }
+    }
+
+    fn predicate(&mut self, iri: &str) -> PredicateAt {
+        let next = self.shapes.predicates.len();
+        let at = *self.predicates.entry(iri.to_owned()).or_insert(next);
+        if at == next {
+            self.shapes.predicates.push(iri.to_owned());
+        }
+        at
+    }
+
+    fn iri(&mut self, iri: &str) -> IriAt {
+        let next = self.shapes.iris.len();
+        let at = *self.iris.entry(iri.to_owned()).or_insert(next);
+        if at == next {
+            self.shapes.iris.push(iri.to_owned());
+        }
+        at
+    }
+
+    fn constant(&mut self, object: &Object) -> Constant {
+        match object {
+            Object::Literal { .. } => Constant::Literal(literal(object)),
+            Object::Node(node) => match self.graph.iri(*node) {
+                Some(iri) => Constant::Iri(self.iri(iri)),
+                None => Constant::Blank,
+            },
+        }
+    }
+
+    fn named(&self, shape: usize, word: &str, object: &Object) -> Result<String, Failure> {
+        let iri = match object {
+            Object::Node(node) => self.graph.iri(*node).map(str::to_owned),
+            Object::Literal { .. } => None,
+        };
+        iri.ok_or_else(|| self.wrong(shape, word, "takes an IRI"))
+    }
+
+    fn wrong(&self, shape: usize, word: &str, says: &str) -> Failure {
+        faulty(format!("sh:{word} of the shape {} {says}", self.called(shape)))
+    }
+
+    fn text(&self, shape: usize, word: &str, object: &Object) -> Result<String, Failure> {
+        match object {
+            Object::Literal { value, .. } => Ok(value.clone()),
+            Object::Node(_) => Err(self.wrong(shape, word, "takes a literal")),
+        }
+    }
+
+    fn number(&self, shape: usize, word: &str, object: &Object) -> Result<u64, Failure> {
+        let text = self.text(shape, word, object)?;
+        text.parse().map_err(|_| self.wrong(shape, word, "takes a whole number that is not negative"))
+    }
+
+    fn flag(&self, shape: usize, word: &str) -> Result<bool, Failure> {
+        match self.graph.values(shape, SH, word).next() {
+            None => Ok(false),
+            Some(object) => match self.text(shape, word, object)?.as_str() {
+                "true" => Ok(true),
+                // Only the literal `true` is meant, by the text of the standard and its tests.
+                "false" | "0" | "1" => Ok(false),
+                _ => Err(self.wrong(shape, word, "takes true or false")),
+            },
+        }
+    }
+
+    fn list(&self, shape: usize, word: &str, object: &Object) -> Result<Vec<&Object>, Failure> {
+        self.graph.list(object).ok_or_else(|| self.wrong(shape, word, "takes a list that ends"))
+    }
+
+    /// A shape that another one refers to; one that is switched off is met by every node.
+    fn other(&mut self, shape: usize, word: &str, object: &Object, depth: usize) -> Result<Option<ShapeAt>, Failure> {
+        match object {
+            Object::Node(node) => self.shape(*node, depth + 1),
+            Object::Literal { .. } => Err(self.wrong(shape, word, "takes a shape")),
+        }
+    }
+
+    fn others(&mut self, shape: usize, word: &str, object: &Object, depth: usize) -> Result<Vec<ShapeAt>, Failure> {
+        let graph = self.graph;
+        let members = graph.list(object).ok_or_else(|| self.wrong(shape, word, "takes a list that ends"))?;
+        let mut shapes = Vec::with_capacity(members.len());
+        for member in members {
+            shapes.push(match self.other(shape, word, member, depth)? {
+                Some(shape) => shape,
+                None => self.empty(),
+            });
+        }
+        Ok(shapes)
+    }
+
+    /// A shape that every node meets.
+    fn empty(&mut self) -> ShapeAt {
+        self.shapes.shapes.push(Shape {
+            name: String::new(),
+            path: None,
+            targets: Vec::new(),
+            constraints: Vec::new(),
+            severity: String::new(),
+            message: None,
+        });
+        self.shapes.shapes.len() - 1
+    }
+
+    fn shape(&mut self, node: usize, depth: usize) -> Result<Option<ShapeAt>, Failure> {
+        if let Some(read) = self.read.get(&node) {
+            return Ok(*read);
+        }
+        if !self.open.insert(node) {
+            let detail = format!("the shape {} refers to itself, over others or at once", self.called(node));
+            return Err(faulty(detail).with("remedy", "say it by a path, such as sh:zeroOrMorePath"));
+        }
+        if depth > DEPTH || self.shapes.shapes.len() >= SHAPES {
+            let detail =
+                format!("there are more than {SHAPES} shapes, or they lie more than {DEPTH} deep in each other");
+            return Err(faulty(detail));
+        }
+        let read = match self.flag(node, "deactivated")? {
+            true => None,
+            false => Some(self.active(node, depth)?),
+        };
+        self.open.remove(&node);
+        self.read.insert(node, read);
+        Ok(read)
+    }
+
+    fn active(&mut self, node: usize, depth: usize) -> Result<ShapeAt, Failure> {
+        let graph = self.graph;
+        let path = match graph.values(node, SH, "path").next() {
+            None => None,
+            Some(object) => Some(self.path(node, object, &mut HashSet::new())?),
+        };
+        let severity = match graph.values(node, SH, "severity").next() {
+            None => format!("{SH}Violation"),
+            Some(object) => self.named(node, "severity", object)?,
+        };
+        let message = match graph.values(node, SH, "message").next() {
+            None => None,
+            Some(object) => Some(self.text(node, "message", object)?),
+        };
+        let mut constraints = Vec::new();
+        for (iri, object) in graph.stated(node) {
+            if let Some(word) = iri.strip_prefix(SH) {
+                self.constraint(node, word, object, path.is_some(), depth, &mut constraints)?;
+            }
+        }
+        let name = self.called(node);
+        self.shapes.shapes.push(Shape { name, path, targets: Vec::new(), constraints, severity, message });
+        Ok(self.shapes.shapes.len() - 1)
+    }
+
+    fn path(&mut self, shape: usize, object: &Object, above: &mut HashSet<usize>) -> Result<Path, Failure> {
+        let graph = self.graph;
+        let wrong = |reader: &Self, says: &str| reader.wrong(shape, "path", says);
+        let Object::Node(node) = object else { return Err(wrong(self, "takes a path")) };
+        self.steps += 1;
+        if self.steps > STEPS {
+            return Err(faulty(format!("the paths of the shapes have more than {STEPS} steps")));
+        }
+        if let Some(iri) = graph.iri(*node) {
+            return Ok(Path::Predicate(self.predicate(iri)));
+        }
+        if !above.insert(*node) || above.len() > DEPTH {
+            return Err(wrong(self, "leads back to itself, or is too deep"));
+        }
+        let several = |reader: &mut Self, list: &Object, above: &mut HashSet<usize>, least: usize| {
+            let members = graph.list(list).ok_or_else(|| wrong(reader, "has a list without an end"))?;
+            if members.len() < least {
+                return Err(wrong(reader, &format!("has a list of fewer than {least} paths")));
+            }
+            members.into_iter().map(|member| reader.path(shape, member, above)).collect::<Result<Vec<Path>, Failure>>()
+        };
+        let value = |word: &str| graph.values(*node, SH, word).next();
+        let path = if graph.values(*node, RDF, "first").next().is_some() {
+            Path::Sequence(several(self, object, above, 2)?)
+        } else if let Some(list) = value("alternativePath") {
+            Path::Alternative(several(self, list, above, 2)?)
+        } else if let Some(path) = value("inversePath") {
+            Path::Inverse(Box::new(self.path(shape, path, above)?))
+        } else if let Some(path) = value("zeroOrMorePath") {
+            Path::ZeroOrMore(Box::new(self.path(shape, path, above)?))
+        } else if let Some(path) = value("oneOrMorePath") {
+            Path::OneOrMore(Box::new(self.path(shape, path, above)?))
+        } else if let Some(path) = value("zeroOrOnePath") {
+            Path::ZeroOrOne(Box::new(self.path(shape, path, above)?))
+        } else {
+            return Err(wrong(self, "takes a path"));
+        };
+        above.remove(node);
+        Ok(path)
+    }
+
+    fn targets(&mut self, node: usize, shape: ShapeAt) -> Result<(), Failure> {
+        let graph = self.graph;
+        let mut targets = Vec::new();
+        for (iri, object) in graph.stated(node) {
+            let Some(word) = iri.strip_prefix(SH) else { continue };
+            targets.push(match word {
+                "targetNode" => Target::Node(self.constant(object)),
+                "targetClass" => {
+                    let class = self.named(node, word, object)?;
+                    Target::Class(self.iri(&class))
+                }
+                "targetSubjectsOf" | "targetObjectsOf" => {
+                    let iri = self.named(node, word, object)?;
+                    let predicate = self.predicate(&iri);
+                    match word {
+                        "targetSubjectsOf" => Target::SubjectsOf(predicate),
+                        _ => Target::ObjectsOf(predicate),
+                    }
+                }
+                _ => continue,
+            });
+        }
+        if let (true, Some(iri)) = (graph.is_typed_shape(node) && graph.is_a(node, &CLASSES), graph.iri(node)) {
+            targets.push(Target::Class(self.iri(iri)));
+        }
+        self.shapes.shapes[shape].targets = targets;
+        Ok(())
+    }
+}
+
+fn literal(object: &Object) -> Literal {
+    match object {
+        Object::Literal { value, datatype, language } => Literal {
+            value: value.clone(),
+            datatype: datatype.clone(),
+            language: language.as_deref().map(str::to_ascii_lowercase),
+        },
+        Object::Node(_) => Literal { value: String::new(), datatype: String::new(), language: None },
+    }
+}

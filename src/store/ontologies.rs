@@ -1,0 +1,243 @@
+//! Ontologies: the documents that hold their texts, and what was read from these.
+use super::{
+    documents::add,
+    scope::{Readable, Writable, readable},
+};
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, types::Json};
+use std::collections::BTreeMap;
+use svc_ids::{DocumentId, PredicateId, PrincipalId};
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct OntologyRow {
+    pub document_id: DocumentId,
+    pub iri: Option<String>,
+    pub title: String,
+    pub classes: i32,
+    pub predicates: i32,
+    pub shapes: Vec<String>,
+    pub facts: i32,
+    pub not_used: Json<BTreeMap<String, u32>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+macro_rules! columns {
+    () => {
+        "o.document_id, o.iri, d.title, o.classes, o.predicates, o.shapes, o.facts, o.not_used, o.created_at, o.updated_at"
+    };
+}
+
+/// What was read from the text of an ontology.
+#[derive(Clone, Debug)]
+pub struct Loaded<'a> {
+    /// `None` for the owner.
+    pub by: Option<PrincipalId>,
+    pub iri: Option<&'a str>,
+    /// What relative IRIs of the text are resolved against.
+    pub base: Option<&'a str>,
+    pub predicates: usize,
+    pub shapes: &'a [String],
+    pub facts: usize,
+    pub not_used: &'a BTreeMap<String, u32>,
+    pub classes: &'a [DocumentId],
+}
+
+/// Keeps other loads of the same ontology away until the transaction ends.
+pub async fn hold(conn: &mut PgConnection, iri: &str) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))").bind(iri).execute(conn).await.map(|_| ())
+}
+
+/// The ontology with this IRI that somebody loaded under a document, or at the top, if the scope covers it.
+pub async fn find(
+    conn: &mut PgConnection,
+    scope: &Writable,
+    loaded_by: Option<PrincipalId>,
+    iri: &str,
+    parent_id: Option<i64>,
+) -> sqlx::Result<Option<DocumentId>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, iri.to_owned());
+    add(&mut arguments, parent_id);
+    add(&mut arguments, loaded_by);
+    let query = concat!(
+        "SELECT o.document_id FROM ontologies o JOIN documents d ON d.id = o.document_id AND ",
+        readable!(),
+        " WHERE o.iri = $3 AND d.parent_id IS NOT DISTINCT FROM $4 AND o.loaded_by IS NOT DISTINCT FROM $5 ORDER BY o.document_id LIMIT 1"
+    );
+    sqlx::query_scalar_with(query, arguments).persistent(false).fetch_optional(conn).await
+}
+
+/// Records what was read from the text of a document that the caller has just written.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn record(conn: &mut PgConnection, id: DocumentId, loaded: &Loaded<'_>) -> sqlx::Result<()> {
+    let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    sqlx::query(
+        "INSERT INTO ontologies (document_id, iri, classes, predicates, shapes, facts, not_used, base, loaded_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT (document_id) DO UPDATE SET iri = excluded.iri, base = excluded.base, classes = excluded.classes, predicates = excluded.predicates,
+                shapes = excluded.shapes, facts = excluded.facts, not_used = excluded.not_used, updated_at = clock_timestamp()",
+    )
+    .bind(id)
+    .bind(loaded.iri)
+    .bind(count(loaded.classes.len()))
+    .bind(count(loaded.predicates))
+    .bind(loaded.shapes)
+    .bind(count(loaded.facts))
+    .bind(Json(loaded.not_used))
+    .bind(loaded.base)
+    .bind(loaded.by)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query("DELETE FROM ontology_classes WHERE ontology_id = $1 AND document_id <> ALL($2)")
+        .bind(id)
+        .bind(loaded.classes)
+        .persistent(false)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query("INSERT INTO ontology_classes (ontology_id, document_id) SELECT $1, c FROM unnest($2::bigint[]) c ON CONFLICT DO NOTHING")
+        .bind(id)
+        .bind(loaded.classes)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn read(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<Option<OntologyRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM ontologies o JOIN documents d ON d.id = o.document_id WHERE o.document_id = $3 AND ",
+        readable!()
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
+}
+
+/// Ontologies after `after` by id, at most `limit`.
+pub async fn page(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    after: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<OntologyRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    let query = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM ontologies o JOIN documents d ON d.id = o.document_id WHERE o.document_id > $3 AND ",
+        readable!(),
+        " ORDER BY o.document_id LIMIT $4"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// A class of an ontology.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct ClassRow {
+    pub document_id: DocumentId,
+    pub iri: Option<String>,
+    pub title: String,
+}
+
+/// The classes of an ontology after `after` by id, at most `limit`.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn classes(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    id: DocumentId,
+    after: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<ClassRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    let query = concat!(
+        "SELECT c.document_id, n.iri, d.title FROM ontology_classes c JOIN documents d ON d.id = c.document_id
+           LEFT JOIN graph_nodes n ON n.document_id = c.document_id
+          WHERE c.ontology_id = $3 AND c.document_id > $4 AND ",
+        readable!(),
+        " ORDER BY c.document_id LIMIT $5"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// The text of an ontology and what relative IRIs in it are resolved against, whoever asks.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn text(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<(String, Option<String>)>> {
+    sqlx::query_as(
+        "SELECT d.content, o.base FROM ontologies o JOIN documents d ON d.id = o.document_id WHERE o.document_id = $1",
+    )
+    .bind(id)
+    .fetch_optional(conn)
+    .await
+}
+
+/// What an ontology says of a predicate.
+#[derive(Clone, Debug, Default)]
+pub struct Described {
+    pub id: Option<PredicateId>,
+    pub label: Option<String>,
+    pub description: Option<String>,
+    pub functional: bool,
+    pub inverse_functional: bool,
+    pub symmetric: bool,
+    pub asymmetric: bool,
+    pub transitive: bool,
+    pub irreflexive: bool,
+    pub inverse_of: Option<PredicateId>,
+    pub sub_property_of: Vec<PredicateId>,
+    pub disjoint_with: Vec<PredicateId>,
+}
+
+/// Has an ontology decide what is said of predicates that no other one decides on, and releases those that it no longer describes. What
+/// somebody has said of a predicate by hand is the owner's to change.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn describe(
+    conn: &mut PgConnection,
+    id: DocumentId,
+    described: &[Described],
+    is_owner: bool,
+) -> sqlx::Result<()> {
+    let ids: Vec<PredicateId> = described.iter().filter_map(|predicate| predicate.id).collect();
+    sqlx::query(
+        "UPDATE predicates SET is_functional = false, is_inverse_functional = false, is_symmetric = false, is_asymmetric = false,
+                is_transitive = false, is_irreflexive = false, inverse_of = NULL, sub_property_of = '{}', disjoint_with = '{}',
+                ontology_id = NULL, updated_at = clock_timestamp()
+          WHERE ontology_id = $1 AND id <> ALL($2)",
+    )
+    .bind(id)
+    .bind(&ids)
+    .execute(&mut *conn)
+    .await?;
+    for predicate in described {
+        sqlx::query(
+            "UPDATE predicates p SET label = coalesce($3, label), description = coalesce($4, description), is_functional = $5,
+                    is_inverse_functional = $6, is_symmetric = $7, is_asymmetric = $8, is_transitive = $9, is_irreflexive = $10,
+                    inverse_of = $11, sub_property_of = $12, disjoint_with = $13, ontology_id = $1, updated_at = clock_timestamp(),
+                    is_declared = is_declared OR (SELECT d.guard = 0 FROM documents d WHERE d.id = $1)
+              WHERE id = $2 AND (ontology_id = $1 OR (ontology_id IS NULL AND ($14 OR NOT is_declared)))",
+        )
+        .bind(id)
+        .bind(predicate.id)
+        .bind(&predicate.label)
+        .bind(&predicate.description)
+        .bind(predicate.functional)
+        .bind(predicate.inverse_functional)
+        .bind(predicate.symmetric)
+        .bind(predicate.asymmetric)
+        .bind(predicate.transitive)
+        .bind(predicate.irreflexive)
+        .bind(predicate.inverse_of)
+        .bind(&predicate.sub_property_of)
+        .bind(&predicate.disjoint_with)
+        .bind(is_owner)
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}

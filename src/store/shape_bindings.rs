@@ -1,0 +1,163 @@
+//! Shape bindings: which nodes are held against which shapes.
+use super::{
+    documents::add,
+    scope::{Readable, readable},
+    word::Word,
+};
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use svc_client::wire::ShapeMode;
+use svc_ids::{DocumentId, ShapeBindingId};
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct BindingRow {
+    pub id: ShapeBindingId,
+    pub ontology_id: DocumentId,
+    /// The IRI that the ontology gives itself.
+    pub iri: Option<String>,
+    /// One shape; `None` for all of the ontology.
+    pub shape: Option<String>,
+    pub document_id: Option<DocumentId>,
+    pub mode: Word<ShapeMode>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+macro_rules! columns {
+    () => {
+        "b.id, b.ontology_id, (SELECT o.iri FROM ontologies o WHERE o.document_id = b.ontology_id) AS iri, b.shape, b.document_id, b.mode,
+         b.created_at, b.updated_at"
+    };
+}
+
+/// The predicate over `shape_bindings b` for what a caller may read: ontology and document; its arguments are $1 and $2.
+macro_rules! binding_readable {
+    () => {
+        concat!(
+            "($1::boolean OR (EXISTS (SELECT FROM documents d WHERE d.id = b.ontology_id AND ",
+            readable!(),
+            ") AND (b.document_id IS NULL OR EXISTS (SELECT FROM documents d WHERE d.id = b.document_id AND ",
+            readable!(),
+            "))))"
+        )
+    };
+}
+
+/// The ontology that has a shape with this IRI, or the IRI itself, which is then true, as far as the scope covers it: the newest.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.map(|id| id.0)))]
+pub async fn source(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    iri: &str,
+    document_id: Option<DocumentId>,
+) -> sqlx::Result<Option<(DocumentId, bool)>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, iri.to_owned());
+    add(&mut arguments, document_id);
+    let query = concat!(
+        "SELECT o.document_id, o.shapes @> ARRAY[$3::text] IS NOT TRUE
+           FROM ontologies o JOIN documents d ON d.id = o.document_id AND ",
+        readable!(),
+        " WHERE o.iri = $3 OR o.shapes @> ARRAY[$3::text] OR o.document_id = $4
+          ORDER BY o.document_id = $4 DESC NULLS LAST, o.iri = $3 DESC NULLS LAST, o.document_id DESC LIMIT 1"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
+}
+
+/// Stores a binding; `None` if the shape is bound there already.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.map(|id| id.0), ontology.id = ontology_id.0))]
+pub async fn insert(
+    conn: &mut PgConnection,
+    ontology_id: DocumentId,
+    shape: Option<&str>,
+    document_id: Option<DocumentId>,
+    mode: ShapeMode,
+) -> sqlx::Result<Option<BindingRow>> {
+    sqlx::query_as(concat!(
+        "WITH made AS (
+             INSERT INTO shape_bindings (ontology_id, shape, document_id, mode) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING *)
+         SELECT ",
+        columns!(),
+        " FROM made b"
+    ))
+    .bind(ontology_id)
+    .bind(shape)
+    .bind(document_id)
+    .bind(mode.as_str())
+    .fetch_optional(conn)
+    .await
+}
+
+#[tracing::instrument(level = "debug", skip_all, fields(shape_binding.id = id.0))]
+pub async fn read(conn: &mut PgConnection, scope: &Readable, id: ShapeBindingId) -> sqlx::Result<Option<BindingRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT ", columns!(), " FROM shape_bindings b WHERE b.id = $3 AND ", binding_readable!());
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
+}
+
+/// Bindings after `after` by id, at most `limit`.
+pub async fn page(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    after: ShapeBindingId,
+    limit: u32,
+) -> sqlx::Result<Vec<BindingRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    let query = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM shape_bindings b WHERE b.id > $3 AND ",
+        binding_readable!(),
+        " ORDER BY b.id LIMIT $4"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+#[tracing::instrument(level = "debug", skip_all, fields(shape_binding.id = id.0))]
+pub async fn update(conn: &mut PgConnection, id: ShapeBindingId, mode: ShapeMode) -> sqlx::Result<Option<BindingRow>> {
+    sqlx::query_as(concat!(
+        "WITH changed AS (UPDATE shape_bindings SET mode = $2, updated_at = clock_timestamp() WHERE id = $1 RETURNING *)
+         SELECT ",
+        columns!(),
+        " FROM changed b"
+    ))
+    .bind(id)
+    .bind(mode.as_str())
+    .fetch_optional(conn)
+    .await
+}
+
+#[tracing::instrument(level = "debug", skip_all, fields(shape_binding.id = id.0))]
+pub async fn delete(conn: &mut PgConnection, id: ShapeBindingId) -> sqlx::Result<bool> {
+    let done = sqlx::query("DELETE FROM shape_bindings WHERE id = $1").bind(id).execute(conn).await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// A binding that concerns writes, with those of the written documents that it covers.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Concerned {
+    pub id: ShapeBindingId,
+    pub ontology_id: DocumentId,
+    pub shape: Option<String>,
+    pub mode: Word<ShapeMode>,
+    /// Of the text of the ontology.
+    pub content_hash: String,
+    pub documents: Vec<DocumentId>,
+}
+
+/// The bindings that are not off and cover some of these documents, by id.
+pub async fn concerned(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Concerned>> {
+    sqlx::query_as(
+        "SELECT b.id, b.ontology_id, b.shape, b.mode, o.content_hash, array_agg(d.id ORDER BY d.id) AS documents
+           FROM shape_bindings b JOIN documents o ON o.id = b.ontology_id
+           JOIN documents d ON d.id = ANY($1) AND (b.document_id IS NULL OR d.id = b.document_id OR b.document_id = ANY(d.path))
+          WHERE b.mode <> 'off' GROUP BY b.id, o.content_hash ORDER BY b.id",
+    )
+    .bind(documents)
+    .persistent(false)
+    .fetch_all(conn)
+    .await
+}

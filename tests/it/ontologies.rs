@@ -1,0 +1,198 @@
+//! Ontologies: what a text in Turtle says of classes, predicates and individuals is in the store, and follows the text when it is loaded again.
+use crate::{
+    principals::{grant, idle, someone},
+    rdf::{export, import},
+    support::document,
+    triples::doc,
+};
+use std::collections::BTreeSet;
+use svc_client::{
+    Client, Code, Failure, Json, RdfSyntax, RdfText, Remote,
+    wire::{
+        ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, NewDocument, NewPredicate,
+        OntologyQuery, OntologyResponse, PageQuery, PredicateQuery, PredicateResponse, TurtleQuery, ValidAt, WaitQuery,
+    },
+};
+
+const HEAD: &str =
+    "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+    @prefix sh: <http://www.w3.org/ns/shacl#> . @prefix ex: <http://example.org/> .\n";
+const ZOO: &str = "<http://example.org/zoo> a owl:Ontology ; rdfs:label 'Zoo' ; owl:versionInfo '1' .
+    ex:Animal a owl:Class ; rdfs:label 'Animal' . ex:Cat a owl:Class ; rdfs:subClassOf ex:Animal . ex:Tiger rdfs:subClassOf ex:Cat .
+    ex:eats a owl:ObjectProperty, owl:AsymmetricProperty ; rdfs:label 'eats' ; rdfs:subPropertyOf ex:touches .
+    ex:born a owl:DatatypeProperty, owl:FunctionalProperty . ex:shere a ex:Tiger ; ex:born 1894 .
+    ex:CatShape a sh:NodeShape ; sh:targetClass ex:Cat ; sh:property [ sh:path ex:born ; sh:minCount 1 ] .";
+
+pub async fn load(client: &Client<Remote>, query: OntologyQuery, text: &str) -> Result<OntologyResponse, Failure> {
+    client.create_ontology(query, RdfText { syntax: RdfSyntax::Turtle, text: format!("{HEAD}{text}") }).await
+}
+
+async fn classes(client: &Client<Remote>, id: i64) -> ClassPage {
+    client.list_classes(DocumentPath { id }, PageQuery::default()).await.unwrap()
+}
+
+async fn named(client: &Client<Remote>, name: &str) -> Option<PredicateResponse> {
+    let found = client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
+    found.into_iter().find(|predicate| predicate.namespace == "ex" && predicate.name == name)
+}
+
+/// What an ontology states now, in Turtle without the moments.
+async fn stated(client: &Client<Remote>, id: i64) -> BTreeSet<String> {
+    let query = TurtleQuery { parent_id: Some(id), ..TurtleQuery::default() };
+    crate::rdf::canonical(&export(client, query).await)
+}
+
+#[tokio::test]
+async fn an_ontology_is_its_text_classes_predicates_and_facts() {
+    let app = idle().await;
+    let made = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap();
+    assert_eq!((made.iri.as_str(), made.title.as_str()), ("http://example.org/zoo", "Zoo"));
+    assert_eq!((made.classes, made.predicates, made.facts), (3, 2, 7));
+    assert_eq!(made.shapes, ["http://example.org/CatShape"]);
+    assert_eq!(
+        made.not_used.into_iter().collect::<Vec<_>>(),
+        [("http://www.w3.org/2002/07/owl#versionInfo".to_owned(), 1)]
+    );
+
+    let id = made.document_id;
+    let path = DocumentPath { id };
+    let text = app.client.read_document(path, EmbedQuery::default()).await.unwrap().value().unwrap();
+    assert_eq!((text.usetype.as_str(), text.content), ("ontology", format!("{HEAD}{ZOO}")));
+    let tree = classes(&app.client, id).await.classes;
+    let of = |name: &str| tree.iter().find(|class| class.iri == format!("http://example.org/{name}")).unwrap();
+    assert_eq!(of("Tiger").sub_class_of, [of("Cat").document_id]);
+    assert_eq!(of("Cat").sub_class_of, [of("Animal").document_id]);
+    assert_eq!((of("Animal").title.as_str(), of("Animal").sub_class_of.len()), ("Animal", 0));
+    let children = app.client.list_children(path, PageQuery::default()).await.unwrap().documents;
+    // The classes and the individual; a node of the shape is none.
+    assert_eq!(children.len(), 5, "{children:?}");
+
+    let (eats, born) = (named(&app.client, "eats").await.unwrap(), named(&app.client, "born").await.unwrap());
+    assert!(eats.asymmetric && !eats.functional && born.functional && !born.asymmetric);
+    assert_eq!((eats.label.as_deref(), eats.ontology_id), (Some("eats"), Some(id)));
+    assert_eq!(eats.sub_property_of, [named(&app.client, "touches").await.unwrap().id]);
+
+    let listed = app.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies;
+    assert_eq!(listed, [app.client.read_ontology(path).await.unwrap()]);
+    let document = doc(&app, "no ontology").await;
+    for id in [document, 999] {
+        assert_eq!(app.client.read_ontology(DocumentPath { id }).await.unwrap_err().code, Code::NotFound);
+        assert_eq!(app.client.delete_ontology(DocumentPath { id }).await.unwrap_err().code, Code::NotFound);
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_second_load_states_what_the_new_text_states_and_closes_the_rest() {
+    let app = idle().await;
+    let first = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap();
+    let id = first.document_id;
+    // What another document states too stays.
+    let other = doc(&app, "other").await;
+    let query = ImportQuery { parent_id: Some(other), ..ImportQuery::default() };
+    let shared = format!("{HEAD} ex:Tiger rdfs:subClassOf ex:Cat .");
+    assert_eq!(import(&app.client, query, &shared).await.unwrap().existing, 1);
+    let before = stated(&app.client, id).await;
+    let again = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap();
+    assert_eq!((again.document_id, again.facts), (id, 7));
+    assert_eq!(stated(&app.client, id).await, before);
+    let closed = FactQuery { invalidated: true, valid_at: Some(ValidAt::Any), ..FactQuery::default() };
+    assert_eq!(app.client.list_facts(closed.clone()).await.unwrap().facts.len(), 0);
+
+    let zoo = "<http://example.org/zoo> a owl:Ontology ; rdfs:label 'The zoo' . ex:Animal a owl:Class . ex:Cat rdfs:subClassOf ex:Animal .
+        ex:Tiger a owl:Class . ex:born a owl:DatatypeProperty .";
+    let second = load(&app.client, OntologyQuery::default(), zoo).await.unwrap();
+    assert_eq!((second.document_id, second.classes, second.shapes.len()), (id, 3, 0));
+    assert_eq!(second.title, "The zoo");
+    let (eats, born) = (named(&app.client, "eats").await.unwrap(), named(&app.client, "born").await.unwrap());
+    assert!(!eats.asymmetric && eats.ontology_id.is_none() && !born.functional);
+    let closed = app.client.list_facts(closed).await.unwrap().facts;
+    assert!(closed.iter().all(|fact| fact.invalidation.as_deref() == Some("replaced")), "{closed:?}");
+    // The label of the class, the type of the cat, the individual with its year, and the subclass, which goes on without the ontology.
+    assert_eq!(closed.len(), 5, "{closed:?}");
+    let tree = classes(&app.client, id).await.classes;
+    let tiger = tree.iter().find(|class| class.iri.ends_with("Tiger")).unwrap();
+    assert_eq!(tiger.sub_class_of.len(), 1);
+    let kept = FactQuery { subject_id: Some(tiger.document_id), ..FactQuery::default() };
+    let kept = app.client.list_facts(kept).await.unwrap().facts;
+    let kept = kept.iter().find(|fact| fact.predicate == "rdfs:subClassOf").unwrap();
+    assert_eq!((kept.source_id, kept.citations.len()), (Some(other), 1));
+
+    // Under another document it is another ontology.
+    let elsewhere = OntologyQuery { parent_id: Some(other), ..OntologyQuery::default() };
+    assert_ne!(load(&app.client, elsewhere, zoo).await.unwrap().document_id, id);
+    app.client.delete_ontology(DocumentPath { id }).await.unwrap();
+    assert_eq!(
+        app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.err().unwrap().code,
+        Code::NotFound
+    );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_an_ontology_says_of_predicates_goes_with_it_and_leaves_what_others_said() {
+    let app = idle().await;
+    let by_hand = NewPredicate {
+        name: "born".to_owned(),
+        namespace: Some("ex".to_owned()),
+        iri: Some("http://example.org/born".to_owned()),
+        label: Some("year of birth".to_owned()),
+        ..NewPredicate::default()
+    };
+    app.client.create_predicate(Json(by_hand)).await.unwrap();
+    let p = someone(&app, "p").await;
+    // A principal's ontology changes nothing of a predicate that somebody created.
+    let theirs = load(&p.client, OntologyQuery::default(), ZOO).await.unwrap();
+    let born = named(&app.client, "born").await.unwrap();
+    assert!(!born.functional && born.ontology_id.is_none() && born.label.as_deref() == Some("year of birth"));
+    // It is the principal's own, and so are its predicates.
+    let q = someone(&app, "q").await;
+    assert_eq!(q.client.read_ontology(DocumentPath { id: theirs.document_id }).await.unwrap_err().code, Code::NotFound);
+    assert!(q.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies.is_empty());
+    assert!(named(&q.client, "eats").await.is_none());
+    assert_eq!(named(&app.client, "eats").await.unwrap().ontology_id, Some(theirs.document_id));
+    // The owner's comes beside it, and decides on what nobody decides on.
+    let ours = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap();
+    assert_ne!(ours.document_id, theirs.document_id);
+    assert_eq!(named(&app.client, "born").await.unwrap().ontology_id, Some(ours.document_id));
+    p.client.delete_ontology(DocumentPath { id: theirs.document_id }).await.unwrap();
+    let eats = named(&app.client, "eats").await.unwrap();
+    assert!(!eats.asymmetric && eats.ontology_id.is_none());
+
+    // Who may read the document and not change it may not delete the ontology.
+    grant(&app, &p, ours.document_id, GrantRight::Read).await;
+    let refused = p.client.delete_ontology(DocumentPath { id: ours.document_id }).await.unwrap_err();
+    assert_eq!(refused.code, Code::Forbidden);
+    // It goes with the document, too.
+    app.client.delete_document(DocumentPath { id: ours.document_id }).await.unwrap();
+    assert!(app.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies.is_empty());
+    assert!(named(&app.client, "born").await.unwrap().ontology_id.is_none());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_that_is_no_ontology_stores_nothing() {
+    let app = idle().await;
+    for (text, says) in [
+        ("ex:a ex:b", "line 3, column"),
+        ("ex:p a owl:SymmetricProperty, owl:AsymmetricProperty .", "symmetric and asymmetric"),
+    ] {
+        let refused = load(&app.client, OntologyQuery::default(), text).await.unwrap_err();
+        assert!(refused.status == 422 && refused.detail.contains(says), "{}", refused.detail);
+    }
+    let missing = OntologyQuery { parent_id: Some(999), ..OntologyQuery::default() };
+    assert_eq!(load(&app.client, missing, ZOO).await.unwrap_err().code, Code::NotFound);
+    let closed =
+        app.client.create_document(WaitQuery::default(), Json(NewDocument { private: true, ..document("closed", "") }));
+    let closed = closed.await.unwrap().id;
+    let p = someone(&app, "p").await;
+    grant(&app, &p, closed, GrantRight::Read).await;
+    let under = OntologyQuery { parent_id: Some(closed), ..OntologyQuery::default() };
+    assert_eq!(load(&p.client, under, ZOO).await.unwrap_err().code, Code::Forbidden);
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(count, 1);
+    // An ontology may be empty, and have no name.
+    let empty = load(&app.client, OntologyQuery::default(), "").await.unwrap();
+    assert_eq!(empty.iri, format!("urn:svc:document/{}", empty.document_id));
+    app.end().await;
+}

@@ -1,0 +1,168 @@
+//! What becomes of writes that break bound shapes.
+use super::{SHAPES, bind, folder, people};
+use crate::{
+    ontologies::load,
+    principals::{grant, idle, someone},
+    support::{TestApp, document},
+};
+use svc_client::{
+    Code, Failure, Json, OptionalJson,
+    wire::{
+        AssertedFact, FactPath, FactQuery, FactType, GrantRight, NewDocument, NewFact, NewFacts, OntologyQuery,
+        ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession, WaitQuery,
+    },
+};
+
+const PERSON: &str = "http://example.org/PersonShape";
+
+fn says(subject_id: i64, predicate: &str, literal: &str) -> NewFact {
+    let (predicate, object_literal) = (Some(predicate.to_owned()), Some(literal.to_owned()));
+    NewFact { subject_id: Some(subject_id), predicate, object_literal, ..NewFact::default() }
+}
+
+fn is_person(subject_id: i64) -> NewFact {
+    NewFact {
+        subject_id: Some(subject_id),
+        predicate: Some("rdf:type".to_owned()),
+        object_iri: Some("http://example.org/Person".to_owned()),
+        fact_type: Some(FactType::Atemporal),
+        ..NewFact::default()
+    }
+}
+
+async fn assert(app: &TestApp, fact: NewFact) -> Result<AssertedFact, Failure> {
+    app.client.assert_fact(Json(fact)).await
+}
+
+async fn batch(app: &TestApp, facts: Vec<NewFact>) -> Result<usize, Failure> {
+    app.client.assert_facts(Json(NewFacts { facts, on_overlap: None })).await.map(|done| done.warnings.len())
+}
+
+/// The components of the results in a refusal.
+fn components(failure: &Failure) -> Vec<String> {
+    assert_eq!((failure.code, failure.status), (Code::ShapeViolation, 422), "{}", failure.detail);
+    let results = failure.members["results"].as_array().unwrap();
+    let last =
+        |component: &str| component.rsplit('#').next().unwrap().trim_end_matches("ConstraintComponent").to_owned();
+    results.iter().map(|result| last(result["component"].as_str().unwrap())).collect()
+}
+
+/// Shapes, a folder with a named person and a nameless one in it, and a document outside.
+async fn prepared(app: &TestApp) -> (i64, i64, i64) {
+    load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap();
+    let here = folder(app, "here", false).await;
+    people(&app.client, here, "ex:x a ex:Person ; ex:name 'X' ; ex:knows ex:x ; ex:age 1 ; ex:born 1 .").await.unwrap();
+    let new = |title: &str, parent_id| NewDocument { parent_id, ..document(title, "") };
+    let ada = app.client.create_document(WaitQuery::default(), Json(new("ada", Some(here)))).await.unwrap().id;
+    let outside = app.client.create_document(WaitQuery::default(), Json(new("outside", None))).await.unwrap().id;
+    (here, ada, outside)
+}
+
+async fn count(app: &TestApp) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM triples").fetch_one(&app.pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_write_that_breaks_a_shape_is_refused_warned_of_or_let_be() {
+    let app = idle().await;
+    let (here, ada, outside) = prepared(&app).await;
+    let binding = bind(&app.client, PERSON, Some(here), Some(ShapeMode::Reject)).await.unwrap();
+    let set = async |mode| {
+        app.client
+            .update_shape_binding(ShapeBindingPath { id: binding.id }, Json(ShapeBindingChange { mode }))
+            .await
+            .unwrap();
+    };
+    let before = count(&app).await;
+    // A person needs a name, which may come with it.
+    let refused = assert(&app, is_person(ada)).await.unwrap_err();
+    assert_eq!(components(&refused), ["MinCount"]);
+    assert!(
+        refused.detail.contains("needs one name in letters")
+            && refused.detail.contains(&format!("shape binding {}", binding.id)),
+        "{}",
+        refused.detail
+    );
+    assert_eq!(count(&app).await, before);
+    assert_eq!(batch(&app, vec![is_person(ada), says(ada, "ex:name", "Ada")]).await.unwrap(), 0);
+    // Elsewhere nothing is looked at.
+    assert!(assert(&app, is_person(outside)).await.unwrap().warnings.is_empty());
+
+    let name = FactQuery { subject_id: Some(ada), object_literal: Some("Ada".to_owned()), ..FactQuery::default() };
+    let name = FactPath { id: app.client.list_facts(name).await.unwrap().facts[0].id };
+    assert_eq!(components(&assert(&app, says(ada, "ex:name", "Augusta")).await.unwrap_err()), ["MaxCount"]);
+    assert_eq!(components(&app.client.invalidate_fact(name, OptionalJson(None)).await.unwrap_err()), ["MinCount"]);
+    let other = |text: &str| Json(Supersession { object_literal: Some(text.to_owned()), ..Supersession::default() });
+    assert_eq!(components(&app.client.supersede_fact(name, other("ada")).await.unwrap_err()), ["Pattern"]);
+    assert_eq!(components(&people(&app.client, here, "ex:y a ex:Person .").await.unwrap_err()), ["MinCount"]);
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM graph_nodes WHERE iri = 'http://example.org/y'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(stored, 0);
+    assert!(app.client.supersede_fact(name, other("Augusta")).await.unwrap().warnings.is_empty());
+    // What is less than a violation is told, and stored.
+    let knows = NewFact { object_literal: None, object_id: Some(outside), ..says(ada, "ex:knows", "") };
+    assert!(assert(&app, knows.clone()).await.unwrap().warnings.is_empty());
+    let rex = NewFact { object_id: Some(here), ..knows };
+    let warned = assert(&app, rex).await.unwrap().warnings;
+    assert_eq!((warned.len(), warned[0].severity.as_str()), (1, "http://www.w3.org/ns/shacl#Warning"));
+
+    set(ShapeMode::Warn).await;
+    let warned = assert(&app, says(ada, "ex:name", "Ada")).await.unwrap().warnings;
+    assert_eq!((warned.len(), warned[0].message.as_str()), (1, "needs one name in letters"));
+    // What was broken before is not the fault of the next write.
+    assert!(assert(&app, says(ada, "ex:age", "36")).await.unwrap().warnings.is_empty());
+    set(ShapeMode::Reject).await;
+    assert!(assert(&app, says(ada, "ex:born", "1815")).await.unwrap().warnings.is_empty());
+    set(ShapeMode::Off).await;
+    assert!(assert(&app, says(ada, "ex:name", "9")).await.unwrap().warnings.is_empty());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_shape_binds_whoever_writes_there_by_what_it_may_read() {
+    let app = idle().await;
+    let (here, ada, _) = prepared(&app).await;
+    let p = someone(&app, "p").await;
+    app.client.protect_document(svc_client::wire::DocumentPath { id: here }).await.unwrap();
+    grant(&app, &p, here, GrantRight::Write).await;
+    // A closed text says that Ada has a name: the principal is not told by a count that is too high.
+    let secret = folder(&app, "secret", true).await;
+    batch(&app, vec![is_person(ada), NewFact { source_id: Some(secret), ..says(ada, "ex:name", "Ada") }])
+        .await
+        .unwrap();
+    bind(&app.client, PERSON, Some(here), Some(ShapeMode::Reject)).await.unwrap();
+    let done = p.client.assert_fact(Json(says(ada, "ex:name", "Augusta"))).await.unwrap();
+    assert!(done.warnings.is_empty());
+    let refused = p.client.assert_fact(Json(says(ada, "ex:name", "Lovelace"))).await.unwrap_err();
+    assert_eq!(components(&refused), ["MaxCount"]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_ontology_whose_text_was_spoiled_refuses_writes_by_name_until_it_is_mended_or_turned_off() {
+    let app = idle().await;
+    let (here, ada, _) = prepared(&app).await;
+    let binding = bind(&app.client, PERSON, Some(here), Some(ShapeMode::Reject)).await.unwrap();
+    let path = svc_client::wire::DocumentPath { id: binding.ontology_id };
+    let spoiled = svc_client::wire::DocumentChange { content: Some("no Turtle".to_owned()), ..Default::default() };
+    app.client.update_document(path, WaitQuery::default(), Json(spoiled)).await.unwrap();
+    let refused = assert(&app, says(ada, "ex:name", "Ada")).await.unwrap_err();
+    assert!(
+        refused.code == Code::ShapeViolation
+            && refused.detail.contains(&format!("shape binding {} cannot be used", binding.id)),
+        "{}",
+        refused.detail
+    );
+    let off = ShapeBindingChange { mode: ShapeMode::Off };
+    app.client.update_shape_binding(ShapeBindingPath { id: binding.id }, Json(off)).await.unwrap();
+    assert(&app, says(ada, "ex:name", "Ada")).await.unwrap();
+    // A second load mends it, and the binding holds again.
+    load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap();
+    let on = ShapeBindingChange { mode: ShapeMode::Reject };
+    app.client.update_shape_binding(ShapeBindingPath { id: binding.id }, Json(on)).await.unwrap();
+    assert(&app, is_person(ada)).await.unwrap();
+    assert_eq!(components(&assert(&app, says(ada, "ex:name", "Augusta")).await.unwrap_err()), ["MaxCount"]);
+    app.end().await;
+}
