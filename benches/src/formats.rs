@@ -11,7 +11,7 @@ mod worker;
 use crate::figure::{BoxError, Figure, Peer, median};
 use job::{Job, Round, Work};
 use peers::Peers;
-pub use peers::make;
+pub use peers::{folder, installed, make};
 use std::path::{Path, PathBuf};
 use svc_formats::{ChunkOptions, Format, Limits, chunk, extract};
 use worker::Worker;

@@ -27,6 +27,7 @@ mod sandbox;
 mod scale;
 mod service_process;
 mod set_aside;
+mod shapes;
 mod spool;
 mod uploads;
 #[path = "../../tests/it/support/workbook.rs"]
@@ -104,6 +105,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "hostile",
         "an ordinary client alone and then beside clients that hang up, flood and send hostile requests; SIZE: seconds, default 60",
+    ),
+    (
+        "shapes",
+        "nodes held against three constraints, beside pySHACL, and a write with a bound shape; SIZE: nodes, default 20000",
     ),
     (
         "knowledge",
@@ -186,6 +191,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "events" => events::run(size.unwrap_or(100), &mut out).await?,
         "eval" => eval::run(eval_folder().as_deref()).await?,
         "feed" => feed::run(size.unwrap_or(1000), &mut out).await?,
+        "shapes" => shapes::run(size.unwrap_or(20_000), &mut out).await?,
         "knowledge" => knowledge::run(size.unwrap_or(100_000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {

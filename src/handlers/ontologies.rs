@@ -212,7 +212,7 @@ impl Handle<ops::list_classes> for Service {
             let ids: Vec<DocumentId> = rows.iter().map(|row| row.document_id).collect();
             let known_at = triples::known_to(&mut tx).await.or_fail()?;
             let moment = Moment { valid_at: Utc::now().trunc_subsecs(6), known_at, asserted_only: false };
-            let facts = triples::around::between(&mut tx, &scope, &moment, *predicate, Some(&ids), SUPERCLASSES).await;
+            let facts = triples::around::between(&mut tx, &scope, &moment, *predicate, &ids, SUPERCLASSES).await;
             for fact in facts.or_fail()? {
                 above.entry(fact.subject_id).or_default().push(fact.object_id.0);
             }

@@ -16,36 +16,7 @@ pub struct Peers {
 impl Peers {
     /// Installs them if necessary.
     pub fn install() -> Result<Self, BoxError> {
-        let cache = std::env::var_os("SVC_CACHE_DIR").map(PathBuf::from);
-        let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/svc"));
-        let packages = cache.or_else(home).ok_or("HOME is not set: set it, or SVC_CACHE_DIR")?.join("peers");
-        let installed = packages.join("requirements.txt");
-        if std::fs::read_to_string(&installed).ok().as_deref() != Some(REQUIREMENTS) {
-            eprintln!("bench: installing the peers into {}", packages.display());
-            if packages.exists() {
-                std::fs::remove_dir_all(&packages)?;
-            }
-            let status = Command::new("python3")
-                .args([
-                    "-m",
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                    "--only-binary=:all:",
-                    "--target",
-                ])
-                .arg(&packages)
-                .arg("--requirement")
-                .arg(folder().join("requirements.txt"))
-                .stdout(std::io::stderr())
-                .status()?;
-            if !status.success() {
-                return Err("pip could not install the peers; its message above says why".into());
-            }
-            std::fs::write(&installed, REQUIREMENTS)?;
-        }
-        Ok(Self { packages })
+        Ok(Self { packages: installed("peers", "requirements.txt", REQUIREMENTS)? })
     }
 
     /// Starts the peers' side of a job.
@@ -56,6 +27,32 @@ impl Peers {
     }
 }
 
+/// Installs the packages of a file of requirements into a folder of the cache, unless they are there.
+pub fn installed(name: &str, requirements: &str, text: &str) -> Result<PathBuf, BoxError> {
+    let cache = std::env::var_os("SVC_CACHE_DIR").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/svc"));
+    let packages = cache.or_else(home).ok_or("HOME is not set: set it, or SVC_CACHE_DIR")?.join(name);
+    let installed = packages.join("requirements.txt");
+    if std::fs::read_to_string(&installed).ok().as_deref() != Some(text) {
+        eprintln!("bench: installing the peers into {}", packages.display());
+        if packages.exists() {
+            std::fs::remove_dir_all(&packages)?;
+        }
+        let status = Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--target"])
+            .arg(&packages)
+            .arg("--requirement")
+            .arg(folder().join(requirements))
+            .stdout(std::io::stderr())
+            .status()?;
+        if !status.success() {
+            return Err("pip could not install the peers; its message above says why".into());
+        }
+        std::fs::write(&installed, text)?;
+    }
+    Ok(packages)
+}
+
 /// Writes a large file of a kind that the script knows; this needs no package.
 pub fn make(kind: &str, size: usize, folder: &Path) -> Result<PathBuf, BoxError> {
     let path = folder.join(format!("{kind}-{size}"));
@@ -63,7 +60,7 @@ pub fn make(kind: &str, size: usize, folder: &Path) -> Result<PathBuf, BoxError>
     if status.success() { Ok(path) } else { Err(format!("no {kind} was made").into()) }
 }
 
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 

@@ -16,13 +16,19 @@ use crate::{
 use chrono::{SubsecRound, TimeDelta, Utc};
 use serde_json::json;
 use sqlx::PgConnection;
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use svc_client::{
     Code, Failure,
     wire::{ShapeMode, ShapeResult},
 };
 use svc_ids::DocumentId;
 
+/// How long a write may be held against shapes. Other writers of facts wait for as long.
+const TIME: Duration = Duration::from_secs(2);
 /// The most results that an answer shows.
 const SHOWN: usize = 100;
 /// Holds the subjects of facts that this transaction has written against the shapes that are bound. What the write broke, and was not broken
@@ -43,10 +49,10 @@ pub(in crate::handlers) async fn guard(
     // All that this transaction has written was recorded at the moment that the pen shows.
     let moment = Moment { known_at: known_at - TimeDelta::microseconds(1), ..moment };
     let before = View { moment, ..now.clone() };
-    let mut warnings = Vec::new();
+    let (mut warnings, deadline) = (Vec::new(), Instant::now() + TIME);
     for binding in bindings {
         let shapes = shapes(service, conn, &binding).await?;
-        let after = check(conn, &now, &shapes, &binding).await?;
+        let after = check(conn, &now, &shapes, &binding, deadline).await?;
         if after.truncated.is_some() && binding.mode.0 == ShapeMode::Reject {
             return Err(too_much(&binding));
         }
@@ -54,7 +60,7 @@ pub(in crate::handlers) async fn guard(
             continue;
         }
         let known: HashSet<String> =
-            check(conn, &before, &shapes, &binding).await?.results.iter().map(identity).collect();
+            check(conn, &before, &shapes, &binding, deadline).await?.results.iter().map(identity).collect();
         let new = after.results.into_iter().filter(|result| !known.contains(&identity(result)));
         let violation = format!("{SH}Violation");
         let (refused, told): (Vec<ShapeResult>, Vec<ShapeResult>) =
@@ -88,9 +94,10 @@ async fn check(
     view: &View,
     shapes: &Arc<Shapes>,
     binding: &Concerned,
+    deadline: Instant,
 ) -> Result<Outcome, Failure> {
     let prepared = Prepared::new(conn, view, Arc::clone(shapes)).await?;
-    validate_nodes(conn, view, &prepared, &binding.documents).await
+    validate_nodes(conn, view, &prepared, &binding.documents, deadline).await
 }
 
 /// What makes two results the same, whichever facts they rest on.

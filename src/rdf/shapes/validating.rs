@@ -15,7 +15,7 @@ use crate::{
     graph::named,
     store::{scope::Readable, triples::around::Moment},
 };
-use classes::{Below, with_iris};
+use classes::{closed, with_iris};
 use loading::{focus, load, name};
 use sqlx::PgConnection;
 use std::{
@@ -37,7 +37,7 @@ const DEPTH: usize = 30;
 /// How long a validation may take.
 const TIME: Duration = Duration::from_secs(10);
 /// How many nodes are looked at together.
-const TOGETHER: usize = 2_000;
+const TOGETHER: usize = 10_000;
 /// The most facts around the nodes that are looked at together.
 const FACTS: usize = 500_000;
 
@@ -76,17 +76,13 @@ impl Prepared {
             shapes.predicates.iter().map(|iri| found.get(iri.as_str()).copied()).collect();
         let iris = with_iris(conn, view, &shapes.iris).await?;
         let wanted: BTreeSet<IriAt> = classes(&shapes).collect();
-        let below = match found.get(SUB_CLASS_OF) {
-            Some(predicate) if !wanted.is_empty() => Below::read(conn, view, *predicate).await?,
-            _ => Below::default(),
+        let wanted: BTreeMap<IriAt, &HashSet<DocumentId>> =
+            wanted.into_iter().map(|class| (class, &iris[class])).collect();
+        let classes = match found.get(SUB_CLASS_OF) {
+            Some(predicate) => closed(conn, view, *predicate, &wanted).await?,
+            None => wanted.into_iter().map(|(class, ids)| (class, ids.clone())).collect(),
         };
-        let mut closed = BTreeMap::new();
-        for class in wanted {
-            let mut members = iris[class].clone();
-            members.extend(below.of(conn, view, &shapes.iris[class], &iris[class]).await?);
-            closed.insert(class, members);
-        }
-        Ok(Prepared { shapes, predicates, iris, classes: closed })
+        Ok(Prepared { shapes, predicates, iris, classes })
     }
 
     fn data(&self) -> Data {
@@ -149,16 +145,21 @@ pub async fn validate(
     Ok(outcome)
 }
 
-/// Holds nodes against the shapes that are of them.
+/// Holds nodes against the shapes that are of them, until a moment.
 pub async fn validate_nodes(
     conn: &mut PgConnection,
     view: &View,
     prepared: &Prepared,
     nodes: &[DocumentId],
+    deadline: Instant,
 ) -> Result<Outcome, Failure> {
-    let look_for = Look { deadline: Instant::now() + TIME, only_targets: true };
+    let look_for = Look { deadline, only_targets: true };
     let mut outcome = Outcome::default();
     for together in nodes.chunks(TOGETHER) {
+        if Instant::now() >= deadline {
+            outcome.truncated = Some(ValidationLimit::Time);
+            break;
+        }
         let roots = prepared.shapes.roots.iter();
         let pairs = roots.flat_map(|root| together.iter().map(|id| (*root, Term::Node(*id)))).collect();
         let looked = look(conn, view, prepared, pairs, look_for).await?;

@@ -225,32 +225,63 @@ pub async fn objects_of(
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
-/// A fact between two nodes, with their IRIs.
+/// The documents that facts with a predicate lead to these, over any number of others, each with the number of the one that it is below. What
+/// has the IRI of such a document counts as the same.
+pub async fn below(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    moment: &Moment,
+    predicate_id: PredicateId,
+    roots: &[(i64, DocumentId)],
+    limit: i64,
+) -> sqlx::Result<Vec<(i64, DocumentId)>> {
+    let mut arguments = arguments(scope, moment);
+    add(&mut arguments, predicate_id);
+    add(&mut arguments, roots.iter().map(|(at, _)| *at).collect::<Vec<_>>());
+    add(&mut arguments, roots.iter().map(|(_, id)| *id).collect::<Vec<_>>());
+    add(&mut arguments, limit);
+    let query = concat!(
+        "WITH RECURSIVE below(at, id) AS (
+             SELECT * FROM unnest($7::bigint[], $8::bigint[])
+              UNION
+             SELECT b.at, x.id FROM below b CROSS JOIN LATERAL (
+                    SELECT t.subject_id AS id FROM triples t WHERE t.object_id = b.id AND t.predicate_id = $6 AND ",
+        at_moment!(),
+        " AND ",
+        fact_readable!(),
+        " UNION ALL
+                    SELECT d.id FROM graph_nodes g JOIN graph_nodes n ON n.iri = g.iri JOIN documents d ON d.id = n.document_id
+                     WHERE g.document_id = b.id AND ",
+        readable!(),
+        ") x)
+         SELECT at, id FROM below LIMIT $9"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// A fact between two nodes.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Between {
     pub subject_id: DocumentId,
-    pub subject_iri: Option<String>,
     pub object_id: DocumentId,
-    pub object_iri: Option<String>,
 }
 
-/// The facts between nodes with a predicate, of all subjects if none are named.
+/// The facts between nodes with a predicate that are about these subjects.
 pub async fn between(
     conn: &mut PgConnection,
     scope: &Readable,
     moment: &Moment,
     predicate_id: PredicateId,
-    subjects: Option<&[DocumentId]>,
+    subjects: &[DocumentId],
     limit: i64,
 ) -> sqlx::Result<Vec<Between>> {
     let mut arguments = arguments(scope, moment);
     add(&mut arguments, predicate_id);
-    add(&mut arguments, subjects.map(<[DocumentId]>::to_vec));
+    add(&mut arguments, subjects.to_vec());
     add(&mut arguments, limit);
     let query = concat!(
-        "SELECT t.subject_id, s.iri AS subject_iri, t.object_id, o.iri AS object_iri
-           FROM triples t LEFT JOIN graph_nodes s ON s.document_id = t.subject_id LEFT JOIN graph_nodes o ON o.document_id = t.object_id
-          WHERE t.predicate_id = $6 AND t.object_id IS NOT NULL AND ($7::bigint[] IS NULL OR t.subject_id = ANY($7)) AND ",
+        "SELECT t.subject_id, t.object_id FROM triples t
+          WHERE t.predicate_id = $6 AND t.object_id IS NOT NULL AND t.subject_id = ANY($7) AND ",
         at_moment!(),
         " AND ",
         fact_readable!(),

@@ -6,11 +6,11 @@ use crate::{
     store::{self, graph_nodes, triples::around},
 };
 use sqlx::PgConnection;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use svc_client::{Code, Failure};
 use svc_ids::{DocumentId, PredicateId};
 
-/// The most facts of subclasses.
+/// The most classes below those of shapes.
 const SUBCLASSES: i64 = 200_000;
 
 /// The documents that have each of these IRIs.
@@ -36,66 +36,32 @@ pub async fn with_iris(
     Ok(found)
 }
 
-/// Which classes are below which. Classes with one IRI are one class, whoever may read them.
-#[derive(Default)]
-pub struct Below {
-    /// The classes right below a class.
-    under: HashMap<Class, Vec<Class>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Class {
-    Iri(String),
-    Document(DocumentId),
-}
-
-impl Below {
-    pub async fn read(conn: &mut PgConnection, view: &View, predicate: PredicateId) -> Result<Below, Failure> {
-        let facts = around::between(conn, &view.scope, &view.moment, predicate, None, SUBCLASSES).await.or_fail()?;
-        if facts.len() as i64 == SUBCLASSES {
-            let detail = format!("{SUBCLASSES} facts or more say which class is below which");
-            return Err(Failure::new(Code::TooLarge, detail).with("limit", SUBCLASSES));
-        }
-        let class = |id: DocumentId, iri: Option<String>| iri.map_or(Class::Document(id), Class::Iri);
-        let mut under: HashMap<Class, Vec<Class>> = HashMap::new();
-        for fact in facts {
-            let above = class(fact.object_id, fact.object_iri);
-            under.entry(above).or_default().push(class(fact.subject_id, fact.subject_iri));
-        }
-        Ok(Below { under })
+/// The documents that are each of these classes or below it; a class by its position, with the documents that have its IRI. Classes with one IRI
+/// are one class, whoever may read them.
+pub async fn closed(
+    conn: &mut PgConnection,
+    view: &View,
+    predicate: PredicateId,
+    classes: &BTreeMap<usize, &HashSet<DocumentId>>,
+) -> Result<BTreeMap<usize, HashSet<DocumentId>>, Failure> {
+    let positions: Vec<usize> = classes.keys().copied().collect();
+    let roots: Vec<(i64, DocumentId)> =
+        (0..).zip(classes.values()).flat_map(|(at, ids)| ids.iter().map(move |id| (at, *id))).collect();
+    let mut found: BTreeMap<usize, HashSet<DocumentId>> =
+        classes.iter().map(|(class, ids)| (*class, (*ids).clone())).collect();
+    if roots.is_empty() {
+        return Ok(found);
     }
-
-    /// The documents of the classes below one.
-    pub async fn of(
-        &self,
-        conn: &mut PgConnection,
-        view: &View,
-        iri: &str,
-        documents: &HashSet<DocumentId>,
-    ) -> Result<HashSet<DocumentId>, Failure> {
-        let mut open: Vec<Class> = documents.iter().map(|id| Class::Document(*id)).collect();
-        open.push(Class::Iri(iri.to_owned()));
-        let mut seen: HashSet<Class> = open.iter().cloned().collect();
-        while let Some(class) = open.pop() {
-            for below in self.under.get(&class).into_iter().flatten() {
-                if seen.insert(below.clone()) {
-                    open.push(below.clone());
-                }
-            }
-        }
-        let (mut iris, mut found) = (Vec::new(), HashSet::new());
-        for class in seen {
-            match class {
-                Class::Iri(name) if name == iri => {}
-                Class::Iri(name) => iris.push(name),
-                Class::Document(id) => {
-                    found.insert(id);
-                }
-            }
-        }
-        if !iris.is_empty() {
-            found.extend(with_iris(conn, view, &iris).await?.into_iter().flatten());
-        }
-        Ok(found)
+    let below = around::below(conn, &view.scope, &view.moment, predicate, &roots, SUBCLASSES + 1).await.or_fail()?;
+    if below.len() as i64 > SUBCLASSES {
+        let detail = format!("more than {SUBCLASSES} classes are below those of the shapes");
+        return Err(Failure::new(Code::TooLarge, detail).with("limit", SUBCLASSES));
     }
+    for (at, id) in below {
+        let class = usize::try_from(at).ok().and_then(|at| positions.get(at)).and_then(|class| found.get_mut(class));
+        if let Some(ids) = class {
+            ids.insert(id);
+        }
+    }
+    Ok(found)
 }
