@@ -56,13 +56,20 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
     Ok(Detection::default())
 }
 
-/// Recognises the format of a file by its content, and tables in text also by its name: a text that is called a table
-/// and reads as one is one.
+/// Recognises the format of a file by its content, and some texts also by its name: a text that is called a table and reads as one is one, and
+/// a piece of a page that is called Markdown or a program is none.
 ///
 /// # Errors
 /// Only errors of reading the source.
 pub fn detect_named<R: Read + Seek>(source: &mut R, name: Option<&str>) -> io::Result<Detection> {
     let detection = detect(source)?;
+    if let (Some(Format::Html), Some(name)) = (detection.format, name) {
+        source.seek(SeekFrom::Start(0))?;
+        let mut head = Vec::new();
+        source.by_ref().take(HEAD).read_to_end(&mut head)?;
+        let is_page = markup::is_page(&charset::decode(&head).text, name);
+        return Ok(if is_page { detection } else { Detection::of(Format::Text, DetectedBy::ContentSniff) });
+    }
     let Some(format) = name.and_then(delimited::by_name).filter(|_| detection.format == Some(Format::Text)) else {
         return Ok(detection);
     };

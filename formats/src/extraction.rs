@@ -1,6 +1,6 @@
 //! A file's text with its anchors.
 
-use crate::{FormatError, Limit, Limits};
+use crate::{FormatError, Limit, Limits, Pattern, Patterns};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -55,6 +55,13 @@ impl Extraction {
     pub fn page_at(&self, offset: usize) -> Option<u32> {
         let after = self.pages.partition_point(|page| page.start <= offset);
         after.checked_sub(1).map(|index| self.pages[index].number)
+    }
+
+    /// What a text with headings shows of itself.
+    pub(crate) fn patterns(&self) -> Patterns {
+        Patterns::default()
+            .with(Pattern::HasTextLayer, !self.text.is_empty())
+            .with(Pattern::HasHeadings, !self.headings.is_empty())
     }
 
     /// Refuses what the limits of the text do not allow.

@@ -1,7 +1,7 @@
 //! Reads HTML: the content as Markdown, without navigation, scripts and advertisements. Uploaded files and fetched pages
 //! are read in the same way.
 
-use crate::{Extraction, FormatError, Limits, Pattern, Patterns, charset, text};
+use crate::{Extraction, Format, FormatError, Limits, Patterns, charset, text};
 use dom_smoothie::{Config, ParsePolicy, Readability, TextMode};
 use encoding_rs::Encoding;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
@@ -15,7 +15,12 @@ const FACT_CHARACTERS: usize = 1000;
 /// What is no content wherever it stands.
 const NO_CONTENT: &str = "script, style, noscript, template, iframe, object, embed, svg, canvas, nav, dialog, button, \
     input, select, textarea, body > footer, body > aside, [role=navigation], [role=search], [role=contentinfo], \
-    [hidden], [aria-hidden=true], [style*='display:none' i], [style*='display: none' i]";
+    [hidden], [aria-hidden=true], annotation, annotation-xml";
+/// Schemes of addresses that lead somewhere, and do nothing else.
+const SCHEMES: [&str; 6] = ["http", "https", "mailto", "tel", "ftp", "sftp"];
+/// More elements within each other, and more attributes of one, take a reader of pages more than the square of their number.
+const DEEPEST: usize = 10_000;
+const ATTRIBUTES: usize = 5_000;
 /// What has less than this share of a page's words is not its article.
 const ARTICLE_OF_PAGE: f64 = 0.25;
 
@@ -37,10 +42,7 @@ pub(crate) struct Content {
 }
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let read = extract(source, limits)?;
-    Ok(Patterns::default()
-        .with(Pattern::HasTextLayer, !read.text.is_empty())
-        .with(Pattern::HasHeadings, !read.headings.is_empty()))
+    extract(source, limits).map(|read| read.patterns())
 }
 
 /// Reads a file; its title becomes its first heading, unless the content begins with it.
@@ -99,9 +101,23 @@ impl Source {
         // Without a usable address, links stay as they are.
         let page = Readability::new(self.html.as_str(), url, Some(config.clone()));
         let page = page.or_else(|_| Readability::new(self.html.as_str(), None, Some(config))).ok()?;
-        // What is written into addresses, such as whole images, is no text.
-        page.doc.select("img[src^='data:' i], source, picture > source").remove();
-        page.doc.select("a[href^='data:' i], a[href^='javascript:' i]").remove_attr("href");
+        // What is written into addresses, such as whole images and programs, is no text.
+        page.doc.select("source, picture > source").remove();
+        for image in page.doc.select("img[src]").nodes() {
+            if image.attr("src").is_none_or(|address| !leads_somewhere(&address)) {
+                image.remove_from_parent();
+            }
+        }
+        for link in page.doc.select("a[href]").nodes() {
+            if link.attr("href").is_none_or(|address| !leads_somewhere(&address)) {
+                link.remove_attr("href");
+            }
+        }
+        for styled in page.doc.select("[style]").nodes() {
+            if styled.attr("style").is_some_and(|style| hides(&style)) {
+                styled.remove_from_parent();
+            }
+        }
         page.doc.select("img:not([alt]), img[alt='']").remove();
         Some(page)
     }
@@ -109,6 +125,7 @@ impl Source {
     /// The content. Of a file it is all of the page, because somebody chose it for what it holds. Of a page that was
     /// fetched from `url` it is the article, because the rest is often about other pages.
     pub(crate) fn content(&self, url: Option<&str>, limits: &Limits) -> Result<Content, FormatError> {
+        within_reason(&self.html)?;
         let charset = Some(self.charset.to_owned());
         let Some(page) = self.open(url) else { return Ok(Content::default()) };
         let whole = whole(&page);
@@ -140,6 +157,92 @@ impl Source {
             published_time: fact(article.published_time),
         })
     }
+}
+
+/// Whether an address may stay: it has no scheme or a harmless one, as a browser reads it, which ignores white space and control characters.
+fn leads_somewhere(address: &str) -> bool {
+    let plain: String = address.chars().filter(|character| *character > ' ' && *character != '\u{7f}').collect();
+    let end = plain.find([':', '/', '?', '#']).unwrap_or(plain.len());
+    match plain[end..].starts_with(':') {
+        true => SCHEMES.contains(&plain[..end].to_ascii_lowercase().as_str()),
+        false => true,
+    }
+}
+
+/// Whether a style keeps an element from being seen.
+fn hides(style: &str) -> bool {
+    let plain: String = style.chars().filter(|character| !character.is_whitespace()).collect();
+    plain.to_ascii_lowercase().split(';').any(|rule| {
+        let rule = rule.strip_suffix("!important").unwrap_or(rule);
+        let zero = |value: &str| {
+            let number = value.trim_end_matches(|unit: char| unit.is_ascii_alphabetic() || unit == '%');
+            number.parse::<f64>().is_ok_and(|number| number == 0.0)
+        };
+        match rule.split_once(':') {
+            Some(("display", "none") | ("visibility", "hidden" | "collapse")) => true,
+            Some(("font-size" | "opacity", value)) => zero(value),
+            _ => false,
+        }
+    })
+}
+
+/// Refuses a page that a reader would take too long for: with elements too deep in each other, or too many attributes of one.
+fn within_reason(html: &str) -> Result<(), FormatError> {
+    /// Elements that end by themselves, or that pages commonly leave open.
+    const OPEN: [&str; 28] = [
+        "area", "base", "br", "col", "dd", "dt", "embed", "hr", "img", "input", "li", "link", "meta", "option", "p",
+        "param", "rp", "rt", "source", "tbody", "td", "tfoot", "th", "thead", "tr", "track", "wbr", "keygen",
+    ];
+    let refused = |reason: String| Err(FormatError::Unsupported { format: Format::Html, reason });
+    let (bytes, mut from, mut depth) = (html.as_bytes(), 0, 0_usize);
+    while let Some(at) = memchr::memchr(b'<', &bytes[from..]).map(|at| from + at + 1) {
+        from = at;
+        let is_end = bytes.get(at) == Some(&b'/');
+        let begin = at + usize::from(is_end);
+        if !bytes.get(begin).is_some_and(u8::is_ascii_alphabetic) {
+            continue;
+        }
+        let length =
+            bytes[begin..].iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(bytes.len() - begin);
+        let name = html[begin..begin + length].to_ascii_lowercase();
+        let (mut quote, mut attributes, mut is_between) = (None, 0, false);
+        from = begin + length;
+        while let Some(byte) = bytes.get(from).copied() {
+            from += 1;
+            match (quote, byte) {
+                (Some(open), _) if open == byte => quote = None,
+                (Some(_), _) => {}
+                (None, b'>') => break,
+                (None, b'"' | b'\'') => quote = Some(byte),
+                (None, _) if byte.is_ascii_whitespace() => is_between = true,
+                (None, _) => {
+                    attributes += usize::from(is_between);
+                    is_between = false;
+                }
+            }
+        }
+        if attributes > ATTRIBUTES {
+            return refused(format!("an element of the page has more than {ATTRIBUTES} attributes"));
+        }
+        match (is_end, OPEN.contains(&name.as_str())) {
+            // What stands in a program is no tag.
+            (false, _) if name == "script" || name == "style" => {
+                let end = format!("</{name}");
+                let ends =
+                    |at: &usize| html.get(*at..at + end.len()).is_some_and(|text| text.eq_ignore_ascii_case(&end));
+                from = memchr::memchr_iter(b'<', &bytes[from..]).map(|at| from + at).find(ends).unwrap_or(bytes.len());
+                continue;
+            }
+            (true, _) if name == "script" || name == "style" => {}
+            (_, true) => {}
+            (true, _) => depth = depth.saturating_sub(1),
+            (false, _) => depth += 1,
+        }
+        if depth > DEEPEST {
+            return refused(format!("more than {DEEPEST} elements of the page lie in each other"));
+        }
+    }
+    Ok(())
 }
 
 /// All of the page but what is no content.

@@ -2,7 +2,7 @@
 //! body in several forms the best is taken, and attachments are listed.
 
 use crate::{
-    Extraction, Format, FormatError, Heading, Limits, Pattern, Patterns, charset,
+    Extraction, Format, FormatError, Heading, Limits, Patterns, charset,
     extraction::check_text,
     facts::{self, FactList},
     html, text,
@@ -28,10 +28,7 @@ const CHARACTERS: usize = 300;
 const WHOLE_BODY: f64 = 0.5;
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let read = extract(source, limits)?;
-    Ok(Patterns::default()
-        .with(Pattern::HasTextLayer, !read.text.is_empty())
-        .with(Pattern::HasHeadings, !read.headings.is_empty()))
+    extract(source, limits).map(|read| read.patterns())
 }
 
 /// Reads one message, or all of a mailbox; each becomes a section under its subject.

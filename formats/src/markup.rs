@@ -24,13 +24,34 @@ pub(crate) fn format(head: &str) -> Option<Format> {
     }
 }
 
-/// Whether most of a text that [`format`] knows no reader for is markup.
+/// Whether a text that is read as plain is for programs: in a language without a reader, or mostly base64. A text with tags in it, such as a
+/// program, a patch or a log, is found by what it says.
 pub(crate) fn is_markup(text: &str) -> bool {
     let head = &text[..text.floor_char_boundary(HEAD)];
-    language(head).is_some() || (share(text) >= MOSTLY && !has_markdown(head))
+    matches!(language(head), Some(Language::Xml | Language::Rtf | Language::PostScript))
+        || encoded(text) as f64 >= MOSTLY * text.len() as f64 && !text.is_empty()
 }
 
-/// A document of which half is tags or base64 is not for people.
+/// Whether a text is a page by what it is called: a piece of a page in a file for Markdown or for a program is none.
+pub(crate) fn is_page(head: &str, name: &str) -> bool {
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    let is_other = extension.is_some_and(|extension| SOURCES.contains(&extension.as_str()));
+    !is_other || is_whole_page(head)
+}
+
+/// The ends of the names of texts that may begin with a tag and are no pages.
+const SOURCES: [&str; 14] =
+    ["md", "markdown", "mdx", "rst", "adoc", "txt", "log", "vue", "svelte", "astro", "jsx", "tsx", "diff", "patch"];
+
+/// Whether a text says at its beginning that it is a whole page.
+fn is_whole_page(head: &str) -> bool {
+    let head = head.trim_start_matches(|character: char| character.is_whitespace() || character == '\u{FEFF}');
+    ["<!doctype html", "<html", "<?xml"]
+        .iter()
+        .any(|mark| head.get(..mark.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(mark)))
+}
+
+/// A document of which half is base64 is not for people.
 const MOSTLY: f64 = 0.5;
 /// As much of a text as tells its language.
 const HEAD: usize = 64 << 10;
@@ -90,6 +111,10 @@ fn tagged(text: &str) -> Option<Language> {
     if share(text) < SOME {
         return None;
     }
+    // A component of a program: a template with the script that fills it.
+    if root == "template" || (root == "script" && text.contains("<template")) {
+        return None;
+    }
     if PIECES.contains(&root.as_str()) {
         return (!has_markdown(text)).then_some(Language::Html);
     }
@@ -138,10 +163,18 @@ const PIECES: [&str; 36] = [
     "ul",
 ];
 
-/// Whether lines begin as they do in Markdown, which may have tags of HTML, mostly at its beginning.
+/// Whether lines are as in Markdown, which may have tags of HTML, mostly at its beginning.
 fn has_markdown(text: &str) -> bool {
-    let marks = ["# ", "## ", "### ", "- ", "* ", "```", "![", "> ", "1. "];
-    text.lines().filter(|line| marks.iter().any(|mark| line.starts_with(mark))).take(2).count() == 2
+    let marks = [
+        "# ", "## ", "### ", "#### ", "- ", "* ", "+ ", "```", "~~~", "![", "> ", "1. ", "|-", "| -", "|:", "===",
+        "---", "**",
+    ];
+    let is_marked = |line: &str| {
+        marks.iter().any(|mark| line.starts_with(mark))
+            || line.contains("](")
+            || (line.starts_with('[') && line.contains("]: "))
+    };
+    text.lines().filter(|line| is_marked(line)).take(2).count() == 2
 }
 
 /// Headers that every message has some of, in lower case.
@@ -167,12 +200,20 @@ const HEADERS: [&str; 20] = [
     "user-agent",
     "x-mailer",
 ];
-/// Headers that a note in prose has as well.
-const IN_PROSE: [&str; 6] = ["cc", "date", "from", "subject", "to", "references"];
+/// Headers that only programs write.
+const OF_PROGRAMS: [&str; 7] = [
+    "content-transfer-encoding",
+    "content-type",
+    "dkim-signature",
+    "message-id",
+    "mime-version",
+    "received",
+    "return-path",
+];
 
-/// Whether the text begins with the headers of a message: three that messages have, one of which is never in prose.
+/// Whether the text begins with the headers of a message: three that messages have, one of which only programs write.
 fn is_mail(text: &str) -> bool {
-    let (mut known, mut technical) = (0, 0);
+    let (mut known, mut of_programs) = (0, 0);
     // A mailbox puts a line of its own before each message.
     let skipped = usize::from(text.starts_with("From ") && text.lines().nth(1).is_some_and(|line| line.contains(':')));
     for line in text.lines().skip(skipped).take(200) {
@@ -189,10 +230,10 @@ fn is_mail(text: &str) -> bool {
         let name = name.to_ascii_lowercase();
         if HEADERS.contains(&name.as_str()) {
             known += 1;
-            technical += u32::from(!IN_PROSE.contains(&name.as_str()));
+            of_programs += u32::from(OF_PROGRAMS.contains(&name.as_str()));
         }
     }
-    known >= 3 && technical >= 1
+    known >= 3 && of_programs >= 1
 }
 
 /// Which share of a text is tags, or lines of base64.
@@ -200,8 +241,12 @@ pub(crate) fn share(text: &str) -> f64 {
     if text.is_empty() {
         return 0.0;
     }
-    let encoded: usize = text.lines().filter(|line| is_encoded(line)).map(str::len).sum();
-    (tags(text) + encoded) as f64 / text.len() as f64
+    (tags(text) + encoded(text)) as f64 / text.len() as f64
+}
+
+/// The bytes of lines of base64.
+fn encoded(text: &str) -> usize {
+    text.lines().filter(|line| is_encoded(line)).map(str::len).sum()
 }
 
 /// The bytes between angle brackets that make a tag.
@@ -262,10 +307,32 @@ mod tests {
             "Date: today\nSubject: ducks\nFrom: me\n\nA note in prose.",
             "# Heading\n\ntext",
             "fn main() { let x: Vec<String> = Vec::<String>::new(); }",
+            "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n",
+            "Ada <ada@example.org>\nBea <bea@example.org>\n",
+            "<https://example.org/a>\n<https://example.org/b>\n<https://example.org/c>\n",
+            "    at <anonymous>\n    at Object.<anonymous> (/a.js:1:1)\n    at <anonymous>\n",
+            "<template>\n  <div><b>{{ name }}</b></div>\n</template>\n<script setup>\nlet name\n</script>\n",
+            "<script setup>\nlet name\n</script>\n<template>\n  <div><b>{{ name }}</b></div>\n</template>\n",
+            "export const A = () => <div><b>x</b><i>y</i></div>;\n",
+            "--- a/x.html\n+++ b/x.html\n@@ -1 +1 @@\n-<p>a</p>\n+<p><b>a</b></p>\n",
+            "<h1 align=center>Name</h1>\n\nWhat it is\n==========\n\nSee [the page](https://example.org) for `<b>`.\n",
+            "Sender: the mill\nTo: the pond\nDate: today\n\nSeventy ducks.",
             "",
         ] {
             assert_eq!((format(prose), is_markup(prose)), (None, false), "{prose}");
         }
+    }
+
+    #[test]
+    fn a_piece_of_a_page_is_one_unless_its_name_says_otherwise() {
+        let piece = "<p align=center><b>Name</b></p>\n\nWords of it.\n";
+        assert_eq!(format(piece), Some(Format::Html));
+        for (name, is) in
+            [("a.html", true), ("a", true), ("README.md", false), ("App.VUE", false), ("notes.txt", false)]
+        {
+            assert_eq!(is_page(piece, name), is, "{name}");
+        }
+        assert!(is_page("\n<!DOCTYPE HTML><p>x", "page.txt") && !is_markup(piece));
     }
 
     #[test]

@@ -89,3 +89,64 @@ fn hostile_pages_are_read_or_refused_by_name() {
     let error = extract(Cursor::new(REPORT), &limits).unwrap_err();
     assert_eq!(error.limit(), Some(Limit::TextBytes));
 }
+
+#[test]
+fn an_address_that_runs_something_leads_nowhere_and_its_words_stay() {
+    for address in [
+        "javascript:alert(1)",
+        " \n java\tscript:alert(1)",
+        "JAVASCRIPT&colon;alert(1)",
+        "&#1;javascript:alert(1)",
+        "vbscript:x",
+        "data:text/html,x",
+        "file:///etc/passwd",
+    ] {
+        let read = of(format!(
+            "<html><body><p>See <a href=\"{address}\">the words</a> <img alt=picture src=\"{address}\"> here.</p></body></html>"
+        ));
+        assert_eq!(read.text, "See the words here.", "{address}");
+    }
+    for address in ["a.html", "#map", "?q=a:b", "//e.org/x", "https://e.org/a:b", "mailto:a@e.org", "tel:1"] {
+        let read = of(format!("<html><body><p>See <a href=\"{address}\">the words</a>.</p></body></html>"));
+        assert_eq!(read.text, format!("See [the words]({address})."), "{address}");
+    }
+}
+
+#[test]
+fn what_a_style_hides_is_not_read() {
+    for style in [
+        "DISPLAY : NONE",
+        "color:red; display:none !important",
+        "visibility:hidden",
+        "font-size:0",
+        "font-size: 0.0px;",
+        "opacity:0",
+    ] {
+        let read = of(format!("<html><body><p>Seen</p><p style=\"{style}\">Hidden</p></body></html>"));
+        assert_eq!(read.text, "Seen", "{style}");
+    }
+    for style in ["display:block", "font-size:0.8em", "opacity:0.5", "visibility:visible"] {
+        let read = of(format!("<html><body><p>Seen</p><p style=\"{style}\">too</p></body></html>"));
+        assert_eq!(read.text, "Seen\n\ntoo", "{style}");
+    }
+    let formula = "<math><semantics><mi>x</mi><annotation encoding=tex>\\alpha</annotation></semantics></math>";
+    assert!(!of(format!("<html><body><p>A {formula}</p></body></html>")).text.contains("alpha"));
+}
+
+#[test]
+fn a_page_that_would_take_too_long_is_refused_at_once() {
+    let deep = format!("<html><body>{}x", "<div>".repeat(200_000));
+    let wide = format!("<html><body><p {}>x</p>", (0..100_000).map(|at| format!("a{at}=1 ")).collect::<String>());
+    for (page, says) in [(deep, "10000 elements"), (wide, "5000 attributes")] {
+        let refused = extract(Cursor::new(page), &Limits::default()).unwrap_err();
+        assert!(refused.code() == "unsupported" && refused.to_string().contains(says), "{refused}");
+    }
+    // What is open without an end, or in a program, is not deep.
+    let flat = format!(
+        "<html><body>{}<script>{}</script><ul>{}</ul><p>end</p>",
+        "<p>a<br>".repeat(20_000),
+        "if (a<b && c<d) {}\n".repeat(20_000),
+        "<li>b".repeat(20_000)
+    );
+    assert!(of(flat).text.ends_with("end"));
+}
