@@ -159,12 +159,12 @@ impl Source {
     }
 }
 
-/// Whether an address may stay: it has no scheme or a harmless one, as a browser reads it, which ignores white space and control characters.
+/// Whether an address may stay: it has no scheme, or one that is known to be harmless.
 fn leads_somewhere(address: &str) -> bool {
-    let plain: String = address.chars().filter(|character| *character > ' ' && *character != '\u{7f}').collect();
-    let end = plain.find([':', '/', '?', '#']).unwrap_or(plain.len());
-    match plain[end..].starts_with(':') {
-        true => SCHEMES.contains(&plain[..end].to_ascii_lowercase().as_str()),
+    let address = address.trim();
+    let end = address.find([':', '/', '?', '#']).unwrap_or(address.len());
+    match address[end..].starts_with(':') {
+        true => SCHEMES.contains(&address[..end].to_ascii_lowercase().as_str()),
         false => true,
     }
 }

@@ -96,7 +96,8 @@ async fn document(
     let title: String = title.chars().take(1_000).collect();
     if let Some(iri) = &ontology.iri {
         ontologies::hold(conn, iri).await.or_fail()?;
-        let known = ontologies::find(conn, &caller.writable(), caller.principal_id(), iri, query.parent_id).await;
+        let (by, scope) = (caller.principal_id(), caller.writable());
+        let known = ontologies::find(conn, &scope, by, iri, query.parent_id, query.private).await;
         if let Some(id) = known.or_fail()? {
             let change = DocumentChange { title: Some(title), content: Some(text), ..DocumentChange::default() };
             let caller = super::documents::change(service, conn, caller, id, &change, &Meta::default()).await?;
@@ -161,19 +162,21 @@ async fn describe(service: &Service, conn: &mut PgConnection, ontology: &Ontolog
     let (ids, _) = importing::predicates(conn, &service.settings.rdf_base, &graph).await?;
     let ids: HashMap<&str, PredicateId> = graph.predicates.iter().map(String::as_str).zip(ids).collect();
     let id = |iri: &String| ids.get(iri.as_str()).copied();
-    let described = ontology.properties.iter().map(|property| Described {
-        id: id(&property.iri),
-        label: property.label.clone(),
-        description: property.description.clone(),
-        functional: property.functional,
-        inverse_functional: property.inverse_functional,
-        symmetric: property.symmetric,
-        asymmetric: property.asymmetric,
-        transitive: property.transitive,
-        irreflexive: property.irreflexive,
-        inverse_of: property.inverse_of.as_ref().and_then(id),
-        sub_property_of: property.sub_property_of.iter().filter_map(id).collect(),
-        disjoint_with: property.disjoint_with.iter().filter_map(id).collect(),
+    let described = ontology.properties.iter().filter_map(|property| {
+        Some(Described {
+            id: id(&property.iri)?,
+            label: property.label.clone(),
+            description: property.description.clone(),
+            functional: property.functional,
+            inverse_functional: property.inverse_functional,
+            symmetric: property.symmetric,
+            asymmetric: property.asymmetric,
+            transitive: property.transitive,
+            irreflexive: property.irreflexive,
+            inverse_of: property.inverse_of.as_ref().and_then(id),
+            sub_property_of: property.sub_property_of.iter().filter_map(id).collect(),
+            disjoint_with: property.disjoint_with.iter().filter_map(id).collect(),
+        })
     });
     Ok(described.collect())
 }

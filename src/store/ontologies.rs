@@ -4,6 +4,7 @@ use super::{
     scope::{Readable, Writable, readable},
 };
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
 use svc_ids::{DocumentId, PredicateId, PrincipalId};
@@ -48,22 +49,26 @@ pub async fn hold(conn: &mut PgConnection, iri: &str) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))").bind(iri).execute(conn).await.map(|_| ())
 }
 
-/// The ontology with this IRI that somebody loaded under a document, or at the top, if the scope covers it.
+/// The ontology with this IRI that somebody loaded under a document, or at the top, if the scope covers it. What is to be private takes the place
+/// of nothing that others may read.
 pub async fn find(
     conn: &mut PgConnection,
     scope: &Writable,
     loaded_by: Option<PrincipalId>,
     iri: &str,
     parent_id: Option<i64>,
+    is_private: bool,
 ) -> sqlx::Result<Option<DocumentId>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, iri.to_owned());
     add(&mut arguments, parent_id);
     add(&mut arguments, loaded_by);
+    add(&mut arguments, is_private);
     let query = concat!(
         "SELECT o.document_id FROM ontologies o JOIN documents d ON d.id = o.document_id AND ",
         readable!(),
-        " WHERE o.iri = $3 AND d.parent_id IS NOT DISTINCT FROM $4 AND o.loaded_by IS NOT DISTINCT FROM $5 ORDER BY o.document_id LIMIT 1"
+        " WHERE o.iri = $3 AND d.parent_id IS NOT DISTINCT FROM $4 AND o.loaded_by IS NOT DISTINCT FROM $5
+            AND (NOT $6 OR d.guard = d.id) ORDER BY o.document_id LIMIT 1"
     );
     sqlx::query_scalar_with(query, arguments).persistent(false).fetch_optional(conn).await
 }
@@ -178,9 +183,9 @@ pub async fn text(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Optio
 }
 
 /// What an ontology says of a predicate.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Described {
-    pub id: Option<PredicateId>,
+    pub id: PredicateId,
     pub label: Option<String>,
     pub description: Option<String>,
     pub functional: bool,
@@ -195,7 +200,7 @@ pub struct Described {
 }
 
 /// Has an ontology decide what is said of predicates that no other one decides on, and releases those that it no longer describes. What
-/// somebody has said of a predicate by hand is the owner's to change.
+/// somebody has said of a predicate by hand is the owner's to change, and a label given by hand stays until the ontology gives another.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn describe(
     conn: &mut PgConnection,
@@ -203,7 +208,7 @@ pub async fn describe(
     described: &[Described],
     is_owner: bool,
 ) -> sqlx::Result<()> {
-    let ids: Vec<PredicateId> = described.iter().filter_map(|predicate| predicate.id).collect();
+    let ids: Vec<PredicateId> = described.iter().map(|predicate| predicate.id).collect();
     sqlx::query(
         "UPDATE predicates SET is_functional = false, is_inverse_functional = false, is_symmetric = false, is_asymmetric = false,
                 is_transitive = false, is_irreflexive = false, inverse_of = NULL, sub_property_of = '{}', disjoint_with = '{}',
@@ -212,32 +217,26 @@ pub async fn describe(
     )
     .bind(id)
     .bind(&ids)
+    .persistent(false)
     .execute(&mut *conn)
     .await?;
-    for predicate in described {
-        sqlx::query(
-            "UPDATE predicates p SET label = coalesce($3, label), description = coalesce($4, description), is_functional = $5,
-                    is_inverse_functional = $6, is_symmetric = $7, is_asymmetric = $8, is_transitive = $9, is_irreflexive = $10,
-                    inverse_of = $11, sub_property_of = $12, disjoint_with = $13, ontology_id = $1, updated_at = clock_timestamp(),
-                    is_declared = is_declared OR (SELECT d.guard = 0 FROM documents d WHERE d.id = $1)
-              WHERE id = $2 AND (ontology_id = $1 OR (ontology_id IS NULL AND ($14 OR NOT is_declared)))",
-        )
-        .bind(id)
-        .bind(predicate.id)
-        .bind(&predicate.label)
-        .bind(&predicate.description)
-        .bind(predicate.functional)
-        .bind(predicate.inverse_functional)
-        .bind(predicate.symmetric)
-        .bind(predicate.asymmetric)
-        .bind(predicate.transitive)
-        .bind(predicate.irreflexive)
-        .bind(predicate.inverse_of)
-        .bind(&predicate.sub_property_of)
-        .bind(&predicate.disjoint_with)
-        .bind(is_owner)
-        .execute(&mut *conn)
-        .await?;
-    }
-    Ok(())
+    sqlx::query(
+        "UPDATE predicates p
+            SET label = CASE WHEN p.ontology_id = $1 THEN g.label ELSE coalesce(g.label, p.label) END,
+                description = CASE WHEN p.ontology_id = $1 THEN g.description ELSE coalesce(g.description, p.description) END,
+                is_functional = g.functional, is_inverse_functional = g.inverse_functional, is_symmetric = g.\"symmetric\",
+                is_asymmetric = g.\"asymmetric\", is_transitive = g.transitive, is_irreflexive = g.irreflexive, inverse_of = g.inverse_of,
+                sub_property_of = g.sub_property_of, disjoint_with = g.disjoint_with, ontology_id = $1, updated_at = clock_timestamp(),
+                is_declared = p.is_declared OR (SELECT d.guard = 0 FROM documents d WHERE d.id = $1)
+           FROM jsonb_to_recordset($2) g(id bigint, label text, description text, functional boolean, inverse_functional boolean,
+                \"symmetric\" boolean, \"asymmetric\" boolean, transitive boolean, irreflexive boolean, inverse_of bigint, sub_property_of bigint[],
+                disjoint_with bigint[])
+          WHERE p.id = g.id AND (p.ontology_id = $1 OR (p.ontology_id IS NULL AND ($3 OR NOT p.is_declared)))",
+    )
+    .bind(id)
+    .bind(Json(described))
+    .bind(is_owner)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }

@@ -20,7 +20,7 @@ const HEAD: &str =
 const ZOO: &str = "<http://example.org/zoo> a owl:Ontology ; rdfs:label 'Zoo' ; owl:versionInfo '1' .
     ex:Animal a owl:Class ; rdfs:label 'Animal' . ex:Cat a owl:Class ; rdfs:subClassOf ex:Animal . ex:Tiger rdfs:subClassOf ex:Cat .
     ex:eats a owl:ObjectProperty, owl:AsymmetricProperty ; rdfs:label 'eats' ; rdfs:subPropertyOf ex:touches .
-    ex:born a owl:DatatypeProperty, owl:FunctionalProperty . ex:shere a ex:Tiger ; ex:born 1894 .
+    ex:born a owl:DatatypeProperty, owl:FunctionalProperty ; rdfs:label 'born' . ex:shere a ex:Tiger ; ex:born 1894 .
     ex:CatShape a sh:NodeShape ; sh:targetClass ex:Cat ; sh:property [ sh:path ex:born ; sh:minCount 1 ] .";
 
 pub async fn load(client: &Client<Remote>, query: OntologyQuery, text: &str) -> Result<OntologyResponse, Failure> {
@@ -99,6 +99,12 @@ async fn a_second_load_states_what_the_new_text_states_and_closes_the_rest() {
     let closed = FactQuery { invalidated: true, valid_at: Some(ValidAt::Any), ..FactQuery::default() };
     assert_eq!(app.client.list_facts(closed.clone()).await.unwrap().facts.len(), 0);
 
+    // What is to be private takes the place of nothing that others may read.
+    let private = OntologyQuery { private: true, ..OntologyQuery::default() };
+    let closed_one = load(&app.client, private, "<http://example.org/zoo> a owl:Ontology .").await.unwrap();
+    assert_ne!(closed_one.document_id, id);
+    app.client.delete_ontology(DocumentPath { id: closed_one.document_id }).await.unwrap();
+
     let zoo = "<http://example.org/zoo> a owl:Ontology ; rdfs:label 'The zoo' . ex:Animal a owl:Class . ex:Cat rdfs:subClassOf ex:Animal .
         ex:Tiger a owl:Class . ex:born a owl:DatatypeProperty .";
     let second = load(&app.client, OntologyQuery::default(), zoo).await.unwrap();
@@ -106,6 +112,7 @@ async fn a_second_load_states_what_the_new_text_states_and_closes_the_rest() {
     assert_eq!(second.title, "The zoo");
     let (eats, born) = (named(&app.client, "eats").await.unwrap(), named(&app.client, "born").await.unwrap());
     assert!(!eats.asymmetric && eats.ontology_id.is_none() && !born.functional);
+    assert_eq!((born.ontology_id, born.label), (Some(id), None));
     let closed = app.client.list_facts(closed).await.unwrap().facts;
     assert!(closed.iter().all(|fact| fact.invalidation.as_deref() == Some("replaced")), "{closed:?}");
     // The label of the class, the type of the cat, the individual with its year, and the subclass, which goes on without the ontology.

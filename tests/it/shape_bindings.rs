@@ -177,9 +177,15 @@ async fn shapes_that_would_take_for_ever_are_given_up_and_said_to_be() {
     let text = format!(
         "<http://example.org/twice> a owl:Ontology . ex:Twice a sh:NodeShape ; sh:targetClass ex:T ; sh:node ex:t0 . {twice} ex:t40 a sh:NodeShape ; sh:nodeKind sh:IRI .
          ex:Chain a sh:NodeShape ; sh:targetClass ex:Link ; sh:property [ sh:path [ sh:oneOrMorePath ex:next ] ; sh:class ex:Link ] .
+         ex:Far a sh:NodeShape ; sh:targetClass ex:c3000 ; sh:class ex:c2999 .
+         ex:Pairs a sh:NodeShape ; sh:targetClass ex:Hub ; sh:property [ sh:path ex:has ; sh:lessThan ex:has ] .
          ex:Many a sh:NodeShape ; sh:targetClass ex:Hub ; sh:property [ sh:path ex:has ; sh:datatype ex:nothing ] ."
     );
     load(&app.client, OntologyQuery::default(), &text).await.unwrap();
+    let classes: String = (0..3_000)
+        .map(|at| format!("ex:c{at} <http://www.w3.org/2000/01/rdf-schema#subClassOf> ex:c{}, ex:c0 .\n", at + 1))
+        .collect();
+    people(&app.client, here, &format!("ex:far a ex:c0 . {classes}")).await.unwrap();
     let links: String = (0..100).map(|at| format!("ex:l{at} ex:next ex:l{} .\n", at + 1)).collect();
     let hub: String = (0..10_100).map(|at| format!("ex:hub ex:has {at} .\n")).collect();
     people(&app.client, here, &format!("ex:x a ex:T . ex:l0 a ex:Link . ex:hub a ex:Hub . {links} {hub}"))
@@ -188,7 +194,9 @@ async fn shapes_that_would_take_for_ever_are_given_up_and_said_to_be() {
     for (shape, truncated, conforms) in [
         ("Twice", None, Some(true)),
         ("Chain", Some(ValidationLimit::Depth), None),
+        ("Far", None, Some(true)),
         ("Many", Some(ValidationLimit::Results), Some(false)),
+        ("Pairs", Some(ValidationLimit::Results), Some(false)),
     ] {
         let bound = bind(&app.client, &format!("http://example.org/{shape}"), None, None).await.unwrap();
         let report = validate(&app.client, bound.id).await.unwrap();

@@ -345,6 +345,9 @@ impl<'a> Checker<'a> {
                 let order = self.literal(value).zip(self.literal(*other)).and_then(|(one, other)| compare(one, other));
                 if !order.is_some_and(is_right) {
                     one.wrong(value, component, || format!("is not {sign} each value of <{iri}>"));
+                    if one.is_enough() {
+                        return;
+                    }
                 }
             }
         }

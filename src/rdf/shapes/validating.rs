@@ -199,12 +199,16 @@ async fn look(
             let checker = Checker::new(&shapes, &data, &base, RDF_TYPE, how.deadline);
             let mut done = Vec::new();
             for (at, shape, node) in open {
-                if count > RESULTS || checker.is_late() {
+                if count > RESULTS {
                     break;
                 }
                 data.look_anew();
                 let is_meant = !how.only_targets || checker.is_target(shape, node);
                 let violations = if is_meant { checker.violations(shape, node) } else { Vec::new() };
+                if checker.is_late() {
+                    // What was looked at last was not looked at to its end.
+                    break;
+                }
                 match data.lacks() {
                     true => left.push((at, shape, node)),
                     false => {

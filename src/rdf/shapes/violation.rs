@@ -1,5 +1,5 @@
 //! What is wrong with nodes, as it is found.
-use super::{Shape, ShapeAt, data::TermId, paths::Reached};
+use super::{Shape, ShapeAt, checking::RESULTS, data::TermId, paths::Reached};
 use svc_ids::{PredicateId, TripleId};
 
 /// How many facts of a violation are told.
@@ -40,6 +40,11 @@ pub struct One<'a, 'b, 'c> {
 }
 
 impl One<'_, '_, '_> {
+    /// Whether more results would change nothing: the fault alone is asked for, or there are as many as a validation shows.
+    pub fn is_enough(&self) -> bool {
+        self.found.as_ref().is_none_or(|found| found.len() > RESULTS)
+    }
+
     /// A value is wrong.
     pub fn wrong(&mut self, value: TermId, component: &'static str, says: impl Fn() -> String) {
         let facts = self.values.get(&value).cloned().unwrap_or_default();

@@ -166,3 +166,19 @@ async fn an_ontology_whose_text_was_spoiled_refuses_writes_by_name_until_it_is_m
     assert_eq!(components(&assert(&app, says(ada, "ex:name", "Augusta")).await.unwrap_err()), ["MaxCount"]);
     app.end().await;
 }
+
+#[tokio::test]
+async fn of_writers_at_the_same_time_no_two_break_a_shape_together() {
+    let app = idle().await;
+    let (here, ada, _) = prepared(&app).await;
+    assert(&app, is_person(ada)).await.unwrap();
+    bind(&app.client, PERSON, Some(here), Some(ShapeMode::Reject)).await.unwrap();
+    let mut writers = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let client = app.client.clone();
+        let name = says(ada, "ex:name", &format!("A{number}"));
+        writers.spawn(async move { client.assert_fact(Json(name)).await.is_ok() });
+    }
+    assert_eq!(writers.join_all().await.into_iter().filter(|is_stored| *is_stored).count(), 1);
+    app.end().await;
+}
