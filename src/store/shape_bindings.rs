@@ -143,18 +143,18 @@ pub struct Concerned {
     pub ontology_id: DocumentId,
     pub shape: Option<String>,
     pub mode: Word<ShapeMode>,
-    /// Of the text of the ontology.
-    pub content_hash: String,
+    /// Changes with the text of the ontology, and with what relative IRIs in it are resolved against.
+    pub version: String,
     pub documents: Vec<DocumentId>,
 }
 
 /// The bindings that are not off and cover some of these documents, by id.
 pub async fn concerned(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Concerned>> {
     sqlx::query_as(
-        "SELECT b.id, b.ontology_id, b.shape, b.mode, o.content_hash, array_agg(d.id ORDER BY d.id) AS documents
-           FROM shape_bindings b JOIN documents o ON o.id = b.ontology_id
+        "SELECT b.id, b.ontology_id, b.shape, b.mode, concat(o.content_hash, ' ', n.base) AS version, array_agg(d.id ORDER BY d.id) AS documents
+           FROM shape_bindings b JOIN documents o ON o.id = b.ontology_id JOIN ontologies n ON n.document_id = o.id
            JOIN documents d ON d.id = ANY($1) AND (b.document_id IS NULL OR d.id = b.document_id OR b.document_id = ANY(d.path))
-          WHERE b.mode <> 'off' GROUP BY b.id, o.content_hash ORDER BY b.id",
+          WHERE b.mode <> 'off' GROUP BY b.id, o.content_hash, n.base ORDER BY b.id",
     )
     .bind(documents)
     .persistent(false)

@@ -31,6 +31,7 @@ use svc_ids::DocumentId;
 const TIME: Duration = Duration::from_secs(2);
 /// The most results that an answer shows.
 const SHOWN: usize = 100;
+
 /// Holds the subjects of facts that this transaction has written against the shapes that are bound. What the write broke, and was not broken
 /// before, is refused, or returned as warnings.
 pub(in crate::handlers) async fn guard(
@@ -51,9 +52,16 @@ pub(in crate::handlers) async fn guard(
     let before = View { moment, ..now.clone() };
     let (mut warnings, deadline) = (Vec::new(), Instant::now() + TIME);
     for binding in bindings {
-        let shapes = shapes(service, conn, &binding).await?;
+        let is_strict = binding.mode.0 == ShapeMode::Reject;
+        let shapes = match shapes(service, conn, &binding).await {
+            Err(failure) if !is_strict && failure.code == Code::ShapeViolation => {
+                tracing::warn!(binding = binding.id.0, reason = failure.detail, "a bound shape is not looked at");
+                continue;
+            }
+            shapes => shapes?,
+        };
         let after = check(conn, &now, &shapes, &binding, deadline).await?;
-        if after.truncated.is_some() && binding.mode.0 == ShapeMode::Reject {
+        if after.truncated.is_some() && is_strict {
             return Err(too_much(&binding));
         }
         if after.results.is_empty() {
@@ -64,7 +72,7 @@ pub(in crate::handlers) async fn guard(
         let new = after.results.into_iter().filter(|result| !known.contains(&identity(result)));
         let violation = format!("{SH}Violation");
         let (refused, told): (Vec<ShapeResult>, Vec<ShapeResult>) =
-            new.partition(|result| binding.mode.0 == ShapeMode::Reject && result.severity == violation);
+            new.partition(|result| is_strict && result.severity == violation);
         if !refused.is_empty() {
             return Err(refusal(refused, &binding));
         }
@@ -76,7 +84,7 @@ pub(in crate::handlers) async fn guard(
 
 /// The shapes of a binding, from memory if the text is the same.
 async fn shapes(service: &Service, conn: &mut PgConnection, binding: &Concerned) -> Result<Arc<Shapes>, Failure> {
-    let key = (binding.ontology_id, binding.shape.clone(), binding.content_hash.clone());
+    let key = (binding.ontology_id, binding.shape.clone(), binding.version.clone());
     if let Some(known) = service.shapes.get(&key) {
         return Ok(known);
     }

@@ -10,7 +10,7 @@ use svc_ids::DocumentId;
 /// How many sets of shapes a process keeps in memory.
 const KEPT: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// The ontology, the one shape that is meant, and the hash of the text.
+/// The ontology, the one shape that is meant, and the version of the text.
 pub type Key = (DocumentId, Option<String>, String);
 
 /// The shapes that writes met last.

@@ -9,7 +9,7 @@ use svc_client::{
     Code, Failure, Json, OptionalJson,
     wire::{
         AssertedFact, FactPath, FactQuery, FactType, GrantRight, NewDocument, NewFact, NewFacts, OntologyQuery,
-        ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession, WaitQuery,
+        ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession, ValidationQuery, WaitQuery,
     },
 };
 
@@ -51,7 +51,9 @@ fn components(failure: &Failure) -> Vec<String> {
 async fn prepared(app: &TestApp) -> (i64, i64, i64) {
     load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap();
     let here = folder(app, "here", false).await;
-    people(&app.client, here, "ex:x a ex:Person ; ex:name 'X' ; ex:knows ex:x ; ex:age 1 ; ex:born 1 .").await.unwrap();
+    people(&app.client, here, "ex:x a ex:Person ; ex:name 'X' ; ex:knows ex:x ; ex:age 1 ; ex:born 1 ; ex:nick 1 .")
+        .await
+        .unwrap();
     let new = |title: &str, parent_id| NewDocument { parent_id, ..document(title, "") };
     let ada = app.client.create_document(WaitQuery::default(), Json(new("ada", Some(here)))).await.unwrap().id;
     let outside = app.client.create_document(WaitQuery::default(), Json(new("outside", None))).await.unwrap().id;
@@ -141,6 +143,44 @@ async fn a_shape_binds_whoever_writes_there_by_what_it_may_read() {
 }
 
 #[tokio::test]
+async fn a_shape_can_ask_that_no_two_nodes_say_the_same() {
+    let app = idle().await;
+    let text = "ex:Unique a sh:NodeShape ; sh:targetObjectsOf ex:code, ex:label ;
+            sh:property [ sh:path [ sh:inversePath ex:code ] ; sh:maxCount 1 ] ; sh:property [ sh:path [ sh:inversePath ex:label ] ; sh:maxCount 1 ] .
+        ex:Coded a sh:NodeShape ; sh:targetSubjectsOf ex:code ; sh:property [ sh:path ex:code ; sh:node ex:Unique ] .";
+    load(&app.client, OntologyQuery::default(), text).await.unwrap();
+    let [here, secret] = [folder(&app, "here", false).await, folder(&app, "secret", true).await];
+    people(
+        &app.client,
+        here,
+        "ex:a ex:code 'A', 1 ; ex:label 'same'@en . ex:b ex:code 'B', '1' ; ex:label 'same'@de, 'same' .",
+    )
+    .await
+    .unwrap();
+    people(&app.client, secret, "ex:hidden ex:code 'C' .").await.unwrap();
+    // Literals of other types and languages are others.
+    let unique = bind(&app.client, "http://example.org/Unique", None, None).await.unwrap();
+    let results = async |client: &svc_client::Client<svc_client::Remote>| {
+        let path = ShapeBindingPath { id: unique.id };
+        let report = client.validate_shape(path, ValidationQuery::default()).await.unwrap();
+        report.results.into_iter().map(|result| result.focus.literal.unwrap()).collect::<Vec<_>>()
+    };
+    assert!(results(&app.client).await.is_empty());
+    let ada = app
+        .client
+        .create_document(WaitQuery::default(), Json(NewDocument { parent_id: Some(here), ..document("ada", "") }));
+    let ada = ada.await.unwrap().id;
+    bind(&app.client, "http://example.org/Coded", Some(here), Some(ShapeMode::Reject)).await.unwrap();
+    assert_eq!(components(&assert(&app, says(ada, "ex:code", "B")).await.unwrap_err()), ["Node"]);
+    // The code of a node that a principal may not read is free to it, and taken for who reads both.
+    let p = someone(&app, "p").await;
+    grant(&app, &p, here, GrantRight::Write).await;
+    p.client.assert_fact(Json(says(ada, "ex:code", "C"))).await.unwrap();
+    assert_eq!((results(&p.client).await, results(&app.client).await), (vec![], vec!["C".to_owned()]));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_ontology_whose_text_was_spoiled_refuses_writes_by_name_until_it_is_mended_or_turned_off() {
     let app = idle().await;
     let (here, ada, _) = prepared(&app).await;
@@ -155,6 +195,10 @@ async fn an_ontology_whose_text_was_spoiled_refuses_writes_by_name_until_it_is_m
         "{}",
         refused.detail
     );
+    // A warning is not worth a write.
+    let warn = ShapeBindingChange { mode: ShapeMode::Warn };
+    app.client.update_shape_binding(ShapeBindingPath { id: binding.id }, Json(warn)).await.unwrap();
+    assert!(assert(&app, says(ada, "ex:nick", "A")).await.unwrap().warnings.is_empty());
     let off = ShapeBindingChange { mode: ShapeMode::Off };
     app.client.update_shape_binding(ShapeBindingPath { id: binding.id }, Json(off)).await.unwrap();
     assert(&app, says(ada, "ex:name", "Ada")).await.unwrap();
