@@ -99,9 +99,12 @@ fn named(head: &str) -> Option<(u8, &str)> {
 /// How the rows of a head agree on their columns.
 struct Counts {
     rows: usize,
-    /// The number of values that most rows have, and how many rows have it.
+    /// The number of values that most rows have, or the first row if it has more.
     columns: usize,
+    /// How many rows have the number of values that most have.
     same: usize,
+    /// How many rows have two values or more, and no more than the first.
+    within: usize,
     /// Values behind a delimiter, and those of them that begin with a blank.
     behind: usize,
     spaced: usize,
@@ -109,10 +112,10 @@ struct Counts {
 
 impl Counts {
     fn of(head: &str, delimiter: u8) -> Self {
-        let mut counts = Self { rows: 0, columns: 0, same: 0, behind: 0, spaced: 0 };
+        let mut counts = Self { rows: 0, columns: 0, same: 0, within: 0, behind: 0, spaced: 0 };
         let mut by_columns: HashMap<usize, usize> = HashMap::new();
         let mut fields = Fields::new(head.as_bytes(), delimiter, &Limits::default());
-        let mut columns = 0;
+        let (mut columns, mut first) = (0, 0);
         // Memory cannot fail to be read, and a head is shorter than any limit.
         while let Ok(Some(last)) = fields.next() {
             if columns > 0 {
@@ -122,6 +125,8 @@ impl Counts {
             columns += 1;
             if last {
                 counts.rows += 1;
+                first = if first == 0 { columns } else { first };
+                counts.within += usize::from((2..=first).contains(&columns));
                 *by_columns.entry(columns).or_default() += 1;
                 columns = 0;
             }
@@ -129,11 +134,14 @@ impl Counts {
         // Of equally many rows, the wider ones count.
         let most = by_columns.into_iter().max_by_key(|&(columns, same)| (same, columns));
         (counts.columns, counts.same) = most.unwrap_or_default();
+        counts.columns = counts.columns.max(first);
         counts
     }
 
     fn agreeing(&self) -> f64 {
-        self.same as f64 / self.rows.max(1) as f64
+        // Some programs leave out the empty values at the end of a row, so that most rows are narrower than the header.
+        let same = if self.columns >= 3 { self.same.max(self.within) } else { self.same };
+        same as f64 / self.rows.max(1) as f64
     }
 
     fn is_table(&self) -> bool {

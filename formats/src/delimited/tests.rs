@@ -99,6 +99,18 @@ fn rows_of_other_lengths_lose_nothing() {
 }
 
 #[test]
+fn rows_may_leave_out_what_is_empty_at_their_end() {
+    let table =
+        "version,name,created,release,end\n1,buzz,1993,1996,1997\n2,rex,1996,1996\n3,bo,1996\n,sid,1993\n4,forky\n";
+    let (columns, rows) = read(table);
+    assert_eq!(columns, ["version", "name", "created", "release", "end"]);
+    assert_eq!(
+        (&rows[1][..], &rows[3][..]),
+        (&["2", "rex", "1996", "1996"].map(str::to_owned)[..], &["sid", "1993"].map(str::to_owned)[..])
+    );
+}
+
+#[test]
 fn quotes_hold_delimiters_quotes_and_lines() {
     let (_, rows) = read("name,note\r\nduck,\"a, \"\"b\"\"\r\nand c\"\r\nheron,12\" tall\r\n\r\nteal,\"open,\nend");
     assert_eq!(rows, [["duck", "a, \"b\"\nand c"], ["heron", "12\" tall"], ["teal", "open,\nend"]]);
