@@ -88,6 +88,9 @@ CREATE INDEX triples_out ON triples (subject_id, predicate_id);
 CREATE INDEX triples_in ON triples (object_id, predicate_id) WHERE object_id IS NOT NULL;
 CREATE INDEX triples_predicate ON triples (predicate_id, id);
 CREATE INDEX triples_literal ON triples USING hash (object_literal) WHERE object_literal IS NOT NULL;
+-- Facts are recorded in the order of time, so that a small index tells where those of a moment are.
+CREATE INDEX triples_recorded ON triples USING brin (recorded_at) WITH (autosummarize = on);
+CREATE INDEX triples_invalidated ON triples (invalidated_at) WHERE invalidated_at IS NOT NULL;
 CREATE INDEX triples_source ON triples (source_id) WHERE source_id IS NOT NULL;
 
 -- The documents that state a fact, each with the place of the words that do.

@@ -1728,6 +1728,8 @@ CREATE UNIQUE INDEX triple_citations_once ON triple_citations USING btree (tripl
 
 CREATE INDEX triples_in ON triples USING btree (object_id, predicate_id) WHERE (object_id IS NOT NULL);
 
+CREATE INDEX triples_invalidated ON triples USING btree (invalidated_at) WHERE (invalidated_at IS NOT NULL);
+
 CREATE INDEX triples_literal ON triples USING hash (object_literal) WHERE (object_literal IS NOT NULL);
 
 CREATE UNIQUE INDEX triples_once ON triples USING btree (statement, zone, COALESCE(valid_from, '-infinity'::timestamp with time zone)) WHERE (invalidated_at IS NULL);
@@ -1735,6 +1737,8 @@ CREATE UNIQUE INDEX triples_once ON triples USING btree (statement, zone, COALES
 CREATE INDEX triples_out ON triples USING btree (subject_id, predicate_id);
 
 CREATE INDEX triples_predicate ON triples USING btree (predicate_id, id);
+
+CREATE INDEX triples_recorded ON triples USING brin (recorded_at) WITH (autosummarize='on');
 
 CREATE INDEX triples_source ON triples USING btree (source_id) WHERE (source_id IS NOT NULL);
 

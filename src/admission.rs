@@ -28,6 +28,8 @@ const FETCHES: usize = 16;
 const LIVE_PAGES: (usize, usize) = (100, 200);
 /// How many pages of the console are read from the database at a time, the owner's and the principals'.
 const PAGES: (usize, usize) = (4, 4);
+/// How many analyses of whole graphs run at a time.
+const ANALYSES: usize = 1;
 const KIB: u64 = 1024;
 
 tokio::task_local! {
@@ -86,6 +88,8 @@ pub struct Admission {
     waits: Slots,
     searches: Slots,
     embeds: Slots,
+    /// Analyses of whole graphs, which take memory and a processor for long.
+    analyses: Slots,
     /// Pages of the console that are live, and those that are being read: the operator's first, so that nobody else is in its way.
     live_pages: (Slots, Slots),
     pages: (Slots, Slots),
@@ -138,6 +142,7 @@ impl Admission {
             waits: shared(places.waits),
             searches: shared(places.searches),
             embeds: shared(places.embeds),
+            analyses: unshared(ANALYSES),
             live_pages: (unshared(LIVE_PAGES.0), shared(LIVE_PAGES.1)),
             pages: (unshared(PAGES.0), shared(PAGES.1)),
             rates: Rates::new(places.rates),
@@ -192,6 +197,12 @@ impl Admission {
                 .with("setting", "SVC_EMBEDS_AT_ONCE")
         };
         self.embeds.take(principal, 1).await.map_err(|full| refused(full, "embeddings", refusal))
+    }
+
+    /// Waits for the slot of an analysis of a whole graph.
+    pub async fn analysis(&self) -> Result<Place, Failure> {
+        let refusal = || busy("another analysis of a graph is running");
+        self.analyses.take(None, 1).await.map_err(|full| refused(full, "analyses", refusal))
     }
 
     /// Waits for a slot to receive a file and store it.

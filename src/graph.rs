@@ -3,5 +3,6 @@ pub mod facts;
 mod interval;
 pub mod literal;
 pub mod named;
+pub mod network;
 pub mod paths;
 mod quotes;

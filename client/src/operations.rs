@@ -259,6 +259,25 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Holds the facts of one moment that the caller may read against a bound shape.
     POST   "/shape-bindings/{id}/validate" validate_shape(path: ShapeBindingPath, query: ValidationQuery) -> Json<ValidationReport>;
 
+    /// Shows the most central documents of the graph that the caller may read.
+    GET    "/graph/centrality"            rank_documents(query: CentralityQuery) -> Json<CentralityResponse>, fails [TooLarge];
+    /// Shows the subtrees that the rest of the graph leads to.
+    GET    "/graph/subtree-authority"     rank_subtrees(query: AuthorityQuery) -> Json<AuthorityResponse>, fails [TooLarge];
+    /// Shows the chains of the heaviest documents that a tree hangs on.
+    GET    "/graph/spines"                find_spines(query: SpineQuery) -> Json<SpinesResponse>, fails [NotFound, TooLarge];
+    /// Shows groups of documents with more edges among them than to others, by the Leiden algorithm.
+    GET    "/graph/communities"           find_communities(query: CommunityQuery) -> Json<CommunitiesResponse>, fails [TooLarge];
+    /// Shows the documents around one, and the facts that lead to them.
+    GET    "/graph/neighbors"             find_neighbors(query: NeighborQuery) -> Json<NeighborResponse>, fails [NotFound];
+    /// Shows which facts changed between two moments, page by page.
+    GET    "/graph/diff"                  compare_facts(query: DiffQuery) -> Json<DiffResponse>;
+    /// Counts what there is in the graph that the caller may read.
+    GET    "/graph/stats"                 read_graph_stats(query: GraphQuery) -> Json<GraphStats>, fails [TooLarge];
+    /// Audits what the caller may read for what hangs on nothing, contradicts itself, is stale, is not covered by search, or is open to all.
+    ///
+    /// All audits are of one moment.
+    POST   "/graph/lint"                  lint_graph(body: Json<LintRequest>) -> Json<LintResponse>;
+
     /// Says who the caller is, and what it was granted.
     GET    "/access/me"                   read_caller() -> Json<CallerResponse>;
     /// Creates a principal: a caller of its own, which reaches what it is granted and what is open to all.

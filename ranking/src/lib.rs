@@ -1,5 +1,5 @@
 //! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, late
-//! interaction, changepoints, clusters, extracts and coverage. Everything here is pure and works on numbers; the caller
+//! interaction, changepoints, clusters, extracts, coverage, and analyses of networks. Everything here is pure and works on numbers; the caller
 //! decides what is stored where.
 
 mod analyzer;
@@ -13,6 +13,7 @@ mod extract;
 mod fusion;
 mod late_interaction;
 mod mixture;
+mod network;
 mod points;
 mod postings;
 mod random;
@@ -33,6 +34,7 @@ pub use coverage::{Chosen, Coverage, GUARANTEE, Portfolio, Rule, choose};
 pub use extract::{extract, sentences};
 pub use fusion::{Fused, Place, Weights, fuse};
 pub use late_interaction::{sum_of_nearest, unpack};
+pub use network::{Betweenness, Communities, DAMPING, EXACT, Forest, Network, PageRank, Spine, Stop};
 pub use points::{Points, dot};
 pub use postings::Postings;
 pub use score::{Bounds, Curve, List, MAX_TERMS, Parameters, Scoring, idf};

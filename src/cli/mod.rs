@@ -13,8 +13,10 @@ mod events;
 mod facts;
 mod fetch;
 mod follow;
+mod graph;
 mod import;
 mod ingest;
+mod lint;
 mod mcp;
 mod models;
 mod ontologies;
@@ -130,6 +132,10 @@ enum Command {
     Facts(facts::FactsArguments),
     /// Finds the shortest path between two documents along facts; the exit code is 1 if there is none.
     Path(path::PathArguments),
+    /// Analyses the graph of documents: what is central, how it groups, and what has changed.
+    Graph(graph::GraphArguments),
+    /// Audits facts and documents; the exit code is 1 if something is wrong.
+    Lint(lint::LintArguments),
     /// Writes facts as Turtle, and reads facts from Turtle.
     Rdf(rdf::RdfArguments),
     /// Loads, lists and deletes ontologies.
@@ -279,6 +285,8 @@ async fn run(
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
         Command::Facts(arguments) => facts::facts(&client(&settings)?, output, arguments).await,
         Command::Path(arguments) => path::path(&client(&settings)?, output, arguments).await,
+        Command::Graph(arguments) => graph::graph(&client(&settings)?, output, arguments).await,
+        Command::Lint(arguments) => lint::lint(&client(&settings)?, output, arguments).await,
         Command::Rdf(arguments) => rdf::rdf(&client(&settings)?, output, arguments).await,
         Command::Ontology(arguments) => ontologies::ontology(&client(&settings)?, output, arguments).await,
         Command::Shapes(arguments) => shape_bindings::shapes(&client(&settings)?, output, arguments).await,

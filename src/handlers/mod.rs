@@ -11,6 +11,7 @@ mod events;
 mod feed;
 pub mod frontier;
 pub mod grants;
+mod graph;
 mod indexes;
 pub mod ingest;
 pub mod lists;

@@ -32,7 +32,11 @@ use svc_client::{
 use svc_ids::{DocumentId, TripleId};
 
 /// The facts among `ids`, in their order, as the caller may see them.
-async fn shown(conn: &mut PgConnection, caller: &Caller, ids: &[TripleId]) -> Result<Vec<FactResponse>, Failure> {
+pub(super) async fn shown(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    ids: &[TripleId],
+) -> Result<Vec<FactResponse>, Failure> {
     let scope = caller.readable();
     let rows = triples::read_many(conn, &scope, ids).await.or_fail()?;
     let facts = triples::shown(conn, &scope, rows, None).await.or_fail()?;

@@ -123,6 +123,7 @@ mod tests {
             "search_auto",
             "find_paths",
             "validate_shape",
+            "lint_graph",
             "runner_embed",
             "runner_tokens",
         ];

@@ -21,6 +21,7 @@ pub mod event_feed;
 pub mod events;
 pub(crate) mod evidence;
 pub mod fulltext;
+pub mod graph;
 pub mod graph_nodes;
 pub mod indexes;
 pub mod ingest_nodes;

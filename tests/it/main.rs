@@ -31,6 +31,7 @@ mod feed;
 mod filters;
 mod fleet;
 mod fulltext;
+mod graph;
 mod groups;
 mod hangups;
 mod hostile;

@@ -57,8 +57,10 @@ fn held(row: &OperationInfo) -> Held {
             Held::Searches
         }
         // Of facts, `triples::rights` holds every read to the definition; predicates are open to all.
-        "assert_fact" | "assert_facts" | "list_facts" | "read_fact" | "read_fact_history" | "supersede_fact"
-        | "invalidate_fact" | "find_paths" | "create_predicate" | "list_predicates" | "read_predicate" => Held::Apart,
+        "rank_documents" | "rank_subtrees" | "find_spines" | "find_communities" | "find_neighbors"
+        | "compare_facts" | "read_graph_stats" | "lint_graph" | "assert_fact" | "assert_facts" | "list_facts"
+        | "read_fact" | "read_fact_history" | "supersede_fact" | "invalidate_fact" | "find_paths"
+        | "create_predicate" | "list_predicates" | "read_predicate" => Held::Apart,
         // So do `ontologies::what_an_ontology_says_...` and `shape_bindings::bindings_are_of_those_...`.
         "create_ontology"
         | "list_ontologies"

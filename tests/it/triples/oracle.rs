@@ -9,7 +9,10 @@ use chrono::{DateTime, Utc};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
     Json, OptionalJson,
-    wire::{FactPath, FactQuery, FactResponse, Invalidation, NewFact, NewFacts, OnOverlap, Supersession, ValidAt},
+    wire::{
+        ChangedFact, DiffQuery, FactChange, FactPath, FactQuery, FactResponse, Invalidation, NewFact, NewFacts,
+        OnOverlap, Supersession, ValidAt,
+    },
 };
 
 /// Bounds are the days 1 to 14; the cells 0 and 14 stand for all before and after.
@@ -136,9 +139,69 @@ async fn ten_thousand_random_changes_equal_a_set_of_days_at_every_time_that_was_
         for (at, then) in &history {
             assert_eq!(&told(&known(&app, Some(*at)).await.0), then);
         }
+        // What was known, and what changed after it, is what was known later.
+        let moments: Vec<(&DateTime<Utc>, &BTreeSet<Cell>)> = history.iter().collect();
+        for _ in 0..30 {
+            let mut two = [random.below(moments.len()), random.below(moments.len())];
+            two.sort_unstable();
+            let [(from, before), (to, after)] = two.map(|at| moments[at]);
+            let query = DiffQuery { known_from: Some(*from), known_to: Some(*to), ..DiffQuery::default() };
+            let changes = changes_of(&app, query, &mut random).await;
+            let of = |kind: FactChange| changes.iter().filter(move |change| change.kind == kind);
+            let gone = of(FactChange::Removed).chain(of(FactChange::Superseded)).map(|change| change.fact.clone());
+            let new = of(FactChange::Added)
+                .map(|change| &change.fact)
+                .chain(changes.iter().filter_map(|change| change.by.as_ref()));
+            let new: BTreeMap<i64, FactResponse> = new.map(|fact| (fact.id, fact.clone())).collect();
+            let (gone, new) = (told(&gone.collect::<Vec<_>>()), told(&new.into_values().collect::<Vec<_>>()));
+            assert!(gone.is_subset(before) && new.is_subset(after));
+            assert_eq!(&before.difference(&gone).chain(&new).cloned().collect::<BTreeSet<_>>(), after);
+        }
+        // So it is with what holds on two days.
+        for _ in 0..30 {
+            let days = [random.below(DAYS as usize), random.below(DAYS as usize)].map(|day| day as u32 + 1);
+            let holds = |day: u32| -> BTreeSet<(i64, String, i64)> {
+                now.iter().filter(|cell| cell.3 == day).map(|cell| (cell.0, cell.1.clone(), cell.2)).collect()
+            };
+            let [valid_from, valid_to] = days.map(|number| Some(day(number)));
+            let changes =
+                changes_of(&app, DiffQuery { valid_from, valid_to, ..DiffQuery::default() }, &mut random).await;
+            let of = |kind: FactChange| -> BTreeSet<(i64, String, i64)> {
+                let of_kind = changes.iter().filter(|change| change.kind == kind).map(|change| &change.fact);
+                of_kind.map(|fact| (fact.subject_id, fact.predicate.clone(), fact.object_id.unwrap())).collect()
+            };
+            let [before, after] = days.map(holds);
+            assert_eq!(of(FactChange::Added), after.difference(&before).cloned().collect());
+            assert_eq!(of(FactChange::Removed), before.difference(&after).cloned().collect());
+        }
         invariants::check(&app.pool).await;
         app.end().await;
     }
+}
+
+/// All changes between two moments, read in pages of a random size, with and without a kind.
+async fn changes_of(app: &TestApp, query: DiffQuery, random: &mut Random) -> Vec<ChangedFact> {
+    let (mut all, mut counts) = (Vec::new(), BTreeMap::new());
+    let kinds = [Some(FactChange::Added), Some(FactChange::Removed), Some(FactChange::Superseded)];
+    let kinds = if random.below(2) == 0 { &kinds[..] } else { &[None] };
+    for kind in kinds {
+        let mut query = DiffQuery { kind: *kind, limit: Some(1 + random.below(1000) as u32), ..query.clone() };
+        loop {
+            let page = app.client.compare_facts(query.clone()).await.unwrap();
+            counts =
+                BTreeMap::from([("added", page.added), ("removed", page.removed), ("superseded", page.superseded)]);
+            all.extend(page.changes);
+            query.cursor = page.next_cursor;
+            if query.cursor.is_none() {
+                break;
+            }
+        }
+    }
+    for (kind, count) in counts {
+        assert_eq!(all.iter().filter(|change| change.kind.as_str() == kind).count() as u64, count, "{kind}");
+    }
+    assert!(all.iter().all(|change| change.by.is_some() == (change.kind == FactChange::Superseded)));
+    all
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
     Json,
     wire::{
-        DocumentChange, DocumentPath, FactPath, FactQuery, FactResponse, GrantPath, GrantRight, NewFact, PageQuery,
-        PathSearch, ValidAt, WaitQuery,
+        AuthorityQuery, CentralityMetric, CentralityQuery, CommunityQuery, DiffQuery, DocumentChange, DocumentPath,
+        FactPath, FactQuery, FactResponse, GrantPath, GrantRight, GraphQuery, NeighborQuery, NewFact, PageQuery,
+        PathSearch, SpineQuery, ValidAt, WaitQuery,
     },
 };
 
@@ -98,7 +99,79 @@ impl World {
                 }
             }
         }
+        let believed: Vec<&FactResponse> = seen.iter().filter(|fact| fact.invalidated_at.is_none()).collect();
+        self.compare_graph(who, &believed).await;
     }
+
+    /// The graph of a principal is that of what it may read.
+    async fn compare_graph(&self, who: &Someone, believed: &[&FactResponse]) {
+        let rights = self.of(who);
+        let readable: BTreeSet<i64> = self.ids().into_iter().filter(|id| rights.may(*id, false)).collect();
+        let edges: Vec<(i64, i64, i64)> =
+            believed.iter().filter_map(|fact| Some((fact.id, fact.subject_id, fact.object_id?))).collect();
+        let degrees = |id: i64| {
+            let to = edges.iter().filter(|(_, from, to)| *to == id && from != to).count();
+            let from = edges.iter().filter(|(_, from, to)| *from == id && from != to).count();
+            (to as u64, from as u64)
+        };
+        let query =
+            CentralityQuery { metric: Some(CentralityMetric::Degree), limit: Some(1000), ..CentralityQuery::default() };
+        let central = who.client.rank_documents(query).await.unwrap();
+        let found: BTreeMap<i64, (u64, u64)> = central
+            .results
+            .iter()
+            .map(|found| (found.document.document_id, (found.in_degree, found.out_degree)))
+            .collect();
+        assert_eq!(found, readable.iter().map(|id| (*id, degrees(*id))).collect());
+        assert_eq!(central.documents as usize, readable.len());
+        let trees =
+            who.client.rank_subtrees(AuthorityQuery { limit: Some(1000), ..AuthorityQuery::default() }).await.unwrap();
+        let sizes =
+            |root: i64| readable.iter().filter(|id| **id == root || is_below(&rights, &readable, **id, root)).count();
+        for tree in &trees.results {
+            assert_eq!(tree.size as usize, sizes(tree.document.document_id));
+        }
+        let stats = who.client.read_graph_stats(GraphQuery::default()).await.unwrap();
+        assert_eq!((stats.facts as usize, stats.documents as usize), (believed.len(), readable.len()));
+        let groups = CommunityQuery { members: Some(1000), ..CommunityQuery::default() };
+        let groups = who.client.find_communities(groups).await.unwrap().communities;
+        let members: BTreeSet<i64> =
+            groups.iter().flat_map(|group| &group.members).map(|member| member.document.document_id).collect();
+        assert_eq!(members, readable.iter().copied().filter(|id| degrees(*id) != (0, 0)).collect());
+        let ever =
+            DiffQuery { known_from: Some(chrono::DateTime::UNIX_EPOCH), limit: Some(1000), ..DiffQuery::default() };
+        let ever = who.client.compare_facts(ever).await.unwrap();
+        assert_eq!(
+            ever.changes.iter().map(|change| change.fact.id).collect::<BTreeSet<_>>(),
+            believed.iter().map(|fact| fact.id).collect()
+        );
+        for id in self.ids() {
+            let near = who.client.find_neighbors(NeighborQuery { document_id: id, ..NeighborQuery::default() }).await;
+            let spines = who.client.find_spines(SpineQuery { document_id: id, ..SpineQuery::default() }).await;
+            if !readable.contains(&id) {
+                assert!(
+                    near.is_err_and(|failure| failure.status == 404)
+                        && spines.is_err_and(|failure| failure.status == 404)
+                );
+                continue;
+            }
+            let around: BTreeSet<i64> =
+                edges.iter().filter(|(_, from, to)| *from == id || *to == id).map(|(id, ..)| *id).collect();
+            let near = near.unwrap();
+            assert_eq!(near.facts.iter().map(|fact| fact.triple_id).collect::<BTreeSet<_>>(), around);
+            assert!(near.documents.iter().all(|near| readable.contains(&near.document.document_id)));
+            let on = spines.unwrap().spines.into_iter().flat_map(|spine| spine.documents);
+            assert_eq!(on.count(), sizes(id));
+        }
+    }
+}
+
+/// Whether a document is under another one, over documents that are readable.
+fn is_below(rights: &Naive, readable: &BTreeSet<i64>, id: i64, root: i64) -> bool {
+    let path = &rights.path[&id];
+    path.iter()
+        .position(|above| *above == root)
+        .is_some_and(|at| path[at..].iter().all(|above| readable.contains(above)))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,147 @@
+//! What is wrong with a graph: audits of the facts and documents that a caller may read.
+use crate::{
+    constraint::{Constraint, PAGE, constrain},
+    operation::Wire,
+    words::wire_words,
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::ToSchema;
+
+const DAYS: Constraint = Constraint::Whole(0, 100_000);
+const SHARE: Constraint = Constraint::Number(0.0, 1.0);
+
+wire_words! {
+    /// What an audit looks for: what hangs on nothing (`orphan`), facts that cannot be true together (`contradiction`), facts that nobody has
+    /// confirmed for long (`staleness`), documents that cannot be found (`coverage`), and trees that every principal may read (`unprotected`).
+    LintAudit {
+        Orphan = "orphan", Contradiction = "contradiction", Staleness = "staleness", Coverage = "coverage", Unprotected = "unprotected",
+    }
+    /// What was found. Orphans: an `entity` without facts and links, a root without children, facts and links (`lonely_root`), a predicate
+    /// that somebody created and that has no facts (`unused_predicate`). Contradictions: two objects of a functional predicate (`functional`),
+    /// two subjects of an inverse functional one (`inverse_functional`), two predicates that exclude each other (`disjoint_predicates`) or two
+    /// classes that do (`disjoint_classes`), an asymmetric predicate in both directions (`asymmetric`), and an irreflexive one from a document
+    /// to itself (`irreflexive`). Staleness: a dynamic fact whose last support is too old (`old`), and one whose cited text has changed since
+    /// (`source_changed`). Coverage: too few documents of a usetype with a vector (`vectors`), an entry in a BM25 index (`bm25`) or token
+    /// vectors (`tokens`). Unprotected: a root (`open_root`).
+    LintKind {
+        Entity = "entity", LonelyRoot = "lonely_root", UnusedPredicate = "unused_predicate",
+        Functional = "functional", InverseFunctional = "inverse_functional", DisjointPredicates = "disjoint_predicates",
+        DisjointClasses = "disjoint_classes", Asymmetric = "asymmetric", Irreflexive = "irreflexive",
+        Old = "old", SourceChanged = "source_changed",
+        Vectors = "vectors", Bm25 = "bm25", Tokens = "tokens",
+        OpenRoot = "open_root",
+    }
+}
+
+/// When a fact is stale.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct StalenessThresholds {
+    /// A dynamic fact is stale if it was recorded and last cited, and the texts that it cites last changed, more than so many days ago; 180 by
+    /// default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100_000))]
+    pub max_age_days: Option<u32>,
+}
+
+/// When too few documents are covered.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CoverageThresholds {
+    /// The share of the settled documents with text of a usetype that should have a vector; 1 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1))]
+    pub vectors: Option<f64>,
+    /// The share that should be in a BM25 index; 1 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1))]
+    pub bm25: Option<f64>,
+    /// The share that should have token vectors; 0 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1))]
+    pub tokens: Option<f64>,
+}
+
+/// Which audits to run, and from where on something counts as wrong.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LintRequest {
+    /// All of them by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audits: Option<Vec<LintAudit>>,
+    /// Only documents at and under this one, and facts about them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<i64>,
+    #[serde(default)]
+    pub staleness: StalenessThresholds,
+    #[serde(default)]
+    pub coverage: CoverageThresholds,
+    /// The most findings that each audit shows of each kind, 1 to 1,000; 100 by default. All are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+impl Wire for LintRequest {
+    constrain! { limit: PAGE; |lint| {
+        DAYS.check("staleness.max_age_days", &lint.staleness.max_age_days)?;
+        SHARE.check("coverage.vectors", &lint.coverage.vectors)?;
+        SHARE.check("coverage.bm25", &lint.coverage.bm25)?;
+        SHARE.check("coverage.tokens", &lint.coverage.tokens)
+    } }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct LintFinding {
+    pub kind: LintKind,
+    /// The document at fault, or the one that the facts are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document_id: Option<i64>,
+    /// The facts that are wrong together, or the stale one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triple_ids: Vec<i64>,
+    /// The predicate at fault, as `namespace:name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicate: Option<String>,
+    /// The usetype of which too few documents are covered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usetype: Option<String>,
+    /// The share that is covered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// When a stale fact had its last support.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// What one audit found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct AuditResponse {
+    pub audit: LintAudit,
+    /// How many findings there are, also of those that are not shown.
+    pub count: u64,
+    /// By kind, then by the ids of what is at fault.
+    pub findings: Vec<LintFinding>,
+    /// How long the audit took, in milliseconds.
+    pub ms: u64,
+}
+
+/// What is wrong with a graph at one moment, of which all audits are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct LintResponse {
+    /// In the order of the audits' definition.
+    pub audits: Vec<AuditResponse>,
+    /// The moment in the world that the facts were read at.
+    pub valid_at: DateTime<Utc>,
+    /// The last moment that the store had recorded something at.
+    pub known_at: DateTime<Utc>,
+    pub ms: u64,
+}
+impl Wire for LintResponse {}

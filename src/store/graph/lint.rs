@@ -1,0 +1,281 @@
+//! What is wrong with a graph: each function finds one kind of it, as far as the scope covers it. Nothing here is quadratic in the facts of
+//! one document: what must be unique is compared along the time in which it holds.
+use crate::store::{
+    documents::add,
+    scope::{Readable, readable},
+    triples::fact_readable,
+};
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, postgres::PgArguments};
+use svc_ids::DocumentId;
+
+/// What is looked at, and how much of it is shown.
+#[derive(Clone, Debug)]
+pub struct Within {
+    pub scope: Readable,
+    pub parent_id: Option<DocumentId>,
+    pub limit: i64,
+}
+
+impl Within {
+    fn arguments(&self) -> PgArguments {
+        let mut arguments = self.scope.arguments();
+        add(&mut arguments, self.parent_id);
+        add(&mut arguments, self.limit);
+        arguments
+    }
+}
+
+/// Something that is wrong, with how much of its kind there is.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Found {
+    pub total: i64,
+    pub document_id: Option<i64>,
+    pub triple_ids: Vec<i64>,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// The predicate over `documents d` for those that are looked at.
+macro_rules! within {
+    () => {
+        concat!("($3::bigint IS NULL OR d.id = $3 OR d.path @> ARRAY[$3]) AND ", readable!())
+    };
+}
+
+/// The predicate over `triples t` for the believed facts that are looked at.
+macro_rules! believed {
+    () => {
+        concat!(
+            "t.invalidated_at IS NULL AND ($3::bigint IS NULL OR t.subject_id = $3
+                OR EXISTS (SELECT FROM documents d WHERE d.id = t.subject_id AND d.path @> ARRAY[$3])) AND ",
+            fact_readable!()
+        )
+    };
+}
+
+/// All that a query finds, counted, and as much of it as is shown. A query gives document_id, triple_ids, namespace, name and since.
+macro_rules! found {
+    ($($query:expr),* $(,)?) => {
+        concat!("SELECT count(*) OVER () AS total, f.* FROM (", $($query),*, ") f ORDER BY f.document_id, f.triple_ids, f.namespace, f.name LIMIT $4")
+    };
+}
+
+/// Facts with a predicate of which some columns tell that a key has one value at a time: those that hold while another value does, with the one
+/// that holds longest of those before.
+macro_rules! not_unique {
+    ($condition:literal, $key:literal, $value:literal, $node:literal) => {
+        found!(
+            "SELECT f.subject_id AS document_id, ARRAY[f.before[2]::bigint, f.id] AS triple_ids, f.namespace, f.name, NULL::timestamptz AS since
+               FROM (SELECT k.*, max(ARRAY[extract(epoch FROM coalesce(upper(k.held), 'infinity')), k.id]) OVER
+                                     (PARTITION BY k.predicate_id, k.key ORDER BY coalesce(lower(k.held), '-infinity'), k.id
+                                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                       FROM (SELECT min(t.id) AS id, min(t.subject_id) AS subject_id, t.predicate_id, p.namespace, p.name, ", $key, " AS key, ", $value, " AS value,
+                                    unnest(range_agg(t.valid)) AS held
+                               FROM predicates p JOIN triples t ON t.predicate_id = p.id LEFT JOIN graph_nodes n ON n.document_id = ", $node, "
+                              WHERE p.", $condition, " AND ", believed!(), " GROUP BY t.predicate_id, p.namespace, p.name, key, value) k) f
+              WHERE extract(epoch FROM coalesce(lower(f.held), '-infinity')) < f.before[1]"
+        )
+    };
+}
+
+/// Entities without facts and links.
+pub async fn entities(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT d.id AS document_id, '{}'::bigint[] AS triple_ids, NULL::text AS namespace, NULL::text AS name, NULL::timestamptz AS since
+           FROM documents d
+          WHERE d.usetype = 'entity' AND NOT EXISTS (SELECT FROM documents c WHERE c.parent_id = d.id)
+            AND NOT EXISTS (SELECT FROM document_links l WHERE l.source_id = d.id) AND NOT EXISTS (SELECT FROM document_links l WHERE l.target_id = d.id)
+            AND NOT EXISTS (SELECT FROM triples t WHERE t.subject_id = d.id AND t.invalidated_at IS NULL AND ",
+        fact_readable!(),
+        ") AND NOT EXISTS (SELECT FROM triples t WHERE t.object_id = d.id AND t.invalidated_at IS NULL AND ",
+        fact_readable!(),
+        ") AND ",
+        within!()
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Roots without children, facts and links.
+pub async fn lonely_roots(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT d.id AS document_id, '{}'::bigint[] AS triple_ids, NULL::text AS namespace, NULL::text AS name, NULL::timestamptz AS since
+           FROM documents d
+          WHERE d.parent_id IS NULL AND d.usetype <> 'entity' AND NOT EXISTS (SELECT FROM documents c WHERE c.parent_id = d.id)
+            AND NOT EXISTS (SELECT FROM document_links l WHERE l.source_id = d.id) AND NOT EXISTS (SELECT FROM document_links l WHERE l.target_id = d.id)
+            AND NOT EXISTS (SELECT FROM triples t WHERE t.subject_id = d.id AND t.invalidated_at IS NULL AND ",
+        fact_readable!(),
+        ") AND NOT EXISTS (SELECT FROM triples t WHERE t.object_id = d.id AND t.invalidated_at IS NULL AND ",
+        fact_readable!(),
+        ") AND ",
+        within!()
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Predicates that somebody created, with which there is no fact.
+pub async fn unused_predicates(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT NULL::bigint AS document_id, '{}'::bigint[] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM predicates p WHERE p.is_declared AND NOT EXISTS (SELECT FROM triples t WHERE t.predicate_id = p.id AND ",
+        believed!(),
+        ")"
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Objects of a functional predicate that hold beside another one. Documents with one IRI are the same.
+pub async fn functional(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = not_unique!("is_functional", "t.subject_id::text", "coalesce(n.iri, t.statement::text)", "t.object_id");
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Subjects of an inverse functional predicate that hold beside another one.
+pub async fn inverse_functional(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = not_unique!(
+        "is_inverse_functional",
+        "coalesce(t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
+        "coalesce(n.iri, t.subject_id::text)",
+        "t.subject_id"
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Facts between the same ends with two predicates that exclude each other.
+pub async fn disjoint_predicates(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM (SELECT least(x.id, y.id) AS one, greatest(x.id, y.id) AS other FROM predicates x JOIN predicates y ON y.id = ANY(x.disjoint_with)
+                  GROUP BY 1, 2) e
+           JOIN predicates p ON p.id = e.one
+           JOIN (SELECT t.* FROM triples t WHERE ",
+        believed!(),
+        ") a ON a.predicate_id = e.one JOIN (SELECT t.* FROM triples t WHERE ",
+        believed!(),
+        ") b ON b.predicate_id = e.other AND b.subject_id = a.subject_id AND b.object_id IS NOT DISTINCT FROM a.object_id
+             AND b.object_literal IS NOT DISTINCT FROM a.object_literal AND b.object_datatype IS NOT DISTINCT FROM a.object_datatype
+             AND b.object_language IS NOT DISTINCT FROM a.object_language AND b.valid && a.valid"
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Documents of two classes of which a fact says that they exclude each other. Classes are compared by IRI.
+pub async fn disjoint_classes(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT a.subject_id AS document_id, ARRAY[min(a.id), min(b.id)] AS triple_ids, NULL::text AS namespace, NULL::text AS name, NULL::timestamptz AS since
+           FROM (SELECT least(s.iri, o.iri) AS one, greatest(s.iri, o.iri) AS other
+                   FROM predicates p JOIN triples t ON t.predicate_id = p.id JOIN graph_nodes s ON s.document_id = t.subject_id
+                   JOIN graph_nodes o ON o.document_id = t.object_id
+                  WHERE p.iri = 'http://www.w3.org/2002/07/owl#disjointWith' AND t.invalidated_at IS NULL AND ",
+        fact_readable!(),
+        " GROUP BY 1, 2) e JOIN graph_nodes x ON x.iri = e.one JOIN graph_nodes y ON y.iri = e.other
+           JOIN predicates p ON p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type'
+           JOIN (SELECT t.* FROM triples t WHERE ",
+        believed!(),
+        ") a ON a.predicate_id = p.id AND a.object_id = x.document_id JOIN (SELECT t.* FROM triples t WHERE ",
+        believed!(),
+        ") b ON b.predicate_id = p.id AND b.object_id = y.document_id AND b.subject_id = a.subject_id AND b.valid && a.valid
+          GROUP BY a.subject_id, e.one, e.other"
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Facts with an asymmetric predicate in both directions.
+pub async fn asymmetric(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM predicates p JOIN (SELECT t.* FROM triples t WHERE ",
+        believed!(),
+        ") a ON a.predicate_id = p.id JOIN (SELECT t.* FROM triples t WHERE ",
+        believed!(),
+        ") b ON b.predicate_id = p.id AND b.subject_id = a.object_id AND b.object_id = a.subject_id AND b.id > a.id AND b.valid && a.valid
+          WHERE p.is_asymmetric AND a.subject_id <> a.object_id"
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Facts from a document to itself with a predicate that excludes it, as asymmetric ones do too.
+pub async fn irreflexive(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM predicates p JOIN triples t ON t.predicate_id = p.id AND t.object_id = t.subject_id
+          WHERE (p.is_irreflexive OR p.is_asymmetric) AND ",
+        believed!()
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Dynamic facts that hold and whose last support is older than a moment. A fact is supported when it is recorded, when it is cited, and when a
+/// text that it cites changes.
+pub async fn old(
+    conn: &mut PgConnection,
+    within: &Within,
+    now: DateTime<Utc>,
+    before: DateTime<Utc>,
+) -> sqlx::Result<Vec<Found>> {
+    let mut arguments = within.arguments();
+    add(&mut arguments, now);
+    add(&mut arguments, before);
+    let query = found!(
+        "SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, greatest(t.recorded_at, s.at) AS since
+           FROM triples t JOIN predicates p ON p.id = t.predicate_id
+           LEFT JOIN LATERAL (SELECT max(greatest(c.cited_at, d.updated_at)) AS at FROM triple_citations c JOIN documents d ON d.id = c.document_id AND ",
+        readable!(),
+        " WHERE c.triple_id = t.id) s ON true
+          WHERE t.fact_type = 'dynamic' AND t.valid @> $5 AND t.recorded_at < $6 AND (s.at IS NULL OR s.at < $6) AND ",
+        believed!()
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// Facts of which a cited text has another content than when it was cited.
+pub async fn source_changed(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, s.at AS since
+           FROM triples t JOIN predicates p ON p.id = t.predicate_id
+           JOIN (SELECT c.triple_id, max(c.cited_at) AS at FROM triple_citations c JOIN documents d ON d.id = c.document_id AND d.content_hash <> c.source_hash AND ",
+        readable!(),
+        " GROUP BY 1) s ON s.triple_id = t.id WHERE ",
+        believed!()
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Roots under no access root, which every principal may read.
+pub async fn open_roots(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT d.id AS document_id, '{}'::bigint[] AS triple_ids, NULL::text AS namespace, NULL::text AS name, NULL::timestamptz AS since
+           FROM documents d WHERE d.parent_id IS NULL AND d.guard = 0 AND ",
+        within!()
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// The settled documents with text of a usetype, and how many of them can be found by what.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Covered {
+    pub usetype: String,
+    pub all: i64,
+    pub vectors: i64,
+    pub bm25: i64,
+    pub tokens: i64,
+    /// Whether there is an index that it could be in.
+    pub has_index: bool,
+}
+
+/// How many documents of each usetype can be found.
+pub async fn coverage(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Covered>> {
+    let mut arguments = within.scope.arguments();
+    add(&mut arguments, within.parent_id);
+    let query = concat!(
+        r#"SELECT d.usetype, count(*) AS "all", count(v.document_id) AS vectors, count(e.document_id) AS bm25, count(k.document_id) AS tokens,
+                  EXISTS (SELECT FROM search_indexes) AS has_index
+             FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id LEFT JOIN token_packs k ON k.document_id = d.id
+             LEFT JOIN (SELECT DISTINCT document_id FROM search_index_entries) e ON e.document_id = d.id
+            WHERE d.settled = 'settled' AND d.content <> '' AND "#,
+        within!(),
+        " GROUP BY d.usetype ORDER BY d.usetype"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
