@@ -13,6 +13,11 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// the same entry are found again, and other options are refused. The answer has the finished tree, or the failed one. After
     /// `SVC_INGEST_WAIT_SECONDS` it is 503, names the document and what its tasks wait for, and the work goes on.
     POST   "/ingest"                      ingest(query: EmbedQuery, body: Json<NewIngestion>) -> Created<IngestedTree>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword, NotConfigured, FetchFailed], tool Write;
+    /// Stores a whole conversation in one call, by the entry `conversation` of `POST /ingest`.
+    ///
+    /// The answer comes when it is stored; with `wait` when it can be found, or has failed. The same turns are found again, and are not
+    /// stored twice.
+    POST   "/conversations"               create_conversation(query: WaitQuery, body: Json<NewConversation>) -> Created<ConversationResponse>, access Write, fails [UnknownOption, StoredWithOtherOptions];
     /// Lists the entries of `POST /ingest`: where the content of each comes from, and the options that it gets.
     GET    "/ingest/pipelines"            list_pipelines() -> Json<PipelineList>;
     /// Shows which tasks a file of this format would get, and why; stores nothing.

@@ -6,6 +6,7 @@ mod bytes;
 mod cancel;
 mod cells;
 mod config;
+mod conversations;
 mod documents;
 mod edits;
 mod embed;
@@ -144,6 +145,8 @@ enum Command {
     Shapes(shape_bindings::ShapesArguments),
     /// Lists predicates, or creates one.
     Predicates(predicates::PredicatesArguments),
+    /// Stores whole conversations.
+    Conversation(conversations::ConversationArguments),
     /// Manages who may read and write what: principals, tokens, grants and the audit.
     Access(access::AccessArguments),
     /// Prints what happens, as it happens.
@@ -285,6 +288,7 @@ async fn run(
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
         Command::Facts(arguments) => facts::facts(&client(&settings)?, output, arguments).await,
         Command::Path(arguments) => path::path(&client(&settings)?, output, arguments).await,
+        Command::Conversation(arguments) => conversations::conversation(&client(&settings)?, output, arguments).await,
         Command::Graph(arguments) => graph::graph(&client(&settings)?, output, arguments).await,
         Command::Lint(arguments) => lint::lint(&client(&settings)?, output, arguments).await,
         Command::Rdf(arguments) => rdf::rdf(&client(&settings)?, output, arguments).await,

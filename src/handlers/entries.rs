@@ -1,9 +1,22 @@
 //! Texts, conversations and addresses as files: stored as uploads are, and answered when they are ingested.
-use crate::{access::Caller, error::OrFail, ingest::entries, registry::Handle, service::Service, store};
-use std::time::Duration;
+use crate::{
+    access::Caller,
+    error::OrFail,
+    ingest::{
+        entries::{self, exports},
+        options::Requested,
+    },
+    registry::Handle,
+    service::Service,
+    store,
+};
+use std::{collections::HashSet, time::Duration};
 use svc_client::{
     Call, Code, Failure, Meta, Nothing, ops,
-    wire::{DocumentPath, FrontierResponse, IngestedTree, PageQuery, PipelineList},
+    wire::{
+        ConversationResponse, DocumentPath, EmbedQuery, Entry, FrontierResponse, IngestedTree, NewConversation,
+        NewIngestion, PageQuery, PipelineList, Turn,
+    },
 };
 use svc_ids::DocumentId;
 use tokio::time::Instant;
@@ -13,6 +26,8 @@ const SOONEST: Duration = Duration::from_millis(50);
 const LATEST: Duration = Duration::from_secs(1);
 /// The most nodes of an answer; the others are read page by page.
 const NODES: u32 = 1000;
+/// The most speakers that an answer names.
+const SPEAKERS: usize = 100;
 
 impl Handle<ops::list_pipelines> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::list_pipelines>) -> Result<PipelineList, Failure> {
@@ -49,6 +64,78 @@ impl Handle<ops::ingest> for Service {
             attempts: caller.told(attempts),
         })
     }
+}
+
+impl Handle<ops::create_conversation> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::create_conversation>,
+    ) -> Result<ConversationResponse, Failure> {
+        let (query, new) = (call.query, call.body.0);
+        let waiting = query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
+        let intake = self.intake();
+        Requested::read(new.options.clone(), intake.types.groups())?;
+        let turns = conversation(&new).await?;
+        let mut speakers: Vec<String> = Vec::new();
+        let mut seen = HashSet::new();
+        for turn in &turns {
+            let speaker = turn.speaker.trim();
+            if speakers.len() < SPEAKERS && seen.insert(speaker) {
+                speakers.push(speaker.to_owned());
+            }
+        }
+        let count = u32::try_from(turns.len()).unwrap_or(u32::MAX);
+        let NewConversation { title, parent_id, private, event_time, options, .. } = new;
+        let entry = NewIngestion::of(Entry::Conversation);
+        let ingestion = NewIngestion { turns: Some(turns), title, parent_id, private, event_time, options, ..entry };
+        let stored = entries::ingest(self, intake, caller, ingestion).await?;
+        let id = stored.document_id;
+        if let Some(waiting) = waiting {
+            waiting.until(self.drained(id)).await?;
+        }
+        let caller = &caller.again(&self.pool).await?;
+        let path = DocumentPath { id };
+        let shown = EmbedQuery { include_embed: query.include_embed };
+        let document = Call { meta: Meta::default(), path, query: shown, body: Nothing {} };
+        let document = Handle::<ops::read_document>::handle(self, caller, document).await?.value()?;
+        let page = PageQuery { limit: Some(NODES), include_embed: query.include_embed, ..PageQuery::default() };
+        let sections = Call { meta: Meta::default(), path, query: page, body: Nothing {} };
+        let sections = Handle::<ops::list_children>::handle(self, caller, sections).await?;
+        Ok(ConversationResponse {
+            document_id: id,
+            title: document.title,
+            settled: document.settled,
+            turns: count,
+            speakers,
+            was_existing: stored.was_existing,
+            linked_into_parent: stored.linked_into_parent,
+            sections: sections.documents,
+        })
+    }
+}
+
+/// The turns of a new conversation, in whichever form they came.
+async fn conversation(new: &NewConversation) -> Result<Vec<Turn>, Failure> {
+    let given = [new.turns.is_some(), new.messages.is_some(), new.content.is_some()];
+    if given.iter().filter(|given| **given).count() != 1 {
+        return Err(Failure::field("turns", "exactly one of `turns`, `messages` and `content` is needed"));
+    }
+    if let Some(turns) = &new.turns {
+        return Ok(turns.clone());
+    }
+    if let Some(messages) = &new.messages {
+        return exports::of_messages(messages);
+    }
+    let (content, event_time) = (new.content.clone().unwrap_or_default(), new.event_time);
+    let read = tokio::task::spawn_blocking(move || exports::turns(&content, event_time));
+    read.await.map_err(|error| Failure::new(Code::Internal, error))?.unwrap_or_else(|| {
+        Err(Failure::field(
+            "content",
+            "has none of the forms that are known: messages in JSON or JSON lines, WebVTT, SubRip",
+        )
+        .with("remedy", "give the conversation as `turns`, or its text in Markdown by POST /ingest"))
+    })
 }
 
 impl Service {

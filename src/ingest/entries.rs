@@ -24,6 +24,7 @@ use svc_formats::{DetectedBy, Detection, Extraction, Format, Pattern, Patterns};
 use svc_ids::DocumentId;
 
 mod arxiv;
+pub(crate) mod exports;
 pub(crate) mod pages;
 mod turns;
 pub(super) use turns::mark as mark_turns;
@@ -60,14 +61,14 @@ static ROWS: &[Row] = &[
     Row {
         entry: Entry::Conversation,
         usetype: Usetype::Conversation,
-        about: "Takes a conversation; each turn becomes a section with its speaker and time.",
+        about: "Takes a conversation as turns, as an export in JSON or JSON lines, or as Markdown; each turn becomes a section with its speaker and time.",
         sources: &[EntrySource::Turns, EntrySource::Content],
         accepts: &[],
     },
     Row {
         entry: Entry::Transcript,
         usetype: Usetype::Transcript,
-        about: "Takes what was said and when; each turn becomes a section with its speaker and time.",
+        about: "Takes what was said and when, as turns, as subtitles (WebVTT, SubRip), or as Markdown; each turn becomes a section with its speaker and time.",
         sources: &[EntrySource::Turns, EntrySource::Content],
         accepts: &[],
     },
@@ -189,6 +190,14 @@ pub async fn ingest(
     };
     let mut made = match given {
         Given::Content(text) if row.entry == Entry::Raw => plain(core, text).await?,
+        Given::Content(text) if row.sources.contains(&EntrySource::Turns) => {
+            let event_time = new.event_time;
+            let read = tokio::task::spawn_blocking(move || (exports::turns(&text, event_time), text));
+            match read.await.map_err(|error| Failure::new(Code::Internal, error))? {
+                (Some(turns), _) => turns::made(core, turns?).await?,
+                (None, text) => markdown(core, text).await?,
+            }
+        }
         Given::Content(text) => markdown(core, text).await?,
         Given::Turns(turns) => turns::made(core, turns).await?,
         Given::Id(id) => arxiv::made(core, intake.admission, &id, EntrySource::Id, row.accepts).await?,

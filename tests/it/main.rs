@@ -17,6 +17,7 @@ mod conditional;
 mod console;
 mod contexts;
 mod contract;
+mod conversations;
 mod cranfield;
 mod crash;
 mod documents;

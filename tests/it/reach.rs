@@ -52,7 +52,7 @@ fn held(row: &OperationInfo) -> Held {
         "cancel_ingest" | "change_priority" | "reprocess_file" | "update_document" | "delete_document"
         | "create_link" | "delete_link" | "embed_document" | "embed_tokens" | "make_raptor" | "split_document"
         | "chunk_document" | "segment_document" => Held::Changes,
-        "upload_file" | "create_document" | "create_documents" | "ingest" => Held::Adds,
+        "upload_file" | "create_document" | "create_documents" | "ingest" | "create_conversation" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" | "search_auto" => {
             Held::Searches
         }
@@ -196,6 +196,9 @@ pub fn call(
             request.query(&[("parent_id", id)]).multipart(form)
         }
         "ingest" => request.json(&json!({"entry": "raw", "content": "Words that nobody has.", "parent_id": id})),
+        "create_conversation" => {
+            request.json(&json!({"turns": [{"speaker": "A", "text": "Words that nobody has."}], "parent_id": id}))
+        }
         "create_document" => request.json(&json!({"title": "t", "content": "c", "parent_id": id})),
         "create_documents" => request.json(&json!({"documents": [{"title": "t", "content": "c", "parent_id": id}]})),
         "update_document" => request.json(&json!({"title": "t"})),

@@ -1,14 +1,14 @@
 //! The entries of `POST /ingest`: texts, conversations and addresses, which become files as uploads do.
 use crate::{
     Code, Failure, Located,
-    constraint::{Constraint, Form, constrain},
+    constraint::{Constraint, Form, NAME, constrain},
     operation::Wire,
-    wire::{Attempt, DocumentResponse, FrontierResponse},
+    wire::{Attempt, DocumentResponse, FrontierResponse, Settled},
     words::wire_words,
 };
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 #[cfg(feature = "openapi")]
 use utoipa::ToSchema;
 
@@ -28,10 +28,10 @@ wire_words! {
 }
 
 /// The most turns of one conversation.
-const TURNS: usize = 10_000;
+pub const TURNS: usize = 10_000;
 const SPEAKER: Constraint = Constraint::Text(1, 200, Form::NotBlank);
 
-/// What to ingest. An entry takes exactly one of `content`, `turns`, `url` and `id`; `GET /ingest/pipelines` says which.
+/// An entry takes one of `content`, `turns`, `url` and `id`; `GET /ingest/pipelines` says which.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -40,23 +40,23 @@ pub struct NewIngestion {
     /// A text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// What was said, in its order: 1 to 10,000 turns.
+    /// What was said, in its order.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 10_000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Vec<Turn>>,
-    /// An address that the server fetches: http or https, and not in a private network.
+    /// An http or https address outside of private networks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The id of a paper, such as `2301.00001v2` or `hep-th/9901001`.
+    /// A paper, such as `2301.00001v2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// By default what the content says: the title of a page, or its first line.
+    /// By default the title that the content has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The node under which the document is put.
+    /// The node to put it under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<i64>,
-    /// Makes the document an access root that only the caller may read.
+    /// Makes it an access root that only the caller may read.
     #[serde(default)]
     pub private: bool,
     /// The time that the content is about.
@@ -86,17 +86,7 @@ impl NewIngestion {
     }
 
     fn check_more(&self) -> Result<(), Failure> {
-        let Some(turns) = &self.turns else { return Ok(()) };
-        if turns.is_empty() || turns.len() > TURNS {
-            return Err(Failure::field("turns", format!("takes 1 to {TURNS} turns, got {}", turns.len())));
-        }
-        for (place, turn) in turns.iter().enumerate() {
-            SPEAKER.check(&format!("turns[{place}].speaker"), &turn.speaker)?;
-            if turn.speaker.chars().any(char::is_control) {
-                return Err(Failure::field(&format!("turns[{place}].speaker"), "takes one line"));
-            }
-        }
-        Ok(())
+        self.turns.as_deref().map_or(Ok(()), check_turns)
     }
 }
 impl Wire for NewIngestion {
@@ -123,13 +113,114 @@ impl Wire for NewIngestion {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// One line of 1 to 200 characters.
+    /// One line.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub speaker: String,
     pub text: String,
     /// When it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<DateTime<Utc>>,
+    /// Such as `user`.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[a-zA-Z0-9_:.-]{1,100}$"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// The caller's own.
+    #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
+    pub metadata: Map<String, Value>,
+}
+
+impl Turn {
+    /// A turn that has a speaker and a text.
+    pub fn new(speaker: &str, text: &str) -> Turn {
+        Turn { speaker: speaker.to_owned(), text: text.to_owned(), time: None, role: None, metadata: Map::new() }
+    }
+}
+
+/// Refuses turns by the place and the name of what is wrong.
+pub(super) fn check_turns(turns: &[Turn]) -> Result<(), Failure> {
+    if turns.is_empty() || turns.len() > TURNS {
+        return Err(Failure::field("turns", format!("takes 1 to {TURNS} turns, got {}", turns.len())));
+    }
+    for (place, turn) in turns.iter().enumerate() {
+        SPEAKER.check(&format!("turns[{place}].speaker"), &turn.speaker)?;
+        if turn.speaker.chars().any(char::is_control) {
+            return Err(Failure::field(&format!("turns[{place}].speaker"), "takes one line"));
+        }
+        NAME.check(&format!("turns[{place}].role"), &turn.role)?;
+    }
+    Ok(())
+}
+
+/// A conversation to ingest: exactly one of `turns`, `messages` and `content`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewConversation {
+    /// What was said, in its order: 1 to 10,000 turns.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 10_000))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Vec<Turn>>,
+    /// The same as chats have it: objects with `role` or a speaker, and `content`, which is a text or a list of parts with a `text`.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 10_000, value_type = Option<Vec<Object>>))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<Map<String, Value>>>,
+    /// The same as programs export it: messages in JSON or as JSON lines, or subtitles in WebVTT or SubRip, whose times count from `event_time`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// By default the names of the first speakers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The node under which the conversation is put.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<i64>,
+    /// Makes the conversation an access root that only the caller may read.
+    #[serde(default)]
+    pub private: bool,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_time: Option<DateTime<Utc>>,
+    /// Ingest options, by group.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<Value>,
+}
+impl Wire for NewConversation {
+    constrain! {
+        content: Constraint::Text(1, 1 << 23, Form::NotBlank),
+        title: Constraint::Text(1, 1000, Form::NotBlank);
+        |new| {
+            if let Some(count) = new.messages.as_ref().map(Vec::len).filter(|count| !(1..=TURNS).contains(count)) {
+                return Err(Failure::field("messages", format!("takes 1 to {TURNS} messages, got {count}")));
+            }
+            new.turns.as_deref().map_or(Ok(()), check_turns)
+        }
+    }
+}
+
+/// A conversation that is stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ConversationResponse {
+    /// The conversation's node, of the usetype `conversation`. Each turn becomes a section under it, with its speaker, role, place and time.
+    pub document_id: i64,
+    pub title: String,
+    /// Whether it is found already: `in_flight` until its turns are embedded.
+    pub settled: Settled,
+    pub turns: u32,
+    /// Who spoke, in the order of their first turns; at most 100.
+    pub speakers: Vec<String>,
+    /// True if the same turns were stored already; then `document_id` is the node that holds them.
+    pub was_existing: bool,
+    /// True if the existing node was attached to the requested parent by a `contains` link.
+    pub linked_into_parent: bool,
+    /// The sections of the turns in their order, the first 1,000, once they are made: always with `wait`.
+    pub sections: Vec<DocumentResponse>,
+}
+impl Wire for ConversationResponse {}
+impl Located for ConversationResponse {
+    fn location(&self) -> String {
+        format!("/documents/{}", self.document_id)
+    }
 }
 
 /// A document that was ingested to its end, with what was made of it.

@@ -66,7 +66,7 @@ pub struct FactQuery {
     pub parent_id: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fact_type: Option<FactType>,
-    /// Those that the store has ceased to believe, in place of those that it believes.
+    /// Those that the store no longer believes, in place of those that it believes.
     pub invalidated: bool,
     /// Leaves out what rules derived.
     pub asserted_only: bool,
@@ -110,7 +110,7 @@ pub struct FactPage {
 impl Wire for FactPage {}
 
 wire_words! {
-    /// Which way along facts: from subject to object, from object to subject, or either.
+    /// Which way along facts: subject to object, object to subject, or either.
     Direction { Any = "any", Out = "out", In = "in", }
     /// Which budget a search for paths used up: `nodes` or `time`.
     PathLimit { Nodes = "nodes", Time = "time", }

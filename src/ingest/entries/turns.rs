@@ -6,7 +6,7 @@ use crate::{
 };
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeSet;
 use svc_client::{Code, Failure, wire::Turn};
@@ -24,6 +24,10 @@ struct Begin {
     speaker: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     time: Option<DateTime<Utc>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    role: Option<String>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    metadata: Map<String, Value>,
 }
 
 /// The turns as a file in Markdown, which the tasks read by the places of the turns and not by its marks: what a
@@ -68,7 +72,8 @@ fn render(turns: &[Turn]) -> (String, Vec<Begin>) {
     let (mut text, mut begins) = (String::new(), Vec::with_capacity(turns.len()));
     for turn in turns {
         let speaker = turn.speaker.trim();
-        begins.push(Begin { start: text.len(), speaker: speaker.to_owned(), time: turn.time });
+        let (role, metadata) = (turn.role.clone(), turn.metadata.clone());
+        begins.push(Begin { start: text.len(), speaker: speaker.to_owned(), time: turn.time, role, metadata });
         text.push_str("## ");
         text.push_str(speaker);
         if let Some(time) = turn.time {
@@ -88,9 +93,14 @@ pub async fn mark(conn: &mut PgConnection, file: &Place, nodes: &[(DocumentId, u
     let turn = |(id, start): &(DocumentId, usize)| {
         let index = begins.partition_point(|begin| begin.start <= *start).checked_sub(1)?;
         let begin = &begins[index];
-        let structured: Map<_, _> =
-            [("speaker".to_owned(), json!(begin.speaker)), ("index".to_owned(), json!(index))].into_iter().collect();
-        Some(TurnNode { id: *id, event_time: begin.time, structured_content: structured.into() })
+        let mut structured = json!({"speaker": begin.speaker, "index": index});
+        if let Some(role) = &begin.role {
+            structured["role"] = json!(role);
+        }
+        if !begin.metadata.is_empty() {
+            structured["metadata"] = json!(begin.metadata);
+        }
+        Some(TurnNode { id: *id, event_time: begin.time, structured_content: structured })
     };
     let turns: Vec<TurnNode> = nodes.iter().filter_map(turn).collect();
     store::nodes::set_turns(conn, file, &turns).await
@@ -102,7 +112,7 @@ mod tests {
 
     fn turn(speaker: &str, text: &str, time: Option<&str>) -> Turn {
         let time = time.map(|time| time.parse().expect("a time"));
-        Turn { speaker: speaker.to_owned(), text: text.to_owned(), time }
+        Turn { time, ..Turn::new(speaker, text) }
     }
 
     #[test]

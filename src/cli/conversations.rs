@@ -1,0 +1,92 @@
+//! `svc conversation`.
+use super::{
+    CliError,
+    output::{Output, count, one_line, say},
+};
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand};
+use std::{io::Read, path::PathBuf, process::ExitCode};
+use svc_client::{
+    Client, Json, Remote,
+    wire::{NewConversation, Settled, WaitQuery},
+};
+
+/// The largest file that is read: the service takes no larger text.
+const BYTES: u64 = 8 << 20;
+
+#[derive(Args)]
+pub struct ConversationArguments {
+    #[command(subcommand)]
+    command: ConversationCommand,
+}
+
+#[derive(Subcommand)]
+enum ConversationCommand {
+    /// Stores a conversation that a program exported: messages in JSON or as JSON lines, or subtitles in WebVTT or SubRip.
+    Import(ImportArguments),
+}
+
+#[derive(Args)]
+struct ImportArguments {
+    /// The file; `-` reads standard input.
+    file: PathBuf,
+    /// What the conversation is called [default: by its first speakers].
+    #[arg(long)]
+    title: Option<String>,
+    /// The document under which it is put.
+    #[arg(long = "under", alias = "parent", value_name = "ID")]
+    parent: Option<i64>,
+    /// Lets only the owner, and callers with a grant, read it.
+    #[arg(long)]
+    private: bool,
+    /// When it began, as in 2021-02-03T04:05:06Z; the times of subtitles count from then.
+    #[arg(long, value_name = "TIME")]
+    begun: Option<DateTime<Utc>>,
+    /// Waits until it can be found.
+    #[arg(long)]
+    wait: bool,
+}
+
+fn read(path: &PathBuf) -> std::io::Result<String> {
+    let mut text = String::new();
+    let source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(std::fs::File::open(path)?),
+    };
+    source.take(BYTES + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+pub async fn conversation(
+    client: &Client<Remote>,
+    output: Output,
+    arguments: ConversationArguments,
+) -> Result<ExitCode, CliError> {
+    let ConversationCommand::Import(arguments) = arguments.command;
+    let ImportArguments { file, title, parent, private, begun, wait } = arguments;
+    let named = file.display().to_string();
+    let text = tokio::task::spawn_blocking(move || read(&file)).await;
+    let text = text.map_err(|error| CliError::Other(error.to_string()))?;
+    let text = text.map_err(|error| CliError::Other(format!("{named}: {error}")))?;
+    if text.len() as u64 > BYTES {
+        return Err(CliError::Other(format!("{named} has more than {BYTES} bytes; import it in parts")));
+    }
+    let new = NewConversation {
+        content: Some(text),
+        title,
+        parent_id: parent,
+        private,
+        event_time: begun,
+        ..NewConversation::default()
+    };
+    let made = client.create_conversation(WaitQuery { wait, ..WaitQuery::default() }, Json(new)).await?;
+    match output {
+        Output::Json => Output::line(&made)?,
+        Output::Table => {
+            let turns = count(made.turns as usize, "turn", "turns");
+            let known = if made.was_existing { ", stored before" } else { "" };
+            say!("{}  {}  {turns}, {}{known}", made.document_id, one_line(&made.title, 60), made.settled);
+        }
+    }
+    Ok(if made.settled == Settled::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
