@@ -1348,6 +1348,13 @@ CREATE TABLE upkeep_turn (
     taken_at timestamp with time zone NOT NULL
 );
 
+CREATE TABLE usetype_presentations (
+    usetype text NOT NULL,
+    rule jsonb NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT usetype_presentations_usetype_check CHECK ((usetype <> ''::text))
+);
+
 CREATE TABLE webhook_delivery (
     id bigint NOT NULL,
     webhook_id bigint NOT NULL,
@@ -1585,6 +1592,9 @@ ALTER TABLE ONLY triples
 
 ALTER TABLE ONLY upkeep_turn
     ADD CONSTRAINT upkeep_turn_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY usetype_presentations
+    ADD CONSTRAINT usetype_presentations_pkey PRIMARY KEY (usetype);
 
 ALTER TABLE ONLY webhook_delivery
     ADD CONSTRAINT webhook_delivery_pkey PRIMARY KEY (id);

@@ -32,6 +32,7 @@ pub mod spool;
 pub mod store;
 mod telemetry;
 pub mod usetype;
+mod view;
 pub mod webhooks;
 mod words;
 pub mod worker;

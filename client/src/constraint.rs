@@ -27,6 +27,8 @@ pub enum Form {
     NotBlank,
     /// Letters, digits and `_-:.`, as in the names of usetypes and task types.
     Name,
+    /// The same, and maybe an asterisk at the end, for all names that begin so.
+    Prefix,
     /// Letters, digits and `_-.`, as in the namespaces of predicates.
     Word,
     /// The tag of a language (BCP 47), such as `de-CH`.
@@ -44,6 +46,7 @@ impl Form {
             Form::Any => None,
             Form::NotBlank => Some(r"\S"),
             Form::Name => Some("^[a-zA-Z0-9_:.-]+$"),
+            Form::Prefix => Some(r"^([a-zA-Z0-9_:.-]+\*?|\*)$"),
             Form::Word => Some("^[a-zA-Z0-9_.-]+$"),
             Form::Language => Some("^[a-zA-Z]+(-[a-zA-Z0-9]+)*$"),
             Form::Iri => Some(r#"^[a-zA-Z][a-zA-Z0-9+.-]*:[^\s<>"{}|\\^`]+$"#),
@@ -56,6 +59,10 @@ impl Form {
             Form::Any => true,
             Form::NotBlank => text.chars().any(|character| !character.is_whitespace()),
             Form::Name => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte)),
+            Form::Prefix => {
+                let name = text.strip_suffix('*').unwrap_or(text);
+                text == "*" || !name.is_empty() && Form::Name.misfit(name).is_none()
+            }
             Form::Word => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)),
             Form::Language => is_language(text),
             Form::Iri => is_iri(text),
@@ -68,6 +75,7 @@ impl Form {
             Form::Any => "takes any text",
             Form::NotBlank => "must not be blank",
             Form::Name => "takes only the characters a-z A-Z 0-9 _ - : .",
+            Form::Prefix => "takes only the characters a-z A-Z 0-9 _ - : . and an asterisk at the end",
             Form::Word => "takes only the characters a-z A-Z 0-9 _ - .",
             Form::Language => "takes the tag of a language, such as en or de-CH",
             Form::Iri => "takes an absolute IRI of at most 2,048 bytes, such as https://schema.org/author",

@@ -172,6 +172,29 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Deletes a search context; searches that name it are refused from then on.
     DELETE "/search-contexts/{id}"        delete_context(path: ContextPath) -> NoContent, access Owner;
 
+    /// Shows a document as people read it, by the rule of its usetype.
+    ///
+    /// Text becomes blocks, with HTML that is safe to show. What is under an ingested file is shown with its text in the order of the file.
+    GET    "/view/{id}"                   view_document(path: DocumentPath) -> Conditional<Json<ViewResponse>>;
+    /// Shows the next page of what is under a document, also where its view shows nothing of it.
+    POST   "/view/{id}/expand-children"   expand_children(path: DocumentPath, body: OptionalJson<ExpandRequest>) -> Json<ViewChildren>;
+    /// Lists the documents above a document, root first. One that the caller may not read is a gap without a name.
+    GET    "/view/{id}/breadcrumbs"       list_breadcrumbs(path: DocumentPath) -> Json<BreadcrumbList>;
+    /// Lists what refers to a document, page by page: links, facts, and texts that name it as `[[id]]`.
+    GET    "/view/{id}/back-references"   list_back_references(path: DocumentPath, query: PageQuery) -> Json<BackReferencePage>;
+    /// Lists the rules by which views show documents.
+    GET    "/usetype-presentations"       list_presentations() -> Json<PresentationList>;
+    /// Creates the rule for a usetype, or for all that begin alike.
+    POST   "/usetype-presentations"       create_presentation(body: Json<NewPresentation>) -> Created<PresentationResponse>, access Owner, fails [Conflict, TooLarge];
+    /// Reads one rule.
+    GET    "/usetype-presentations/{usetype}" read_presentation(path: PresentationPath) -> Json<PresentationResponse>;
+    /// Changes the fields of a rule that the body names.
+    PATCH  "/usetype-presentations/{usetype}" update_presentation(path: PresentationPath, body: Json<PresentationChange>) -> Json<PresentationResponse>, access Owner;
+    /// Deletes a rule; one that the service brings is only reset.
+    DELETE "/usetype-presentations/{usetype}" delete_presentation(path: PresentationPath) -> NoContent, access Owner, fails [Conflict];
+    /// Gives a rule that the service brings its first form again.
+    POST   "/usetype-presentations/{usetype}/reset" reset_presentation(path: PresentationPath) -> Json<PresentationResponse>, access Owner;
+
     /// Creates a search index of everything, or of some subtrees, and begins to build it.
     POST   "/indexes"                     create_index(body: Json<NewIndex>) -> Created<IndexResponse>, access Owner, fails [Conflict];
     /// Lists the search indexes, page by page.

@@ -36,6 +36,7 @@ mod shape_bindings;
 mod status;
 mod token_file;
 mod tree;
+mod view;
 mod worker;
 
 use crate::{
@@ -121,6 +122,8 @@ enum Command {
     Chunk(pieces::ChunkArguments),
     /// Puts a document's children into segments, between which the subject changes.
     Segment(pieces::SegmentArguments),
+    /// Shows a document as people read it, with what is under it, above it and around it.
+    View(view::ViewArguments),
     /// Shows one document with its text.
     Get(documents::IdArguments),
     /// Writes the stored bytes of a document's file to a file or to a pipe.
@@ -285,6 +288,7 @@ async fn run(
         Command::Split(arguments) => pieces::split(&client(&settings)?, output, arguments).await,
         Command::Chunk(arguments) => pieces::chunk(&client(&settings)?, output, arguments).await,
         Command::Segment(arguments) => pieces::segment(&client(&settings)?, output, arguments).await,
+        Command::View(arguments) => view::view(&client(&settings)?, output, arguments).await,
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
         Command::Facts(arguments) => facts::facts(&client(&settings)?, output, arguments).await,
         Command::Path(arguments) => path::path(&client(&settings)?, output, arguments).await,

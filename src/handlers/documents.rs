@@ -154,7 +154,7 @@ async fn wait_for(service: &Service, id: DocumentId, tasks: &[TaskId]) -> Result
     })
 }
 
-async fn read(
+pub(super) async fn read(
     service: &Service,
     caller: &Caller,
     id: DocumentId,
@@ -181,7 +181,7 @@ impl Handle<ops::read_document> for Service {
 }
 
 /// A strong validator of an answer: it changes with everything that the answer shows.
-fn etag_of(answer: &impl serde::Serialize) -> Result<String, Failure> {
+pub(super) fn etag_of(answer: &impl serde::Serialize) -> Result<String, Failure> {
     struct Digest(Sha256);
     impl std::io::Write for Digest {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -121,6 +121,7 @@ mod tests {
             "search_maxsim",
             "search_hybrid",
             "search_auto",
+            "expand_children",
             "find_paths",
             "validate_shape",
             "lint_graph",

@@ -248,6 +248,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("spool", &["error", "reader", "store", "telemetry"]),
     ("core", &["disk", "embedding", "error", "fetch", "reader", "settings", "spool", "store"]),
     ("search", &["access", "core", "error", "settings", "store", "usetype"]),
+    ("view", &["usetype"]),
     ("graph", &["access", "error", "store"]),
     ("rdf", &["error", "graph", "store"]),
     (
@@ -328,6 +329,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "telemetry",
             "usetype",
             "webhooks",
+            "view",
             "words",
             "worker",
         ],

@@ -1,5 +1,6 @@
 //! Who reaches what: every operation of the table beside the definition of access, over HTTP, in random trees with random grants.
 mod ingestion;
+mod views;
 
 use crate::{
     access::{Naive, Random},
@@ -45,10 +46,22 @@ fn held(row: &OperationInfo) -> Held {
     }
     match row.name {
         "list_roots" | "list_files" | "search" => Held::Lists,
-        "read_frontier" | "read_document" | "read_bytes" | "list_children" | "list_ancestors" | "list_siblings"
-        | "list_subtree" | "list_links" | "read_evidence" | "read_story" | "read_cells" | "choose_portfolio" => {
-            Held::Reads
-        }
+        "read_frontier"
+        | "read_document"
+        | "read_bytes"
+        | "list_children"
+        | "list_ancestors"
+        | "list_siblings"
+        | "list_subtree"
+        | "list_links"
+        | "read_evidence"
+        | "read_story"
+        | "read_cells"
+        | "choose_portfolio"
+        | "view_document"
+        | "expand_children"
+        | "list_breadcrumbs"
+        | "list_back_references" => Held::Reads,
         "cancel_ingest" | "change_priority" | "reprocess_file" | "update_document" | "delete_document"
         | "create_link" | "delete_link" | "embed_document" | "embed_tokens" | "make_raptor" | "split_document"
         | "chunk_document" | "segment_document" => Held::Changes,
@@ -75,6 +88,8 @@ fn held(row: &OperationInfo) -> Held {
         | "validate_shape" => Held::Apart,
         // So does `rdf::a_graph_is_as_closed_...`.
         "export_turtle" | "import_turtle" => Held::Apart,
+        // Rules of views are open to all, and tell of no document.
+        "list_presentations" | "read_presentation" => Held::Apart,
         // Who may not read the parent of a context does not see it: `contexts` holds that.
         "list_contexts" | "read_context" => Held::Apart,
         // What of the events a principal is told, `event_feed` holds to a definition.
@@ -188,7 +203,8 @@ pub fn call(
         .replace("{id}", &id.to_string())
         .replace("{principal_id}", "1")
         .replace("{link_id}", "1")
-        .replace("{task_type}", "embed");
+        .replace("{task_type}", "embed")
+        .replace("{usetype}", "markdown");
     let request = http().request(row.method.clone(), format!("{}{path}", app.base)).bearer_auth(secret).query(query);
     match row.name {
         "upload_file" => {
@@ -437,6 +453,9 @@ async fn compare(app: &TestApp, world: &World, who: &Someone) {
                             assert_eq!((chosen.leaves, chosen.candidates), (expected, expected), "{}", shown(id));
                             let hidden = chosen.nodes.iter().find(|node| !reads(node.document.id));
                             assert!(hidden.is_none(), "{}: {hidden:?}", shown(id));
+                        }
+                        "view_document" | "expand_children" | "list_breadcrumbs" | "list_back_references" => {
+                            views::compare(row, ask(id), world, &rights, id).await;
                         }
                         "read_cells" => {
                             // The cells are read from the file, which must be readable too.

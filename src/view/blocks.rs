@@ -1,0 +1,292 @@
+//! Blocks, in the order of reading: a document's own, those of what is under it, and a list of names.
+use super::{Rules, html};
+use serde_json::{Map, Value};
+use svc_client::wire::{BlockKind, DocumentResponse, Renderer, ViewBlock, ViewRow};
+
+/// The most bytes of a text that a block has.
+const LONGEST: usize = 256 << 10;
+/// The most columns of a table, and rows of one table.
+const COLUMNS: usize = 100;
+
+/// A document with the place that it has in its file.
+pub struct Node {
+    pub document: DocumentResponse,
+    pub anchor: Value,
+}
+
+impl Node {
+    /// The first and the last of the pages, slides or characters that it takes.
+    pub fn span(&self, name: &str) -> Option<[u64; 2]> {
+        let of = |place: usize| self.anchor[name][place].as_u64();
+        Some([of(0)?, of(1)?])
+    }
+
+    fn first(&self, name: &str) -> Option<u32> {
+        u32::try_from(self.span(name)?[0]).ok()
+    }
+
+    fn cells(&self) -> Option<String> {
+        self.anchor["cells"].as_str().map(str::to_owned)
+    }
+
+    /// What a record holds, in the order in which its text names it.
+    fn record(&self) -> Option<Vec<(&str, &Value)>> {
+        let record = self.document.structured_content.get("record").and_then(Value::as_object)?;
+        let text = &self.document.content;
+        let place = |name: &str| {
+            let begins = |at: &usize| *at == 0 || text[..*at].ends_with("; ");
+            text.match_indices(&format!("{name}: ")).map(|(at, _)| at).find(begins).unwrap_or(text.len())
+        };
+        let mut fields: Vec<(usize, &str, &Value)> =
+            record.iter().take(COLUMNS).map(|(name, value)| (place(name), name.as_str(), value)).collect();
+        fields.sort_by_key(|(place, ..)| *place);
+        Some(fields.into_iter().map(|(_, name, value)| (name, value)).collect())
+    }
+
+    fn said<'a>(&'a self, name: &str) -> Option<&'a str> {
+        self.document.structured_content.get(name).and_then(Value::as_str)
+    }
+}
+
+/// Makes blocks by rules.
+pub struct Maker<'a> {
+    pub rules: &'a Rules,
+    /// Whether the texts of the file are shown as they are written.
+    pub is_plain: bool,
+}
+
+impl Maker<'_> {
+    fn renderer(&self, usetype: &str) -> Renderer {
+        self.rules.of(usetype).map_or(Renderer::Plain, |rule| rule.renderer)
+    }
+
+    fn block(kind: BlockKind, node: &Node) -> ViewBlock {
+        ViewBlock {
+            kind,
+            document_id: node.document.id,
+            continued_by: Vec::new(),
+            level: None,
+            title: None,
+            text: None,
+            html: None,
+            cut: false,
+            speaker: None,
+            role: None,
+            time: None,
+            columns: Vec::new(),
+            rows: Vec::new(),
+            page: node.first("pages"),
+            slide: node.first("slides"),
+            usetype: None,
+            href: None,
+        }
+    }
+
+    /// The blocks of a document's own text.
+    pub fn own(&self, node: &Node) -> Vec<ViewBlock> {
+        let renderer = self.renderer(&node.document.usetype);
+        match renderer {
+            Renderer::Image => {
+                let href = Some(format!("/documents/{}/bytes", node.document.id));
+                vec![ViewBlock {
+                    title: Some(node.document.title.clone()),
+                    href,
+                    ..Self::block(BlockKind::Image, node)
+                }]
+            }
+            Renderer::Record if node.record().is_some() => vec![self.record(node)],
+            _ => self
+                .text(node, without_title(&node.document.content, &node.document.title), renderer)
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    fn text(&self, node: &Node, text: &str, renderer: Renderer) -> Option<ViewBlock> {
+        if text.trim().is_empty() {
+            return None;
+        }
+        let kind = match renderer {
+            Renderer::Plain => BlockKind::Plain,
+            Renderer::Code => BlockKind::Code,
+            Renderer::Source if self.is_plain => BlockKind::Plain,
+            _ => BlockKind::Markdown,
+        };
+        Some(ViewBlock { text: Some(text.to_owned()), ..Self::block(kind, node) })
+    }
+
+    fn record(&self, node: &Node) -> ViewBlock {
+        let fields = node.record().unwrap_or_default();
+        let columns = fields.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let values = fields.into_iter().map(|(_, value)| value.clone()).collect();
+        let row = ViewRow { document_id: node.document.id, cells: node.cells(), values };
+        ViewBlock { columns, rows: vec![row], ..Self::block(BlockKind::Record, node) }
+    }
+
+    /// Documents by their names.
+    pub fn names(&self, nodes: &[Node]) -> Vec<ViewBlock> {
+        nodes.iter().map(name).collect()
+    }
+
+    /// Records as one table.
+    pub fn table(&self, nodes: &[Node]) -> Vec<ViewBlock> {
+        let mut blocks = Vec::new();
+        nodes.iter().for_each(|node| push_row(&mut blocks, node));
+        blocks
+    }
+
+    /// All of these documents with their texts, each before what is under it; `depth` is that of the document above them.
+    pub fn flow(&self, depth: usize, nodes: &[Node]) -> Vec<ViewBlock> {
+        let mut blocks: Vec<ViewBlock> = Vec::new();
+        // Summaries are no part of the text: what holds them is named, and left closed.
+        let mut closed: Option<i64> = None;
+        // The heading of the document whose texts come, until the first of them. A page may begin behind the heading.
+        let before = |node: &Node| Some((node.document.parent_id?, node.document.title.clone()));
+        let mut heading: Option<(i64, String)> = nodes.first().and_then(before);
+        let mut last: Option<&Node> = None;
+        for node in nodes {
+            let document = &node.document;
+            if closed.is_some_and(|id| document.path.contains(&id)) {
+                continue;
+            }
+            if document.usetype == crate::usetype::Usetype::Raptor.as_str() {
+                closed = Some(document.id);
+                blocks.push(name(node));
+                continue;
+            }
+            if node.record().is_some() && !document.content.is_empty() {
+                push_row(&mut blocks, node);
+                (heading, last) = (None, None);
+                continue;
+            }
+            let is_leaf = crate::usetype::Usetype::named(&document.usetype).is_some_and(|usetype| usetype.is_leaf());
+            if !is_leaf {
+                blocks.push(self.heading(node, depth));
+                heading = Some((document.id, document.title.clone()));
+                last = None;
+            }
+            let mut text = document.content.as_str();
+            if let Some((id, title)) = heading.take()
+                && (document.parent_id == Some(id) || document.id == id)
+            {
+                let rest = without_title(text, &title);
+                match blocks.last_mut() {
+                    _ if !rest.is_empty() => text = rest,
+                    Some(_) if document.id == id => (text, heading) = (rest, Some((id, title))),
+                    Some(block) => {
+                        text = rest;
+                        block.continued_by.push(document.id);
+                    }
+                    None => {}
+                }
+            }
+            if let (Some(before), Some(block)) = (last, blocks.last_mut())
+                && goes_on(before, node)
+                && let Some(joined) = block.text.as_mut().filter(|joined| joined.len() + text.len() < LONGEST)
+            {
+                joined.push('\n');
+                joined.push_str(text);
+                block.continued_by.push(document.id);
+                last = Some(node);
+                continue;
+            }
+            last = None;
+            if let Some(block) = self.text(node, text, self.renderer(&document.usetype)) {
+                blocks.push(block);
+                last = Some(node);
+            }
+        }
+        blocks
+    }
+
+    fn heading(&self, node: &Node, depth: usize) -> ViewBlock {
+        let document = &node.document;
+        let level = u8::try_from((document.path.len().saturating_sub(depth) + 1).clamp(2, 6)).ok();
+        if let Some(speaker) = node.said("speaker") {
+            let (role, time) = (node.said("role").map(str::to_owned), document.event_time);
+            return ViewBlock { speaker: Some(speaker.to_owned()), role, time, ..Self::block(BlockKind::Turn, node) };
+        }
+        ViewBlock { title: Some(document.title.clone()), level, ..Self::block(BlockKind::Heading, node) }
+    }
+}
+
+/// A document by its name.
+fn name(node: &Node) -> ViewBlock {
+    let (title, usetype) = (Some(node.document.title.clone()), Some(node.document.usetype.clone()));
+    ViewBlock { title, usetype, ..Maker::block(BlockKind::Document, node) }
+}
+
+/// Adds a record to the table before it, if that has the same columns, or begins one.
+fn push_row(blocks: &mut Vec<ViewBlock>, node: &Node) {
+    let fields = node.record().unwrap_or_default();
+    let row = |values| ViewRow { document_id: node.document.id, cells: node.cells(), values };
+    let value = |name: &String| {
+        fields.iter().find(|(field, _)| field == name).map_or(Value::Null, |(_, value)| (*value).clone())
+    };
+    match blocks.last_mut().filter(|block| block.kind == BlockKind::Table) {
+        Some(table) => {
+            let new = fields.iter().map(|(name, _)| (*name).to_owned());
+            let new: Vec<String> = new.filter(|name| !table.columns.contains(name)).collect();
+            // A record lacks the columns that are empty in its row, so a table learns them as they come.
+            let room = COLUMNS.saturating_sub(table.columns.len());
+            table.columns.extend(new.into_iter().take(room));
+            let width = table.columns.len();
+            table.rows.iter_mut().for_each(|row| row.values.resize(width, Value::Null));
+            let values = table.columns.iter().map(value).collect();
+            table.rows.push(row(values));
+        }
+        None => {
+            let columns: Vec<String> = fields.iter().map(|(name, _)| (*name).to_owned()).collect();
+            let values = columns.iter().map(value).collect();
+            blocks.push(ViewBlock { columns, rows: vec![row(values)], ..Maker::block(BlockKind::Table, node) });
+        }
+    }
+}
+
+/// Whether a text goes on in the next one: no blank line is between them in the file.
+fn goes_on(before: &Node, node: &Node) -> bool {
+    let ends = |node: &Node| node.span("characters");
+    before.document.parent_id == node.document.parent_id
+        && matches!((ends(before), ends(node)), (Some([_, end]), Some([start, _])) if start.saturating_sub(end) <= 1)
+}
+
+/// A text without its first line if that is its title. The heading of a turn says in parentheses when it was said.
+fn without_title<'a>(text: &'a str, title: &str) -> &'a str {
+    let whole = text.trim_start_matches(['\n', '\r']);
+    let (first, rest) = whole.split_once('\n').unwrap_or((whole, ""));
+    let more = first.trim_start_matches('#').trim().strip_prefix(title.trim());
+    match more
+        .is_some_and(|more| more.is_empty() || first.starts_with('#') && more.starts_with(" (") && more.ends_with(')'))
+    {
+        true => rest.trim_start_matches(['\n', '\r']),
+        false => text,
+    }
+}
+
+/// Cuts what is too long for a page, and gives each text its HTML.
+pub fn finish(blocks: &mut [ViewBlock]) {
+    for block in blocks {
+        let Some(text) = &mut block.text else { continue };
+        if text.len() > LONGEST {
+            text.truncate(text.floor_char_boundary(LONGEST));
+            block.cut = true;
+        }
+        block.html = Some(match block.kind {
+            BlockKind::Markdown => html::markdown(text),
+            _ => html::plain(text),
+        });
+    }
+}
+
+/// The fields of a rule that a document has, with their values.
+pub fn fields(document: &DocumentResponse, show: &[svc_client::wire::ShownField]) -> Vec<svc_client::wire::ViewField> {
+    let Ok(Value::Object(values)) = serde_json::to_value(document) else { return Vec::new() };
+    let has = |value: &Value| {
+        !value.is_null() && value.as_object().is_none_or(|members: &Map<String, Value>| !members.is_empty())
+    };
+    let field = |name: &'static str| {
+        let value = values.get(name).filter(|value| has(value))?.clone();
+        Some(svc_client::wire::ViewField { name: name.to_owned(), value })
+    };
+    show.iter().filter_map(|shown| field(shown.as_str())).collect()
+}

@@ -1,0 +1,320 @@
+//! Documents as people read them: blocks by rules, what is above and beside them, and what refers to them.
+use crate::{
+    cli::svc,
+    principals::{grant, someone},
+    support::{TestApp, document, left_out, repository, sample},
+};
+use serde_json::json;
+use svc_client::{
+    Client, Json, OptionalJson, Remote, Validated,
+    wire::{
+        BlockKind, ChildrenMode, DocumentPath, ExpandRequest, GrantRight, NewConversation, NewDocument, NewLink,
+        PageQuery, ReferenceKind, ViewBlock, ViewResponse, WaitQuery,
+    },
+};
+
+async fn view(client: &Client<Remote>, id: i64) -> ViewResponse {
+    client.view_document(DocumentPath { id }).await.unwrap().value().unwrap()
+}
+
+/// A block in a line: what it is, and what it says.
+fn line(block: &ViewBlock) -> String {
+    let kind = serde_json::to_value(block.kind).unwrap();
+    let what = [&block.title, &block.speaker, &block.text].into_iter().flatten().next();
+    let level = block.level.map(|level| format!("{level} ")).unwrap_or_default();
+    let first: String =
+        what.map(|text| text.lines().next().unwrap_or_default().chars().take(48).collect()).unwrap_or_default();
+    format!("{} {level}{first}", kind.as_str().unwrap()).trim_end().to_owned()
+}
+
+async fn id_of(app: &TestApp, root: i64, title: &str, usetype: &str) -> i64 {
+    let nodes = app.subtree(root).await;
+    nodes.iter().find(|node| node.title == title && node.usetype == usetype).unwrap_or_else(|| panic!("{title}")).id
+}
+
+#[tokio::test]
+async fn a_file_is_read_from_top_to_bottom_with_its_headings_once() {
+    let app = TestApp::start().await;
+    let (id, _) = app.ingest(&sample("handbook.md")).await;
+    let shown = view(&app.client, id).await;
+    let lines: Vec<String> = shown.children.blocks.iter().map(line).collect();
+    assert_eq!(
+        lines[..9],
+        [
+            "heading 2 Operations handbook of the North Quay tide stati",
+            "markdown This handbook is for everybody who keeps the Nor",
+            "heading 3 What the station measures",
+            "markdown The station records the height of the water once",
+            "markdown | Instrument     | Quantity        | Interval |",
+            "heading 4 Datum",
+            "markdown All heights are given above the station datum, w",
+            "heading 4 Clock",
+            "markdown The logger takes its time from a satellite recei",
+        ]
+    );
+    // A table that was cut between two chunks is whole.
+    let table = &shown.children.blocks[4];
+    assert_eq!(table.continued_by.len(), 1);
+    assert_eq!(table.html.as_ref().unwrap().matches("<tr>").count(), 5, "{table:?}");
+    // Nothing of the file is lost, and nothing is shown twice.
+    let file = std::fs::read_to_string(sample("handbook.md")).unwrap();
+    let words = |text: &str| {
+        text.split_whitespace().filter(|word| !word.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let said: Vec<String> = shown
+        .children
+        .blocks
+        .iter()
+        .flat_map(|block| words(block.title.as_ref().or(block.text.as_ref()).map_or("", String::as_str)))
+        .collect();
+    assert_eq!(said, words(&file));
+    // Page by page it is the same.
+    let (mut cursor, mut paged, mut pages) = (None, Vec::new(), 0);
+    loop {
+        let request = ExpandRequest { cursor, limit: Some(7) };
+        let page = app.client.expand_children(DocumentPath { id }, OptionalJson(Some(request))).await.unwrap();
+        paged.extend(
+            page.blocks
+                .iter()
+                .flat_map(|block| words(block.title.as_ref().or(block.text.as_ref()).map_or("", String::as_str))),
+        );
+        pages += 1;
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!((pages, paged.len()), (4, words(&file).len()));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_passage_says_where_in_its_file_it_is() {
+    let app = TestApp::start().await;
+    let (pdf, _) = app.ingest(&sample("quarterly-review.pdf")).await;
+    let shown = view(&app.client, id_of(&app, pdf, "Planting", "chunk").await).await;
+    let above: Vec<_> = shown.breadcrumbs.iter().map(|crumb| crumb.title.as_deref().unwrap()).collect();
+    assert_eq!(above, ["quarterly-review.pdf", "Planting"]);
+    let source = shown.source.unwrap();
+    assert_eq!((source.document_id, source.pages), (pdf, Some([2, 2])));
+    assert_eq!(source.href, format!("/documents/{pdf}/bytes#page=2"));
+    // The text of a PDF is no Markdown, and the heading that it begins with is the title of the page.
+    assert_eq!((shown.blocks[0].kind, shown.blocks[0].page), (BlockKind::Plain, Some(2)));
+    assert!(shown.blocks[0].text.as_ref().unwrap().starts_with("Volunteers planted"));
+    assert_eq!(shown.next.unwrap().title.as_deref(), Some("Protection against deer"));
+
+    let (slides, _) = app.ingest(&sample("spring-briefing.pptx")).await;
+    let shown = view(&app.client, id_of(&app, slides, "Timetable & tides", "section").await).await;
+    let lines: Vec<_> = shown.children.blocks.iter().map(|block| (line(block), block.slide)).collect();
+    assert_eq!(
+        lines[1..],
+        [
+            ("heading 2 Notes".to_owned(), Some(2)),
+            ("markdown Hand out the tide tables before the break.".to_owned(), Some(2))
+        ]
+    );
+    assert_eq!(shown.source.unwrap().slides, Some([2, 2]));
+
+    let (book, _) = app.ingest(&sample("duck-counts.xlsx")).await;
+    let shown = view(&app.client, id_of(&app, book, "Duck counts row 4", "record").await).await;
+    assert_eq!(shown.source.unwrap().cells.as_deref(), Some("'Duck counts'!A4:F4"));
+    let [record, neighbours] = &shown.blocks[..] else { panic!("{:?}", shown.blocks) };
+    assert_eq!(record.columns, ["Seen on", "Place", "Adults", "Young", "Total", "Remarks"]);
+    let places: Vec<_> =
+        neighbours.rows.iter().map(|row| (row.cells.as_deref().unwrap(), row.values[2].clone())).collect();
+    let expected = [("A2:F2", 14), ("A3:F3", 17), ("A4:F4", 9), ("A5:F5", 11), ("A6:F6", 32)];
+    assert_eq!(
+        places,
+        expected
+            .map(|(cells, adults)| (format!("'Duck counts'!{cells}"), json!(adults)))
+            .iter()
+            .map(|(cells, adults)| (cells.as_str(), adults.clone()))
+            .collect::<Vec<_>>()
+    );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_conversation_is_turns_and_a_caller_s_document_lists_what_is_under_it() {
+    let app = TestApp::start().await;
+    let turns = json!({"turns": [{"speaker": "Ann", "text": "Where does the *heron* nest?", "role": "user", "time": "2024-05-01T10:00:00Z"}, {"speaker": "Ben", "text": "High in trees."}]});
+    let new: NewConversation = serde_json::from_value(turns).unwrap();
+    let made =
+        app.client.create_conversation(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await.unwrap();
+    let shown = view(&app.client, made.document_id).await;
+    assert_eq!(
+        shown.children.blocks.iter().map(line).collect::<Vec<_>>(),
+        ["turn Ann", "markdown Where does the *heron* nest?", "turn Ben", "markdown High in trees."]
+    );
+    let first = &shown.children.blocks[0];
+    assert_eq!((first.role.as_deref(), first.time), (Some("user"), "2024-05-01T10:00:00Z".parse().ok()));
+
+    let folder = app.create("Birds", "# Birds\n\nSee [[1]].\n\n<b>Bold</b>", None).await;
+    let second = app.create("Swan", "x", Some(folder.id)).await;
+    let new = NewDocument { parent_id: Some(folder.id), position: Some(0), ..document("Teal", "y") };
+    let first = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap();
+    let shown = view(&app.client, folder.id).await;
+    assert_eq!((shown.document.content.as_str(), shown.document.omitted.as_slice()), ("", &["content".to_owned()][..]));
+    let html = shown.blocks[0].html.as_deref().unwrap();
+    assert_eq!(
+        html,
+        "<p>See <a href=\"/view/1\" rel=\"noopener noreferrer nofollow\">1</a>.</p>\n<p>&lt;b&gt;Bold&lt;/b&gt;</p>\n"
+    );
+    assert_eq!(shown.children.mode, ChildrenMode::List);
+    assert_eq!(shown.children.blocks.iter().map(|block| block.document_id).collect::<Vec<_>>(), [first.id, second.id]);
+    assert_eq!(view(&app.client, second.id).await.previous.unwrap().id, Some(first.id));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_view_has_a_version_that_changes_with_what_it_shows() {
+    let app = TestApp::start().await;
+    let folder = app.create("Birds", "x", None).await;
+    let etag = async || {
+        let answer = app.client.view_document(DocumentPath { id: folder.id }).await.unwrap();
+        let Validated::Modified { etag, .. } = answer else { panic!("nothing was asked for") };
+        etag
+    };
+    let first = etag().await;
+    let again = app.raw("GET", &format!("/view/{}", folder.id)).header("if-none-match", &first).send().await.unwrap();
+    assert_eq!(again.status(), 304);
+    app.create("Swan", "y", Some(folder.id)).await;
+    let second = etag().await;
+    assert_ne!(first, second);
+    let change = serde_json::from_value(json!({"title": "Folder"})).unwrap();
+    app.client.update_presentation(path("markdown"), Json(change)).await.unwrap();
+    assert_ne!(second, etag().await);
+    app.end().await;
+}
+
+fn path(usetype: &str) -> svc_client::wire::PresentationPath {
+    svc_client::wire::PresentationPath { usetype: usetype.to_owned() }
+}
+
+#[tokio::test]
+async fn what_refers_to_a_document_is_listed_by_page_and_as_each_reader_may_see_it() {
+    let app = TestApp::start().await;
+    let reader = someone(&app, "reader").await;
+    let target = app.create("Target", "x", None).await;
+    let id = target.id;
+    let mut sources = Vec::new();
+    for number in 0..6 {
+        let text = if number < 3 { format!("It is said in [[{id}]].") } else { format!("The number {id} alone.") };
+        sources.push(app.create(&format!("Source {number}"), &text, None).await.id);
+    }
+    for source in &sources[..4] {
+        let link: NewLink = serde_json::from_value(json!({"target_id": id, "link_type": "cites"})).unwrap();
+        app.client.create_link(DocumentPath { id: *source }, Json(link)).await.unwrap();
+    }
+    let predicate = serde_json::from_value(json!({"name": "knows"})).unwrap();
+    app.client.create_predicate(Json(predicate)).await.unwrap();
+    for source in &sources[4..] {
+        let fact = json!({"subject_id": source, "predicate": "knows", "object_id": id});
+        app.client.assert_fact(Json(serde_json::from_value(fact).unwrap())).await.unwrap();
+    }
+    let all = async |client: &Client<Remote>, limit: u32| {
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let query = PageQuery { limit: Some(limit), cursor, ..PageQuery::default() };
+            let page = client.list_back_references(DocumentPath { id }, query).await.unwrap();
+            assert!(page.references.len() <= limit as usize);
+            found.extend(page.references.into_iter().map(|one| (one.kind, one.document.id.unwrap(), one.relation)));
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return found,
+            }
+        }
+    };
+    let mut expected: Vec<_> =
+        sources[..4].iter().map(|id| (ReferenceKind::Link, *id, Some("cites".to_owned()))).collect();
+    expected.extend(sources[4..].iter().map(|id| (ReferenceKind::Fact, *id, Some("default:knows".to_owned()))));
+    expected.extend(sources[..3].iter().map(|id| (ReferenceKind::Text, *id, None)));
+    for limit in [100, 1, 2, 3, 4, 5] {
+        assert_eq!(all(&app.client, limit).await, expected, "by {limit}");
+    }
+    // A reader of the target and of some sources sees those alone.
+    for shown in [id, sources[1], sources[5]] {
+        grant(&app, &reader, shown, GrantRight::Read).await;
+    }
+    for source in [sources[0], sources[4]] {
+        app.client.protect_document(DocumentPath { id: source }).await.unwrap();
+    }
+    let got = all(&reader.client, 2).await;
+    assert!(got.iter().all(|(_, id, _)| ![sources[0], sources[4]].contains(id)), "{got:?}");
+    assert!(got.contains(&(ReferenceKind::Link, sources[1], Some("cites".to_owned()))));
+    assert!(got.contains(&(ReferenceKind::Fact, sources[5], Some("default:knows".to_owned()))));
+    assert!(got.contains(&(ReferenceKind::Text, sources[1], None)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn hidden_documents_above_are_gaps_without_names() {
+    let app = TestApp::start().await;
+    let reader = someone(&app, "reader").await;
+    let top = app
+        .client
+        .create_document(WaitQuery::default(), Json(NewDocument { private: true, ..document("Secret plans", "x") }))
+        .await
+        .unwrap();
+    let below = app.create("Open part", "y", Some(top.id)).await;
+    grant(&app, &reader, below.id, GrantRight::Read).await;
+    let list = reader.client.list_breadcrumbs(DocumentPath { id: below.id }).await.unwrap();
+    assert_eq!(json!(list.breadcrumbs), json!([{"id": null, "title": null, "usetype": null}]));
+    let shown = serde_json::to_string(&view(&reader.client, below.id).await).unwrap();
+    assert!(!shown.contains("Secret"), "{shown}");
+    assert_eq!(reader.client.list_breadcrumbs(DocumentPath { id: top.id }).await.unwrap_err().status, 404);
+    app.end().await;
+}
+
+/// Every file of the corpus, if that is here, can be viewed, and its first page says what its tree says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_corpus_file_says_is_in_its_view() {
+    let folder = repository().join("../shared/corpus/docx");
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        return left_out("views of real Word files");
+    };
+    let app = TestApp::start().await;
+    let mut files: Vec<_> = files
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "docx"))
+        .collect();
+    files.sort();
+    let mut seen = 0;
+    for file in files.into_iter().take(4) {
+        let Ok(uploaded) = app.upload(&file).await else { continue };
+        app.settled(uploaded.document_id).await;
+        let shown = view(&app.client, uploaded.document_id).await;
+        let nodes: Vec<_> = app.subtree(uploaded.document_id).await.into_iter().take(100).collect();
+        let ids: Vec<i64> = shown
+            .children
+            .blocks
+            .iter()
+            .flat_map(|block| [vec![block.document_id], block.continued_by.clone()].concat())
+            .collect();
+        for node in &nodes {
+            assert!(ids.contains(&node.id), "{}: {} {}", file.display(), node.usetype, node.id);
+        }
+        seen += nodes.len();
+    }
+    assert!(seen > 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_command_line_prints_what_a_page_shows() {
+    let app = TestApp::start().await;
+    let (id, _) = app.ingest(&sample("spring-briefing.pptx")).await;
+    let section = id_of(&app, id, "Timetable & tides", "section").await;
+    app.create("Note", &format!("As [[{section}]] says."), None).await;
+    let print = async |arguments: &[&str]| String::from_utf8(svc(&app, arguments).await.stdout).unwrap();
+    let shown = print(&["view", &section.to_string(), "--table"]).await;
+    let expected = format!(
+        "spring-briefing.pptx [{id}]\nTimetable & tides — Section {section}\nfrom spring-briefing.pptx [{id}], slide 2\n\nThe first boat leaves"
+    );
+    assert!(shown.starts_with(&expected), "{shown}");
+    assert!(shown.contains("\n## Notes\n\nHand out the tide tables"), "{shown}");
+    assert!(print(&["view", &section.to_string(), "--references", "--table"]).await.starts_with("text [[…]] Note ["));
+    let lines = print(&["view", &id.to_string(), "--all"]).await;
+    assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    app.end().await;
+}
