@@ -19,8 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 use svc_client::{
-    Call, Code, Described, Failure, Meta, Operation, OperationInfo, Outcome, Params, Reply, Transport, VERSION,
-    VERSION_HEADER, constraint::Constraint, operation_table, ops,
+    Call, Code, Conditional, Described, Download, Failure, FileBytes, Meta, Operation, OperationInfo, Outcome, Params,
+    Reply, Transport, VERSION, VERSION_HEADER, Validated, constraint::Constraint, operation_table, ops,
 };
 use utoipa::openapi::{
     self,
@@ -43,6 +43,8 @@ pub(crate) use contract::contract_of;
 use decode::misfit;
 pub use decode::{BodyStalled, Decode};
 pub use encode::Encode;
+pub(crate) use form::FormBody;
+pub(crate) use multipart::Head as FormHead;
 use strict::Strict;
 pub use surface::refusal;
 
@@ -383,6 +385,11 @@ fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
 fn meta(parts: &http::request::Parts) -> Meta {
     let meta = Meta::read(&parts.headers);
     if parts.method == http::Method::GET { meta } else { Meta { range: None, ..meta } }
+}
+
+/// The answer with a file's bytes, for a page that leads to them.
+pub fn file(read: Validated<Download>) -> Response {
+    Conditional::<FileBytes>::encode(read)
 }
 
 /// The client that never leaves the process.

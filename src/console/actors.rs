@@ -88,7 +88,7 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
             } }
         }
     };
-    Ok(Page { title: "Actors".to_owned(), say: html! { (say) }, body })
+    Ok(Page { title: "Actors".to_owned(), say: html! { (say) }, body, is_live: true })
 }
 
 /// One process with its actors, where they were read.

@@ -65,7 +65,7 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64) -> Result<Page, Failur
             tr { td .w1 .dim { (say::time(say::since(entry.at))) " ago" } td .w1 { (entry.actor) } td { (entry.act.as_str()) } }
         } } } })) }
     };
-    Ok(Page { title: document.title, say: say::settled(frontier.settled), body })
+    Ok(Page { title: document.title, say: say::settled(frontier.settled), body, is_live: true })
 }
 
 /// A JSON value on one line: a text without its quotes, the members of an object one after another.

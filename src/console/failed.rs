@@ -38,7 +38,7 @@ pub async fn read(calls: &Calls) -> Result<Page, Failure> {
             } }
         },
     );
-    Ok(Page { title: "Failed".to_owned(), say: html! { (say) }, body })
+    Ok(Page { title: "Failed".to_owned(), say: html! { (say) }, body, is_live: true })
 }
 
 fn is_worth_it(group: &FailureGroup) -> bool {

@@ -22,7 +22,7 @@ pub async fn read(calls: &Calls) -> Result<Page, Failure> {
     let remedy = feed.remedy.as_deref().unwrap_or_default();
     if feed.state == FeedState::NotConfigured {
         let body = html! { div .finding .note role="status" { span .g aria-hidden="true" { "i" } div { "The bulk feed is not configured: it takes files from a queue of a message broker." small { (remedy) } } } };
-        return Ok(Page { title, say: html! { "Not configured." }, body });
+        return Ok(Page { title, say: html! { "Not configured." }, body, is_live: true });
     }
     let body = html! {
         @if feed.state == FeedState::Away {
@@ -34,7 +34,7 @@ pub async fn read(calls: &Calls) -> Result<Page, Failure> {
             div { (queues(&feed)) (uploaders(&feed)) }
         }
     };
-    Ok(Page { title, say: sentence(&feed), body })
+    Ok(Page { title, say: sentence(&feed), body, is_live: true })
 }
 
 fn sentence(feed: &FeedResponse) -> Markup {

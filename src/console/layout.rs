@@ -23,6 +23,8 @@ pub struct Page {
     /// One sentence that says how things are.
     pub say: Markup,
     pub body: Markup,
+    /// Whether the page follows what happens. Nobody wants a text to move while it is read.
+    pub is_live: bool,
 }
 
 /// The address of a page in the column, its name, its key, and how many things it is about, if that is known.
@@ -30,7 +32,7 @@ type Entry = (&'static str, &'static str, Option<String>, bool);
 
 fn entries(viewer: &Viewer, overview: Option<&OverviewResponse>) -> Vec<Entry> {
     if !viewer.is_owner() {
-        return vec![("/documents", "Documents", None, false)];
+        return vec![("/view", "Reader", None, false), ("/documents", "Documents", None, false)];
     }
     let number = |of: fn(&OverviewResponse) -> i64| overview.map(|now| say::count(of(now)));
     let owed = overview.map(super::now::owed).map(|(owed, is_more)| say::at_least(owed, is_more));
@@ -44,6 +46,7 @@ fn entries(viewer: &Viewer, overview: Option<&OverviewResponse>) -> Vec<Entry> {
         ("/documents", "Documents", None, false),
         ("/workers", "Workers", number(|now| now.workers.len() as i64), false),
         ("/feed", "Bulk feed", None, false),
+        ("/view", "Reader", None, false),
     ]
 }
 
@@ -51,7 +54,7 @@ fn entries(viewer: &Viewer, overview: Option<&OverviewResponse>) -> Vec<Entry> {
 pub fn frame(viewer: &Viewer, place: &str, overview: Option<&OverviewResponse>, page: Page) -> Markup {
     let who = viewer.caller.principal().map_or("owner", |principal| principal.name.as_str());
     html! {
-        div #page {
+        div #page class=[(!page.is_live).then_some("still")] {
             nav aria-label="Pages" {
                 a .skip href="#main" { "To the page" }
                 div .brand { "svc " small { (VERSION) " · " (who) } }
@@ -99,7 +102,7 @@ pub fn refusal(failure: &Failure) -> (StatusCode, Page) {
             div { (failure.detail) @if let Some(remedy) = remedy { small { (remedy) } } }
         }
     };
-    (status, Page { title: failure.title.clone(), say: html! {}, body })
+    (status, Page { title: failure.title.clone(), say: html! {}, body, is_live: true })
 }
 
 /// Answers with a whole page, or with its content alone where a live page asks for that.
@@ -154,6 +157,7 @@ fn help() -> Markup {
         ("d", "Documents"),
         ("w", "Workers"),
         ("b", "Bulk feed"),
+        ("v", "Reader"),
     ];
     html! {
         dialog #help aria-label="Keys" {
@@ -188,12 +192,17 @@ pub fn form(
 ) -> Markup {
     html! {
         form method="post" action=(action) data-confirm=[confirm] {
-            input type="hidden" name="csrf" value=(*CSRF);
+            (csrf())
             input type="hidden" name="back" value=(back);
             @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
             button class=[(!class.is_empty()).then_some(class)] { (label) }
         }
     }
+}
+
+/// What shows that a form is one of this session.
+pub fn csrf() -> Markup {
+    html! { input type="hidden" name="csrf" value=(*CSRF); }
 }
 
 /// A part of an address, escaped.

@@ -15,6 +15,7 @@ mod feed;
 mod layout;
 mod live;
 mod now;
+mod reader;
 mod regions;
 mod say;
 mod shown;
@@ -94,6 +95,11 @@ pub fn router(service: Arc<Service>, address: SocketAddr) -> Router {
         .route("/workers/{id}", get(worker_page))
         .route("/feed", get(feed_page))
         .route("/feed/dead/{act}", post(acts::on_dead))
+        .route("/view", get(reader_page))
+        .route("/view/upload", post(reader::upload))
+        .route("/view/{id}", get(view_page))
+        .route("/view/{id}/references", get(references_page))
+        .route("/view/{id}/bytes", get(reader::bytes))
         .route("/find", get(find))
         .route("/live", get(live::follow))
         .route("/assets/{name}", get(assets::read))
@@ -131,7 +137,7 @@ impl Console {
             };
             let page = async {
                 let _place = self.service.admission.page(viewer.caller.principal_id()).await?;
-                let page = timeout(READ_TIME, read(&self.calls(&viewer), overview.as_deref())).await;
+                let page = timeout(READ_TIME, Box::pin(read(&self.calls(&viewer), overview.as_deref()))).await;
                 page.unwrap_or_else(|_| Err(slow()))
             };
             let (status, page) = match page.await {
@@ -158,7 +164,7 @@ fn slow() -> Failure {
 async fn now_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {
     if !viewer.is_owner() {
         // Who is no operator has documents and nothing else.
-        return axum::response::Redirect::to("/documents").into_response();
+        return axum::response::Redirect::to("/view").into_response();
     }
     console.answer(viewer, "/", now::read).await
 }
@@ -210,6 +216,28 @@ async fn worker_page(State(console): State<Arc<Console>>, Path(id): Path<String>
 
 async fn feed_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {
     console.answer(viewer, "/feed", async |calls, _| feed::read(calls).await).await
+}
+
+async fn reader_page(State(console): State<Arc<Console>>, Query(query): Query<Parameters>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/view", async |calls, _| reader::read(calls, &query).await).await
+}
+
+async fn view_page(
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Query(query): Query<Parameters>,
+    viewer: Viewer,
+) -> Response {
+    console.answer(viewer, "/view", async |calls, _| reader::document(calls, number(&id)?, &query).await).await
+}
+
+async fn references_page(
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Query(query): Query<Parameters>,
+    viewer: Viewer,
+) -> Response {
+    console.answer(viewer, "/view", async |calls, _| reader::references(calls, number(&id)?, &query).await).await
 }
 
 /// Leads to a document or a task by its id, `#7` to a task first, else to the files of that name.

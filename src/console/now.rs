@@ -65,7 +65,7 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
             (workers(now))
         }
     };
-    Ok(Page { title: "Now".to_owned(), say: html! { (say) }, body })
+    Ok(Page { title: "Now".to_owned(), say: html! { (say) }, body, is_live: true })
 }
 
 /// How many tasks owe work, and whether there are more: of each type, counting ends at [`COUNTED`].

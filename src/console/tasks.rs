@@ -96,7 +96,7 @@ pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>, given: &Pa
             (more(page.next_cursor.map(|cursor| choice.address(&cursor))))
         }
     };
-    Ok(Page { title: "Tasks".to_owned(), say: html! { "oldest first, and what each waits for" }, body })
+    Ok(Page { title: "Tasks".to_owned(), say: html! { "oldest first, and what each waits for" }, body, is_live: true })
 }
 
 fn reasons(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
@@ -183,7 +183,7 @@ pub async fn one(calls: &Calls, id: i64) -> Result<Page, Failure> {
         } } }))
         (card("Parameters", "", html! {}, html! { pre .body .mono { (super::draw::short(&params, 4000)) } }))
     };
-    Ok(Page { title: format!("Task {id}"), say: say::task(&task), body })
+    Ok(Page { title: format!("Task {id}"), say: say::task(&task), body, is_live: true })
 }
 
 fn extent(task: &TaskResponse) -> &'static str {

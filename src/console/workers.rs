@@ -54,7 +54,7 @@ pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
             @if workers.len() > SHOWN { p .body .dim { "and " (say::count((workers.len() - SHOWN) as i64)) " more, " (if alive > SHOWN { "some of them alive" } else { "all silent" }) } }
         },
     );
-    Ok(Page { title: "Workers".to_owned(), say: html! { (say) }, body })
+    Ok(Page { title: "Workers".to_owned(), say: html! { (say) }, body, is_live: true })
 }
 
 pub async fn one(calls: &Calls, id: String) -> Result<Page, Failure> {
@@ -80,5 +80,5 @@ pub async fn one(calls: &Calls, id: String) -> Result<Page, Failure> {
             ul .tree { (actors::process(&worker, "", &worker.worker_id)) }
         }
     };
-    Ok(Page { title: worker.worker_id.clone(), say: state, body })
+    Ok(Page { title: worker.worker_id.clone(), say: state, body, is_live: true })
 }

@@ -59,8 +59,7 @@ pub(super) fn check_length(announced: Option<u64>, limit: u64) -> Result<(), Fai
 
 /// Reads a form to its end.
 pub(super) async fn upload(content_type: &str, body: Body, limits: SpoolLimits) -> Result<SpooledUpload, Failure> {
-    let parts = Parts::new(content_type).map_err(malformed)?;
-    let mut form = Form { parts, frames: body.into_data_stream() };
+    let mut form = FormBody::new(content_type, body)?;
     let (mut file, mut options) = (None, None);
     while let Some(head) = form.part().await? {
         match head.name.as_deref() {
@@ -112,12 +111,17 @@ fn check_name(name: Option<&str>) -> Result<(), Failure> {
 }
 
 /// A form that is being read.
-struct Form {
+pub(crate) struct FormBody {
     parts: Parts,
     frames: BodyDataStream,
 }
 
-impl Form {
+impl FormBody {
+    /// The form in a body of this media type.
+    pub(crate) fn new(content_type: &str, body: Body) -> Result<FormBody, Failure> {
+        Ok(FormBody { parts: Parts::new(content_type).map_err(malformed)?, frames: body.into_data_stream() })
+    }
+
     /// The next actual step; reads frames as they are needed.
     async fn step(&mut self) -> Result<Step, Failure> {
         loop {
@@ -132,7 +136,7 @@ impl Form {
     }
 
     /// The head of the next part; `None` after the last one.
-    async fn part(&mut self) -> Result<Option<Head>, Failure> {
+    pub(crate) async fn part(&mut self) -> Result<Option<Head>, Failure> {
         loop {
             match self.step().await? {
                 Step::Part(head) => return Ok(Some(head)),
@@ -143,22 +147,32 @@ impl Form {
     }
 
     async fn options(&mut self) -> Result<Value, Failure> {
-        let mut text = Vec::new();
-        while let Some(piece) = self.piece().await? {
-            text.extend_from_slice(&piece);
-            if text.len() > OPTIONS_BYTES {
-                return Err(Failure::new(Code::TooLarge, format!("`options` is over {OPTIONS_BYTES} bytes"))
-                    .with("limit", OPTIONS_BYTES));
-            }
-        }
+        let text = self.short("options", OPTIONS_BYTES).await?;
         from_json(&text, "the text", Vec::new).map_err(|failure| match failure.code {
             Code::MalformedRequest => Failure::field("options", failure.detail),
             _ => failure,
         })
     }
 
+    /// The whole part that is being read; 413 if it is over `most` bytes.
+    async fn short(&mut self, name: &str, most: usize) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            bytes.extend_from_slice(&piece);
+            if bytes.len() > most {
+                return Err(Failure::new(Code::TooLarge, format!("`{name}` is over {most} bytes")).with("limit", most));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The text of a field, without what is not UTF-8.
+    pub(crate) async fn text(&mut self, name: &str, most: usize) -> Result<String, Failure> {
+        Ok(String::from_utf8_lossy(&self.short(name, most).await?).into_owned())
+    }
+
     /// The next bytes of the part that is being read; `None` at its end.
-    async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
         match self.step().await? {
             Step::Data(bytes) => Ok(Some(bytes)),
             _ => Ok(None),

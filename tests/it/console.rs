@@ -5,6 +5,7 @@ mod browser;
 mod documents;
 mod feed;
 mod limits;
+mod reader;
 
 use crate::{
     admin::idle,
@@ -27,7 +28,8 @@ use svc_client::wire::{
 use tokio::sync::watch;
 
 /// Every page of an operator.
-pub const PAGES: &[&str] = &["/", "/actors", "/regions", "/tasks", "/failed", "/documents", "/workers", "/feed"];
+pub const PAGES: &[&str] =
+    &["/", "/actors", "/regions", "/tasks", "/failed", "/documents", "/workers", "/feed", "/view"];
 const HOSTILE: &str = "<script>alert(1)</script>";
 
 /// A console on a port of its own, beside a service.
@@ -346,7 +348,7 @@ async fn who_is_no_operator_sees_documents_that_it_may_read_and_nothing_else() {
     grant(&app, &other, hidden, GrantRight::Read).await;
     let cookie = console.sign_in(&who.secret).await;
     let first = console.get("/", &cookie).await;
-    assert_eq!((first.status().as_u16(), first.headers()["location"].to_str().unwrap()), (303, "/documents"));
+    assert_eq!((first.status().as_u16(), first.headers()["location"].to_str().unwrap()), (303, "/view"));
     let list = console.text("/documents", &cookie).await;
     assert!(list.contains("handbook.md") && !list.contains("incident-report"), "{list}");
     assert!(!list.contains("href=\"/tasks\"") && list.contains("reader"), "the column has no page of an operator");

@@ -25,13 +25,18 @@ async function refresh() {
       });
       if (cursor) document.getElementById(cursor)?.classList.add("cur");
       root.classList.remove("is-lost");
+      if (isStill()) { events?.close(); root.classList.remove("is-live"); }
     }
   } catch { root.classList.add("is-lost"); } finally { busy = false; }
   if (again) { again = false; setTimeout(refresh, 250); }
 }
 
+// A text that is read does not move, so its page asks for no news.
+const isStill = () => document.querySelector("#page").classList.contains("still");
+
 function follow() {
   events?.close();
+  if (isStill()) return;
   events = new EventSource("/live");
   events.addEventListener("changed", refresh);
   events.onopen = () => { root.classList.add("is-live"); root.classList.remove("is-lost"); };
@@ -44,11 +49,11 @@ function follow() {
 
 // Nobody looks at a hidden page, so it asks for nothing.
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) events?.close(); else { follow(); refresh(); }
+  if (document.hidden) events?.close(); else if (!isStill()) { follow(); refresh(); }
 });
 if (!document.hidden) follow();
 
-const pages = { n: "/", a: "/actors", r: "/regions", t: "/tasks", f: "/failed", d: "/documents", w: "/workers", b: "/feed" };
+const pages = { n: "/", a: "/actors", r: "/regions", t: "/tasks", f: "/failed", d: "/documents", w: "/workers", b: "/feed", v: "/view" };
 let went = 0;
 
 function move(by) {
@@ -79,3 +84,15 @@ document.addEventListener("submit", (event) => {
   const ask = event.target.dataset.confirm;
   if (ask && !window.confirm(ask)) event.preventDefault();
 });
+
+// Files are stored where they are dropped, or as soon as they are chosen; without a script there is a button.
+const drop = document.querySelector("form.drop");
+if (drop) {
+  const files = drop.querySelector("input[type=file]");
+  const send = () => { if (files.files.length) { root.classList.add("is-sending"); drop.requestSubmit(); } };
+  const over = (is) => (event) => { if (!event.dataTransfer.types.includes("Files")) return; event.preventDefault(); drop.classList.toggle("over", is); };
+  files.addEventListener("change", send);
+  document.addEventListener("dragover", over(true));
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) drop.classList.remove("over"); });
+  document.addEventListener("drop", (event) => { over(false)(event); if (event.dataTransfer.files.length) { files.files = event.dataTransfer.files; send(); } });
+}

@@ -1,0 +1,131 @@
+//! The reader: what is stored, as people read it. Without an id it lists the roots and searches; with one it shows a document.
+mod blocks;
+mod document;
+mod found;
+mod references;
+mod search;
+mod upload;
+
+use super::{
+    Calls, Console, Parameters,
+    auth::Viewer,
+    layout::{self, Page, csrf, more, query},
+    number, say,
+};
+use crate::registry;
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+pub use document::read as document;
+use http::{HeaderMap, HeaderValue, header};
+use maud::{Markup, html};
+pub use references::read as references;
+use std::sync::Arc;
+use svc_client::{
+    Failure, Meta,
+    wire::{Crumb, DocumentPath, DocumentResponse, PageQuery},
+};
+pub use upload::upload;
+
+/// How many roots a page lists.
+const ROOTS: u32 = 50;
+/// Types that a browser shows and that run nothing in the console's name; it saves others.
+const SHOWN: [&str; 5] = ["application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// The roots, or what a search finds.
+pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
+    match given.get("q").is_some_and(|text| !text.trim().is_empty()) {
+        true => found::read(calls, given).await,
+        false => roots(calls, given).await,
+    }
+}
+
+async fn roots(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
+    let wanted = PageQuery { cursor: given.get("cursor").cloned(), limit: Some(ROOTS), ..PageQuery::default() };
+    let page = calls.list_roots(PageQuery { include_content: false, ..wanted }).await?;
+    let next = page.next_cursor.map(|cursor| format!("/view?{}", query(&[("cursor", &cursor)])));
+    let body = html! {
+        (search::form(&search::Wanted::of(given)))
+        (upload_form(None))
+        section .card {
+            div .head { h2 { "Stored" } span .say { "what is at the top of the tree" } }
+            @if page.documents.is_empty() { p .body .dim { "Nothing that you may read is stored here." } }
+            @else { (rows(&page.documents)) }
+            (more(next))
+        }
+    };
+    Ok(Page { title: "Reader".to_owned(), say: html! {}, body, is_live: false })
+}
+
+/// Documents by name.
+fn rows(documents: &[DocumentResponse]) -> Markup {
+    html! { table {
+        thead { tr { th .file { "Title" } th .hide-s { "Usetype" } th { "State" } th .num .hide-s { "Stored" } } }
+        tbody { @for document in documents { tr id={ "d-" (document.id) } {
+            td .cut { a href={ "/view/" (document.id) } title=(document.title) { bdi { (document.title) } } }
+            td .w1 .dim .hide-s { (document.usetype) }
+            td .w1 { (say::settled(document.settled)) }
+            td .num .w1 .dim .hide-s { (say::time(say::since(document.created_at))) " ago" }
+        } } }
+    } }
+}
+
+/// Where files are dropped or chosen. A script sends them at once, so it hides the button.
+fn upload_form(parent: Option<i64>) -> Markup {
+    html! {
+        form .drop method="post" action="/view/upload" enctype="multipart/form-data" {
+            (csrf())
+            @if let Some(parent) = parent { input type="hidden" name="parent_id" value=(parent); }
+            label { span { "Store files" @if parent.is_some() { " under this document" } ": drop them here, or choose them" } input type="file" name="file" multiple required; }
+            button { "Store" }
+            span .sending role="status" { "The files are being sent." }
+        }
+    }
+}
+
+/// The way to a document, root first. What its reader may not read is a gap without a name.
+fn crumbs(crumbs: &[Crumb]) -> Markup {
+    html! {
+        @for crumb in crumbs {
+            @match crumb.id {
+                Some(id) => a href={ "/view/" (id) } { bdi { (title(crumb)) } },
+                None => span title="a document that you may not read" { "…" },
+            }
+            span aria-hidden="true" { " › " }
+        }
+    }
+}
+
+/// What a document is called.
+fn title(crumb: &Crumb) -> &str {
+    crumb.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or("without a title")
+}
+
+/// The bytes of a file: shown if a browser can do that safely, else saved.
+pub async fn bytes(
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    viewer: Viewer,
+) -> Response {
+    let read = async {
+        let path = DocumentPath { id: number(&id)? };
+        console.calls(&viewer).given(Meta::read(&headers)).read_bytes(path).await
+    };
+    match read.await {
+        Ok(validated) => {
+            let mut response = registry::file(validated);
+            let is_shown = |kind: &HeaderValue| SHOWN.iter().any(|shown| kind.as_bytes() == shown.as_bytes());
+            let headers = response.headers_mut();
+            if headers.get(header::CONTENT_TYPE).is_some_and(is_shown)
+                && let Some(named) = headers.get(header::CONTENT_DISPOSITION).and_then(|named| named.to_str().ok())
+                && let Ok(inline) = HeaderValue::try_from(named.replacen("attachment", "inline", 1))
+            {
+                headers.insert(header::CONTENT_DISPOSITION, inline);
+            }
+            response
+        }
+        Err(failure) => layout::bare_refusal(&failure),
+    }
+}

@@ -1,0 +1,168 @@
+//! Files that somebody drops on a page or chooses there: each is stored as a file of `POST /ingest/file` is, while it arrives.
+use super::super::{
+    Calls, Console,
+    auth::{self, NOTICE, Viewer},
+    draw, layout, say, sign_in,
+};
+use crate::registry::{FormBody, FormHead};
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    response::Response,
+};
+use futures_util::{StreamExt, stream, stream::BoxStream};
+use http::header;
+use std::{io, sync::Arc};
+use svc_client::{
+    Code, Failure, FileUpload,
+    wire::{UploadQuery, UploadResponse},
+};
+use tokio::sync::Mutex;
+
+/// The longest field beside the files.
+const FIELD_BYTES: usize = 1024;
+/// The longest sentence about files that were not stored.
+const LONGEST: usize = 500;
+
+/// What came of a form.
+#[derive(Default)]
+struct Stored {
+    parent: Option<i64>,
+    files: Vec<UploadResponse>,
+    /// Why files were not stored, the first of them.
+    refused: Option<String>,
+    refusals: i64,
+}
+
+pub async fn upload(State(console): State<Arc<Console>>, request: Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let viewer = match Viewer::from_request_parts(&mut parts, &console).await {
+        Ok(viewer) => viewer,
+        Err(response) => return response,
+    };
+    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let stored = async {
+        let _place = console.service.admission.upload(viewer.caller.principal_id()).await?;
+        store(&console.calls(&viewer), &viewer, FormBody::new(kind, body)?).await
+    };
+    let stored = match stored.await {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return sign_in::foreign(),
+        Err(failure) => return layout::bare_refusal(&failure),
+    };
+    console.acted();
+    let to = match (stored.files.as_slice(), stored.refusals, stored.parent) {
+        ([file], 0, _) => format!("/view/{}", file.document_id),
+        (.., Some(parent)) => format!("/view/{parent}"),
+        _ => "/view".to_owned(),
+    };
+    let notice = layout::part(&draw::short(&said(&stored), LONGEST));
+    sign_in::redirect(&to, auth::set_cookie(&parts.headers, NOTICE, &notice, Some(30)))
+}
+
+/// A sentence about what came of it.
+fn said(stored: &Stored) -> String {
+    let known = stored.files.iter().filter(|file| file.was_existing).count();
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let mut said = match (stored.files.len(), known) {
+        (0, _) => "Nothing was stored.".to_owned(),
+        (1, 1) => "This file was stored already.".to_owned(),
+        (1, _) => "Stored the file.".to_owned(),
+        (all, 0) => format!("Stored {}.", say::many(count(all), "file")),
+        (all, known) => format!(
+            "Stored {}; {} were stored already.",
+            say::many(count(all - known), "file"),
+            say::count(count(known))
+        ),
+    };
+    if let Some(refused) = &stored.refused {
+        said += &format!(" Refused {}: {refused}", say::many(stored.refusals, "file"));
+    }
+    said
+}
+
+/// Stores the files of a form; `None` if the form is not this session's. What the session is known by comes before any file.
+async fn store(calls: &Calls, viewer: &Viewer, form: FormBody) -> Result<Option<Stored>, Failure> {
+    let (mut stored, mut is_own, mut form) = (Stored::default(), false, form);
+    while let Some(head) = form.part().await? {
+        match head.name.as_deref() {
+            Some("csrf") => is_own = viewer.owns_form(Some(&form.text("csrf", FIELD_BYTES).await?)),
+            Some("parent_id") => {
+                let parent = form.text("parent_id", FIELD_BYTES).await?.parse();
+                stored.parent = Some(parent.map_err(|_| Failure::field("parent_id", "takes a whole number"))?);
+            }
+            Some("file") if !is_own => return Ok(None),
+            Some("file") => {
+                let name = head.file_name.clone().unwrap_or_default();
+                let part = Arc::new(Mutex::new(Part { form, is_over: false }));
+                match one(calls, stored.parent, head, pieces(part.clone())).await {
+                    Ok(Some(file)) => stored.files.push(file),
+                    Ok(None) => {}
+                    Err(failure) => {
+                        stored.refusals += 1;
+                        let is_too_large = failure.code == Code::TooLarge;
+                        stored.refused.get_or_insert(format!("{name}: {}", failure.detail));
+                        // Nobody waits for the rest of what is too large.
+                        if is_too_large {
+                            break;
+                        }
+                    }
+                }
+                let mut part = Arc::into_inner(part)
+                    .ok_or_else(|| Failure::new(Code::Internal, "a file is still being read"))?
+                    .into_inner();
+                while part.next().await?.is_some() {}
+                form = part.form;
+            }
+            name => return Err(Failure::field(name.unwrap_or("?"), "this form takes no such field")),
+        }
+    }
+    Ok(is_own.then_some(stored))
+}
+
+/// Stores a file; `None` if nothing was chosen, for which a browser sends a file without name and bytes.
+async fn one(
+    calls: &Calls,
+    parent_id: Option<i64>,
+    head: FormHead,
+    mut bytes: BoxStream<'static, io::Result<bytes::Bytes>>,
+) -> Result<Option<UploadResponse>, Failure> {
+    let first = bytes.next().await;
+    if first.is_none() && head.file_name.as_deref().is_none_or(str::is_empty) {
+        return Ok(None);
+    }
+    let file = FileUpload {
+        filename: head.file_name,
+        declared_mime: head.content_type,
+        length: None,
+        bytes: stream::iter(first).chain(bytes).boxed(),
+        options: None,
+    };
+    calls.upload_file(UploadQuery { parent_id, ..UploadQuery::default() }, file).await.map(Some)
+}
+
+/// The part of a form that is being read.
+struct Part {
+    form: FormBody,
+    is_over: bool,
+}
+
+impl Part {
+    /// The next bytes; `None` at the end of the part, however often it is asked for.
+    async fn next(&mut self) -> Result<Option<bytes::Bytes>, Failure> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let piece = self.form.piece().await?;
+        self.is_over = piece.is_none();
+        Ok(piece)
+    }
+}
+
+/// The bytes of a part. What nobody takes of them stays in the part.
+fn pieces(part: Arc<Mutex<Part>>) -> BoxStream<'static, io::Result<bytes::Bytes>> {
+    let next = async |part: Arc<Mutex<Part>>| {
+        let piece = part.lock().await.next().await.map_err(|failure| io::Error::other(failure.detail)).transpose()?;
+        Some((piece, part))
+    };
+    stream::unfold(part, next).boxed()
+}
