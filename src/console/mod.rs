@@ -1,4 +1,4 @@
-//! The operator's console: pages for people, on a listener of its own.
+//! Pages for people, on a listener of their own: the operator's console, and a reader.
 //!
 //! A page shows what operations answer, asked in process with the viewer's rights. So any process of the service shows the
 //! whole fleet, and whatever a page knows, a program can ask too. A page works without a script; with one it stays live:

@@ -1,5 +1,6 @@
 //! Blocks as HTML. What a text says comes as HTML that is safe to show (`ViewBlock::html`); everything else is escaped here.
 use super::super::draw;
+use chrono::{DateTime, NaiveDateTime, NaiveTime, Utc};
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 use svc_client::wire::{BlockKind, ViewBlock, ViewRow, ViewSource};
@@ -61,7 +62,7 @@ fn one(block: &ViewBlock) -> Markup {
         BlockKind::Image => html! { p { img src={ (to) "/bytes" } alt=(title) loading="lazy"; } },
         BlockKind::Document => name(block),
         BlockKind::Markdown | BlockKind::Plain | BlockKind::Code => html! {
-            div .said id={ "d" (block.document_id) } {
+            div .said .plain[block.kind == BlockKind::Plain] id={ "d" (block.document_id) } {
                 (PreEscaped(block.html.as_deref().unwrap_or_default()))
                 @if block.cut { p .dim { "The text goes on; it is too long for a page." } }
             }
@@ -105,11 +106,23 @@ fn place(row: &ViewRow) -> String {
     cells.map_or_else(|| row.document_id.to_string(), str::to_owned)
 }
 
-/// A value as a person writes it.
+/// A value as a person writes it: a time without what nobody reads of it.
 pub fn said(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => time(text).unwrap_or_else(|| text.clone()),
         other => other.to_string(),
     }
+}
+
+/// A time as a day, or as a day with hours and minutes.
+fn time(text: &str) -> Option<String> {
+    let (at, zone) = match text.parse::<DateTime<Utc>>() {
+        Ok(at) => (at.naive_utc(), " UTC"),
+        Err(_) => (text.parse::<NaiveDateTime>().ok()?, ""),
+    };
+    Some(match at.time() == NaiveTime::MIN && zone.is_empty() {
+        true => at.format("%Y-%m-%d").to_string(),
+        false => format!("{}{zone}", at.format("%Y-%m-%d %H:%M")),
+    })
 }

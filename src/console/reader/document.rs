@@ -93,7 +93,7 @@ fn origin(shown: &ViewResponse) -> Markup {
                     (found::anchor(source)) " " span .dim { (source.mime_type) ", " (say::bytes(source.byte_size)) }
                 }
             }
-            @for field in &shown.fields { dt { (field.name) } dd { bdi { (blocks::said(&field.value)) } } }
+            @for field in &shown.fields { dt { (field.name.replace('_', " ")) } dd { bdi { (blocks::said(&field.value)) } } }
         } } }
     }
 }

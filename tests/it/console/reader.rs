@@ -87,7 +87,7 @@ async fn a_person_uploads_searches_and_reads_in_a_browser() {
         // What is asked for is found, marked, and opened; the way back is above it.
         browser.go(&format!("{base}/view"));
         browser.value("document.querySelector('#ask').focus()");
-        browser.insert("how long do new colleagues have a mentor");
+        browser.insert("how deep may the silt in the stilling well be");
         browser.leave(|browser| drop(browser.value("document.querySelector('.ask').requestSubmit()")));
         assert_eq!(
             browser.value(
