@@ -59,6 +59,8 @@ usetypes! {
     Entity = "entity", leaf: false, TitleAndContent;
     /// What other texts say, in short.
     Summary = "summary", leaf: false, TitleAndContent;
+    /// The text of a prompt with variables.
+    Template = "template", leaf: false, TitleAndContent;
 }
 
 impl Usetype {

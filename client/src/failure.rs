@@ -52,14 +52,14 @@ codes! {
     /// The resource is no longer in the version that `If-Match` names; nothing was changed.
     PreconditionFailed = "precondition_failed", 412, "The resource has changed", ["document_id"];
     /// The file, the body or the requested area is larger than its limit.
-    TooLarge = "too_large", 413, "The request is too large", ["limit", "setting", "cells", "ref"];
+    TooLarge = "too_large", 413, "The request is too large", ["limit", "setting", "cells", "ref", "line", "column", "document_id"];
     /// The body's media type is not one that the operation takes.
     UnsupportedMediaType = "unsupported_media_type", 415, "The media type is not accepted here";
     /// The requested range of bytes is outside the file.
     RangeNotSatisfiable = "range_not_satisfiable", 416, "The range is outside the file", ["size"];
     /// A field has a value that its constraint forbids; the detail names both.
     InvalidField = "invalid_field", 422, "A field breaks a constraint",
-        ["column", "field", "index", "limit", "line", "ref", "sheets"];
+        ["document_id", "column", "field", "index", "limit", "line", "ref", "sheets"];
     /// A bound shape refuses what the write would make of the facts; nothing was stored.
     ShapeViolation = "shape_violation", 422, "A shape refuses the facts", ["results"];
     /// The document is neither a readable workbook (xlsx, csv or tsv) nor a part of one.

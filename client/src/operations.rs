@@ -195,6 +195,25 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Gives a rule that the service brings its first form again.
     POST   "/usetype-presentations/{usetype}/reset" reset_presentation(path: PresentationPath) -> Json<PresentationResponse>, access Owner;
 
+    /// Creates a template of a prompt: a document of the usetype `template`, in the syntax of Jinja.
+    ///
+    /// Every variable that the text uses must be declared. A text that breaks the grammar is refused with its line and column.
+    POST   "/templates"                   create_template(query: WaitQuery, body: Json<NewTemplate>) -> Created<CreatedDocument>, access Write, fails [TooLarge];
+    /// Lists the templates, page by page.
+    GET    "/templates"                   list_templates(query: PageQuery) -> Json<DocumentPage>;
+    /// Reads one template; its variables and partials are its `structured_content`.
+    GET    "/templates/{id}"              read_template(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>;
+    /// Changes the fields of a template that the body names. The evidence `versions` keeps what it was, with who changed it and when.
+    PATCH  "/templates/{id}"              update_template(path: DocumentPath, query: WaitQuery, body: Json<TemplateChange>) -> Versioned<Json<UpdatedDocument>>, access Write, fails [PreconditionFailed, TooLarge];
+    /// Deletes a template; with `If-Match` only if it is still what the caller read.
+    DELETE "/templates/{id}"              delete_template(path: DocumentPath) -> Guarded<NoContent>, access Write, fails [PreconditionFailed];
+    /// Renders a template with values and documents.
+    ///
+    /// A template reaches nothing but its values, its partials and the documents that the caller names and may read, and ends after a number of steps.
+    POST   "/templates/{id}/render"       render_template(path: DocumentPath, body: OptionalJson<RenderRequest>) -> Json<RenderedTemplate>, fails [TooLarge];
+    /// Searches the templates by any method.
+    POST   "/templates/search"            search_templates(body: Json<TemplateSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+
     /// Creates a search index of everything, or of some subtrees, and begins to build it.
     POST   "/indexes"                     create_index(body: Json<NewIndex>) -> Created<IndexResponse>, access Owner, fails [Conflict];
     /// Lists the search indexes, page by page.

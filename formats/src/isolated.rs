@@ -14,8 +14,8 @@ mod message;
 mod syscalls;
 
 use crate::{
-    Access, Archive, Detection, Extraction, Format, FormatError, Limits, PageSource, Patterns, Secret, WebPage,
-    archive, detect, extract, probe, refusal, web_page,
+    Access, Archive, Detection, Extraction, Format, FormatError, Limits, PageSource, Patterns, Secret, TemplateRead,
+    WebPage, archive, detect, extract, probe, refusal, template, web_page,
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 pub use confinement::{Confinement, Policy};
@@ -67,6 +67,8 @@ pub enum Step {
     Records { sheet: u32 },
     /// Read a rectangle of a sheet; the caller has checked its area.
     Cells { sheet: u32, range: Range },
+    /// Read templates, and render one; the file is a [`crate::TemplateJob`] as JSON.
+    Template,
 }
 
 impl Step {
@@ -106,6 +108,7 @@ pub enum Answer {
     SheetProfile(SheetProfile),
     Records(RecordsPart),
     Cells(Cells),
+    Template(TemplateRead),
 }
 
 /// What a reading cost, as the child measured it at its end.
@@ -217,6 +220,7 @@ pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<()
             xlsx::records(workbook(input), *sheet, limits, &mut |part| emit(Answer::Records(part)))
         }
         Step::Cells { sheet, range } => emit(Answer::Cells(xlsx::cells(workbook(input), *sheet, *range, limits)?)),
+        Step::Template => emit(Answer::Template(template(input, limits)?)),
     }
 }
 

@@ -33,6 +33,7 @@ mod pptx;
 #[cfg(test)]
 mod sample;
 mod sections;
+mod template;
 mod text;
 mod web_page;
 pub mod xlsx;
@@ -50,6 +51,9 @@ pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use sections::{Section, sections};
 use std::io::{Read, Seek};
+pub use template::{
+    TEMPLATE_OUTPUT_BYTES, TemplateFault, TemplateFaultKind, TemplateJob, TemplateRead, TemplateText, template,
+};
 pub use text::headings;
 pub use web_page::{PageSource, WebPage};
 

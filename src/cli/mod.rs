@@ -34,6 +34,7 @@ mod search;
 mod serve;
 mod shape_bindings;
 mod status;
+mod templates;
 mod token_file;
 mod tree;
 mod view;
@@ -150,6 +151,8 @@ enum Command {
     Predicates(predicates::PredicatesArguments),
     /// Stores whole conversations.
     Conversation(conversations::ConversationArguments),
+    /// Stores, lists and renders templates of prompts.
+    Template(templates::TemplateArguments),
     /// Manages who may read and write what: principals, tokens, grants and the audit.
     Access(access::AccessArguments),
     /// Prints what happens, as it happens.
@@ -292,6 +295,7 @@ async fn run(
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
         Command::Facts(arguments) => facts::facts(&client(&settings)?, output, arguments).await,
         Command::Path(arguments) => path::path(&client(&settings)?, output, arguments).await,
+        Command::Template(arguments) => templates::template(&client(&settings)?, output, arguments).await,
         Command::Conversation(arguments) => conversations::conversation(&client(&settings)?, output, arguments).await,
         Command::Graph(arguments) => graph::graph(&client(&settings)?, output, arguments).await,
         Command::Lint(arguments) => lint::lint(&client(&settings)?, output, arguments).await,

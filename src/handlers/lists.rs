@@ -138,7 +138,7 @@ pub(super) async fn must_exist(conn: &mut PgConnection, caller: &Caller, id: Doc
 
 /// The documents of a page: as many of the listed ones as there is room for, and at least one. The list has one more
 /// than was asked for if there are more.
-async fn page(
+pub(super) async fn page(
     service: &Service,
     conn: &mut PgConnection,
     caller: &Caller,

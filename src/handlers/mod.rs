@@ -30,6 +30,7 @@ mod shape_bindings;
 pub mod sheets;
 mod story;
 pub mod system;
+mod templates;
 pub mod token_vectors;
 mod triples;
 mod view;

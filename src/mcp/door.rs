@@ -1,7 +1,7 @@
 //! The server of the protocol: lists tools and documents, and passes calls on to the service.
 use super::{
     arguments::Asked,
-    resources,
+    prompts, resources,
     toolbox::{Row, Toolbox},
     upload, window,
 };
@@ -9,9 +9,10 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode,
-        Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-        PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ReadResourceRequestParams,
-        ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+        GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ProgressNotificationParam, ProgressToken, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+        ServerConfig, Tool,
     },
     service::{Peer, RequestContext},
 };
@@ -27,7 +28,7 @@ const INSTRUCTIONS: &str = "A store of documents as a tree: files are cut into s
 search_hybrid; read_document shows a result, list_children and list_subtree what is under it. An answer that is too long \
 has next_cursor: call again with it as cursor. An error has a code, and often a remedy.";
 /// The methods whose parameters are read here; a request of one of them that reaches nobody had other parameters.
-const METHODS: &[&str] = &["tools/call", "resources/read", "initialize"];
+const METHODS: &[&str] = &["tools/call", "resources/read", "prompts/get", "initialize"];
 
 /// One server. Over HTTP each request brings its own way to the service, which has its caller's rights.
 #[derive(Clone)]
@@ -148,7 +149,7 @@ pub fn refused(failure: Failure) -> ErrorData {
 
 impl ServerHandler for Door {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("svc", VERSION))
             .with_instructions(INSTRUCTIONS)
@@ -219,6 +220,34 @@ impl ServerHandler for Door {
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the client cancelled the call", None)),
         };
         read.map(Into::into).map_err(refused)
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let cursor = request.and_then(|request| request.cursor);
+        prompts::list(&self.calls(&context)?, cursor).await.map_err(refused)
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let calls = self.calls(&context)?;
+        let got = prompts::get(&calls, &request.name, request.arguments.unwrap_or_default());
+        let got = tokio::select! {
+            got = got => got,
+            () = context.ct.cancelled() => return Err(ErrorData::internal_error("the client cancelled the call", None)),
+        };
+        // The protocol has no other code for a prompt that is not there.
+        let no_prompt = |failure: Failure| match failure.code {
+            Code::NotFound => ErrorData { code: ErrorCode::INVALID_PARAMS, ..refused(failure) },
+            _ => refused(failure),
+        };
+        got.map(Into::into).map_err(no_prompt)
     }
 
     async fn on_custom_request(

@@ -122,6 +122,8 @@ mod tests {
             "search_hybrid",
             "search_auto",
             "expand_children",
+            "render_template",
+            "search_templates",
             "find_paths",
             "validate_shape",
             "lint_graph",

@@ -81,6 +81,7 @@ mod snippets;
 mod spool;
 mod sums;
 mod surface;
+mod templates;
 mod transactions;
 mod triples;
 mod upkeep;

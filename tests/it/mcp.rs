@@ -2,6 +2,7 @@
 
 mod hostile;
 mod inspector;
+mod prompts;
 mod stdio;
 
 use crate::{
@@ -271,7 +272,7 @@ async fn documents_are_resources() {
         app.client.create_document(WaitQuery::default(), Json(document(&format!("root {number}"), ""))).await.unwrap();
     }
     let client = model(&app, TOKEN).await;
-    assert!(client.peer_info().unwrap().capabilities.prompts.is_none(), "there are none");
+    assert!(client.peer_info().unwrap().capabilities.prompts.is_some());
     let resources = client.list_all_resources().await.unwrap();
     assert_eq!(resources.len(), 151);
     assert_eq!(resources.iter().map(|resource| &resource.uri).collect::<BTreeSet<_>>().len(), 151);

@@ -90,6 +90,9 @@ fn held(row: &OperationInfo) -> Held {
         "export_turtle" | "import_turtle" => Held::Apart,
         // Rules of views are open to all, and tell of no document.
         "list_presentations" | "read_presentation" => Held::Apart,
+        // What templates reach, `templates` holds to the definition.
+        "create_template" | "list_templates" | "read_template" | "update_template" | "delete_template"
+        | "render_template" | "search_templates" => Held::Apart,
         // Who may not read the parent of a context does not see it: `contexts` holds that.
         "list_contexts" | "read_context" => Held::Apart,
         // What of the events a principal is told, `event_feed` holds to a definition.

@@ -191,6 +191,45 @@ search_body! {
     }
 }
 
+search_body! {
+    /// Searches templates, by a method that suits the query unless the body names one.
+    TemplateSearch by None {
+        method: SearchMethod,
+        /// Leaves out less similar templates in a search by `vector`; -1 to 1.
+        min_similarity: f64,
+        /// How much each leg counts where the method is `hybrid`; equal weights by default.
+        weights: HybridWeights,
+        /// The BM25 index; if absent, the index `default`.
+        index: String,
+    } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
+        SIMILARITY.check("min_similarity", &body.min_similarity)?;
+        NAME.check("index", &body.index)?;
+        body.weights.map_or(Ok(()), |weights| weights.check())
+    }
+}
+impl From<TemplateSearch> for AutoSearch {
+    fn from(body: TemplateSearch) -> AutoSearch {
+        AutoSearch {
+            context: body.context,
+            parent_id: body.parent_id,
+            limit: body.limit,
+            usetype: body.usetype,
+            filter: body.filter,
+            rerank: body.rerank,
+            rerank_method: body.rerank_method,
+            rerank_top: body.rerank_top,
+            include_content: body.include_content,
+            include_embed: body.include_embed,
+            group_by: Some(body.group_by.unwrap_or(GroupBy::None)),
+            per_group: body.per_group,
+            snippets: body.snippets,
+            weights: body.weights,
+            index: body.index,
+            query: body.query,
+        }
+    }
+}
+
 /// The same search by a method that is known, with its context already in it.
 macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
     impl From<AutoSearch> for $name {

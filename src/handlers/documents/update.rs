@@ -11,10 +11,13 @@ use crate::{
         audit::Entry,
         documents::{DocumentRow, content_hash},
         edits::{Edit, Part},
+        evidence::Evidence,
         places::Place,
         scope::Readable,
     },
+    usetype::Usetype,
 };
+use chrono::Utc;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::{collections::BTreeMap, slice};
@@ -120,6 +123,7 @@ async fn update(
     let before = before.ok_or_else(|| Failure::no_document(id.0))?;
     let hash = change.content.as_deref().map(content_hash);
     let edit = differing(&before, change, hash.as_deref());
+    let version = former(caller, &before, &edit);
     let (parent_id, text, was) = (before.parent_id, (before.usetype.clone(), before.content.chars().count()), before);
     must_match(meta, was)?;
     refuse(id, change, &edit, part)?;
@@ -151,6 +155,9 @@ async fn update(
     if edit != Edit::default() {
         store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
         store::edits::write(conn, &service.lexicon, &place, &edit).await.or_fail()?;
+        if let Some(version) = version {
+            keep(conn, id, version).await?;
+        }
         let told = json!({"fields": fields(&edit)});
         store::events::record(conn, EventKind::DocumentUpdated, &[id], &told).await.or_fail()?;
         let is_searched_otherwise = edit.title.is_some() || edit.content.is_some() || edit.usetype.is_some();
@@ -165,6 +172,43 @@ async fn update(
         }
     }
     Ok(Changed { task, caller, leaves_events })
+}
+
+/// The most bytes of what a template was.
+const VERSIONS_BYTES: usize = 4 << 20;
+
+/// What a template was before a change; `None` if nothing of it changes.
+fn former(caller: &Caller, before: &DocumentRow, edit: &Edit<'_>) -> Option<Value> {
+    let is_template = before.usetype == Usetype::Template.as_str();
+    let changes = edit.title.is_some() || edit.content.is_some() || edit.structured_content.is_some();
+    (is_template && changes).then(|| {
+        json!({
+            "title": before.title,
+            "content": before.content,
+            "structured_content": before.structured_content.0,
+            "changed_by": caller.principal().map_or("owner", |principal| &principal.name),
+            "changed_at": Utc::now(),
+        })
+    })
+}
+
+/// Keeps what a template was behind what it was before.
+async fn keep(conn: &mut PgConnection, id: DocumentId, version: Value) -> Result<(), Failure> {
+    let kept = store::evidence::read_one(conn, id, Evidence::Versions).await.or_fail()?;
+    let mut versions = match kept {
+        Some(Value::Array(versions)) => versions,
+        _ => Vec::new(),
+    };
+    versions.push(version);
+    let sizes: Vec<usize> = versions.iter().map(|version| version.to_string().len()).collect();
+    let mut size: usize = sizes.iter().sum();
+    let mut left_out = 0;
+    while size > VERSIONS_BYTES && left_out + 1 < versions.len() {
+        size -= sizes[left_out];
+        left_out += 1;
+    }
+    versions.drain(..left_out);
+    store::evidence::record(conn, id, Evidence::Versions, &Value::Array(versions)).await.or_fail()
 }
 
 /// The fields of a change that differ from what is stored.

@@ -75,6 +75,33 @@ pub async fn roots(
     .await
 }
 
+/// The documents of a usetype after `after`, by id.
+pub async fn of_usetype(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    usetype: &str,
+    after: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<Listed>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    add(&mut arguments, usetype);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            listed!(),
+            " FROM documents d WHERE d.usetype = $5 AND d.id > $3 AND ",
+            readable!(),
+            " ORDER BY d.id LIMIT $4"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_all(conn)
+    .await
+}
+
 /// A place in a list of siblings: explicit positions first, then age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiblingCursor {

@@ -164,6 +164,10 @@ evidence! {
     /// `extracted`.
     Summary = "summary", by "`raptor`",
         absent "no task made the node as a summary";
+    /// What a template was before its changes, oldest first: its `title`, `content` and `structured_content`, with `changed_by` and `changed_at`. Of
+    /// more than 4 MiB the oldest are left out.
+    Versions = "versions", by "`PATCH /templates/{id}`, `PATCH /documents/{id}`",
+        absent "nobody changed it, or it is no template";
     /// What made the node: `upload`, a task, `split`, `chunk` or `segment` by the operation of this name, or `asserted` if a caller created it.
     Rule = "rule", by "what makes the node";
     /// Where the node comes from in its file, or in the document that it was cut from (`source`): pages, slides, cells or characters.

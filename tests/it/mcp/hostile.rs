@@ -35,7 +35,7 @@ async fn what_is_no_message_is_an_error_of_the_protocol_and_what_the_service_ref
             200,
             -32602,
         ),
-        (r#"{"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": "x"}}"#.to_owned(), 200, -32601),
+        (r#"{"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": "x"}}"#.to_owned(), 200, -32602),
         (r#"{"jsonrpc": "2.0", "id": 1, "method": "nothing/there"}"#.to_owned(), 200, -32601),
     ] {
         let shown: String = body.chars().take(120).collect();

@@ -1,0 +1,160 @@
+//! Templates of prompts: documents whose text is in the syntax of Jinja. The operations of documents store them; here they are read and rendered.
+mod rendering;
+
+use super::{documents::id_cursor, lists::page};
+use crate::{access::Caller, error::OrFail, registry::Handle, service::Service, store, usetype::Usetype};
+use rendering::{Templates, declaration, of};
+use serde_json::{Map, Value};
+use svc_client::{
+    Call, Code, Failure, Json, Meta, Nothing, Validated, Version, ops,
+    wire::{
+        AutoSearch, CreatedDocument, DocumentChange, DocumentPage, DocumentResponse, NewDocument, RenderedTemplate,
+        SearchMethod, SearchResponse, TemplateDeclaration, UpdatedDocument,
+    },
+};
+use svc_ids::DocumentId;
+
+/// What a template declares, as its document has it.
+fn written(declared: &TemplateDeclaration) -> Result<Map<String, Value>, Failure> {
+    match serde_json::to_value(declared) {
+        Ok(Value::Object(members)) => Ok(members),
+        _ => Err(Failure::new(Code::Internal, "the declaration of a template is no object")),
+    }
+}
+
+impl Handle<ops::create_template> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::create_template>) -> Result<CreatedDocument, Failure> {
+        let new = call.body.0;
+        let declared = TemplateDeclaration { variables: new.variables, partials: new.partials };
+        let structured_content = written(&declared)?;
+        Templates::gather(self, caller, None, &new.content, declared).await?.check(self).await?;
+        let document = NewDocument {
+            title: new.title,
+            content: new.content,
+            parent_id: new.parent_id,
+            usetype: Some(Usetype::Template.as_str().to_owned()),
+            structured_content,
+            private: new.private,
+            ..NewDocument::default()
+        };
+        let call = Call { meta: call.meta, path: Nothing {}, query: call.query, body: Json(document) };
+        Handle::<ops::create_document>::handle(self, caller, call).await
+    }
+}
+
+impl Handle<ops::list_templates> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_templates>) -> Result<DocumentPage, Failure> {
+        let after = DocumentId(id_cursor(call.query.cursor.as_deref())?);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let (scope, limit, usetype) = (caller.readable(), call.query.rows() + 1, Usetype::Template.as_str());
+        let listed = store::documents::of_usetype(&mut conn, &scope, usetype, after, limit).await.or_fail()?;
+        page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
+    }
+}
+
+impl Handle<ops::read_template> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::read_template>,
+    ) -> Result<Validated<DocumentResponse>, Failure> {
+        of(self, caller, call.path.id).await?;
+        let call = Call { meta: call.meta, path: call.path, query: call.query, body: Nothing {} };
+        Handle::<ops::read_document>::handle(self, caller, call).await
+    }
+}
+
+impl Handle<ops::update_template> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::update_template>,
+    ) -> Result<Version<UpdatedDocument>, Failure> {
+        let (id, change) = (call.path.id, call.body.0);
+        let template = of(self, caller, id).await?;
+        let is_read_anew = change.content.is_some() || change.variables.is_some() || change.partials.is_some();
+        let mut structured_content = None;
+        if is_read_anew {
+            let had = declaration(&template)?;
+            let declared = TemplateDeclaration {
+                variables: change.variables.unwrap_or(had.variables),
+                partials: change.partials.unwrap_or(had.partials),
+            };
+            structured_content = Some(written(&declared)?);
+            let content = change.content.as_ref().unwrap_or(&template.content);
+            Templates::gather(self, caller, Some(id), content, declared).await?.check(self).await?;
+        }
+        let (title, content) = (change.title, change.content);
+        let change = DocumentChange { title, content, structured_content, ..DocumentChange::default() };
+        let call = Call { meta: call.meta, path: call.path, query: call.query, body: Json(change) };
+        Handle::<ops::update_document>::handle(self, caller, call).await
+    }
+}
+
+impl Handle<ops::delete_template> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::delete_template>) -> Result<(), Failure> {
+        of(self, caller, call.path.id).await?;
+        let call = Call { meta: call.meta, path: call.path, query: Nothing {}, body: Nothing {} };
+        Handle::<ops::delete_document>::handle(self, caller, call).await
+    }
+}
+
+impl Handle<ops::render_template> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::render_template>) -> Result<RenderedTemplate, Failure> {
+        let asked = call.body.0.unwrap_or_default();
+        let template = of(self, caller, call.path.id).await?;
+        let declared = declaration(&template)?;
+        let templates = Templates::gather(self, caller, Some(template.id), &template.content, declared).await?;
+        let values = templates.values(self, caller, asked).await?;
+        let (text, used_variables) = templates.render(self, values).await?;
+        let tokens = match self.model().await {
+            Ok(model) => {
+                let counted = text.clone();
+                let count = tokio::task::spawn_blocking(move || model.count_tokens(&counted)).await;
+                count
+                    .map_err(|error| Failure::new(Code::Internal, error))?
+                    .ok()
+                    .and_then(|count| u64::try_from(count).ok())
+            }
+            Err(_) => None,
+        };
+        Ok(RenderedTemplate {
+            template_id: template.id,
+            text,
+            tokens,
+            used_variables,
+            content_hash: template.content_hash,
+        })
+    }
+}
+
+impl Handle<ops::search_templates> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search_templates>) -> Result<SearchResponse, Failure> {
+        let mut body = call.body.0;
+        if body.usetype.is_some() {
+            return Err(Failure::field("usetype", "this search finds templates alone")
+                .with("remedy", "leave it out, or search by POST /search/auto"));
+        }
+        body.usetype = Some(vec![Usetype::Template.as_str().to_owned()]);
+        let (method, min_similarity) = (body.method, body.min_similarity);
+        let auto = AutoSearch::from(body);
+        let meta = Meta::default();
+        // Each search is large, so it lies apart from this one.
+        macro_rules! by {
+            ($operation:ident, $body:expr) => {{
+                let call = Call { meta, path: Nothing {}, query: Nothing {}, body: Json($body) };
+                Box::pin(Handle::<ops::$operation>::handle(self, caller, call)).await
+            }};
+        }
+        match method {
+            None => by!(search_auto, auto),
+            Some(SearchMethod::Vector) => {
+                by!(search_vector, svc_client::wire::VectorSearch { min_similarity, ..auto.into() })
+            }
+            Some(SearchMethod::Fulltext) => by!(search_fulltext, auto.into()),
+            Some(SearchMethod::Bm25) => by!(search_bm25, auto.into()),
+            Some(SearchMethod::Maxsim) => by!(search_maxsim, auto.into()),
+            Some(SearchMethod::Hybrid) => by!(search_hybrid, auto.into()),
+        }
+    }
+}

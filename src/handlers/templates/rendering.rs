@@ -1,0 +1,323 @@
+//! What a template needs to be rendered: the templates that it includes, and the values of its variables.
+use super::super::documents::read;
+use crate::{access::Caller, error::OrFail, reader, registry::Handle, service::Service, usetype::Usetype};
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{Seek, Write},
+    time::Duration,
+};
+use svc_client::{
+    Call, Code, Failure, Meta, Nothing, ops,
+    wire::{
+        DocumentPath, DocumentResponse, PageQuery, RenderRequest, TemplateDeclaration, TemplateVariable, VariableType,
+    },
+};
+use svc_formats::{
+    TemplateFault, TemplateFaultKind, TemplateJob, TemplateRead, TemplateText,
+    isolated::{Answer, Request, Step},
+};
+use svc_ids::DocumentId;
+
+/// How deep templates include each other.
+const DEPTH: usize = 8;
+/// How many templates one rendering takes.
+const MOST: usize = 100;
+/// What a rendering may cost.
+const MEMORY: u64 = 256 << 20;
+const TIME: Duration = Duration::from_secs(5);
+/// The most bytes of all values of a rendering, and of the documents' texts among them.
+const VALUES_BYTES: usize = 8 << 20;
+/// How many children of a document its template sees.
+const CHILDREN: u32 = 100;
+/// A template that is not stored yet.
+const NEW: i64 = 0;
+
+/// A template of the caller; 404 if there is none of this id.
+pub async fn of(service: &Service, caller: &Caller, id: i64) -> Result<DocumentResponse, Failure> {
+    let document = read(service, caller, DocumentId(id), false).await?;
+    match document.usetype == Usetype::Template.as_str() {
+        true => Ok(document),
+        false => Err(Failure::new(Code::NotFound, format!("document {id} is no template"))
+            .with("remedy", "GET /templates lists the templates")),
+    }
+}
+
+/// What a template declares. Whoever writes it as a plain document can write anything.
+pub fn declaration(template: &DocumentResponse) -> Result<TemplateDeclaration, Failure> {
+    serde_json::from_value(Value::Object(template.structured_content.clone())).map_err(|error| {
+        let detail =
+            format!("the structured content of template {} declares no variables and partials: {error}", template.id);
+        Failure::field("structured_content", detail)
+            .with("document_id", template.id)
+            .with("remedy", format!("give both by PATCH /templates/{}", template.id))
+    })
+}
+
+/// A template with all that it includes.
+pub struct Templates {
+    main: i64,
+    texts: BTreeMap<i64, TemplateText>,
+    declared: BTreeMap<i64, TemplateDeclaration>,
+}
+
+impl Templates {
+    /// Reads all that a template includes, as far as the caller may; 422 if that is something else, too much, too deep or in a circle.
+    pub async fn gather(
+        service: &Service,
+        caller: &Caller,
+        id: Option<i64>,
+        content: &str,
+        declared: TemplateDeclaration,
+    ) -> Result<Templates, Failure> {
+        let main = id.unwrap_or(NEW);
+        let mut all = Templates { main, texts: BTreeMap::new(), declared: BTreeMap::new() };
+        let mut level = vec![main];
+        all.add(main, content.to_owned(), declared);
+        for depth in 0.. {
+            let wanted: BTreeSet<i64> = level
+                .iter()
+                .flat_map(|id| all.declared[id].partials.iter().map(|partial| partial.template_id))
+                .collect();
+            if wanted.is_empty() {
+                break;
+            }
+            // A circle never ends, so this finds it too.
+            if depth == DEPTH {
+                let detail = format!("templates include each other more than {DEPTH} deep, or in a circle");
+                return Err(
+                    Failure::field("partials", detail).with("document_id", *wanted.iter().next().unwrap_or(&main))
+                );
+            }
+            for id in &wanted {
+                if all.texts.contains_key(id) {
+                    continue;
+                }
+                if all.texts.len() == MOST {
+                    return Err(Failure::field("partials", format!("one rendering takes at most {MOST} templates")));
+                }
+                let partial = of(service, caller, *id).await.map_err(|failure| match failure.code {
+                    Code::NotFound => {
+                        Failure::field("partials", format!("there is no template {id}")).with("document_id", *id)
+                    }
+                    _ => failure,
+                })?;
+                let declared = declaration(&partial)?;
+                all.add(*id, partial.content, declared);
+            }
+            level = wanted.into_iter().collect();
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, id: i64, text: String, declared: TemplateDeclaration) {
+        let partials = declared.partials.iter().map(|partial| (partial.name.clone(), partial.template_id)).collect();
+        self.texts.insert(id, TemplateText { text, partials });
+        self.declared.insert(id, declared);
+    }
+
+    /// Checks a template that is about to be stored: its grammar, and that it declares what it uses.
+    pub async fn check(&self, service: &Service) -> Result<(), Failure> {
+        for (name, variable) in &self.declared[&self.main].variables {
+            if let Some(default) = &variable.default {
+                fits(name, variable, default).map_err(|detail| Failure::field("variables", detail))?;
+            }
+        }
+        let read = self.run(service, None).await?;
+        if let Some(fault) = read.fault {
+            return Err(self.faulty(&fault, "content"));
+        }
+        let used = read.variables.get(&self.main).map_or(&[][..], Vec::as_slice);
+        match used.iter().find(|name| !self.declared[&self.main].variables.contains_key(*name)) {
+            Some(name) => Err(Failure::field("variables", format!("the text uses `{name}`, which is not declared"))
+                .with("remedy", "declare it, or set it in the text")),
+            None => Ok(()),
+        }
+    }
+
+    /// All variables that a rendering takes; of two of one name that of the template itself.
+    fn variables(&self) -> BTreeMap<&str, &TemplateVariable> {
+        let others = self.declared.iter().filter(|(id, _)| **id != self.main).map(|(_, declared)| declared);
+        let all = others.chain([&self.declared[&self.main]]);
+        all.flat_map(|declared| &declared.variables).map(|(name, variable)| (name.as_str(), variable)).collect()
+    }
+
+    /// The value of each variable; 422 that names the one that is missing, unknown or of another type.
+    pub async fn values(
+        &self,
+        service: &Service,
+        caller: &Caller,
+        mut asked: RenderRequest,
+    ) -> Result<Map<String, Value>, Failure> {
+        let variables = self.variables();
+        let unknown = |name: &str| {
+            let known = variables.keys().copied().collect::<Vec<_>>().join(", ");
+            Failure::field(name, format!("is no variable of the template, which has: {known}"))
+        };
+        for name in asked.variables.keys() {
+            match variables.get(name.as_str()) {
+                None => return Err(unknown(name)),
+                Some(variable) if variable.kind == VariableType::Document => {
+                    return Err(Failure::field(name, "is a document: name its id in `documents`"));
+                }
+                Some(_) => {}
+            }
+        }
+        for name in asked.documents.keys() {
+            match variables.get(name.as_str()) {
+                None => return Err(unknown(name)),
+                Some(variable) if variable.kind != VariableType::Document => {
+                    return Err(Failure::field(name, "is no document: give its value in `variables`"));
+                }
+                Some(_) => {}
+            }
+        }
+        let mut values = Map::new();
+        let mut left = VALUES_BYTES;
+        for (name, variable) in variables {
+            let value = match (asked.variables.remove(name), asked.documents.get(name)) {
+                (Some(value), _) => {
+                    fits(name, variable, &value).map_err(|detail| Failure::field(name, detail))?;
+                    value
+                }
+                (None, Some(id)) => document(service, caller, *id, &mut left).await?,
+                (None, None) if variable.is_required() => {
+                    return Err(Failure::field(name, "is required: the template has no default for it"));
+                }
+                (None, None) => variable.default.clone().unwrap_or(Value::Null),
+            };
+            values.insert(name.to_owned(), value);
+        }
+        Ok(values)
+    }
+
+    /// The text with these values, and the variables that it uses.
+    pub async fn render(
+        &self,
+        service: &Service,
+        values: Map<String, Value>,
+    ) -> Result<(String, Vec<String>), Failure> {
+        let read = self.run(service, Some(values)).await?;
+        if let Some(fault) = &read.fault {
+            return Err(self.faulty(fault, "template"));
+        }
+        let used: BTreeSet<String> = read.variables.into_values().flatten().collect();
+        let text = read.text.ok_or_else(|| Failure::new(Code::Internal, "the template said nothing"))?;
+        Ok((text, used.into_iter().collect()))
+    }
+
+    /// Has the templates read in a process of its own.
+    async fn run(&self, service: &Service, values: Option<Map<String, Value>>) -> Result<TemplateRead, Failure> {
+        let job = TemplateJob { templates: self.texts.clone(), main: self.main, values };
+        let bytes = serde_json::to_vec(&job).map_err(|error| Failure::new(Code::Internal, error))?;
+        let most = service.settings.parser_answer_bytes.min(64 << 20);
+        if bytes.len() as u64 > most {
+            return Err(
+                too_large("the templates and values take more than one rendering takes".to_owned()).with("limit", most)
+            );
+        }
+        let mut input =
+            File::from(memfd_create("template", MemfdFlags::CLOEXEC).map_err(std::io::Error::from).or_fail()?);
+        input.write_all(&bytes).and_then(|()| input.rewind()).or_fail()?;
+        let mut limits = reader::limits(&service.settings);
+        limits.memory = limits.memory.min(MEMORY);
+        limits.cpu_time = limits.cpu_time.min(TIME);
+        limits.wall_time = limits.wall_time.min(2 * TIME);
+        let _place = service.admission.reader().await?;
+        match service.reader.read(input, &Request::new(Step::Template, limits)).await {
+            Ok((Answer::Template(read), _)) => Ok(read),
+            Ok(_) => Err(Failure::new(Code::Internal, "the reader gave another answer than it was asked for")),
+            Err(error) if error.limit().is_some() => Err(too_large(format!(
+                "the rendering takes more than {} seconds or {} MiB",
+                TIME.as_secs(),
+                MEMORY >> 20
+            ))),
+            Err(error) if error.is_permanent() => {
+                Err(Failure::field("template", format!("cannot be rendered: {error}")))
+            }
+            Err(_) => Err(Failure::new(Code::Unavailable, "the template could not be read now").with("retry_after", 2)),
+        }
+    }
+
+    fn faulty(&self, fault: &TemplateFault, field: &str) -> Failure {
+        let place = match (fault.line, fault.column) {
+            (Some(line), Some(column)) => format!(" at line {line}, column {column}"),
+            (Some(line), None) => format!(" at line {line}"),
+            _ => String::new(),
+        };
+        let of = if fault.template == self.main { String::new() } else { format!("template {}: ", fault.template) };
+        let detail = format!("{of}{}{place}", fault.detail);
+        let failure = match fault.kind {
+            TemplateFaultKind::TooLong => too_large(detail),
+            TemplateFaultKind::Syntax | TemplateFaultKind::Values => Failure::field(field, detail),
+        };
+        let failure = fault.line.into_iter().fold(failure, |failure, line| failure.with("line", line));
+        let failure = fault.column.into_iter().fold(failure, |failure, column| failure.with("column", column));
+        if fault.template == NEW { failure } else { failure.with("document_id", fault.template) }
+    }
+}
+
+fn too_large(detail: String) -> Failure {
+    Failure::new(Code::TooLarge, detail).with("remedy", "shorten the template, or give it less")
+}
+
+/// Whether a value is of a variable's type; the error says what is wrong.
+fn fits(name: &str, variable: &TemplateVariable, value: &Value) -> Result<(), String> {
+    let fits = match variable.kind {
+        VariableType::Any => true,
+        VariableType::String => value.is_string(),
+        VariableType::Number => value.is_number(),
+        VariableType::Boolean => value.is_boolean(),
+        VariableType::Array => value.is_array(),
+        VariableType::Object => value.is_object(),
+        // A document is named when a template is rendered.
+        VariableType::Document => value.is_null(),
+    };
+    if fits { Ok(()) } else { Err(format!("`{name}` takes a value of the type {}", variable.kind.as_str())) }
+}
+
+/// A document as a template sees it. Its text is its own, or that of all under it.
+async fn document(service: &Service, caller: &Caller, id: i64, left: &mut usize) -> Result<Value, Failure> {
+    let found = read(service, caller, DocumentId(id), false).await?;
+    let path = DocumentPath { id };
+    let meta = Meta::default();
+    let query = PageQuery { limit: Some(CHILDREN), include_content: false, ..PageQuery::default() };
+    let children = Call { meta: meta.clone(), path, query, body: Nothing {} };
+    let children = Handle::<ops::list_children>::handle(service, caller, children).await?.documents;
+    let mut content = found.content;
+    take(left, content.len(), id)?;
+    let mut cursor = None;
+    let mut is_more = content.is_empty() && !children.is_empty();
+    while is_more {
+        let query = PageQuery { cursor, ..PageQuery::default() };
+        let page = Call { meta: meta.clone(), path, query, body: Nothing {} };
+        let page = Handle::<ops::list_subtree>::handle(service, caller, page).await?;
+        for part in
+            page.documents.iter().filter(|part| part.usetype != Usetype::Summary.as_str() && !part.content.is_empty())
+        {
+            take(left, part.content.len() + 2, id)?;
+            content.push_str(if content.is_empty() { "" } else { "\n\n" });
+            content.push_str(&part.content);
+        }
+        cursor = page.next_cursor;
+        is_more = cursor.is_some();
+    }
+    let child = |child: DocumentResponse| json!({"id": child.id, "title": child.title, "usetype": child.usetype});
+    let children: Vec<Value> = children.into_iter().map(child).collect();
+    Ok(
+        json!({"id": found.id, "title": found.title, "usetype": found.usetype, "content": content, "children": children}),
+    )
+}
+
+/// 413 once the documents of a rendering have more text than it takes.
+fn take(left: &mut usize, bytes: usize, id: i64) -> Result<(), Failure> {
+    *left = left.checked_sub(bytes).ok_or_else(|| {
+        Failure::new(Code::TooLarge, format!("the documents have more than {VALUES_BYTES} bytes of text"))
+            .with("limit", VALUES_BYTES)
+            .with("document_id", id)
+            .with("remedy", "name a part of the document")
+    })?;
+    Ok(())
+}

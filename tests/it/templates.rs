@@ -1,0 +1,299 @@
+//! Templates of prompts: what they say, what they refuse, what they reach, and what is kept of them.
+use crate::{
+    cli::{lines, svc},
+    principals::{grant, someone},
+    support::{TestApp, Wish, document, sample},
+};
+use serde_json::{Value, json};
+use svc_client::{
+    Client, Code, Failure, Json, OptionalJson,
+    wire::{
+        CreatedDocument, DocumentChange, DocumentPath, EmbedQuery, GrantRight, PageQuery, RenderedTemplate,
+        SearchMethod, TemplateSearch, WaitQuery,
+    },
+};
+
+async fn create<T>(client: &Client<T>, body: Value) -> Result<CreatedDocument, Failure>
+where
+    T: svc_client::Transport<svc_client::ops::create_template>,
+{
+    client.create_template(WaitQuery::default(), Json(serde_json::from_value(body).unwrap())).await
+}
+
+async fn render<T>(client: &Client<T>, id: i64, body: Value) -> Result<RenderedTemplate, Failure>
+where
+    T: svc_client::Transport<svc_client::ops::render_template>,
+{
+    client.render_template(DocumentPath { id }, OptionalJson(Some(serde_json::from_value(body).unwrap()))).await
+}
+
+fn field(failure: &Failure) -> (Code, &str) {
+    (failure.code, failure.members.get("field").and_then(Value::as_str).unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_says_what_its_values_documents_and_partials_say() {
+    let app = TestApp::start().await;
+    let (file, _) = app.ingest(&sample("handbook.md")).await;
+    let head = json!({"title": "Head", "content": "You answer {{ reader|upper }}.", "variables": {"reader": {"type": "string"}}});
+    let head = create(&app.client, head).await.unwrap().id;
+    let body = json!({
+        "title": "Summary of a report",
+        "content": "{% include 'head' %}\nSummarise {{ report.title }} in {{ count }} points{% if tone %}, {{ tone }}{% endif %}{{ note }}.\n{{ report.content }}\n{% for child in report.children %}[{{ child.title }}]{% endfor %}",
+        "variables": {
+            "report": {"type": "document", "description": "What to summarise"},
+            "count": {"type": "number", "default": 3},
+            "tone": {"type": "string", "required": false},
+            "note": {"required": false},
+        },
+        "partials": [{"name": "head", "template_id": head}],
+    });
+    let made = create(&app.client, body).await.unwrap();
+    assert_eq!(made.usetype, "template");
+    assert_eq!(made.structured_content["variables"]["count"], json!({"type": "number", "default": 3}));
+    let said = render(&app.client, made.id, json!({"variables": {"reader": "Ada"}, "documents": {"report": file}}))
+        .await
+        .unwrap();
+    assert!(said.text.starts_with("You answer ADA.\nSummarise handbook.md in 3 points.\n"), "{}", said.text);
+    assert!(said.text.contains("Never use a solvent") && said.text.contains("[Operations handbook"), "{}", said.text);
+    assert_eq!(said.used_variables, ["count", "note", "reader", "report", "tone"]);
+    assert_eq!(said.content_hash, made.content_hash);
+    assert!(said.tokens.unwrap() > 100);
+    let plain = json!({"variables": {"reader": "x", "count": 1.5, "tone": "kindly"}, "documents": {"report": head}});
+    let said = render(&app.client, made.id, plain).await.unwrap();
+    assert_eq!(said.text, "You answer X.\nSummarise Head in 1.5 points, kindly.\nYou answer {{ reader|upper }}.\n");
+
+    let listed = app.client.list_templates(PageQuery { limit: Some(1), ..PageQuery::default() }).await.unwrap();
+    assert_eq!(listed.documents.iter().map(|template| template.id).collect::<Vec<_>>(), [head]);
+    let rest =
+        app.client.list_templates(PageQuery { cursor: listed.next_cursor, ..PageQuery::default() }).await.unwrap();
+    assert_eq!((rest.documents[0].id, rest.documents.len(), rest.next_cursor), (made.id, 1, None));
+    let report = format!("report={file}");
+    let said = svc(
+        &app,
+        &["template", "render", &made.id.to_string(), "--set", "reader=Ada", "--set", "count=2", "--document", &report],
+    )
+    .await;
+    assert_eq!(lines(&said)[0]["used_variables"], json!(["count", "note", "reader", "report", "tone"]));
+    let refused = svc(&app, &["template", "render", &made.id.to_string()]).await;
+    assert!(
+        !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("is required"),
+        "{refused:?}"
+    );
+    for method in [
+        None,
+        Some(SearchMethod::Bm25),
+        Some(SearchMethod::Fulltext),
+        Some(SearchMethod::Vector),
+        Some(SearchMethod::Hybrid),
+    ] {
+        let body = TemplateSearch { method, ..TemplateSearch::new("summarise report") };
+        let found = crate::support::until("the template to be found", async || {
+            let found = app.client.search_templates(Json(body.clone())).await.unwrap().results;
+            (!found.is_empty()).then_some(found)
+        })
+        .await;
+        assert!(found.iter().all(|result| result.document.usetype == "template"), "{method:?}");
+        assert_eq!(found[0].document.id, made.id, "{method:?}");
+    }
+    let body = TemplateSearch { usetype: Some(vec!["file".to_owned()]), ..TemplateSearch::new("x") };
+    assert_eq!(field(&app.client.search_templates(Json(body)).await.unwrap_err()), (Code::InvalidField, "usetype"));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_cannot_work_is_refused_with_the_place_and_the_name() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let refused = create(&app.client, json!({"title": "t", "content": "a\nb {{ x"})).await.unwrap_err();
+    assert_eq!(
+        (field(&refused), &refused.members["line"]),
+        ((Code::InvalidField, "content"), &json!(2)),
+        "{refused:?}"
+    );
+    assert!(refused.members["column"].as_u64().unwrap() >= 3, "{refused:?}");
+    let refused = create(&app.client, json!({"title": "t", "content": "{{ who }}"})).await.unwrap_err();
+    assert_eq!(field(&refused), (Code::InvalidField, "variables"));
+    assert!(refused.detail.contains("`who`"), "{refused}");
+    for (variables, partials) in [
+        (json!({"a b": {}}), json!([])),
+        (json!({"x": {"type": "number", "default": "three"}}), json!([])),
+        (json!({}), json!([{"name": "p", "template_id": 999_999}])),
+        (json!({}), json!([{"name": "p", "template_id": 1}, {"name": "p", "template_id": 1}])),
+    ] {
+        let body = json!({"title": "t", "content": "x", "variables": variables, "partials": partials});
+        assert_eq!(create(&app.client, body.clone()).await.unwrap_err().code, Code::InvalidField, "{body}");
+    }
+    let text = "{{ n }}{% if deep %}{{ deep.er }}{% endif %}";
+    let body = json!({"title": "t", "content": text, "variables": {"n": {"type": "number"}, "deep": {"type": "object", "required": false}}});
+    let id = create(&app.client, body).await.unwrap().id;
+    for (values, name) in [
+        (json!({}), "n"),
+        (json!({"variables": {"n": 1, "m": 2}}), "m"),
+        (json!({"variables": {"n": "1"}}), "n"),
+        (json!({"variables": {"n": 1}, "documents": {"deep": 1}}), "deep"),
+        (json!({"variables": {"n": 1}, "documents": {"other": 1}}), "other"),
+        (json!({"variables": {"n": 1, "deep": {"x": 1}}}), "template"),
+    ] {
+        assert_eq!(
+            field(&render(&app.client, id, values.clone()).await.unwrap_err()),
+            (Code::InvalidField, name),
+            "{values}"
+        );
+    }
+    let note = app.client.create_document(WaitQuery::default(), Json(document("Note", "x"))).await.unwrap().id;
+    assert_eq!(render(&app.client, note, json!({})).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(app.client.delete_template(DocumentPath { id: note }).await.unwrap_err().code, Code::NotFound);
+    assert!(app.client.read_document(DocumentPath { id: note }, EmbedQuery::default()).await.is_ok());
+
+    // A circle, once the second half of it is drawn, and a chain that is too long.
+    let one = create(&app.client, json!({"title": "1", "content": "x"})).await.unwrap().id;
+    let mut last = one;
+    for depth in 2..=9 {
+        let partial = json!([{"name": "p", "template_id": last}]);
+        last = create(
+            &app.client,
+            json!({"title": depth.to_string(), "content": "{% include 'p' %}", "partials": partial}),
+        )
+        .await
+        .unwrap()
+        .id;
+    }
+    assert_eq!(render(&app.client, last, json!({})).await.unwrap().text, "x");
+    let partial = json!([{"name": "p", "template_id": last}]);
+    let deep = json!({"title": "10", "content": "{% include 'p' %}", "partials": partial});
+    assert_eq!(field(&create(&app.client, deep).await.unwrap_err()), (Code::InvalidField, "partials"));
+    let circle = Json(serde_json::from_value(json!({"partials": partial})).unwrap());
+    let refused = app.client.update_template(DocumentPath { id: one }, WaitQuery::default(), circle).await.unwrap_err();
+    assert_eq!(field(&refused), (Code::InvalidField, "partials"));
+    // What was written as a plain document is refused when it is rendered, and can be mended.
+    let bad = json!({"content": "{% if %}", "structured_content": {"variables": 7}});
+    let change: DocumentChange = serde_json::from_value(bad).unwrap();
+    app.client.update_document(DocumentPath { id }, WaitQuery::default(), Json(change)).await.unwrap();
+    assert_eq!(
+        field(&render(&app.client, id, json!({})).await.unwrap_err()),
+        (Code::InvalidField, "structured_content")
+    );
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_nobody_trusts_reaches_nothing_and_ends() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    for text in [
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+        "{{ 'x' * 2000000 }}",
+        "{{ ('x' * 100000000) ~ ('y' * 100000000) ~ ('z' * 100000000) }}",
+    ] {
+        let id = create(&app.client, json!({"title": "t", "content": text})).await.unwrap().id;
+        let refused = render(&app.client, id, json!({})).await.unwrap_err();
+        assert_eq!(refused.code, Code::TooLarge, "{text}: {refused}");
+    }
+    for text in [
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{% include '/etc/passwd' %}",
+        "{% include '1' %}",
+        "{{ debug() }}",
+        "{{ ''.__class__ }}",
+    ] {
+        let variables = json!({"debug": {"required": false}});
+        let id = create(&app.client, json!({"title": "t", "content": text, "variables": variables})).await.unwrap().id;
+        let refused = render(&app.client, id, json!({})).await.unwrap_err();
+        assert!([Code::InvalidField, Code::TooLarge].contains(&refused.code), "{text}: {refused}");
+    }
+    // What is nested without end ends the process that reads it, and nothing else.
+    for text in [
+        format!("{{{{ {}1 }}}}", "-".repeat(190_000)),
+        "{{ (".repeat(40_000),
+        "{% if x %}".repeat(19_000),
+        "[".repeat(1000),
+    ] {
+        let body = json!({"title": "t", "content": text, "variables": {"x": {"required": false}}});
+        match create(&app.client, body).await {
+            Ok(made) => drop(render(&app.client, made.id, json!({})).await),
+            Err(refused) => {
+                assert!([Code::InvalidField, Code::TooLarge].contains(&refused.code), "{}: {refused}", &text[..10]);
+            }
+        }
+    }
+    // What values say is a text, never a template.
+    let id = create(&app.client, json!({"title": "t", "content": "{{ x }}", "variables": {"x": {}}})).await.unwrap().id;
+    let said = render(&app.client, id, json!({"variables": {"x": "{{ 7 * 7 }}<b>&"}})).await.unwrap();
+    assert_eq!(said.text, "{{ 7 * 7 }}<b>&");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_reaches_only_what_its_caller_may_read() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let (who, other) = (someone(&app, "one").await, someone(&app, "two").await);
+    let secret = create(&app.client, json!({"title": "Secret", "content": "kingfisher"})).await.unwrap().id;
+    let note = app.client.create_document(WaitQuery::default(), Json(document("Note", "kingfisher"))).await.unwrap().id;
+    let partials = json!([{"name": "p", "template_id": secret}]);
+    let open = create(&app.client, json!({"title": "Open", "content": "{% include 'p' %}", "partials": partials}))
+        .await
+        .unwrap()
+        .id;
+    let takes = json!({"title": "Takes", "content": "{{ d.content }}", "variables": {"d": {"type": "document"}}});
+    let takes = create(&app.client, takes).await.unwrap().id;
+    grant(&app, &other, secret, GrantRight::Read).await;
+    grant(&app, &other, note, GrantRight::Read).await;
+    assert_eq!(render(&other.client, open, json!({})).await.unwrap().text, "kingfisher");
+    assert_eq!(render(&other.client, takes, json!({"documents": {"d": note}})).await.unwrap().text, "kingfisher");
+    let hidden = render(&who.client, open, json!({})).await.unwrap_err();
+    let missing = {
+        app.client.delete_template(DocumentPath { id: secret }).await.unwrap();
+        render(&who.client, open, json!({})).await.unwrap_err()
+    };
+    assert_eq!((hidden.code, &hidden.detail), (Code::InvalidField, &missing.detail));
+    for id in [note, 999_999] {
+        let refused = render(&who.client, takes, json!({"documents": {"d": id}})).await.unwrap_err();
+        assert_eq!((refused.code, refused.detail), (Code::NotFound, format!("there is no document {id}")));
+    }
+    let listed = who.client.list_templates(PageQuery::default()).await.unwrap().documents;
+    assert_eq!(listed.iter().map(|template| template.id).collect::<Vec<_>>(), [open, takes]);
+    assert_eq!(render(&who.client, note, json!({})).await.unwrap_err().detail, format!("there is no document {note}"));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_template_was_is_kept_with_who_changed_it() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let who = someone(&app, "editor").await;
+    let made = create(&app.client, json!({"title": "First", "content": "one"})).await.unwrap();
+    let path = DocumentPath { id: made.id };
+    grant(&app, &who, made.id, GrantRight::Write).await;
+    let change = |body: Value| Json(serde_json::from_value(body).unwrap());
+    let body = json!({"content": "two {{ x }}", "variables": {"x": {}}});
+    let changed = who.client.update_template(path, WaitQuery::default(), change(body)).await.unwrap().value;
+    assert_eq!((changed.title.as_str(), changed.content.as_str()), ("First", "two {{ x }}"));
+    // The same again, and a place among siblings, change no text.
+    app.client.update_template(path, WaitQuery::default(), change(json!({"content": "two {{ x }}"}))).await.unwrap();
+    let by_hand: DocumentChange = serde_json::from_value(json!({"position": 3})).unwrap();
+    app.client.update_document(path, WaitQuery::default(), Json(by_hand)).await.unwrap();
+    let by_hand: DocumentChange = serde_json::from_value(json!({"title": "Second"})).unwrap();
+    app.client.update_document(path, WaitQuery::default(), Json(by_hand)).await.unwrap();
+    let refused = app.client.update_template(path, WaitQuery::default(), change(json!({"content": "{% for %}"}))).await;
+    assert_eq!(refused.unwrap_err().code, Code::InvalidField);
+    let evidence = app.client.read_evidence(path).await.unwrap().evidence;
+    let versions = evidence["versions"].as_array().unwrap();
+    let told: Vec<_> =
+        versions.iter().map(|version| (&version["title"], &version["content"], &version["changed_by"])).collect();
+    assert_eq!(
+        told,
+        [(&json!("First"), &json!("one"), &json!("editor")), (&json!("First"), &json!("two {{ x }}"), &json!("owner"))]
+    );
+    assert_eq!(versions[0]["structured_content"], json!({"variables": {}, "partials": []}));
+    // Of very long histories the latest is kept.
+    for round in 0..30 {
+        let body = json!({"content": format!("{}{round}", "x".repeat(190_000)), "variables": {}});
+        app.client.update_template(path, WaitQuery::default(), change(body)).await.unwrap();
+    }
+    let evidence = app.client.read_evidence(path).await.unwrap().evidence;
+    let versions = evidence["versions"].as_array().unwrap();
+    assert!((15..25).contains(&versions.len()), "{}", versions.len());
+    assert!(versions.last().unwrap()["content"].as_str().unwrap().ends_with("x28"));
+    let read = app.client.read_template(path, EmbedQuery::default()).await.unwrap().value().unwrap();
+    assert!(read.content.ends_with("x29"));
+    app.end().await;
+}
