@@ -30,6 +30,7 @@ mod set_aside;
 mod shapes;
 mod spool;
 mod uploads;
+mod view;
 #[path = "../../tests/it/support/workbook.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
 #[expect(clippy::unwrap_used, reason = "a package in memory takes every part")]
@@ -80,6 +81,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "children",
         "pages, changes and deletes of many children of one document, again in a store ten times as full elsewhere, and again with a tenth of the children; SIZE: children, default 100000",
+    ),
+    (
+        "view",
+        "views of a chunk, of a file of 300 pages and of a document with many children, in process and over HTTP; SIZE: children, default 100000",
     ),
     ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
     (
@@ -188,6 +193,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "batch" => batch::run(size.unwrap_or(5000), &mut out).await?,
         "cancel" => cancel::run(size.unwrap_or(100_000), &mut out).await?,
         "children" => children::run(size.unwrap_or(100_000), &mut out).await?,
+        "view" => view::run(size.unwrap_or(100_000), &mut out).await?,
         "events" => events::run(size.unwrap_or(100), &mut out).await?,
         "eval" => eval::run(eval_folder().as_deref()).await?,
         "feed" => feed::run(size.unwrap_or(1000), &mut out).await?,

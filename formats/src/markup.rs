@@ -9,7 +9,10 @@ use crate::Format;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Language {
     Html,
+    /// It says so itself.
     Xml,
+    /// It begins like XML; its end tells whether it is.
+    Element,
     Rtf,
     Mail,
     PostScript,
@@ -20,7 +23,7 @@ pub(crate) fn format(head: &str) -> Option<Format> {
     match language(head)? {
         Language::Html => Some(Format::Html),
         Language::Mail => Some(Format::Eml),
-        Language::Xml | Language::Rtf | Language::PostScript => None,
+        Language::Xml | Language::Element | Language::Rtf | Language::PostScript => None,
     }
 }
 
@@ -28,8 +31,12 @@ pub(crate) fn format(head: &str) -> Option<Format> {
 /// program, a patch or a log, is found by what it says.
 pub(crate) fn is_markup(text: &str) -> bool {
     let head = &text[..text.floor_char_boundary(HEAD)];
-    matches!(language(head), Some(Language::Xml | Language::Rtf | Language::PostScript))
-        || encoded(text) as f64 >= MOSTLY * text.len() as f64 && !text.is_empty()
+    let is_of_programs = match language(head) {
+        Some(Language::Xml | Language::Rtf | Language::PostScript) => true,
+        Some(Language::Element) => is_element(text),
+        Some(Language::Html | Language::Mail) | None => false,
+    };
+    is_of_programs || encoded(text) as f64 >= MOSTLY * text.len() as f64 && !text.is_empty()
 }
 
 /// Whether a text is a page by what it is called: a piece of a page in a file for Markdown or for a program is none.
@@ -118,9 +125,33 @@ fn tagged(text: &str) -> Option<Language> {
     if PIECES.contains(&root.as_str()) {
         return (!has_markdown(text)).then_some(Language::Html);
     }
-    // Angle brackets alone make no element: in a log of a chat they hold names.
-    let is_closed = text.contains(&format!("</{}", &rest[..root.len()])) || text.contains("/>");
-    is_closed.then_some(Language::Xml)
+    Some(Language::Element)
+}
+
+/// Whether a text is one element of XML from its first tag to its last. Angle brackets alone make none: in a log of a chat they hold
+/// names, in a list addresses, and a program has text around its tags.
+fn is_element(text: &str) -> bool {
+    let mut rest = text.trim_start_matches(|character: char| character.is_whitespace() || character == '\u{FEFF}');
+    while let Some(comment) = rest.strip_prefix("<!--").or_else(|| rest.strip_prefix("<?")) {
+        let close = if rest.starts_with("<!--") { "-->" } else { "?>" };
+        let Some((_, behind)) = comment.split_once(close) else { return false };
+        rest = behind.trim_start();
+    }
+    let Some(tag) = rest.strip_prefix('<') else { return false };
+    let end = tag.find(|c: char| !(c.is_alphanumeric() || "_:.-".contains(c))).unwrap_or(tag.len());
+    let (name, behind) = tag.split_at(end);
+    let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_') && !name.ends_with(':');
+    if !is_name || !behind.starts_with(|c: char| c.is_whitespace() || c == '>' || c == '/') {
+        return false;
+    }
+    let rest = rest.trim_end();
+    match rest.strip_suffix('>').map(str::trim_end) {
+        Some(last) => match last.strip_suffix(name) {
+            Some(before) => before.ends_with("</"),
+            None => last.ends_with('/') && !last[1..].contains('<'),
+        },
+        None => false,
+    }
 }
 
 /// Elements with which a piece of a web page may begin.
@@ -316,6 +347,11 @@ mod tests {
             "export const A = () => <div><b>x</b><i>y</i></div>;\n",
             "--- a/x.html\n+++ b/x.html\n@@ -1 +1 @@\n-<p>a</p>\n+<p><b>a</b></p>\n",
             "<h1 align=center>Name</h1>\n\nWhat it is\n==========\n\nSee [the page](https://example.org) for `<b>`.\n",
+            "<https://example.org/>\n<https://example.org/b/>\n",
+            "<alice> look<br/>there\n<bob> where?\n",
+            "<T> is a type.\nEverything of <T> goes into a </T>, and that is all.\n",
+            "<App name=\"x\">\n  <Nav/>{rest}\n</App>;\n\nexport default App\n",
+            "<a:b\n",
             "Sender: the mill\nTo: the pond\nDate: today\n\nSeventy ducks.",
             "",
         ] {
@@ -343,6 +379,8 @@ mod tests {
             "%!PS-Adobe-3.0\n%%Title: x",
             "<?xml version=\"1.0\"?><note><to>x</to></note>",
             "<note><to>a</to><from>b</from></note>",
+            "<!-- x -->\n<ns:note a='1'>\n<to>a</to>\n</ns:note >\n",
+            "<config mode='a' level='2'/>",
             &format!("-----BEGIN CERTIFICATE-----\n{encoded}-----END CERTIFICATE-----\n"),
         ] {
             assert!(is_markup(markup) && format(markup).is_none(), "{markup}");
