@@ -29,8 +29,8 @@ pub use remote::{Remote, Sender, Untyped, UntypedBody};
 #[cfg(feature = "openapi")]
 pub use reply::Described;
 pub use reply::{
-    Accepted, Conditional, Created, Download, FileBytes, Guarded, Located, MediaType, NTriples, NoContent, Pieces,
-    Prometheus, Reply, Text, TextStream, Turtle, Validated, Version, Versioned,
+    Accepted, Conditional, Created, Download, FileBytes, Guarded, Html, Located, MediaType, NTriples, NoContent,
+    Pieces, Prometheus, Reply, Text, TextStream, Turtle, Validated, Version, Versioned,
 };
 #[doc(hidden)]
 pub use words::ReadWord;

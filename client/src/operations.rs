@@ -174,8 +174,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
 
     /// Shows a document as people read it, by the rule of its usetype.
     ///
-    /// Text becomes blocks, with HTML that is safe to show. What is under an ingested file is shown with its text in the order of the file.
-    GET    "/view/{id}"                   view_document(path: DocumentPath) -> Conditional<Json<ViewResponse>>;
+    /// Text becomes blocks, with HTML that is safe to show; with `Accept: text/html` the answer is a page of them. What is under an ingested
+    /// file is shown with its text in the order of the file.
+    GET    "/view/{id}"                   view_document(path: DocumentPath) -> Conditional<Json<ViewResponse>>, or view_page -> Conditional<Text<Html>>;
     /// Shows the next page of what is under a document, also where its view shows nothing of it.
     POST   "/view/{id}/expand-children"   expand_children(path: DocumentPath, body: OptionalJson<ExpandRequest>) -> Json<ViewChildren>;
     /// Lists the documents above a document, root first. One that the caller may not read is a gap without a name.

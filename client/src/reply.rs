@@ -127,12 +127,21 @@ impl Reply for NoContent {
 pub trait MediaType: Send + 'static {
     /// The value of `Content-Type`, with its parameters.
     const NAME: &'static str;
+    /// What a browser may do with it (`Content-Security-Policy`).
+    const POLICY: Option<&'static str> = None;
 }
 
 /// Metrics in Prometheus' text form.
 pub struct Prometheus;
 impl MediaType for Prometheus {
     const NAME: &'static str = "text/plain; version=0.0.4; charset=utf-8";
+}
+/// A page without style and script.
+pub struct Html;
+impl MediaType for Html {
+    const NAME: &'static str = "text/html; charset=utf-8";
+    const POLICY: Option<&'static str> =
+        Some("default-src 'none'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
 }
 /// RDF as Turtle, its readable form.
 pub struct Turtle;

@@ -1,5 +1,4 @@
 //! The reader: what is stored, as people read it. Without an id it lists the roots and searches; with one it shows a document.
-mod blocks;
 mod document;
 mod found;
 mod references;
@@ -12,7 +11,7 @@ use super::{
     layout::{self, Page, csrf, more, query},
     number, say,
 };
-use crate::registry;
+use crate::{registry, view::markup::Bytes};
 use axum::{
     extract::{Path, State},
     response::Response,
@@ -24,10 +23,12 @@ pub use references::read as references;
 use std::sync::Arc;
 use svc_client::{
     Failure, Meta,
-    wire::{Crumb, DocumentPath, DocumentResponse, PageQuery},
+    wire::{DocumentPath, DocumentResponse, PageQuery},
 };
 pub use upload::upload;
 
+/// Where a browser that is signed in finds the bytes of a file.
+const BYTES: Bytes = |id| format!("/view/{id}/bytes");
 /// How many roots a page lists.
 const ROOTS: u32 = 50;
 /// Types that a browser shows and that run nothing in the console's name; it saves others.
@@ -82,24 +83,6 @@ fn upload_form(parent: Option<i64>) -> Markup {
             span .sending role="status" { "The files are being sent." }
         }
     }
-}
-
-/// The way to a document, root first. What its reader may not read is a gap without a name.
-fn crumbs(crumbs: &[Crumb]) -> Markup {
-    html! {
-        @for crumb in crumbs {
-            @match crumb.id {
-                Some(id) => a href={ "/view/" (id) } { bdi { (title(crumb)) } },
-                None => span title="a document that you may not read" { "…" },
-            }
-            span aria-hidden="true" { " › " }
-        }
-    }
-}
-
-/// What a document is called.
-fn title(crumb: &Crumb) -> &str {
-    crumb.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or("without a title")
 }
 
 /// The bytes of a file: shown if a browser can do that safely, else saved.

@@ -16,7 +16,7 @@ use crate::{
         view::FileRow,
     },
     usetype::Usetype,
-    view::{Maker, Node, Rules, fields, finish},
+    view::{Maker, Node, Rules, fields, finish, markup},
 };
 use sqlx::PgConnection;
 use std::collections::HashMap;
@@ -48,6 +48,17 @@ impl Handle<ops::view_document> for Service {
         call: Call<ops::view_document>,
     ) -> Result<Validated<ViewResponse>, Failure> {
         let value = view(self, caller, DocumentId(call.path.id)).await?;
+        let etag = etag_of(&value)?;
+        Ok(match call.meta.knows(&etag) {
+            true => Validated::NotModified { etag },
+            false => Validated::Modified { etag, value },
+        })
+    }
+}
+
+impl Handle<ops::view_page> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::view_page>) -> Result<Validated<String>, Failure> {
+        let value = markup::page(&view(self, caller, DocumentId(call.path.id)).await?);
         let etag = etag_of(&value)?;
         Ok(match call.meta.knows(&etag) {
             true => Validated::NotModified { etag },

@@ -53,7 +53,11 @@ impl Encode for NoContent {
 }
 impl<M: MediaType> Encode for Text<M> {
     fn encode(value: String) -> Response {
-        ([(header::CONTENT_TYPE, M::NAME)], value).into_response()
+        let mut response = ([(header::CONTENT_TYPE, M::NAME)], value).into_response();
+        if let Some(policy) = M::POLICY {
+            response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        }
+        response
     }
 }
 impl<M: MediaType> Encode for TextStream<M> {

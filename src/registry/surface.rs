@@ -70,7 +70,7 @@ pub(super) fn rate(response: &mut Response, standing: &Standing) {
 fn harden(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("frame-ancestors 'none'"));
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static("frame-ancestors 'none'"));
 }
 
 /// Logs an answered request. A poll that was answered quickly and successfully is only logged at debug, because the log

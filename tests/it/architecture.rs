@@ -334,7 +334,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("console", &["access", "admission", "error", "listener", "registry", "service", "store"]),
+    ("console", &["access", "admission", "error", "listener", "registry", "service", "store", "view"]),
     (
         "app",
         &[

@@ -318,3 +318,36 @@ async fn the_command_line_prints_what_a_page_shows() {
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_is_a_page_to_who_asks_for_one() {
+    let app = TestApp::start().await;
+    let (file, _) = app.ingest(&sample("quarterly-review.pdf")).await;
+    let note = app.create("<b>Note</b>", "See [[1]] & <script>x</script>.", Some(file)).await.id;
+    let page = app.raw("GET", &format!("/view/{file}")).header("accept", "text/html").send().await.unwrap();
+    let header = |name: &str| page.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header("content-type"), "text/html; charset=utf-8");
+    assert!(header("content-security-policy").starts_with("default-src 'none'; img-src 'self'"), "{page:?}");
+    let etag = header("etag");
+    let text = page.text().await.unwrap();
+    for part in [
+        "<h1><bdi>quarterly-review.pdf</bdi></h1>",
+        &format!("/documents/{file}/bytes#page=2\">page 2</a>"),
+        "Planting",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let again = app.raw("GET", &format!("/view/{file}")).header("accept", "text/html").header("if-none-match", &etag);
+    assert_eq!(again.send().await.unwrap().status(), 304);
+    let asked = |accept: &'static str| app.raw("GET", &format!("/view/{note}")).header("accept", accept);
+    let text = asked("text/html").send().await.unwrap().text().await.unwrap();
+    assert!(
+        text.contains("&lt;b&gt;Note") && !text.contains("<script>") && text.contains("href=\"/view/1\""),
+        "{text}"
+    );
+    for accept in ["application/json", "*/*", "application/json, text/html;q=0.5"] {
+        let answer = asked(accept).send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "application/json", "{accept}");
+    }
+    app.end().await;
+}

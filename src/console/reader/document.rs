@@ -5,15 +5,16 @@ use super::{
         layout::{Page, card, more, query},
         say,
     },
-    blocks, crumbs, found, search, title, upload_form,
+    BYTES, search, upload_form,
 };
+use crate::view::markup::{anchor, crumbs, links, neighbours, said, shown as blocks};
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 use svc_client::{
     Failure, OptionalJson,
     wire::{
         ChildrenMode, DocumentPath, EmbedQuery, ExpandRequest, FactPage, FactQuery, FrontierResponse, LinksMode,
-        Settled, ViewChildren, ViewLink, ViewResponse,
+        Settled, ViewChildren, ViewResponse,
     },
 };
 
@@ -44,7 +45,7 @@ pub async fn read(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fa
         (origin(&shown))
         div .reading {
             article {
-                @if !is_asked { (blocks::shown(&shown.blocks, shown.source.as_ref())) }
+                @if !is_asked { (blocks(&shown.blocks, shown.source.as_ref(), BYTES)) }
                 @if shown.links.mode == LinksMode::Inline { (links(&shown.links.links)) }
                 (under(&shown, &children))
                 @if shown.links.mode == LinksMode::Footnotes { (links(&shown.links.links)) }
@@ -90,10 +91,10 @@ fn origin(shown: &ViewResponse) -> Markup {
                 dt { "From" }
                 dd {
                     @if source.document_id != shown.document.id { a href={ "/view/" (source.document_id) } { bdi { (source.title) } } ", " }
-                    (found::anchor(source)) " " span .dim { (source.mime_type) ", " (say::bytes(source.byte_size)) }
+                    (anchor(source, BYTES)) " " span .dim { (source.mime_type) ", " (say::bytes(source.byte_size)) }
                 }
             }
-            @for field in &shown.fields { dt { (field.name.replace('_', " ")) } dd { bdi { (blocks::said(&field.value)) } } }
+            @for field in &shown.fields { dt { (field.name.replace('_', " ")) } dd { bdi { (said(&field.value)) } } }
         } } }
     }
 }
@@ -105,24 +106,9 @@ fn under(shown: &ViewResponse, children: &ViewChildren) -> Markup {
         @if children.blocks.is_empty() && shown.children.mode == ChildrenMode::Collapsed {
             p { a .chip href={ (here) "?children=1" } { "Show what is under it" } }
         }
-        (blocks::shown(&children.blocks, shown.source.as_ref()))
+        (blocks(&children.blocks, shown.source.as_ref(), BYTES))
         (more(next))
     }
-}
-
-fn links(links: &[ViewLink]) -> Markup {
-    html! { @if !links.is_empty() { section .links { h2 { "Links" } ul { @for link in links { li {
-        span .dim { (link.link_type) @if !link.outgoing { " of" } ": " }
-        @match link.document.id { Some(id) => a href={ "/view/" (id) } { bdi { (title(&link.document)) } }, None => span { "…" } }
-    } } } } } }
-}
-
-/// The documents before and behind it.
-fn neighbours(shown: &ViewResponse) -> Markup {
-    html! { @if shown.previous.is_some() || shown.next.is_some() { nav .around aria-label="Neighbours" {
-        @if let Some(crumb) = &shown.previous && let Some(id) = crumb.id { a rel="prev" href={ "/view/" (id) } { "← " bdi { (title(crumb)) } } }
-        @if let Some(crumb) = &shown.next && let Some(id) = crumb.id { a .next rel="next" href={ "/view/" (id) } { bdi { (title(crumb)) } " →" } }
-    } } }
 }
 
 /// The titles of what facts lead to.

@@ -1,8 +1,9 @@
 //! What a search found: each result with the piece of text that shows why, and the way to it.
 use super::{
     super::{Calls, Parameters, layout::Page, say},
-    crumbs, search,
+    BYTES, search,
 };
+use crate::view::markup::{anchor, crumbs};
 use futures_util::{StreamExt, stream};
 use maud::{Markup, html};
 use std::collections::HashMap;
@@ -103,7 +104,7 @@ fn one(result: &SearchResult, places: &HashMap<i64, Place>) -> Markup {
         li .card {
             div .head { h2 { a href={ "/view/" (result.document.id) } { bdi { (named(&result.document)) } } } span .say { (result.document.usetype) } }
             div .body {
-                @if let Some(place) = place { p .crumbs .way { (crumbs(&place.breadcrumbs)) @if let Some(source) = &place.source { (anchor(source)) } } }
+                @if let Some(place) = place { p .crumbs .way { (crumbs(&place.breadcrumbs)) @if let Some(source) = &place.source { (anchor(source, BYTES)) } } }
                 @for (document, snippet) in texts { (text(result, document, snippet)) }
             }
         }
@@ -121,19 +122,6 @@ fn text(result: &SearchResult, document: &DocumentResponse, snippet: Option<&Sni
 
 fn named(document: &DocumentResponse) -> &str {
     if document.title.trim().is_empty() { "without a title" } else { &document.title }
-}
-
-/// The place in a file, with the way to its bytes.
-pub fn anchor(source: &ViewSource) -> Markup {
-    let (_, fragment) = source.href.split_once('#').unwrap_or_default();
-    let hash = if fragment.is_empty() { "" } else { "#" };
-    let range = |word: &str, [first, last]: [u32; 2]| match first == last {
-        true => format!("{word} {first}"),
-        false => format!("{word}s {first}–{last}"),
-    };
-    let place = source.pages.map(|pages| range("page", pages));
-    let place = place.or_else(|| source.slides.map(|slides| range("slide", slides))).or_else(|| source.cells.clone());
-    html! { a .anchor href={ "/view/" (source.document_id) "/bytes" (hash) (fragment) } { (place.as_deref().unwrap_or("the file")) } }
 }
 
 /// A piece of text with the words of the query marked.

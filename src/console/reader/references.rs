@@ -1,11 +1,9 @@
 //! What refers to a document: links, facts, and texts that name it.
-use super::{
-    super::{
-        Calls, Parameters,
-        layout::{Page, more, query},
-    },
-    crumbs, title,
+use super::super::{
+    Calls, Parameters,
+    layout::{Page, more, query},
 };
+use crate::view::markup::{crumbs, title};
 use maud::html;
 use svc_client::{
     Failure,
