@@ -60,9 +60,12 @@ pub fn storable(text: &str) -> Cow<'_, str> {
     if has_nul(text) { Cow::Owned(text.replace('\0', "")) } else { Cow::Borrowed(text) }
 }
 
-/// A value whose texts and names hold no NUL. The value is no deeper than the service's own types.
+/// Begins names by which serde_json tells itself what a value was. An object with one of them is read as something else, or not at all.
+const RESERVED: &str = "$serde_json::private::";
+
+/// A value whose texts and names hold no NUL, and whose names can be read again. The value is no deeper than the service's own types.
 pub fn storable_json(value: &Value) -> Cow<'_, Value> {
-    if holds_nul(value) { Cow::Owned(cleaned(value)) } else { Cow::Borrowed(value) }
+    if is_unstorable(value) { Cow::Owned(cleaned(value)) } else { Cow::Borrowed(value) }
 }
 
 /// Whether a text contains a NUL. `memchr` is fast even if this crate is built without optimisation.
@@ -70,11 +73,13 @@ fn has_nul(text: &str) -> bool {
     memchr::memchr(0, text.as_bytes()).is_some()
 }
 
-fn holds_nul(value: &Value) -> bool {
+fn is_unstorable(value: &Value) -> bool {
     match value {
         Value::String(text) => has_nul(text),
-        Value::Array(values) => values.iter().any(holds_nul),
-        Value::Object(members) => members.iter().any(|(name, value)| has_nul(name) || holds_nul(value)),
+        Value::Array(values) => values.iter().any(is_unstorable),
+        Value::Object(members) => {
+            members.iter().any(|(name, value)| has_nul(name) || name.starts_with(RESERVED) || is_unstorable(value))
+        }
         _ => false,
     }
 }
@@ -84,7 +89,11 @@ fn cleaned(value: &Value) -> Value {
         Value::String(text) => storable(text).into(),
         Value::Array(values) => values.iter().map(cleaned).collect(),
         Value::Object(members) => {
-            let members = members.iter().map(|(name, value)| (storable(name).into_owned(), cleaned(value)));
+            let named = |name: &str| {
+                let name = storable(name);
+                if name.starts_with(RESERVED) { name.trim_start_matches('$').to_owned() } else { name.into_owned() }
+            };
+            let members = members.iter().map(|(name, value)| (named(name), cleaned(value)));
             Value::Object(members.collect::<Map<_, _>>())
         }
         other => other.clone(),
@@ -107,10 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn only_nul_is_taken_out() {
+    fn only_nul_and_what_cannot_be_read_again_is_taken_out() {
         let value = json!({"a\u{0}": ["b\u{0}c", 1, null, {"ü\n": "\u{1}"}]});
         assert_eq!(*storable_json(&value), json!({"a": ["bc", 1, null, {"ü\n": "\u{1}"}]}));
         assert!(matches!(storable_json(&json!({"a": "b"})), Cow::Borrowed(_)));
+        let poison =
+            json!({"a": {"$serde_json::private::RawValue": "no JSON"}, "$a": 1, "\0$serde_json::private::Number": "2"});
+        let kept =
+            json!({"a": {"serde_json::private::RawValue": "no JSON"}, "$a": 1, "serde_json::private::Number": "2"});
+        assert_eq!(*storable_json(&poison), kept);
+        assert_eq!(serde_json::from_str::<Value>(&kept.to_string()).unwrap(), kept);
         assert_eq!(storable("a\0b"), "ab");
     }
 }

@@ -434,3 +434,25 @@ async fn a_text_is_a_table_by_its_name_and_its_rows() {
     }
     app.end().await;
 }
+
+#[tokio::test]
+async fn names_that_json_libraries_keep_for_themselves_spoil_no_list() {
+    let app = TestApp::start().await;
+    let table = "$serde_json::private::RawValue,$serde_json::private::Number\nheron,coot\nteal,wigeon\n";
+    let id = app.upload_bytes("birds.csv", table).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!(frontier.nodes_failed, 0, "{frontier:?}");
+    let nodes = app.subtree(id).await;
+    assert_eq!(nodes.iter().filter(|node| node.usetype == "record").count(), 2);
+    assert!(nodes.iter().any(|node| node.content.contains("heron")), "{nodes:?}");
+    for body in [
+        serde_json::json!({"title": "t", "content": "", "structured_content": {"a": {"$serde_json::private::RawValue": "no JSON"}}}),
+        serde_json::json!({"title": "t", "content": "", "structured_content": {"$serde_json::private::RawValue": "5"}}),
+    ] {
+        let answer = app.raw("POST", "/documents").json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 422, "{body}");
+    }
+    let view = app.client.view_document(DocumentPath { id }).await.unwrap().value().unwrap();
+    assert!(!view.blocks.is_empty() || !view.children.blocks.is_empty());
+    app.end().await;
+}

@@ -13,6 +13,9 @@ const LEVELS: usize = 64;
 /// The most bytes in all its keys and texts.
 const TEXT_BYTES: usize = 1 << 20;
 
+/// Begins keys by which serde_json tells itself what a value was: an object with one of them could not be read again.
+const RESERVED: &str = "$serde_json::private::";
+
 /// Reads an object. What exceeds a limit is skipped and then refused under the name of the field.
 pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     let mut read = Read::default();
@@ -150,6 +153,9 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         let mut object = Map::new();
         while let Some(key) = members.next_key::<String>()? {
             self.read.text += key.len();
+            if key.starts_with(RESERVED) && self.read.over.is_none() {
+                self.read.over = Some(format!("takes no key that begins with `{RESERVED}`"));
+            }
             let value = members.next_value_seed(Bounded { read: &mut *self.read, level })?;
             if self.read.over.is_none() {
                 object.insert(key, value);
@@ -188,6 +194,16 @@ mod tests {
         let filter = |text: &str| serde_json::from_str::<Body>(text).unwrap().filter;
         assert_eq!((filter("{}"), filter(r#"{"filter": null}"#)), (None, None));
         assert_eq!(filter(r#"{"filter": {"a": 1}}"#).unwrap()["a"], 1);
+    }
+
+    #[test]
+    fn a_key_that_could_not_be_read_again_is_refused() {
+        for text in
+            [r#"{"a": {"$serde_json::private::RawValue": "5"}}"#, r#"{"a": [{"$serde_json::private::Number": "x"}]}"#]
+        {
+            assert!(read(text).unwrap_err().starts_with("takes no key that begins with `$serde_json::private::`"));
+        }
+        assert!(read(r#"{"$a": {"$serde": "5"}}"#).is_ok());
     }
 
     #[test]

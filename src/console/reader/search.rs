@@ -1,6 +1,6 @@
 //! What somebody searches for, and the form that asks.
 use super::super::{Parameters, layout::query};
-use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use maud::{Markup, html};
 use svc_client::{
     Failure,
@@ -68,7 +68,7 @@ impl Wanted {
     /// The request; the failure names the field that nobody can read.
     pub fn request(&self) -> Result<AutoSearch, Failure> {
         let from = day("from", &self.from)?;
-        let until = day("until", &self.until)?.map(|day| day + chrono::Days::new(1));
+        let until = day("until", &self.until)?.map(|day| day.checked_add_days(Days::new(1)).unwrap_or(day));
         let filter = SearchFilter { created_at_from: from, created_at_until: until, ..SearchFilter::default() };
         let usetype = (!self.usetype.is_empty()).then(|| vec![self.usetype.clone()]);
         Ok(AutoSearch {

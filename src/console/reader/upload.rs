@@ -164,5 +164,5 @@ fn pieces(part: Arc<Mutex<Part>>) -> BoxStream<'static, io::Result<bytes::Bytes>
         let piece = part.lock().await.next().await.map_err(|failure| io::Error::other(failure.detail)).transpose()?;
         Some((piece, part))
     };
-    stream::unfold(part, next).boxed()
+    stream::unfold(part, next).fuse().boxed()
 }

@@ -302,11 +302,16 @@ async fn files_are_stored_by_a_form_of_the_session_alone() {
     let said = many.headers()["set-cookie"].to_str().unwrap().to_owned();
     assert_eq!(stored().await, 3, "{said}");
     assert!(said.contains("Stored%202%20files") && said.contains("1%20were%20stored%20already"), "{said}");
+    let empty = send(&console, &cookie, &token, Some(folder), vec![("empty.md", Vec::new())]).await;
+    assert_eq!(empty.status(), 303, "{:?}", empty.headers());
+    for day in ["9999-12-31", "%2B262142-12-31", "-0001-01-01", "tomorrow"] {
+        console.text(&format!("/view?q=heron&method=fulltext&from={day}&until={day}"), &cookie).await;
+    }
     let none = send(&console, &cookie, &token, None, vec![("", Vec::new())]).await;
     assert!(none.headers()["set-cookie"].to_str().unwrap().contains("Nothing%20was%20stored"));
     let gone = send(&console, &cookie, &token, Some(999_999), vec![("four.md", b"# Four\n".to_vec())]).await;
     assert!(gone.headers()["set-cookie"].to_str().unwrap().contains("999999"));
-    assert_eq!(stored().await, 3);
+    assert_eq!(stored().await, 4);
     console.end().await;
     app.end().await;
 }
