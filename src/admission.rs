@@ -81,6 +81,8 @@ pub struct Admission {
     answers: Slots,
     /// Slots for the readers of files that requests start; tasks have their own permits.
     readers: Slots,
+    /// Slots for the templates that requests read and render.
+    renderings: Slots,
     downloads: Slots,
     event_streams: Slots,
     fetches: Slots,
@@ -135,6 +137,7 @@ impl Admission {
             bodies: Slots::new(bodies, part(bodies).max(largest)),
             answers: Slots::new(bodies, part(bodies)),
             readers: unshared(std::thread::available_parallelism().map_or(2, std::num::NonZero::get)),
+            renderings: shared(std::thread::available_parallelism().map_or(2, |count| count.get().max(2))),
             downloads: shared(places.downloads),
             event_streams: shared(places.event_streams),
             fetches: shared(FETCHES),
@@ -274,6 +277,12 @@ impl Admission {
         let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX).min(self.answers.share());
         let taken = self.answers.take(principal, kib).await;
         taken.map(Some).map_err(|full| refused(full, "large answers that it has not read", refusal))
+    }
+
+    /// Waits for a slot to have a template read or rendered in a child process.
+    pub async fn rendering(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || busy("as many templates as may be read and rendered at once are being rendered");
+        self.renderings.take(principal, 1).await.map_err(|full| refused(full, "renderings", refusal))
     }
 
     /// Waits for a slot to have a file read in a child process, which limits how many children requests start.

@@ -69,7 +69,7 @@ pub enum TemplateFaultKind {
     Syntax,
     /// The values do not suit the text.
     Values,
-    /// It takes more steps than [`FUEL`], or says more than [`TEMPLATE_OUTPUT_BYTES`].
+    /// It takes too many steps, or says more than [`TEMPLATE_OUTPUT_BYTES`].
     TooLong,
 }
 
@@ -115,7 +115,8 @@ fn rendered(job: &TemplateJob) -> TemplateRead {
         Ok(_) => read.text = Some(String::from_utf8_lossy(&said.0).into_owned()),
         Err(error) => {
             let mut found = fault(job, job.main, &error, kind(&error));
-            if let Some(name) = missing.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let name = missing.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let (ErrorKind::TemplateNotFound, Some(name)) = (innermost(&error).kind(), name) {
                 found.detail = format!("`{name}` is none of its partials");
             }
             read.fault = Some(found);
@@ -175,12 +176,18 @@ fn kind(error: &Error) -> TemplateFaultKind {
     TemplateFaultKind::Values
 }
 
-/// The innermost cause that has a place: that of an include is in the template that is included.
-fn fault(job: &TemplateJob, main: i64, error: &Error, kind: TemplateFaultKind) -> TemplateFault {
+/// What an error comes from at last.
+fn innermost(error: &Error) -> &Error {
     let mut inner = error;
     while let Some(cause) = std::error::Error::source(inner).and_then(|cause| cause.downcast_ref::<Error>()) {
         inner = cause;
     }
+    inner
+}
+
+/// The innermost cause that has a place: that of an include is in the template that is included.
+fn fault(job: &TemplateJob, main: i64, error: &Error, kind: TemplateFaultKind) -> TemplateFault {
+    let inner = innermost(error);
     let placed = if inner.line().is_some() { inner } else { error };
     let template = placed.name().and_then(|name| name.parse().ok()).unwrap_or(main);
     let text = job.templates.get(&template).map_or("", |template| template.text.as_str());
@@ -271,6 +278,9 @@ mod tests {
         assert_eq!((values.kind, values.template, values.line), (TemplateFaultKind::Values, 2, Some(2)), "{values:?}");
         let gone = job(&[("{% include 'other' %}", &[])], Some(json!({}))).fault.unwrap();
         assert_eq!(gone.detail, "`other` is none of its partials");
+        let later =
+            job(&[("{% include 'other' ignore missing %}\n{{ 1 / 'x' }}", &[])], Some(json!({}))).fault.unwrap();
+        assert!(!later.detail.contains("partials") && later.line == Some(2), "{later:?}");
         assert_eq!(job(&[("{{ debug() }}", &[])], Some(json!({}))).fault.unwrap().kind, TemplateFaultKind::Values);
         for path in ["/etc/passwd", "../x", "none", "1", "2"] {
             let read = job(&[(&format!("{{% include '{path}' %}}"), &[])], Some(json!({})));

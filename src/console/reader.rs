@@ -64,12 +64,17 @@ fn rows(documents: &[DocumentResponse]) -> Markup {
     html! { table {
         thead { tr { th .file { "Title" } th .hide-s { "Usetype" } th { "State" } th .num .hide-s { "Stored" } } }
         tbody { @for document in documents { tr id={ "d-" (document.id) } {
-            td .cut { a href={ "/view/" (document.id) } title=(document.title) { bdi { (document.title) } } }
+            td .cut { a href={ "/view/" (document.id) } title=(document.title) { bdi { (named(document)) } } }
             td .w1 .dim .hide-s { (document.usetype) }
             td .w1 { (say::settled(document.settled)) }
             td .num .w1 .dim .hide-s { (say::time(say::since(document.created_at))) " ago" }
         } } }
     } }
+}
+
+/// What a document is called.
+fn named(document: &DocumentResponse) -> &str {
+    if document.title.trim().is_empty() { "without a title" } else { &document.title }
 }
 
 /// Where files are dropped or chosen. A script sends them at once, so it hides the button.

@@ -1,7 +1,10 @@
 //! Templates of prompts: documents whose text is in the syntax of Jinja. The operations of documents store them; here they are read and rendered.
 mod rendering;
 
-use super::{documents::id_cursor, lists::page};
+use super::{
+    documents::{etag_of, id_cursor},
+    lists::page,
+};
 use crate::{access::Caller, error::OrFail, registry::Handle, service::Service, store, usetype::Usetype};
 use rendering::{Templates, declaration, of};
 use serde_json::{Map, Value};
@@ -9,10 +12,13 @@ use svc_client::{
     Call, Code, Failure, Json, Meta, Nothing, Validated, Version, ops,
     wire::{
         AutoSearch, CreatedDocument, DocumentChange, DocumentPage, DocumentResponse, NewDocument, RenderedTemplate,
-        SearchMethod, SearchResponse, TemplateDeclaration, UpdatedDocument,
+        SearchMethod, SearchResponse, TemplateChange, TemplateDeclaration, UpdatedDocument,
     },
 };
 use svc_ids::DocumentId;
+
+/// How often a change is tried that others get ahead of.
+const TRIES: usize = 5;
 
 /// What a template declares, as its document has it.
 fn written(declared: &TemplateDeclaration) -> Result<Map<String, Value>, Failure> {
@@ -27,7 +33,7 @@ impl Handle<ops::create_template> for Service {
         let new = call.body.0;
         let declared = TemplateDeclaration { variables: new.variables, partials: new.partials };
         let structured_content = written(&declared)?;
-        Templates::gather(self, caller, None, &new.content, declared).await?.check(self).await?;
+        Templates::gather(self, caller, None, &new.content, declared).await?.check(self, caller).await?;
         let document = NewDocument {
             title: new.title,
             content: new.content,
@@ -70,25 +76,45 @@ impl Handle<ops::update_template> for Service {
         caller: &Caller,
         call: Call<ops::update_template>,
     ) -> Result<Version<UpdatedDocument>, Failure> {
-        let (id, change) = (call.path.id, call.body.0);
-        let template = of(self, caller, id).await?;
-        let is_read_anew = change.content.is_some() || change.variables.is_some() || change.partials.is_some();
-        let mut structured_content = None;
-        if is_read_anew {
-            let had = declaration(&template)?;
-            let declared = TemplateDeclaration {
-                variables: change.variables.unwrap_or(had.variables),
-                partials: change.partials.unwrap_or(had.partials),
-            };
-            structured_content = Some(written(&declared)?);
-            let content = change.content.as_ref().unwrap_or(&template.content);
-            Templates::gather(self, caller, Some(id), content, declared).await?.check(self).await?;
+        let (path, query, meta, change) = (call.path, call.query, call.meta, call.body.0);
+        let names_no_version = meta.if_match.is_none();
+        // What is checked is what is written: if somebody else changes the template meanwhile, it is read and checked once more.
+        for tried in 1.. {
+            let template = of(self, caller, path.id).await?;
+            let written = checked(self, caller, &template, &change).await?;
+            let if_match = meta.if_match.clone().map_or_else(|| etag_of(&template), Ok)?;
+            let meta = Meta { if_match: Some(if_match), ..meta.clone() };
+            let done = Call { meta, path, query, body: Json(written) };
+            match Handle::<ops::update_document>::handle(self, caller, done).await {
+                Err(failure) if failure.code == Code::PreconditionFailed && names_no_version && tried < TRIES => {}
+                done => return done,
+            }
         }
-        let (title, content) = (change.title, change.content);
-        let change = DocumentChange { title, content, structured_content, ..DocumentChange::default() };
-        let call = Call { meta: call.meta, path: call.path, query: call.query, body: Json(change) };
-        Handle::<ops::update_document>::handle(self, caller, call).await
+        Err(Failure::new(Code::Internal, "the template was not changed"))
     }
+}
+
+/// The change of a template's document, if the template is sound with it.
+async fn checked(
+    service: &Service,
+    caller: &Caller,
+    template: &DocumentResponse,
+    change: &TemplateChange,
+) -> Result<DocumentChange, Failure> {
+    let mut written_as = None;
+    if change.content.is_some() || change.variables.is_some() || change.partials.is_some() {
+        let had = declaration(template)?;
+        let declared = TemplateDeclaration {
+            variables: change.variables.clone().unwrap_or(had.variables),
+            partials: change.partials.clone().unwrap_or(had.partials),
+        };
+        written_as = Some(written(&declared)?);
+        let content = change.content.as_ref().unwrap_or(&template.content);
+        let templates = Templates::gather(service, caller, Some(template.id), content, declared).await?;
+        templates.check(service, caller).await?;
+    }
+    let (title, content) = (change.title.clone(), change.content.clone());
+    Ok(DocumentChange { title, content, structured_content: written_as, ..DocumentChange::default() })
 }
 
 impl Handle<ops::delete_template> for Service {
@@ -106,7 +132,7 @@ impl Handle<ops::render_template> for Service {
         let declared = declaration(&template)?;
         let templates = Templates::gather(self, caller, Some(template.id), &template.content, declared).await?;
         let values = templates.values(self, caller, asked).await?;
-        let (text, used_variables) = templates.render(self, values).await?;
+        let (text, used_variables) = templates.render(self, caller, values).await?;
         let tokens = match self.model().await {
             Ok(model) => {
                 let counted = text.clone();

@@ -117,11 +117,19 @@ async fn a_template_that_cannot_work_is_refused_with_the_place_and_the_name() {
     for (variables, partials) in [
         (json!({"a b": {}}), json!([])),
         (json!({"x": {"type": "number", "default": "three"}}), json!([])),
+        (
+            serde_json::from_str(&format!("{{\"x\": {{\"default\": {}{}}}}}", "[".repeat(100), "]".repeat(100)))
+                .unwrap(),
+            json!([]),
+        ),
+        (json!({"x": {"default": {"$serde_json::private::RawValue": "5"}}}), json!([])),
+        (json!({"x": {"description": "x".repeat(300_000)}}), json!([])),
         (json!({}), json!([{"name": "p", "template_id": 999_999}])),
         (json!({}), json!([{"name": "p", "template_id": 1}, {"name": "p", "template_id": 1}])),
     ] {
         let body = json!({"title": "t", "content": "x", "variables": variables, "partials": partials});
-        assert_eq!(create(&app.client, body.clone()).await.unwrap_err().code, Code::InvalidField, "{body}");
+        let refused = app.raw("POST", "/templates").json(&body).send().await.unwrap();
+        assert_eq!(refused.status(), 422, "{body:.300}");
     }
     let text = "{{ n }}{% if deep %}{{ deep.er }}{% endif %}";
     let body = json!({"title": "t", "content": text, "variables": {"n": {"type": "number"}, "deep": {"type": "object", "required": false}}});
@@ -216,6 +224,20 @@ async fn a_template_that_nobody_trusts_reaches_nothing_and_ends() {
             }
         }
     }
+    // A document is read once, however many variables name it, and one with too much under it is refused.
+    let many = app.client.create_document(WaitQuery::default(), Json(document("Many", ""))).await.unwrap().id;
+    sqlx::query(
+        "INSERT INTO documents (parent_id, path, title, content, usetype, position, content_hash, guard)
+         SELECT $1, ARRAY[$1], 'n', '', 'markdown', n, 'sha256:' || md5(n::text), 0 FROM generate_series(1, 6000) n",
+    )
+    .bind(many)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let body = json!({"title": "t", "content": "{{ d.title }}", "variables": {"d": {"type": "document"}}});
+    let id = create(&app.client, body).await.unwrap().id;
+    let refused = render(&app.client, id, json!({"documents": {"d": many}})).await.unwrap_err();
+    assert_eq!((refused.code, &refused.members["document_id"]), (Code::TooLarge, &json!(many)));
     // What values say is a text, never a template.
     let id = create(&app.client, json!({"title": "t", "content": "{{ x }}", "variables": {"x": {}}})).await.unwrap().id;
     let said = render(&app.client, id, json!({"variables": {"x": "{{ 7 * 7 }}<b>&"}})).await.unwrap();
@@ -284,6 +306,19 @@ async fn what_a_template_was_is_kept_with_who_changed_it() {
         [(&json!("First"), &json!("one"), &json!("editor")), (&json!("First"), &json!("two {{ x }}"), &json!("owner"))]
     );
     assert_eq!(versions[0]["structured_content"], json!({"variables": {}, "partials": []}));
+    // Of two who change it at once, neither stores what the other made wrong.
+    for round in 0..5 {
+        let both = json!({"content": format!("{{{{ a }}}} {round}"), "variables": {"a": {}, "b": {}}});
+        app.client.update_template(path, WaitQuery::default(), change(both)).await.unwrap();
+        let (text, variables) = (json!({"content": "{{ b }}"}), json!({"variables": {"a": {}}}));
+        let (one, other) = tokio::join!(
+            app.client.update_template(path, WaitQuery::default(), change(text)),
+            app.client.update_template(path, WaitQuery::default(), change(variables)),
+        );
+        assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
+    }
+    let plain = json!({"content": "plain", "variables": {}});
+    app.client.update_template(path, WaitQuery::default(), change(plain)).await.unwrap();
     // Of very long histories the latest is kept.
     for round in 0..30 {
         let body = json!({"content": format!("{}{round}", "x".repeat(190_000)), "variables": {}});

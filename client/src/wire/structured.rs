@@ -26,6 +26,16 @@ pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<S
     }
 }
 
+/// Reads any value, with the limits of [`object`], for a field that may be absent.
+pub(super) fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    let mut read = Read::default();
+    let value = Bounded { read: &mut read, level: 0 }.deserialize(deserializer)?;
+    match read.over {
+        Some(over) => Err(D::Error::custom(over)),
+        None => Ok((!value.is_null()).then_some(value)),
+    }
+}
+
 /// Reads an object as [`object`] does, for a field that may be absent.
 pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
     object(deserializer).map(Some)

@@ -31,7 +31,7 @@ pub struct TemplateVariable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its value where a rendering gives none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::value")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Value>))]
     pub default: Option<Value>,
     /// Whether a rendering must give it: by default if it has no default. One that is not given and has no default says nothing.
@@ -71,6 +71,8 @@ const TITLE: Constraint = Constraint::Text(1, 1000, Form::Any);
 const TEXT: Constraint = Constraint::Text(0, 200_000, Form::Any);
 /// How many variables and partials a template declares.
 const MOST: usize = 100;
+/// The most bytes of JSON that they take.
+const DECLARED_BYTES: usize = 256 << 10;
 
 /// A template to create.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -81,7 +83,7 @@ pub struct NewTemplate {
     pub title: String,
     /// The text in the syntax of Jinja, at most 200,000 characters.
     pub content: String,
-    /// Each variable that the text uses and does not set itself, by its name; at most 100.
+    /// Each variable that the text uses and does not set itself, by its name; at most 100, and 256 KiB of JSON.
     #[serde(default)]
     pub variables: BTreeMap<String, TemplateVariable>,
     /// The templates that the text includes, at most 100.
@@ -127,6 +129,13 @@ fn check(
         if !begins || name.len() > 100 || !letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_') {
             let takes = "a name takes letters, digits and underscores, and begins with no digit; at most 100";
             return Err(Failure::field("variables", format!("`{name}`: {takes}")));
+        }
+    }
+    if let Some(variables) = variables {
+        let bytes = serde_json::to_string(variables).map_or(usize::MAX, |json| json.len());
+        if bytes > DECLARED_BYTES {
+            let detail = format!("takes at most {DECLARED_BYTES} bytes of JSON, got {bytes}");
+            return Err(Failure::field("variables", detail));
         }
     }
     let partials = partials.map_or(&[][..], Vec::as_slice);

@@ -5,7 +5,7 @@ use super::{
         layout::{Page, card, more, query},
         say,
     },
-    BYTES, search, upload_form,
+    BYTES, named, search, upload_form,
 };
 use crate::view::markup::{anchor, crumbs, links, neighbours, said, shown as blocks};
 use maud::{Markup, html};
@@ -40,7 +40,7 @@ pub async fn read(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fa
     };
     let wanted = search::Wanted::of(&Parameters::from([("parent_id".to_owned(), id.to_string())]));
     let body = html! {
-        nav .crumbs aria-label="Breadcrumbs" { a href="/view" { "All" } span aria-hidden="true" { " › " } (crumbs(&shown.breadcrumbs)) span aria-current="page" { bdi { (shown.document.title) } } }
+        nav .crumbs aria-label="Breadcrumbs" { a href="/view" { "All" } span aria-hidden="true" { " › " } (crumbs(&shown.breadcrumbs)) span aria-current="page" { bdi { (named(&shown.document)) } } }
         @if let Some(frontier) = &frontier { (progress(frontier)) }
         (origin(&shown))
         div .reading {

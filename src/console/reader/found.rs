@@ -1,7 +1,7 @@
 //! What a search found: each result with the piece of text that shows why, and the way to it.
 use super::{
     super::{Calls, Parameters, layout::Page, say},
-    BYTES, search,
+    BYTES, named, search,
 };
 use crate::view::markup::{anchor, crumbs};
 use futures_util::{StreamExt, stream};
@@ -33,9 +33,12 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
     };
     let places = places(calls, &answer.results).await;
     let (count, is_more) = (i64::try_from(answer.total).unwrap_or(i64::MAX), answer.total_is == TotalIs::AtLeast);
-    let method = search::METHODS.iter().find(|(word, _)| *word == answer.method.as_str()).map_or("", |(_, said)| said);
-    let said =
-        format!("{} found by {method}, in {}", say::at_least(count, is_more), say::took(answer.latency_ms / 1e3));
+    let said = format!(
+        "{} found by {}, in {}",
+        say::at_least(count, is_more),
+        answer.method,
+        say::took(answer.latency_ms / 1e3)
+    );
     let waits = answer.scope_state.in_flight;
     let body = html! {
         @if waits > 0 { p .dim { (say::many(waits, "document")) " cannot be found yet, because they are still being read." } }
@@ -118,10 +121,6 @@ fn text(result: &SearchResult, document: &DocumentResponse, snippet: Option<&Sni
             @if let Some(snippet) = snippet { p { (marked(snippet)) } }
         }
     }
-}
-
-fn named(document: &DocumentResponse) -> &str {
-    if document.title.trim().is_empty() { "without a title" } else { &document.title }
 }
 
 /// A piece of text with the words of the query marked.

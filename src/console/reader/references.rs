@@ -1,7 +1,10 @@
 //! What refers to a document: links, facts, and texts that name it.
-use super::super::{
-    Calls, Parameters,
-    layout::{Page, more, query},
+use super::{
+    super::{
+        Calls, Parameters,
+        layout::{Page, more, query},
+    },
+    named,
 };
 use crate::view::markup::{crumbs, title};
 use maud::html;
@@ -20,7 +23,7 @@ pub async fn read(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fa
     let page = calls.list_back_references(path, asked).await?;
     let next = page.next_cursor.map(|cursor| format!("/view/{id}/references?{}", query(&[("cursor", &cursor)])));
     let body = html! {
-        nav .crumbs aria-label="Breadcrumbs" { a href="/view" { "All" } span aria-hidden="true" { " › " } (crumbs(&above)) a href={ "/view/" (id) } { bdi { (document.title) } } }
+        nav .crumbs aria-label="Breadcrumbs" { a href="/view" { "All" } span aria-hidden="true" { " › " } (crumbs(&above)) a href={ "/view/" (id) } { bdi { (named(&document)) } } }
         section .card {
             @if page.references.is_empty() { p .body .dim { @if next.is_some() { "There is nothing on this page; the next one may have something." } @else { "Nothing that you may read refers to it." } } }
             @else { table {

@@ -42,7 +42,16 @@ pub async fn upload(State(console): State<Arc<Console>>, request: Request) -> Re
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let stored = async {
         let _place = console.service.admission.upload(viewer.caller.principal_id()).await?;
-        store(&console.calls(&viewer), &viewer, FormBody::new(kind, body)?).await
+        let (mut stored, form) = (Stored::default(), FormBody::new(kind, body)?);
+        match store(&console.calls(&viewer), &viewer, form, &mut stored).await {
+            // What is stored stays, and its uploader is told of it.
+            Err(failure) if !stored.files.is_empty() => {
+                stored.refused.get_or_insert(failure.detail);
+                Ok(Some(stored))
+            }
+            Err(failure) => Err(failure),
+            Ok(is_own) => Ok(is_own.then_some(stored)),
+        }
     };
     let stored = match stored.await {
         Ok(Some(stored)) => stored,
@@ -68,29 +77,34 @@ fn said(stored: &Stored) -> String {
         (1, 1) => "This file was stored already.".to_owned(),
         (1, _) => "Stored the file.".to_owned(),
         (all, 0) => format!("Stored {}.", say::many(count(all), "file")),
-        (all, known) => format!(
-            "Stored {}; {} were stored already.",
-            say::many(count(all - known), "file"),
-            say::count(count(known))
-        ),
+        (all, known) => {
+            format!("Stored {}; {} stored already.", say::many(count(all - known), "file"), say::count(count(known)))
+        }
     };
-    if let Some(refused) = &stored.refused {
-        said += &format!(" Refused {}: {refused}", say::many(stored.refusals, "file"));
+    match &stored.refused {
+        Some(refused) if stored.refusals > 0 => {
+            said += &format!(" Refused {}: {refused}", say::many(stored.refusals, "file"));
+        }
+        Some(refused) => said += &format!(" The rest of the form was not read: {refused}"),
+        None => {}
     }
     said
 }
 
-/// Stores the files of a form; `None` if the form is not this session's. What the session is known by comes before any file.
-async fn store(calls: &Calls, viewer: &Viewer, form: FormBody) -> Result<Option<Stored>, Failure> {
-    let (mut stored, mut is_own, mut form) = (Stored::default(), false, form);
+/// Stores the files of a form; false if the form is not this session's. What the session is known by comes before any file.
+async fn store(calls: &Calls, viewer: &Viewer, mut form: FormBody, stored: &mut Stored) -> Result<bool, Failure> {
+    let mut is_own = false;
     while let Some(head) = form.part().await? {
         match head.name.as_deref() {
+            Some("csrf" | "parent_id") if !stored.files.is_empty() => {
+                return Err(Failure::field(head.name.as_deref().unwrap_or("?"), "comes before the files"));
+            }
             Some("csrf") => is_own = viewer.owns_form(Some(&form.text("csrf", FIELD_BYTES).await?)),
             Some("parent_id") => {
                 let parent = form.text("parent_id", FIELD_BYTES).await?.parse();
                 stored.parent = Some(parent.map_err(|_| Failure::field("parent_id", "takes a whole number"))?);
             }
-            Some("file") if !is_own => return Ok(None),
+            Some("file") if !is_own => return Ok(false),
             Some("file") => {
                 let name = head.file_name.clone().unwrap_or_default();
                 let part = Arc::new(Mutex::new(Part { form, is_over: false }));
@@ -116,7 +130,7 @@ async fn store(calls: &Calls, viewer: &Viewer, form: FormBody) -> Result<Option<
             name => return Err(Failure::field(name.unwrap_or("?"), "this form takes no such field")),
         }
     }
-    Ok(is_own.then_some(stored))
+    Ok(is_own)
 }
 
 /// Stores a file; `None` if nothing was chosen, for which a browser sends a file without name and bytes.

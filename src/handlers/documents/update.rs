@@ -203,7 +203,7 @@ async fn keep(conn: &mut PgConnection, id: DocumentId, version: Value) -> Result
     let sizes: Vec<usize> = versions.iter().map(|version| version.to_string().len()).collect();
     let mut size: usize = sizes.iter().sum();
     let mut left_out = 0;
-    while size > VERSIONS_BYTES && left_out + 1 < versions.len() {
+    while size > VERSIONS_BYTES {
         size -= sizes[left_out];
         left_out += 1;
     }

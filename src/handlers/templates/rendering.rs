@@ -30,6 +30,10 @@ const MEMORY: u64 = 256 << 20;
 const TIME: Duration = Duration::from_secs(5);
 /// The most bytes of all values of a rendering, and of the documents' texts among them.
 const VALUES_BYTES: usize = 8 << 20;
+/// How many documents under one are read for its text.
+const PARTS: usize = 5_000;
+/// Rows of a page of what is under a document.
+const PAGE: u32 = 1_000;
 /// How many children of a document its template sees.
 const CHILDREN: u32 = 100;
 /// A template that is not stored yet.
@@ -119,13 +123,13 @@ impl Templates {
     }
 
     /// Checks a template that is about to be stored: its grammar, and that it declares what it uses.
-    pub async fn check(&self, service: &Service) -> Result<(), Failure> {
+    pub async fn check(&self, service: &Service, caller: &Caller) -> Result<(), Failure> {
         for (name, variable) in &self.declared[&self.main].variables {
             if let Some(default) = &variable.default {
                 fits(name, variable, default).map_err(|detail| Failure::field("variables", detail))?;
             }
         }
-        let read = self.run(service, None).await?;
+        let read = self.run(service, caller, None).await?;
         if let Some(fault) = read.fault {
             return Err(self.faulty(&fault, "content"));
         }
@@ -175,18 +179,34 @@ impl Templates {
             }
         }
         let mut values = Map::new();
-        let mut left = VALUES_BYTES;
+        let mut left = Left { bytes: VALUES_BYTES, parts: PARTS };
+        let mut documents: BTreeMap<i64, Value> = BTreeMap::new();
         for (name, variable) in variables {
             let value = match (asked.variables.remove(name), asked.documents.get(name)) {
                 (Some(value), _) => {
                     fits(name, variable, &value).map_err(|detail| Failure::field(name, detail))?;
                     value
                 }
-                (None, Some(id)) => document(service, caller, *id, &mut left).await?,
+                (None, Some(id)) => match documents.get(id) {
+                    Some(known) => known.clone(),
+                    None => {
+                        let _place = service.admission.rendering(caller.principal_id()).await?;
+                        let read = document(service, caller, *id, &mut left).await?;
+                        documents.insert(*id, read.clone());
+                        read
+                    }
+                },
                 (None, None) if variable.is_required() => {
                     return Err(Failure::field(name, "is required: the template has no default for it"));
                 }
-                (None, None) => variable.default.clone().unwrap_or(Value::Null),
+                (None, None) => {
+                    let value = variable.default.clone().unwrap_or(Value::Null);
+                    // Whoever writes a template as a plain document can write any default.
+                    if !value.is_null() {
+                        fits(name, variable, &value).map_err(|detail| Failure::field(name, detail))?;
+                    }
+                    value
+                }
             };
             values.insert(name.to_owned(), value);
         }
@@ -197,9 +217,10 @@ impl Templates {
     pub async fn render(
         &self,
         service: &Service,
+        caller: &Caller,
         values: Map<String, Value>,
     ) -> Result<(String, Vec<String>), Failure> {
-        let read = self.run(service, Some(values)).await?;
+        let read = self.run(service, caller, Some(values)).await?;
         if let Some(fault) = &read.fault {
             return Err(self.faulty(fault, "template"));
         }
@@ -209,7 +230,12 @@ impl Templates {
     }
 
     /// Has the templates read in a process of its own.
-    async fn run(&self, service: &Service, values: Option<Map<String, Value>>) -> Result<TemplateRead, Failure> {
+    async fn run(
+        &self,
+        service: &Service,
+        caller: &Caller,
+        values: Option<Map<String, Value>>,
+    ) -> Result<TemplateRead, Failure> {
         let job = TemplateJob { templates: self.texts.clone(), main: self.main, values };
         let bytes = serde_json::to_vec(&job).map_err(|error| Failure::new(Code::Internal, error))?;
         let most = service.settings.parser_answer_bytes.min(64 << 20);
@@ -225,7 +251,7 @@ impl Templates {
         limits.memory = limits.memory.min(MEMORY);
         limits.cpu_time = limits.cpu_time.min(TIME);
         limits.wall_time = limits.wall_time.min(2 * TIME);
-        let _place = service.admission.reader().await?;
+        let _place = service.admission.rendering(caller.principal_id()).await?;
         match service.reader.read(input, &Request::new(Step::Template, limits)).await {
             Ok((Answer::Template(read), _)) => Ok(read),
             Ok(_) => Err(Failure::new(Code::Internal, "the reader gave another answer than it was asked for")),
@@ -279,7 +305,7 @@ fn fits(name: &str, variable: &TemplateVariable, value: &Value) -> Result<(), St
 }
 
 /// A document as a template sees it. Its text is its own, or that of all under it.
-async fn document(service: &Service, caller: &Caller, id: i64, left: &mut usize) -> Result<Value, Failure> {
+async fn document(service: &Service, caller: &Caller, id: i64, left: &mut Left) -> Result<Value, Failure> {
     let found = read(service, caller, DocumentId(id), false).await?;
     let path = DocumentPath { id };
     let meta = Meta::default();
@@ -287,17 +313,18 @@ async fn document(service: &Service, caller: &Caller, id: i64, left: &mut usize)
     let children = Call { meta: meta.clone(), path, query, body: Nothing {} };
     let children = Handle::<ops::list_children>::handle(service, caller, children).await?.documents;
     let mut content = found.content;
-    take(left, content.len(), id)?;
+    left.take(content.len(), 1, id)?;
     let mut cursor = None;
     let mut is_more = content.is_empty() && !children.is_empty();
     while is_more {
-        let query = PageQuery { cursor, ..PageQuery::default() };
+        let query = PageQuery { cursor, limit: Some(PAGE), ..PageQuery::default() };
         let page = Call { meta: meta.clone(), path, query, body: Nothing {} };
         let page = Handle::<ops::list_subtree>::handle(service, caller, page).await?;
+        left.take(0, page.documents.len(), id)?;
         for part in
             page.documents.iter().filter(|part| part.usetype != Usetype::Summary.as_str() && !part.content.is_empty())
         {
-            take(left, part.content.len() + 2, id)?;
+            left.take(part.content.len() + 2, 0, id)?;
             content.push_str(if content.is_empty() { "" } else { "\n\n" });
             content.push_str(&part.content);
         }
@@ -311,13 +338,24 @@ async fn document(service: &Service, caller: &Caller, id: i64, left: &mut usize)
     )
 }
 
-/// 413 once the documents of a rendering have more text than it takes.
-fn take(left: &mut usize, bytes: usize, id: i64) -> Result<(), Failure> {
-    *left = left.checked_sub(bytes).ok_or_else(|| {
-        Failure::new(Code::TooLarge, format!("the documents have more than {VALUES_BYTES} bytes of text"))
-            .with("limit", VALUES_BYTES)
-            .with("document_id", id)
-            .with("remedy", "name a part of the document")
-    })?;
-    Ok(())
+/// What documents may still bring into a rendering.
+struct Left {
+    bytes: usize,
+    /// How many documents may still be read.
+    parts: usize,
+}
+
+impl Left {
+    /// 413 once the documents of a rendering have more text or parts than it takes.
+    fn take(&mut self, bytes: usize, parts: usize, id: i64) -> Result<(), Failure> {
+        let over = |what: &str, limit: usize| {
+            Failure::new(Code::TooLarge, format!("the documents have more than {limit} {what}"))
+                .with("limit", limit)
+                .with("document_id", id)
+                .with("remedy", "name a part of the document")
+        };
+        self.bytes = self.bytes.checked_sub(bytes).ok_or_else(|| over("bytes of text", VALUES_BYTES))?;
+        self.parts = self.parts.checked_sub(parts).ok_or_else(|| over("documents in and under them", PARTS))?;
+        Ok(())
+    }
 }
