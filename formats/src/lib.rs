@@ -5,7 +5,8 @@
 //! anchors, [`sections`] makes the tree of declared structure, and [`chunk`] cuts a range of text into pieces.
 //!
 //! Every byte is hostile. All readers respect [`Limits`], but a third-party engine cannot be limited from inside, so
-//! callers run readers in a child process through [`isolated`].
+//! callers run readers in a child process through [`isolated`]. Templates of prompts ([`template`](fn@template)) are rendered there
+//! for the same reason.
 
 mod access;
 mod archive;

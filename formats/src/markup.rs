@@ -148,7 +148,7 @@ fn is_element(text: &str) -> bool {
     match rest.strip_suffix('>').map(str::trim_end) {
         Some(last) => match last.strip_suffix(name) {
             Some(before) => before.ends_with("</"),
-            None => last.ends_with('/') && !last[1..].contains('<'),
+            None => last.ends_with('/') && last.matches('<').nth(1).is_none(),
         },
         None => false,
     }

@@ -77,20 +77,20 @@ impl Handle<ops::update_template> for Service {
         call: Call<ops::update_template>,
     ) -> Result<Version<UpdatedDocument>, Failure> {
         let (path, query, meta, change) = (call.path, call.query, call.meta, call.body.0);
-        let names_no_version = meta.if_match.is_none();
         // What is checked is what is written: if somebody else changes the template meanwhile, it is read and checked once more.
-        for tried in 1.. {
+        let mut tries = if meta.if_match.is_none() { TRIES } else { 1 };
+        loop {
+            tries -= 1;
             let template = of(self, caller, path.id).await?;
             let written = checked(self, caller, &template, &change).await?;
             let if_match = meta.if_match.clone().map_or_else(|| etag_of(&template), Ok)?;
             let meta = Meta { if_match: Some(if_match), ..meta.clone() };
             let done = Call { meta, path, query, body: Json(written) };
             match Handle::<ops::update_document>::handle(self, caller, done).await {
-                Err(failure) if failure.code == Code::PreconditionFailed && names_no_version && tried < TRIES => {}
+                Err(failure) if failure.code == Code::PreconditionFailed && tries > 0 => {}
                 done => return done,
             }
         }
-        Err(Failure::new(Code::Internal, "the template was not changed"))
     }
 }
 

@@ -279,6 +279,25 @@ async fn a_template_reaches_only_what_its_caller_may_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_principal_that_renders_all_the_time_leaves_slots_to_others() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let who = someone(&app, "one").await;
+    let id = create(&app.client, json!({"title": "t", "content": "x"})).await.unwrap().id;
+    let service = app.service.clone();
+    let greedy = svc_ids::PrincipalId(who.id);
+    // More than any machine has slots; what it gets, it keeps.
+    let asked = (0..256).map(|_| service.admission.rendering(Some(greedy)));
+    let kept: Vec<_> = futures_util::future::join_all(asked).await.into_iter().filter_map(Result::ok).collect();
+    assert!(!kept.is_empty());
+    assert_eq!(render(&app.client, id, json!({})).await.unwrap().text, "x");
+    let refused = render(&who.client, id, json!({})).await.unwrap_err();
+    assert_eq!(refused.code, Code::TooManyRequests);
+    drop(kept);
+    assert_eq!(render(&who.client, id, json!({})).await.unwrap().text, "x");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_template_was_is_kept_with_who_changed_it() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     let who = someone(&app, "editor").await;

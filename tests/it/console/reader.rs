@@ -57,6 +57,9 @@ async fn a_person_uploads_searches_and_reads_in_a_browser() {
     for name in ["handbook.md", "duck-counts.xlsx", "spring-briefing.pptx"] {
         app.ingest(&sample(name)).await;
     }
+    let hidden = app.create("Closed folder", "A kingfisher of somebody else.", None).await.id;
+    let (who, other) = (someone(&app, "reader").await, someone(&app, "other").await);
+    grant(&app, &other, hidden, GrantRight::Read).await;
     let base = console.base.clone();
     let pdf = sample("quarterly-review.pdf").to_str().unwrap().to_owned();
     let person = move || {
@@ -110,12 +113,23 @@ async fn a_person_uploads_searches_and_reads_in_a_browser() {
         let all = browser.value("[...document.querySelectorAll('tbody a')].map(a => a.getAttribute('href'))");
         let mut paths: Vec<String> =
             all.as_array().unwrap().iter().map(|path| path.as_str().unwrap().to_owned()).collect();
-        assert_eq!(paths.len(), 4);
+        assert_eq!(paths.len(), 5);
         let first = paths[0].clone();
         paths.extend(["/view".to_owned(), "/view?q=heron&method=bm25".to_owned(), hit, format!("{first}/references")]);
         look(&mut browser, &program, &base, &paths);
         let complaints = browser.complaints();
         assert!(complaints.is_empty(), "{complaints:#?}");
+
+        // Somebody else sees what is open, and no trace of the rest.
+        browser.call("Network.clearBrowserCookies", json!({}));
+        sign_in(&mut browser, &base, &who.secret);
+        assert_eq!(browser.value("location.pathname"), "/view");
+        assert_eq!(browser.value("document.body.innerText.includes('handbook.md')"), true);
+        for path in ["/view".to_owned(), "/view?q=kingfisher".to_owned(), format!("/view/{hidden}")] {
+            browser.go(&format!("{base}{path}"));
+            let told = "/Closed folder|somebody else/.test(document.documentElement.outerHTML)";
+            assert_eq!(browser.value(told), false, "{path}");
+        }
     };
     tokio::task::spawn_blocking(person).await.unwrap();
     console.end().await;
