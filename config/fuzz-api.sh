@@ -71,7 +71,7 @@ owner=fuzz-api-owner
 export SVC_FUZZ_RUNNER_KEY=fuzz-api-runner
 env -i PATH="$PATH" HOME="$HOME" SVC_CACHE_DIR="$cache" SVC_CONFIG=/dev/null SVC_DATA_DIR="$work/data" \
   SVC_LISTEN="127.0.0.1:$port" SVC_API_TOKEN=$owner SVC_RUNNER_KEY=$SVC_FUZZ_RUNNER_KEY SVC_HUB_OFFLINE=true \
-  SVC_INGEST_WAIT_SECONDS=10 SVC_RATE_READS=0 SVC_RATE_WRITES=0 SVC_RATE_COSTLY=0 \
+  SVC_FALLBACK_LLM_URL= SVC_INGEST_WAIT_SECONDS=10 SVC_RATE_READS=0 SVC_RATE_WRITES=0 SVC_RATE_COSTLY=0 \
   "$svc" serve >"$work/service.log" 2>&1 &
 service=$!
 principal=$("$tools/python/bin/python" config/fuzz-api/seed.py "$url" $owner tests/samples/handbook.md tests/samples/duck-counts.xlsx \

@@ -90,6 +90,8 @@ pub struct Admission {
     waits: Slots,
     searches: Slots,
     embeds: Slots,
+    /// Answers that the language model is asked for.
+    syntheses: Slots,
     /// Analyses of whole graphs, which take memory and a processor for long.
     analyses: Slots,
     /// Pages of the console that are live, and those that are being read: the operator's first, so that nobody else is in its way.
@@ -110,6 +112,7 @@ pub struct Places {
     pub waits: usize,
     pub searches: usize,
     pub embeds: usize,
+    pub syntheses: usize,
     pub rates: PerSecond,
     /// The part of what clients hold that one principal may hold.
     pub principal_share: f64,
@@ -145,6 +148,7 @@ impl Admission {
             waits: shared(places.waits),
             searches: shared(places.searches),
             embeds: shared(places.embeds),
+            syntheses: shared(places.syntheses),
             analyses: unshared(ANALYSES),
             live_pages: (unshared(LIVE_PAGES.0), shared(LIVE_PAGES.1)),
             pages: (unshared(PAGES.0), shared(PAGES.1)),
@@ -200,6 +204,15 @@ impl Admission {
                 .with("setting", "SVC_EMBEDS_AT_ONCE")
         };
         self.embeds.take(principal, 1).await.map_err(|full| refused(full, "embeddings", refusal))
+    }
+
+    /// Waits for a slot to have the language model answer a question.
+    pub async fn synthesis(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || {
+            busy("the language model is already answering as many questions as it may at once")
+                .with("setting", "SVC_LLM_CONCURRENCY")
+        };
+        self.syntheses.take(principal, 1).await.map_err(|full| refused(full, "questions", refusal))
     }
 
     /// Waits for the slot of an analysis of a whole graph.
@@ -323,6 +336,7 @@ mod tests {
         requests: 1,
         waits: 1,
         searches: 1,
+        syntheses: 1,
         embeds: 1,
         rates: PerSecond { reads: 0, writes: 0, costly: 0 },
         principal_share: 0.5,

@@ -6,6 +6,7 @@ use crate::{
     embedding::{CrossEncoder, Embedder, Model, QueryVectors},
     error::OrFail,
     fetch::Fetcher,
+    llm::LanguageModel,
     reader::Reader,
     settings::Settings,
     spool::SpoolCache,
@@ -37,6 +38,7 @@ pub struct Core {
     pub reader: Reader,
     /// Calls addresses that callers name.
     pub fetcher: Fetcher,
+    pub language_model: Arc<LanguageModel>,
     pub spool: Arc<SpoolCache>,
     /// Learns of every write that was refused because the disk is full.
     pub disk: Arc<Disk>,

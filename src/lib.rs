@@ -18,6 +18,7 @@ mod graph;
 mod handlers;
 pub mod ingest;
 pub mod listener;
+mod llm;
 mod logging;
 pub mod mcp;
 mod rdf;

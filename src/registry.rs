@@ -44,6 +44,7 @@ use decode::misfit;
 pub use decode::{BodyStalled, Decode};
 pub use encode::Encode;
 pub(crate) use form::FormBody;
+pub use lifetime::within;
 pub(crate) use multipart::Head as FormHead;
 use strict::Strict;
 pub use surface::refusal;

@@ -8,6 +8,7 @@ use crate::{
     events::News,
     fetch::Fetcher,
     ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
+    llm::LanguageModel,
     rdf::shapes::kept::KeptShapes,
     reader::Reader,
     sampler::Sampler,
@@ -102,6 +103,7 @@ impl Service {
                 waits: settings.waits_at_once,
                 searches: settings.searches_at_once,
                 embeds: settings.embeds_at_once,
+                syntheses: settings.llm_concurrency,
                 rates: PerSecond {
                     reads: settings.rate_reads,
                     writes: settings.rate_writes,
@@ -132,6 +134,7 @@ impl Service {
                 spool: SpoolCache::new(&settings.data_dir, settings.spool_max),
                 wake: Wake::default(),
                 fetcher: Fetcher::new(&settings),
+                language_model: Arc::new(LanguageModel::new(&settings)),
                 settings,
                 embedder,
                 reader,

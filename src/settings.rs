@@ -163,6 +163,11 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Whether somebody has set it, even to its default.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.origins.get(name).is_some_and(|origin| !matches!(origin, Origin::Default))
+    }
+
     /// What does not stop the start but is likely a mistake, such as unknown SVC_ variables.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -144,6 +144,25 @@ fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>) -> EventStr
     }))
 }
 
+/// The data of each event, for streams of other services.
+pub fn event_data(
+    pieces: BoxStream<'static, Result<Bytes, Failure>>,
+) -> impl Stream<Item = Result<String, Failure>> + Send + 'static {
+    stream::try_unfold((pieces, Parser::default()), async |(mut pieces, mut parser)| {
+        loop {
+            match parser.next()? {
+                Some(Parsed::Event(raw)) => return Ok(Some((raw.data, (pieces, parser)))),
+                Some(Parsed::Position(_)) => continue,
+                None => {}
+            }
+            match pieces.next().await {
+                Some(piece) => parser.feed(&piece?)?,
+                None => return Ok(None),
+            }
+        }
+    })
+}
+
 /// What the bytes of a stream say.
 #[derive(Debug, PartialEq, Eq)]
 enum Parsed {

@@ -78,6 +78,10 @@ codes! {
     TooManyRequests = "too_many_requests", 429, "Too much is waiting", ["setting"];
     /// A defect or an unexpected error; the log has the cause under the problem's `request_id`.
     Internal = "internal", 500, "The service failed", ["document_id", "without_direction"];
+    /// The endpoint of the language model refused the call or gave no usable answer; `setting` is what to look at.
+    LlmFailed = "llm_failed", 502, "The language model gave no usable answer", ["setting", "upstream_status"];
+    /// No sentence of the language model's answer is supported by a literal quote from the sources; `sentences` has what it said.
+    UngroundedAnswer = "ungrounded_answer", 502, "The answer is not grounded in the sources", ["sentences", "document_ids"];
     /// The operation needs a model, a key or another part that this service was started without.
     NotConfigured = "not_configured", 501, "This needs a part that is not configured", ["setting"];
     /// The request, or one of its statements, took longer than a setting allows.

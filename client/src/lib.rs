@@ -19,7 +19,7 @@ pub mod wire;
 mod words;
 
 pub use body::{Body, FileUpload, Json, Nothing, OptionalJson, RdfSyntax, RdfText};
-pub use events::{Event, EventStream, Events, PROBLEM, Sent};
+pub use events::{Event, EventStream, Events, PROBLEM, Sent, event_data};
 pub use failure::{Code, Failure};
 pub use incoming::Incoming;
 pub use meta::{Given, Meta, MetaHeader};

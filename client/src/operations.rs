@@ -158,6 +158,14 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// A query with "phrases", -not or an upper-case `OR` between words goes to `fulltext`, an identifier to `bm25`, and everything else to `hybrid` with equal weights. Without a
     /// model the words decide.
     POST   "/search/auto"                 search_auto(body: Json<AutoSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+    /// Searches as `POST /search/auto` does, and has the language model answer the question from the best texts alone.
+    ///
+    /// Each sentence of the answer names its sources, and each citation is a literal piece of a source. A sentence without one is marked
+    /// `unsupported`; an answer without any supported sentence is 502 `ungrounded_answer`. If the sources do not answer, `answer` is null
+    /// and `reason` says so; without sources the model is not called. A caller that prefers `text/event-stream` gets the events `sources`, a
+    /// `delta` for each sentence once its quotes are checked, `citations`, and `done` with the whole answer; the event `problem` carries a
+    /// `Failure` and closes the stream. The call of the model ends when the client hangs up.
+    POST   "/search/synthesize"           synthesize(body: Json<SynthesizeSearch>) -> Json<SynthesizeResponse>, or follow_synthesis -> Events<AnswerPart>, fails [NotConfigured, TextTooLong, LlmFailed, UngroundedAnswer];
     /// Searches as `POST /search/auto` does, for a browser's address line.
     GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
 

@@ -1,6 +1,7 @@
 //! The command line `svc`. It serves, and it talks to a running service through the remote client; `models`, `embed`,
 //! `config`, `migrate` and `completions` work without one.
 mod access;
+mod ask;
 mod bulk;
 mod bytes;
 mod cancel;
@@ -103,6 +104,8 @@ enum Command {
     Priority(priority::PriorityArguments),
     /// Searches the documents.
     Search(search::SearchArguments),
+    /// Answers a question from the documents by the language model of the settings, with the sources of each sentence.
+    Ask(ask::AskArguments),
     /// Makes summaries over the texts under a document.
     Raptor(raptor::RaptorArguments),
     /// Chooses what to read under a document within a budget of tokens.
@@ -281,6 +284,7 @@ async fn run(
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
+        Command::Ask(arguments) => ask::ask(&client(&settings)?, output, arguments).await,
         Command::Raptor(arguments) => raptor::raptor(&client(&settings)?, output, arguments).await,
         Command::Portfolio(arguments) => raptor::portfolio(&client(&settings)?, output, arguments).await,
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,

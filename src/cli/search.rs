@@ -156,12 +156,12 @@ async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> R
         let hits = result.hits.as_deref().unwrap_or_default();
         // A lone text says where in its file it stands, so the file needs no line.
         let document = if let [hit] = hits { &hit.document } else { &result.document };
-        say!("{:>3}. {}  (document {}, {score})", place + 1, whence(client, document).await, document.id);
+        say!("{:>3}. {}  (document {}, {score})", place + 1, place_of(client, document).await, document.id);
         if hits.len() < 2 {
             say!("     {}", shown(result.snippet.as_ref()));
         }
         for hit in hits.iter().filter(|_| hits.len() > 1) {
-            say!("     {}  (document {})", whence(client, &hit.document).await, hit.document.id);
+            say!("     {}  (document {})", place_of(client, &hit.document).await, hit.document.id);
             say!("       {}", shown(hit.snippet.as_ref()));
         }
     }
@@ -183,7 +183,7 @@ fn shown(snippet: Option<&Snippet>) -> String {
 }
 
 /// Where a result comes from: its file and page, if known.
-async fn whence(client: &Client<Remote>, document: &DocumentResponse) -> String {
+pub async fn place_of(client: &Client<Remote>, document: &DocumentResponse) -> String {
     let title = one_line(&document.title, 60);
     let mut place = match document.path.first() {
         Some(root) => {

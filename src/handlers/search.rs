@@ -1,8 +1,18 @@
 //! Finding documents.
-use crate::{access::Caller, registry::Handle, search, service::Service};
+use crate::{
+    access::Caller,
+    admission,
+    registry::{Handle, within},
+    search::{
+        self,
+        synthesize::{self, Answer},
+    },
+    service::Service,
+};
+use futures_util::stream;
 use svc_client::{
-    Call, Failure, ops,
-    wire::{AutoSearch, SearchQuery, SearchResponse},
+    Call, Event, EventStream, Failure, Sent, ops,
+    wire::{AnswerPart, AutoSearch, SearchQuery, SearchResponse, SynthesizeResponse, SynthesizeSearch},
 };
 
 impl Handle<ops::search_vector> for Service {
@@ -44,6 +54,61 @@ impl Handle<ops::search_auto> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_auto>) -> Result<SearchResponse, Failure> {
         let _place = self.admission.search(caller.principal_id()).await?;
         search::auto(self, caller, call.body.0).await
+    }
+}
+
+impl Service {
+    /// Searches for sources, and then waits for the language model to begin its answer.
+    async fn begin_answer(
+        &self,
+        caller: &Caller,
+        body: SynthesizeSearch,
+    ) -> Result<(Answer, Option<admission::Place>), Failure> {
+        let place = self.admission.search(caller.principal_id()).await?;
+        let synthesis = within(self.settings.request_timeout, synthesize::prepare(self, caller, body)).await?;
+        drop(place);
+        let place = match synthesis.has_sources() {
+            true => Some(self.admission.synthesis(caller.principal_id()).await?),
+            false => None,
+        };
+        Ok((synthesis.answer(self).await?, place))
+    }
+}
+
+impl Handle<ops::synthesize> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::synthesize>) -> Result<SynthesizeResponse, Failure> {
+        let (answer, _place) = Box::pin(self.begin_answer(caller, call.body.0)).await?;
+        answer.whole().await
+    }
+}
+
+impl Handle<ops::follow_synthesis> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::follow_synthesis>,
+    ) -> Result<EventStream<AnswerPart>, Failure> {
+        let begun = Box::pin(self.begin_answer(caller, call.body.0)).await?;
+        let ending = self.ending.clone();
+        // What is dropped with the stream ends the call of the model.
+        Ok(EventStream::new(stream::unfold(Some(begun), move |begun| {
+            let ending = ending.clone();
+            async move {
+                let (mut answer, place) = begun?;
+                let part = tokio::select! {
+                    part = answer.next() => part,
+                    () = ending.cancelled() => return None,
+                };
+                match part {
+                    Ok(Some(part)) => {
+                        let event = Event { id: None, name: part.name().into(), data: part };
+                        Some((Ok(Sent::Event(event)), Some((answer, place))))
+                    }
+                    Ok(None) => None,
+                    Err(failure) => Some((Err(failure), None)),
+                }
+            }
+        })))
     }
 }
 

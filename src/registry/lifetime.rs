@@ -6,7 +6,7 @@ use crate::{
 };
 use axum::response::Response;
 use std::time::Duration;
-use svc_client::{Access, Code, Failure, OperationInfo};
+use svc_client::{Access, Code, Failure, Operation, OperationInfo, ops};
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
@@ -27,15 +27,20 @@ pub(super) async fn slot(admission: &Admission, info: &OperationInfo) -> Result<
 }
 
 /// Gives up a read or a search that takes longer than `limit`. A runner's calls, and everything that changes something,
-/// may take their time.
+/// may take their time. An answer of a language model has its own limits.
 pub(super) async fn in_time<T>(
     info: &OperationInfo,
     limit: Duration,
     answer: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    if !only_reads(info) || info.access == Access::RunnerKey {
+    if !only_reads(info) || info.access == Access::RunnerKey || info.name == ops::synthesize::INFO.name {
         return answer.await;
     }
+    within(limit, answer).await
+}
+
+/// Gives up what takes longer than `limit`, which SVC_REQUEST_TIMEOUT_SECONDS sets.
+pub async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
         Err(Failure::new(Code::TimedOut, format!("no answer within {limit:?}"))
             .with("setting", "SVC_REQUEST_TIMEOUT_SECONDS")
@@ -121,6 +126,7 @@ mod tests {
             "search_maxsim",
             "search_hybrid",
             "search_auto",
+            "synthesize",
             "expand_children",
             "render_template",
             "search_templates",
@@ -142,7 +148,7 @@ mod tests {
                 Ok(())
             };
             let code = in_time(row, LIMIT, answer).await.err().map(|failure| failure.code);
-            let limited = only_reads(row) && row.access != Access::RunnerKey;
+            let limited = only_reads(row) && row.access != Access::RunnerKey && row.name != "synthesize";
             assert_eq!(code, limited.then_some(Code::TimedOut), "{}", row.name);
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod portfolio;
 pub(crate) mod rerank;
 mod results;
 mod snippets;
+pub mod synthesize;
 
 use crate::{
     access::Caller,

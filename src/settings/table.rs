@@ -293,22 +293,26 @@ settings! {
     }
     "Language model" {
         /// OpenAI-compatible endpoint, including its /v1; blank: SVC_FALLBACK_LLM_URL.
-        SVC_LLM_BASE_URL llm_base_url: String = "", kind::web_address(), waits_for "language models";
+        SVC_LLM_BASE_URL llm_base_url: String = "", kind::web_address();
         /// Model that the endpoint is asked for; blank: SVC_FALLBACK_LLM_MODEL.
-        SVC_LLM_MODEL llm_model: String = "", kind::text(), waits_for "language models";
+        SVC_LLM_MODEL llm_model: String = "", kind::text();
         /// Longest time for a call, in seconds; 0: SVC_FALLBACK_LLM_TIMEOUT.
-        SVC_LLM_TIMEOUT llm_timeout: Duration = "0.0", kind::seconds(0.0..=DAY), waits_for "language models";
+        SVC_LLM_TIMEOUT llm_timeout: Duration = "0.0", kind::seconds(0.0..=DAY);
         /// Bearer token for the endpoint, sent only if it is set.
-        SVC_LLM_API_KEY llm_api_key: Secret = "", kind::secret(), waits_for "language models";
+        SVC_LLM_API_KEY llm_api_key: Secret = "", kind::secret();
         /// Endpoint if SVC_LLM_BASE_URL is blank; if this is blank too, there is no language model.
-        SVC_FALLBACK_LLM_URL fallback_llm_url: String = "http://127.0.0.1:11434/v1", kind::web_address(), waits_for "language models";
+        SVC_FALLBACK_LLM_URL fallback_llm_url: String = "http://127.0.0.1:11434/v1", kind::web_address();
         /// Model if SVC_LLM_MODEL is blank.
-        SVC_FALLBACK_LLM_MODEL fallback_llm_model: String = "llama3.2", kind::text(), waits_for "language models";
+        SVC_FALLBACK_LLM_MODEL fallback_llm_model: String = "llama3.2", kind::text();
         /// Longest time for a call if SVC_LLM_TIMEOUT is 0.
-        SVC_FALLBACK_LLM_TIMEOUT fallback_llm_timeout: Duration = "180.0", kind::seconds(0.1..=DAY), waits_for "language models";
+        SVC_FALLBACK_LLM_TIMEOUT fallback_llm_timeout: Duration = "180.0", kind::seconds(0.1..=DAY);
+        /// Most calls of the language model that this process has under way.
+        SVC_LLM_CONCURRENCY llm_concurrency: usize = "4", kind::integer(1..=1000);
+        /// Tokens that the model takes, with those of its answer; a third of the bytes of a text counts as its tokens.
+        SVC_LLM_CONTEXT_TOKENS llm_context_tokens: usize = "8192", kind::integer(2048..=10_000_000);
         /// Whether to ask the model not to reason before a summary; set it to true for a reasoning model, which may
         /// otherwise return a fragment.
-        SVC_SUMMARIZATION_DISABLE_THINKING summarization_disable_thinking: Option<bool> = "", kind::optional(kind::flag()), waits_for "language models";
+        SVC_SUMMARIZATION_DISABLE_THINKING summarization_disable_thinking: Option<bool> = "", kind::optional(kind::flag()), waits_for "summaries of language models";
         /// Most facts that are taken from one text.
         SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000), waits_for "the extraction of facts";
         /// Confidence below which facts are dropped.

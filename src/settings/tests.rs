@@ -222,10 +222,10 @@ fn the_shipped_file_lists_every_setting_at_its_default() {
 
 #[test]
 fn a_setting_that_nothing_reads_yet_says_so_when_it_is_set() {
-    let set = [("SVC_EXTRACTION_MAX_FACTS", "7"), ("SVC_LLM_MODEL", ""), ("SVC_BM25_K1", "1.5")];
-    let settings = load(Some("llm_model = \"large\""), &set).unwrap();
+    let set = [("SVC_EXTRACTION_MAX_FACTS", "7"), ("SVC_SUMMARIZATION_DISABLE_THINKING", ""), ("SVC_BM25_K1", "1.5")];
+    let settings = load(Some("summarization_disable_thinking = true"), &set).unwrap();
     let warnings = [
-        "SVC_LLM_MODEL has no effect yet: it waits for language models",
+        "SVC_SUMMARIZATION_DISABLE_THINKING has no effect yet: it waits for summaries of language models",
         "SVC_EXTRACTION_MAX_FACTS has no effect yet: it waits for the extraction of facts",
     ];
     assert_eq!(settings.warnings(), warnings);

@@ -76,7 +76,7 @@ impl RunningWorker {
         let permits = Permits {
             cpu: permits(Lane::Cpu, cores),
             model: permits(Lane::Model, 2),
-            llm: permits(Lane::Llm, 4),
+            llm: permits(Lane::Llm, tools.settings.llm_concurrency),
             io: permits(Lane::Io, 8),
         };
         let mut settings = WorkerSettings::new(role.worker_id.clone(), permits);

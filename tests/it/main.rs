@@ -81,6 +81,7 @@ mod snippets;
 mod spool;
 mod sums;
 mod surface;
+mod synthesize;
 mod templates;
 mod transactions;
 mod triples;

@@ -71,6 +71,8 @@ fn held(row: &OperationInfo) -> Held {
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" | "search_auto" => {
             Held::Searches
         }
+        // What an answer is made of and shows, `synthesize::an_answer_is_made_of_...` holds to the definition.
+        "synthesize" => Held::Apart,
         // Of facts, `triples::rights` holds every read to the definition; predicates are open to all.
         "rank_documents" | "rank_subtrees" | "find_spines" | "find_communities" | "find_neighbors"
         | "compare_facts" | "read_graph_stats" | "lint_graph" | "assert_fact" | "assert_facts" | "list_facts"

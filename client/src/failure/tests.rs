@@ -43,6 +43,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("results", "what breaks the shapes, as in the results of a validation, the first hundred"),
     ("running_options", "the options of the reprocess that runs"),
     ("sampled_seconds_ago", "the age of the measurements behind the answer, in seconds"),
+    ("sentences", "what the language model said, sentence by sentence"),
     ("sent", "whether the request may have reached the service"),
     ("service_version", "the version of the service"),
     ("setting", "the setting that decides"),

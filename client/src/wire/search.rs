@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
 
-macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:ident { $( $(#[doc = $fdoc:literal])* $field:ident: $type:ty, )* } constrain { $($constraints:tt)* } check $check:expr) => {
+macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:ident { $( $(#[doc = $fdoc:literal])* $field:ident: $type:ty, )* } $(own { $( $(#[doc = $odoc:literal])* $own:ident: $otype:ty, )* })? constrain { $($constraints:tt)* } check $check:expr) => {
     $(#[doc = $doc])*
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[cfg_attr(feature = "openapi", derive(ToSchema))]
@@ -58,6 +58,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub snippets: Option<bool>,
         $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
+        $($( $(#[doc = $odoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $own: Option<$otype>, )*)?
     }
     impl $name {
         /// A search with all defaults.
@@ -65,7 +66,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             $name {
                 query: query.to_owned(), context: None, parent_id: None, limit: default_limit(), usetype: None, filter: None,
                 rerank: None, rerank_method: None, rerank_top: None, include_content: true, include_embed: false,
-                group_by: None, per_group: default_per_group(), snippets: None, $( $field: None, )*
+                group_by: None, per_group: default_per_group(), snippets: None, $( $field: None, )* $($( $own: None, )*)?
             }
         }
 
@@ -131,6 +132,8 @@ const QUERY: Constraint = Constraint::Text(1, 8000, Form::NotBlank);
 pub(super) const LIMIT: Constraint = Constraint::Whole(1, 100);
 /// How many candidates a second stage ranks by default.
 const RERANK_TOP: u32 = 50;
+/// How many texts a language model reads.
+const MAX_SOURCES: Constraint = Constraint::Whole(1, 20);
 /// How many texts a group shows.
 const PER_GROUP: Constraint = Constraint::Whole(1, 10);
 /// An empty list would find nothing, which nobody wants.
@@ -209,6 +212,45 @@ search_body! {
 }
 impl From<TemplateSearch> for AutoSearch {
     fn from(body: TemplateSearch) -> AutoSearch {
+        AutoSearch {
+            context: body.context,
+            parent_id: body.parent_id,
+            limit: body.limit,
+            usetype: body.usetype,
+            filter: body.filter,
+            rerank: body.rerank,
+            rerank_method: body.rerank_method,
+            rerank_top: body.rerank_top,
+            include_content: body.include_content,
+            include_embed: body.include_embed,
+            group_by: Some(body.group_by.unwrap_or(GroupBy::None)),
+            per_group: body.per_group,
+            snippets: body.snippets,
+            weights: body.weights,
+            index: body.index,
+            query: body.query,
+        }
+    }
+}
+
+search_body! {
+    /// Searches for the sources of an answer, by a method that suits the question.
+    SynthesizeSearch by None {
+        /// How much each leg counts where the method is `hybrid`; equal weights by default.
+        weights: HybridWeights,
+        /// The BM25 index; if absent, the index `default`.
+        index: String,
+    } own {
+        /// The most texts that the language model reads, 1 to 20; 8 by default.
+        max_sources: u32,
+    } constrain { ("max_sources", MAX_SOURCES), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
+        MAX_SOURCES.check("max_sources", &body.max_sources)?;
+        NAME.check("index", &body.index)?;
+        body.weights.map_or(Ok(()), |weights| weights.check())
+    }
+}
+impl From<SynthesizeSearch> for AutoSearch {
+    fn from(body: SynthesizeSearch) -> AutoSearch {
         AutoSearch {
             context: body.context,
             parent_id: body.parent_id,

@@ -8,7 +8,7 @@ use crate::{
 use serde_json::json;
 use svc_actors::{ErrorClass, Outcome, TaskFailure};
 
-const MESSAGE: &str = "there is no language model to summarize the text: this version of the service calls none, so SVC_LLM_BASE_URL and SVC_LLM_MODEL have no effect yet";
+const MESSAGE: &str = "there is no language model to summarize the text: this version of the service does not summarize with the one that SVC_LLM_BASE_URL names";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;

@@ -5,6 +5,7 @@ pub mod contract;
 pub mod cross_encoder;
 pub mod disk;
 pub mod invariants;
+pub mod llm;
 pub mod poison;
 pub mod proxy;
 pub mod rude;
@@ -124,6 +125,8 @@ impl TestApp {
             ("SVC_RATE_READS", "0"),
             ("SVC_RATE_WRITES", "0"),
             ("SVC_RATE_COSTLY", "0"),
+            // Whoever tests may have a language model where one is by default.
+            ("SVC_FALLBACK_LLM_URL", ""),
         ];
         extra.extend(wish.settings);
         let settings = Arc::new(settings(&extra));

@@ -1,0 +1,308 @@
+//! The language model that the settings name: an endpoint that speaks the chat completions of OpenAI's interface. svc runs none itself.
+mod answer;
+mod answering;
+mod error;
+mod request;
+
+use crate::{
+    embedding::is_this_machine,
+    settings::{Secret, Settings},
+    telemetry,
+};
+use answer::Received;
+pub use answer::Usage;
+pub use answering::Answering;
+use answering::messages;
+pub use error::LlmError;
+use futures_util::StreamExt;
+pub use request::Ask;
+use reqwest::{Response, StatusCode, header};
+use serde_json::Value;
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// The most characters of a server's message that are shown.
+const SHOWN: usize = 300;
+/// The pause after a server has too much to do and does not say for how long.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause that a server may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// The endpoint, and how many calls of it are under way.
+pub struct LanguageModel {
+    endpoint: Option<Endpoint>,
+    http: OnceLock<Result<reqwest::Client, String>>,
+    calls: Arc<Semaphore>,
+    /// Until when nobody calls, because the server has too much to do.
+    paused: Mutex<Option<Instant>>,
+    /// The optional fields that the server has refused.
+    refused: AtomicU8,
+}
+
+struct Endpoint {
+    url: String,
+    model: String,
+    key: Secret,
+    timeout: Duration,
+    /// Somebody named it. Where nobody did, an endpoint that does not answer is no failure: there is none.
+    is_chosen: bool,
+}
+
+impl LanguageModel {
+    /// Takes the endpoint from the settings; calls nobody.
+    pub fn new(settings: &Settings) -> LanguageModel {
+        let or = |first: &str, second: &str| if first.is_empty() { second } else { first }.to_owned();
+        let base = or(&settings.llm_base_url, &settings.fallback_llm_url);
+        let endpoint = (!base.is_empty()).then(|| Endpoint {
+            url: format!("{}/chat/completions", base.trim_end_matches('/')),
+            model: or(&settings.llm_model, &settings.fallback_llm_model),
+            key: settings.llm_api_key.clone(),
+            timeout: match settings.llm_timeout {
+                Duration::ZERO => settings.fallback_llm_timeout,
+                timeout => timeout,
+            },
+            is_chosen: !settings.llm_base_url.is_empty() || settings.is_set("SVC_FALLBACK_LLM_URL"),
+        });
+        LanguageModel {
+            endpoint,
+            http: OnceLock::new(),
+            calls: Arc::new(Semaphore::new(settings.llm_concurrency)),
+            paused: Mutex::default(),
+            refused: AtomicU8::new(0),
+        }
+    }
+
+    fn endpoint(&self) -> Result<&Endpoint, LlmError> {
+        self.endpoint.as_ref().ok_or_else(|| {
+            LlmError::NotConfigured(
+                "set SVC_LLM_BASE_URL and SVC_LLM_MODEL to an OpenAI-compatible endpoint".to_owned(),
+            )
+        })
+    }
+
+    /// Refuses at once where no endpoint is named.
+    pub fn must_exist(&self) -> Result<(), LlmError> {
+        self.endpoint().map(|_| ())
+    }
+
+    /// Begins a call. It ends, also at the server, when what this returns is dropped.
+    pub async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answering, LlmError> {
+        let begun = Instant::now();
+        let answering = self.call(&ask, true, begun).await;
+        if let Err(error) = &answering {
+            ended(ask.purpose, begun, error.code());
+        }
+        answering
+    }
+
+    async fn call(self: &Arc<Self>, ask: &Ask, thinks: bool, begun: Instant) -> Result<Answering, LlmError> {
+        let endpoint = self.endpoint()?;
+        self.heed_pause()?;
+        // The semaphore is never closed.
+        let permit = self.calls.clone().acquire_owned().await.ok();
+        self.heed_pause()?;
+        let deadline = Instant::now() + endpoint.timeout;
+        let response = self.send(endpoint, ask, thinks, deadline).await?;
+        Ok(Answering {
+            model: self.clone(),
+            ask: ask.clone(),
+            thinks,
+            begun,
+            deadline,
+            messages: messages(response),
+            received: Received::default(),
+            has_spoken: false,
+            is_over: false,
+            permit,
+        })
+    }
+
+    fn http(&self, endpoint: &Endpoint) -> Result<&reqwest::Client, LlmError> {
+        let made = self.http.get_or_init(|| {
+            let http = reqwest::Client::builder()
+                .connect_timeout(CONNECT)
+                .retry(reqwest::retry::never())
+                // Following a redirect would take texts and key to where nobody chose.
+                .redirect(reqwest::redirect::Policy::none());
+            // A proxy from the environment is meant for other machines.
+            let http = if is_this_machine(&endpoint.url) { http.no_proxy() } else { http };
+            http.build().map_err(|error| error.to_string())
+        });
+        made.as_ref().map_err(|error| LlmError::Broken(format!("the HTTP client cannot start: {error}")))
+    }
+
+    /// Sends a call, and sends it again without a field that the server does not know.
+    async fn send(
+        &self,
+        endpoint: &Endpoint,
+        ask: &Ask,
+        thinks: bool,
+        deadline: Instant,
+    ) -> Result<Response, LlmError> {
+        let http = self.http(endpoint)?;
+        loop {
+            let body = request::body(ask, &endpoint.model, thinks, self.refused.load(Ordering::Relaxed));
+            let mut call = http.post(&endpoint.url).json(&body);
+            if !endpoint.key.is_blank() {
+                call = call.bearer_auth(endpoint.key.expose());
+            }
+            let response = match timeout_at(deadline, call.send()).await {
+                Ok(answered) => answered.map_err(|error| endpoint.unreached(&error))?,
+                Err(_) => return Err(endpoint.late()),
+            };
+            let status = response.status();
+            if status.is_success() {
+                return Ok(response);
+            }
+            let pause = pause_of(&response);
+            let text = endpoint.message(response, deadline).await;
+            if matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY)
+                && let Some(field) = request::refused_field(&body, &text)
+            {
+                tracing::info!(
+                    reason = shown(&text),
+                    "the language model does not know a field, which is left out from now on"
+                );
+                self.refused.fetch_or(field, Ordering::Relaxed);
+                continue;
+            }
+            return Err(self.refusal(endpoint, status, pause, &text));
+        }
+    }
+
+    fn refusal(&self, endpoint: &Endpoint, status: StatusCode, pause: Duration, text: &str) -> LlmError {
+        let refused = |setting, reason| LlmError::Refused { status: status.as_u16(), setting, reason };
+        let said = shown(text);
+        match status.as_u16() {
+            401 | 403 | 404 if !endpoint.is_chosen => LlmError::NotConfigured(format!(
+                "nobody has named one, and what is at {} by default has no model for this service: set SVC_LLM_BASE_URL and SVC_LLM_MODEL",
+                endpoint.url
+            )),
+            // What such an answer says may hold the key.
+            401 | 403 => refused("SVC_LLM_API_KEY", "it does not accept SVC_LLM_API_KEY".to_owned()),
+            404 => refused(
+                "SVC_LLM_MODEL",
+                format!(
+                    "{} has no model `{}` (SVC_LLM_MODEL), or SVC_LLM_BASE_URL is not its address: {said}",
+                    endpoint.url, endpoint.model
+                ),
+            ),
+            413 => LlmError::TooLong(said),
+            400 | 422 if is_about_length(text) => LlmError::TooLong(said),
+            408 => LlmError::Broken(said),
+            429 | 503 | 529 => {
+                let until = Instant::now() + pause;
+                let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+                *paused = Some(paused.map_or(until, |known| known.max(until)));
+                LlmError::Busy { retry_after: pause }
+            }
+            300..=499 => refused("SVC_LLM_BASE_URL", format!("it answers {status}: {said}")),
+            _ => LlmError::Broken(format!("it answers {status}: {said}")),
+        }
+    }
+
+    fn heed_pause(&self) -> Result<(), LlmError> {
+        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        match paused.map(|until| until.saturating_duration_since(Instant::now())) {
+            Some(left) if left > Duration::ZERO => Err(LlmError::Busy { retry_after: left }),
+            Some(_) => {
+                *paused = None;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Why no answer began.
+    fn unreached(&self, error: &reqwest::Error) -> LlmError {
+        let mut reason = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            reason = cause.to_string();
+            source = cause.source();
+        }
+        let reason = format!("{}: {}", self.url, shown(&reason));
+        match (error.is_connect(), self.is_chosen) {
+            (true, false) => LlmError::NotConfigured(format!(
+                "nobody has named one, and none answers by default at {reason}: set SVC_LLM_BASE_URL and SVC_LLM_MODEL"
+            )),
+            (true, true) => LlmError::Away(reason),
+            (false, _) => LlmError::Broken(reason),
+        }
+    }
+
+    fn late(&self) -> LlmError {
+        LlmError::Broken(format!("no answer within {:?} (SVC_LLM_TIMEOUT)", self.timeout))
+    }
+
+    /// What the server says of a refusal, without the key.
+    async fn message(&self, response: Response, deadline: Instant) -> String {
+        let mut pieces = response.bytes_stream();
+        let mut bytes = Vec::new();
+        while let Ok(Some(Ok(piece))) = timeout_at(deadline, pieces.next()).await {
+            bytes.extend_from_slice(&piece);
+            if bytes.len() > 64 << 10 {
+                break;
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let parsed: Option<Value> = serde_json::from_str(&text).ok();
+        let said = parsed.as_ref().map(|value| match &value["error"] {
+            Value::Object(error) => {
+                let field = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+                [field("message"), field("code"), field("param")].join(" ").trim().to_owned()
+            }
+            Value::String(error) => error.clone(),
+            _ => value["message"].as_str().or(value["detail"].as_str()).unwrap_or(&text).to_owned(),
+        });
+        let said = said.unwrap_or(text);
+        if self.key.is_blank() { said } else { said.replace(self.key.expose(), "[key]") }
+    }
+}
+
+/// One line of at most a few hundred characters.
+fn shown(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// How long the server asks to be left alone.
+fn pause_of(response: &Response) -> Duration {
+    let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    asked.map_or(PAUSE, Duration::from_secs).min(LONGEST_PAUSE)
+}
+
+fn is_about_length(text: &str) -> bool {
+    let text = text.to_lowercase();
+    [
+        "context_length",
+        "context length",
+        "context size",
+        "maximum context",
+        "context window",
+        "too many tokens",
+        "prompt is too long",
+    ]
+    .iter()
+    .any(|words| text.contains(words))
+}
+
+fn ended(purpose: &'static str, begun: Instant, code: &'static str) {
+    metrics::counter!(telemetry::LLM_CALLS, "purpose" => purpose, "outcome" => code).increment(1);
+    telemetry::seconds(telemetry::LLM_SECONDS, "purpose", purpose.to_owned(), begun.elapsed());
+}

@@ -1,0 +1,172 @@
+//! A call under way: what the endpoint streams, until its end.
+use super::{Ask, LanguageModel, LlmError, Usage, answer::Received, ended, shown};
+use crate::telemetry;
+use futures_util::{StreamExt, TryStreamExt, stream, stream::BoxStream};
+use reqwest::{Response, header};
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
+use svc_client::{Code, Failure, event_data};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, timeout_at},
+};
+
+/// How long an answer that has begun may pause.
+const STALL: Duration = Duration::from_secs(60);
+/// The most bytes of one answer.
+const ANSWER_BYTES: usize = 4 << 20;
+/// The message after the last one.
+const DONE: &str = "[DONE]";
+
+pub type Messages = BoxStream<'static, Result<String, String>>;
+
+/// The messages of an answer, whether it is streamed or, from a server that does not stream, one.
+pub fn messages(response: Response) -> Messages {
+    let media = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_streamed = !media.starts_with("application/json");
+    let mut read = 0;
+    let pieces = response.bytes_stream().map(move |piece| {
+        let piece = piece.map_err(|error| format!("its answer broke off: {error}"))?;
+        read += piece.len();
+        if read > ANSWER_BYTES { Err(format!("its answer is longer than {ANSWER_BYTES} bytes")) } else { Ok(piece) }
+    });
+    if is_streamed {
+        let pieces = pieces.map_err(|reason| Failure::new(Code::Unreachable, reason));
+        return event_data(pieces.boxed()).map_err(|failure| failure.detail).boxed();
+    }
+    let whole = async move {
+        let parts: Vec<_> = pieces.try_collect().await?;
+        Ok(String::from_utf8_lossy(&parts.concat()).into_owned())
+    };
+    stream::once(whole).chain(stream::once(async { Ok(DONE.to_owned()) })).boxed()
+}
+
+/// A call that is being answered.
+pub struct Answering {
+    pub(super) model: Arc<LanguageModel>,
+    pub(super) ask: Ask,
+    pub(super) thinks: bool,
+    pub(super) begun: Instant,
+    pub(super) deadline: Instant,
+    pub(super) messages: Messages,
+    pub(super) received: Received,
+    pub(super) has_spoken: bool,
+    pub(super) is_over: bool,
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Answering {
+    /// The next piece of the text; `None` at its end.
+    pub async fn next(&mut self) -> Result<Option<String>, LlmError> {
+        loop {
+            match self.piece().await {
+                Ok(Some(text)) if text.is_empty() => {}
+                Ok(Some(text)) => {
+                    self.has_spoken = true;
+                    return Ok(Some(text));
+                }
+                Ok(None) if self.has_spoken => {
+                    if !std::mem::replace(&mut self.is_over, true) {
+                        self.count();
+                    }
+                    return Ok(None);
+                }
+                Ok(None) => self.once_more().await?,
+                Err(error) => {
+                    self.is_over = true;
+                    ended(self.ask.purpose, self.begun, error.code());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Asks once more without reasoning, if nothing else came.
+    async fn once_more(&mut self) -> Result<(), LlmError> {
+        let error = match (self.received.has_reasoned, self.thinks) {
+            (true, true) => {
+                let (model, ask) = (self.model.clone(), self.ask.clone());
+                // The place is kept for the second call.
+                let permit = self.permit.take();
+                let endpoint = model.endpoint()?;
+                let deadline = Instant::now() + endpoint.timeout;
+                match model.send(endpoint, &ask, false, deadline).await {
+                    Ok(response) => {
+                        self.messages = messages(response);
+                        (self.received, self.thinks, self.deadline, self.permit) =
+                            (Received::default(), false, deadline, permit);
+                        return Ok(());
+                    }
+                    Err(error) => error,
+                }
+            }
+            (true, false) => LlmError::OnlyReasoning,
+            (false, _) if self.received.finish.as_deref() == Some("content_filter") => LlmError::Refused {
+                status: 0,
+                setting: "SVC_LLM_MODEL",
+                reason: "its filter lets no answer to this through".to_owned(),
+            },
+            (false, _) => LlmError::Broken("its answer is empty".to_owned()),
+        };
+        self.is_over = true;
+        ended(self.ask.purpose, self.begun, error.code());
+        Err(error)
+    }
+
+    async fn piece(&mut self) -> Result<Option<String>, LlmError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let until = self.deadline.min(Instant::now() + STALL);
+        let message = match timeout_at(until, self.messages.next()).await {
+            Ok(message) => message.transpose().map_err(LlmError::Broken)?,
+            Err(_) if until < self.deadline => {
+                return Err(LlmError::Broken(format!("its answer stood still for {STALL:?}")));
+            }
+            Err(_) => return Err(self.model.endpoint()?.late()),
+        };
+        let is_done = message.as_deref().is_some_and(|message| message.trim() == DONE);
+        let Some(message) = message.filter(|_| !is_done) else {
+            let rest = self.received.rest();
+            if !rest.is_empty() {
+                return Ok(Some(rest));
+            }
+            return match is_done || self.received.finish.is_some() {
+                true => Ok(None),
+                false => Err(LlmError::Broken("its answer broke off".to_owned())),
+            };
+        };
+        let message: Value = serde_json::from_str(&message)
+            .map_err(|_| LlmError::Broken(format!("its answer is not of chat completions: {}", shown(&message))))?;
+        self.received.take(&message).map(Some).map_err(|error| LlmError::Broken(shown(&error)))
+    }
+
+    fn count(&self) {
+        ended(self.ask.purpose, self.begun, "answered");
+        let usage = self.usage().unwrap_or_default();
+        for (direction, tokens) in [("in", usage.prompt_tokens), ("out", usage.completion_tokens)] {
+            let labels = [
+                ("purpose", self.ask.purpose.to_owned()),
+                ("model", self.name().to_owned()),
+                ("direction", direction.to_owned()),
+            ];
+            metrics::counter!(telemetry::LLM_TOKENS, &labels).increment(tokens);
+        }
+    }
+
+    /// The model that answers, as the server names it, or as it was asked for.
+    pub fn name(&self) -> &str {
+        let asked = self.model.endpoint.as_ref().map_or("", |endpoint| &endpoint.model);
+        self.received.model.as_deref().unwrap_or(asked)
+    }
+
+    /// What the server counted, as soon as it has.
+    pub fn usage(&self) -> Option<Usage> {
+        self.received.usage
+    }
+
+    /// Whether the answer ended because it was as long as it may be.
+    pub fn is_cut(&self) -> bool {
+        self.received.finish.as_deref() == Some("length")
+    }
+}

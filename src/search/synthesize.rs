@@ -1,0 +1,335 @@
+//! Answers of a language model from what a search found. The model reads the best texts and nothing else, and each sentence is checked for
+//! literal quotes before anybody sees it.
+mod grounding;
+
+use super::auto;
+use crate::{
+    access::Caller,
+    core::Core,
+    error::OrFail,
+    llm::{Answering, Ask},
+    store,
+};
+use grounding::{Claim, Quotable, Sentences};
+use rand::RngExt;
+use serde_json::{Value, json};
+use std::time::Instant;
+use svc_client::{
+    Code, Failure,
+    wire::{
+        AnswerCitation, AnswerPart, AnswerSentence, AnswerSource, AutoSearch, GroupBy, NoAnswer, SearchResponse,
+        SynthesizeResponse, SynthesizeSearch, TokenUsage,
+    },
+};
+use svc_ids::DocumentId;
+
+/// The instructions of the model. Whoever changes the file changes the version, and a test holds both together.
+const INSTRUCTIONS: &str = include_str!("synthesize/prompt.md");
+const PROMPT: &str = "synthesize/1";
+const MAX_SOURCES: u32 = 8;
+/// How many results are looked through for each source, because some have no text.
+const LOOKED_THROUGH: u32 = 4;
+/// The most results of a search.
+const MOST_RESULTS: u32 = 100;
+/// The most tokens of an answer.
+const ANSWER_TOKENS: u32 = 2048;
+/// The fewest bytes of all sources together, however small the model's context is.
+const LEAST_BYTES: usize = 1024;
+
+/// A search, and the texts from which its question is to be answered.
+pub struct Synthesis {
+    started: Instant,
+    found: SearchResponse,
+    /// The number of results that the caller asked for.
+    limit: usize,
+    sources: Vec<AnswerSource>,
+    texts: Vec<Quotable>,
+    ask: Option<Ask>,
+}
+
+/// Finds the sources.
+pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Result<Synthesis, Failure> {
+    core.language_model.must_exist().or_fail()?;
+    let started = Instant::now();
+    let most = body.max_sources.unwrap_or(MAX_SOURCES);
+    let limit = body.limit;
+    let question = body.query.clone();
+    let search = AutoSearch {
+        limit: limit.max(most * LOOKED_THROUGH).min(MOST_RESULTS),
+        include_content: true,
+        snippets: Some(true),
+        group_by: Some(body.group_by.unwrap_or(GroupBy::None)),
+        ..AutoSearch::from(body)
+    };
+    let found = Box::pin(auto(core, caller, search)).await?;
+    let (sources, texts) = sources(core, &found, most as usize, &question).await?;
+    let ask = (!sources.is_empty()).then(|| ask(&question, &sources, &texts));
+    Ok(Synthesis { started, found, limit: limit as usize, sources, texts, ask })
+}
+
+/// The best texts, as much of each as the model's context has room for.
+async fn sources(
+    core: &Core,
+    found: &SearchResponse,
+    most: usize,
+    question: &str,
+) -> Result<(Vec<AnswerSource>, Vec<Quotable>), Failure> {
+    // Of a group the texts are in its hits.
+    let of_hits = |result: &svc_client::wire::SearchResult| {
+        let hits = result.hits.iter().flatten().map(|hit| (hit.document.clone(), hit.snippet.clone()));
+        std::iter::once((result.document.clone(), result.snippet.clone())).chain(hits).collect::<Vec<_>>()
+    };
+    let mut documents: Vec<_> = found.results.iter().flat_map(of_hits).collect();
+    documents.retain(|(document, _)| !document.content.trim().is_empty());
+    let mut seen = std::collections::HashSet::new();
+    documents.retain(|(document, _)| seen.insert(document.id));
+    documents.truncate(most);
+    let ids: Vec<DocumentId> = documents.iter().map(|(document, _)| DocumentId(document.id)).collect();
+    let mut conn = core.pool.acquire().await.or_fail()?;
+    let mut anchors = store::view::anchors(&mut conn, &ids).await.or_fail()?;
+    drop(conn);
+    let tokens = core.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS as usize);
+    let mut left =
+        (tokens * 3).saturating_sub(INSTRUCTIONS.len() + question.len() + 80 * documents.len()).max(LEAST_BYTES);
+    let (mut sources, mut texts) = (Vec::new(), Vec::new());
+    let count = documents.len();
+    for (place, (document, snippet)) in documents.into_iter().enumerate() {
+        let share = left / (count - place);
+        let start = snippet.filter(|snippet| snippet.document_id == document.id).map_or(0, |snippet| snippet.start);
+        let text = excerpt(&document.content, start, share.saturating_sub(document.title.len()));
+        left = left.saturating_sub(text.len() + document.title.len());
+        sources.push(AnswerSource {
+            marker: place as u32 + 1,
+            document_id: document.id,
+            title: document.title,
+            anchor: anchors.remove(&document.id),
+        });
+        texts.push(Quotable::new(text.to_owned()));
+    }
+    Ok((sources, texts))
+}
+
+/// At most `most` bytes of a text, with what stands at `start` code points in the middle.
+fn excerpt(text: &str, start: usize, most: usize) -> &str {
+    if text.len() <= most {
+        return text;
+    }
+    let at = text.char_indices().nth(start).map_or(text.len(), |(at, _)| at);
+    let from = at.saturating_sub(most / 4).min(text.len() - most);
+    let from = (from..=text.len()).find(|from| text.is_char_boundary(*from)).unwrap_or_default();
+    let to = (from..=text.len().min(from + most)).rfind(|to| text.is_char_boundary(*to)).unwrap_or(from);
+    &text[from..to]
+}
+
+fn ask(question: &str, sources: &[AnswerSource], texts: &[Quotable]) -> Ask {
+    // No text can guess it and pretend to end.
+    let mark = format!("{:032x}", rand::rng().random::<u128>());
+    let mut message = format!("Question: {question}\n");
+    for (source, text) in sources.iter().zip(texts) {
+        message += &format!("\nsource {}\n{mark}\n{}\n{}\n{mark}\n", source.marker, source.title, text.text());
+    }
+    Ask {
+        purpose: "synthesize",
+        instructions: INSTRUCTIONS.to_owned(),
+        message,
+        max_tokens: ANSWER_TOKENS,
+        schema: Some(schema()),
+    }
+}
+
+fn schema() -> Value {
+    let object = |properties: Value| {
+        let names: Vec<String> = properties.as_object().map(|all| all.keys().cloned().collect()).unwrap_or_default();
+        json!({"type": "object", "properties": properties, "required": names, "additionalProperties": false})
+    };
+    let citation = object(json!({"source": {"type": "integer"}, "quote": {"type": "string"}}));
+    let citations = json!({"type": "array", "items": citation});
+    let sentence = object(json!({"text": {"type": "string"}, "citations": citations}));
+    object(json!({"answered": {"type": "boolean"}, "sentences": {"type": "array", "items": sentence}}))
+}
+
+impl Synthesis {
+    /// Whether the model must be called.
+    pub fn has_sources(&self) -> bool {
+        self.ask.is_some()
+    }
+
+    /// Begins the answer.
+    pub async fn answer(mut self, core: &Core) -> Result<Answer, Failure> {
+        let answering = match self.ask.take() {
+            Some(ask) => Some(core.language_model.ask(ask).await.or_fail()?),
+            None => None,
+        };
+        let told = AnswerPart::Sources(self.sources.clone());
+        Ok(Answer {
+            synthesis: self,
+            answering,
+            read: Sentences::default(),
+            sentences: Vec::new(),
+            citations: Vec::new(),
+            told: [told].into(),
+            is_over: false,
+        })
+    }
+}
+
+/// An answer that is being made.
+pub struct Answer {
+    synthesis: Synthesis,
+    answering: Option<Answering>,
+    read: Sentences,
+    sentences: Vec<AnswerSentence>,
+    citations: Vec<AnswerCitation>,
+    /// What is known and was not told yet.
+    told: std::collections::VecDeque<AnswerPart>,
+    is_over: bool,
+}
+
+impl Answer {
+    /// The next part; the last one is [`AnswerPart::Done`].
+    pub async fn next(&mut self) -> Result<Option<AnswerPart>, Failure> {
+        loop {
+            if let Some(part) = self.told.pop_front() {
+                return Ok(Some(part));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            let piece = match &mut self.answering {
+                Some(answering) => answering.next().await.or_fail()?,
+                None => None,
+            };
+            match piece {
+                Some(piece) => {
+                    for claim in self.read.take(&piece) {
+                        self.check(claim);
+                    }
+                }
+                None => self.end()?,
+            }
+        }
+    }
+
+    /// The whole answer.
+    pub async fn whole(mut self) -> Result<SynthesizeResponse, Failure> {
+        while let Some(part) = self.next().await? {
+            if let AnswerPart::Done(whole) = part {
+                return Ok(*whole);
+            }
+        }
+        Err(Failure::new(Code::Internal, "the answer has no end"))
+    }
+
+    /// Keeps of a sentence's quotes those that stand in a source: the one that is named, or another.
+    fn check(&mut self, claim: Claim) {
+        let number = self.sentences.len() as u32;
+        let mut markers = Vec::new();
+        for (named, quote) in claim.quotes {
+            let Synthesis { sources, texts, .. } = &self.synthesis;
+            let named = named.and_then(|number| number.checked_sub(1)).filter(|place| *place < texts.len());
+            let order = named.into_iter().chain((0..texts.len()).filter(|place| Some(*place) != named));
+            let found = order.into_iter().find_map(|place| Some((place, texts[place].find(&quote)?)));
+            let Some((place, quote)) = found else { continue };
+            let source = &sources[place];
+            self.citations.push(AnswerCitation {
+                marker: source.marker,
+                sentence: number,
+                document_id: source.document_id,
+                title: source.title.clone(),
+                anchor: source.anchor.clone(),
+                quote: quote.to_owned(),
+            });
+            if !markers.contains(&source.marker) {
+                markers.push(source.marker);
+            }
+        }
+        let sentence = AnswerSentence { unsupported: markers.is_empty(), text: claim.text, markers };
+        self.told.push_back(AnswerPart::Delta(sentence.clone()));
+        self.sentences.push(sentence);
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.is_over = true;
+        let (answered, rest) = std::mem::take(&mut self.read).end();
+        for claim in rest {
+            self.check(claim);
+        }
+        let is_supported = self.sentences.iter().any(|sentence| !sentence.unsupported);
+        let reason = match (&self.answering, is_supported) {
+            (None, _) => Some(NoAnswer::NoSources),
+            (Some(_), true) => None,
+            (Some(_), false) if !answered || self.sentences.is_empty() => Some(NoAnswer::NotInSources),
+            (Some(_), false) => {
+                let sources: Vec<i64> = self.synthesis.sources.iter().map(|source| source.document_id).collect();
+                return Err(Failure::new(
+                    Code::UngroundedAnswer,
+                    "the language model answered, but no quote that it gives for its sentences stands in the sources",
+                )
+                .with("sentences", self.sentences.iter().map(|sentence| sentence.text.clone()).collect::<Vec<_>>())
+                .with("document_ids", sources)
+                .with(
+                    "remedy",
+                    "read the documents, ask in other words, or use a model that follows instructions better",
+                ));
+            }
+        };
+        let text = |sentence: &AnswerSentence| {
+            let markers: String = sentence.markers.iter().map(|marker| format!("[{marker}]")).collect();
+            format!("{} {markers}", sentence.text).trim_end().to_owned()
+        };
+        let answer = reason.is_none().then(|| self.sentences.iter().map(text).collect::<Vec<_>>().join(" "));
+        let usage = self.answering.as_ref().and_then(Answering::usage);
+        let Synthesis { started, found, limit, sources, .. } = &mut self.synthesis;
+        let mut results = std::mem::take(&mut found.results);
+        results.truncate(*limit);
+        self.told.push_back(AnswerPart::Citations(self.citations.clone()));
+        self.told.push_back(AnswerPart::Done(Box::new(SynthesizeResponse {
+            answer,
+            reason,
+            sentences: std::mem::take(&mut self.sentences),
+            citations: std::mem::take(&mut self.citations),
+            sources: std::mem::take(sources),
+            results,
+            method: found.method,
+            scope_state: found.scope_state,
+            model: self.answering.as_ref().map(|answering| answering.name().to_owned()),
+            prompt: PROMPT.to_owned(),
+            truncated: self.answering.as_ref().is_some_and(Answering::is_cut),
+            latency_ms: started.elapsed().as_secs_f64() * 1e3,
+            usage: usage.map(|usage| TokenUsage {
+                prompt_tokens: usage.prompt_tokens,
+                completion_tokens: usage.completion_tokens,
+            }),
+        })));
+        // The server's connection is free now.
+        self.answering = None;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha2::{Digest, Sha256};
+
+    #[test]
+    fn the_version_changes_with_the_instructions() {
+        let hash = hex::encode(Sha256::digest(INSTRUCTIONS));
+        insta::assert_snapshot!("prompt", format!("{PROMPT} {}", &hash[..16]));
+    }
+
+    #[test]
+    fn an_excerpt_is_short_enough_and_has_what_was_found() {
+        let text: String = (0..500).map(|n| format!("é{n} ")).collect();
+        for start in [0, 7, 900, text.chars().count() - 1, usize::MAX] {
+            for most in [0, 1, 2, 50, 333] {
+                let cut = excerpt(&text, start, most);
+                assert!(cut.len() <= most, "{start} {most}");
+                let at = text.char_indices().nth(start).map_or(text.len() - 1, |(at, _)| at);
+                let from = cut.as_ptr() as usize - text.as_ptr() as usize;
+                assert!(most < 8 || (from..=from + cut.len()).contains(&at), "{start} {most}");
+            }
+        }
+        assert_eq!(excerpt("short", 3, 9), "short");
+    }
+}
