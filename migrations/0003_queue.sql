@@ -24,6 +24,7 @@ CREATE TABLE task_queue (
     service_badge     text,
     claimed_by        text,
     heartbeat_at      timestamptz,
+    -- The batch in which the task waits for a provider's answers, a number of llm_batches. Set only while the task is batched.
     batch_id          text,
     batched_at        timestamptz,
     retry_count       integer NOT NULL DEFAULT 0,
@@ -57,6 +58,9 @@ CREATE TABLE task_queue (
     -- The lapses that count against the task, because the worker never came back.
     lease_losses      integer NOT NULL DEFAULT 0,
     cancel_requested_at timestamptz,
+    -- Why the task could not be tried, if that is the last thing that happened to it.
+    put_off_code      text,
+    put_off_message   text,
     -- The task is completed, or has failed and is not tried again: it owes no more work.
     final             boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
@@ -77,6 +81,8 @@ CREATE INDEX task_queue_held ON task_queue (claim_token) WHERE claim_token IS NO
 -- A count of what the queue still owes reads the first thousands of each type, and not the whole table, which also holds the
 -- finished tasks of a week.
 CREATE INDEX task_queue_unfinished ON task_queue (task_type, created_at) WHERE NOT final;
+-- What each batch of a provider holds.
+CREATE INDEX task_queue_batched ON task_queue (batch_id) WHERE batch_id IS NOT NULL;
 -- A search says how many documents of its scope wait for their vectors, or could not get them: documents that were written over REST,
 -- which have a task of their own. The columns of the condition change with no start and no beat, whose updates stay within their page.
 CREATE INDEX task_queue_document_embeds ON task_queue (scope_document_id)

@@ -3,6 +3,9 @@
 
 CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 
+CREATE DOMAIN llm_batch_state AS text
+	CONSTRAINT llm_batch_state_check CHECK ((VALUE = ANY (ARRAY['open'::text, 'closed'::text, 'submitting'::text, 'submitted'::text, 'ended'::text])));
+
 CREATE TYPE pathrange AS RANGE (
     subtype = text,
     multirange_type_name = pathmultirange,
@@ -74,6 +77,8 @@ CREATE TABLE task_queue (
     lapses integer DEFAULT 0 NOT NULL,
     lease_losses integer DEFAULT 0 NOT NULL,
     cancel_requested_at timestamp with time zone,
+    put_off_code text,
+    put_off_message text,
     final boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
@@ -259,7 +264,7 @@ CREATE FUNCTION finish_task(task bigint, token uuid, document bigint, of_type te
 DECLARE is_done boolean;
 BEGIN
     WITH done AS (
-        UPDATE task_queue SET status = 'completed', final = true, claim_token = NULL, heartbeat_at = NULL, error_type = NULL
+        UPDATE task_queue SET status = 'completed', final = true, claim_token = NULL, heartbeat_at = NULL, error_type = NULL, put_off_code = NULL, put_off_message = NULL
          WHERE id = task AND claim_token = token AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id),
     freed AS (DELETE FROM task_reservation r USING done WHERE r.task_id = done.id),
     nearer AS (
@@ -893,6 +898,76 @@ CREATE TABLE knowledge_clock (
     CONSTRAINT knowledge_clock_one_check CHECK (one)
 );
 
+CREATE TABLE llm_answers (
+    document_id bigint NOT NULL,
+    asked bytea NOT NULL,
+    answer text NOT NULL,
+    is_cut boolean NOT NULL,
+    model text NOT NULL,
+    prompt_tokens bigint NOT NULL,
+    completion_tokens bigint NOT NULL,
+    batch_id bigint
+);
+
+CREATE TABLE llm_batch_requests (
+    batch_id bigint NOT NULL,
+    custom_id text NOT NULL,
+    task_id bigint NOT NULL,
+    document_id bigint NOT NULL,
+    asked bytea NOT NULL,
+    line text,
+    is_dropped boolean DEFAULT false NOT NULL,
+    is_over boolean DEFAULT false NOT NULL,
+    error_code text,
+    error_message text
+);
+
+CREATE TABLE llm_batches (
+    id bigint NOT NULL,
+    provider text NOT NULL,
+    model text NOT NULL,
+    key uuid DEFAULT gen_random_uuid() NOT NULL,
+    state llm_batch_state DEFAULT 'open'::text NOT NULL,
+    outcome text,
+    provider_id text,
+    requests integer DEFAULT 0 NOT NULL,
+    bytes bigint DEFAULT 0 NOT NULL,
+    opened_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    submitting_at timestamp with time zone,
+    submitted_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    cancel_requested_at timestamp with time zone,
+    answered integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    unanswered integer DEFAULT 0 NOT NULL,
+    unknown integer DEFAULT 0 NOT NULL,
+    repeated integer DEFAULT 0 NOT NULL,
+    dropped integer DEFAULT 0 NOT NULL,
+    problem text,
+    is_done boolean DEFAULT false NOT NULL
+);
+
+ALTER TABLE llm_batches ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME llm_batches_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE llm_usage (
+    day date NOT NULL,
+    purpose text NOT NULL,
+    model text NOT NULL,
+    is_batched boolean NOT NULL,
+    calls bigint NOT NULL,
+    failed_calls bigint NOT NULL,
+    prompt_tokens bigint NOT NULL,
+    completion_tokens bigint NOT NULL
+);
+
 CREATE TABLE node_evidence (
     document_id bigint NOT NULL,
     name text NOT NULL,
@@ -1479,6 +1554,18 @@ ALTER TABLE ONLY ingest_node
 ALTER TABLE ONLY knowledge_clock
     ADD CONSTRAINT knowledge_clock_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY llm_answers
+    ADD CONSTRAINT llm_answers_pkey PRIMARY KEY (document_id, asked);
+
+ALTER TABLE ONLY llm_batch_requests
+    ADD CONSTRAINT llm_batch_requests_pkey PRIMARY KEY (batch_id, custom_id);
+
+ALTER TABLE ONLY llm_batches
+    ADD CONSTRAINT llm_batches_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY llm_usage
+    ADD CONSTRAINT llm_usage_pkey PRIMARY KEY (day, purpose, model, is_batched);
+
 ALTER TABLE ONLY node_evidence
     ADD CONSTRAINT node_evidence_pkey PRIMARY KEY (document_id, name);
 
@@ -1676,6 +1763,16 @@ CREATE INDEX ingest_node_parent ON ingest_node USING btree (parent_id);
 
 CREATE INDEX ingest_node_root ON ingest_node USING btree (root_id);
 
+CREATE INDEX llm_answers_asked ON llm_answers USING btree (asked);
+
+CREATE INDEX llm_batch_requests_document ON llm_batch_requests USING btree (document_id);
+
+CREATE INDEX llm_batch_requests_task ON llm_batch_requests USING btree (task_id);
+
+CREATE UNIQUE INDEX llm_batches_open ON llm_batches USING btree (provider, model) WHERE ((state)::text = 'open'::text);
+
+CREATE INDEX llm_batches_owed ON llm_batches USING btree (provider, id) WHERE (NOT is_done);
+
 CREATE INDEX ontologies_iri ON ontologies USING hash (iri) WHERE (iri IS NOT NULL);
 
 CREATE INDEX ontologies_loaded_by ON ontologies USING btree (loaded_by) WHERE (loaded_by IS NOT NULL);
@@ -1707,6 +1804,8 @@ CREATE INDEX task_attempts_failed ON task_attempts USING btree (task_id, id) WHE
 CREATE INDEX task_intent_region ON task_intent USING gist (prange, drange);
 
 CREATE INDEX task_loss_worker ON task_loss USING btree (boot_nonce);
+
+CREATE INDEX task_queue_batched ON task_queue USING btree (batch_id) WHERE (batch_id IS NOT NULL);
 
 CREATE INDEX task_queue_document_embeds ON task_queue USING btree (scope_document_id) WHERE ((task_type = 'embed'::text) AND (root_id = scope_document_id) AND ((NOT final) OR (error_type IS NOT NULL)));
 
@@ -1839,6 +1938,15 @@ ALTER TABLE ONLY graph_nodes
 
 ALTER TABLE ONLY ingest_node
     ADD CONSTRAINT ingest_node_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY llm_answers
+    ADD CONSTRAINT llm_answers_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY llm_batch_requests
+    ADD CONSTRAINT llm_batch_requests_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES llm_batches(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY llm_batch_requests
+    ADD CONSTRAINT llm_batch_requests_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY node_evidence
     ADD CONSTRAINT node_evidence_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

@@ -15,7 +15,7 @@ pub use answering::Answering;
 use answering::messages;
 pub use error::LlmError;
 use futures_util::StreamExt;
-pub use request::Ask;
+pub use request::{Ask, mark};
 use reqwest::{Response, StatusCode, header};
 use serde_json::Value;
 use std::{
@@ -95,28 +95,38 @@ impl LanguageModel {
         self.endpoint().map(|_| ())
     }
 
+    /// The model of the settings; blank without an endpoint.
+    pub fn model(&self) -> &str {
+        self.endpoint.as_ref().map_or("", |endpoint| &endpoint.model)
+    }
+
+    /// How long a call may take.
+    pub fn timeout(&self) -> Duration {
+        self.endpoint.as_ref().map_or(Duration::ZERO, |endpoint| endpoint.timeout)
+    }
+
     /// Begins a call. It ends, also at the server, when what this returns is dropped.
     pub async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answering, LlmError> {
         let begun = Instant::now();
-        let answering = self.call(&ask, true, begun).await;
+        let answering = self.call(&ask, begun).await;
         if let Err(error) = &answering {
             ended(ask.purpose, begun, error.code());
         }
         answering
     }
 
-    async fn call(self: &Arc<Self>, ask: &Ask, thinks: bool, begun: Instant) -> Result<Answering, LlmError> {
+    async fn call(self: &Arc<Self>, ask: &Ask, begun: Instant) -> Result<Answering, LlmError> {
         let endpoint = self.endpoint()?;
         self.heed_pause()?;
         // The semaphore is never closed.
         let permit = self.calls.clone().acquire_owned().await.ok();
         self.heed_pause()?;
         let deadline = Instant::now() + endpoint.timeout;
-        let response = self.send(endpoint, ask, thinks, deadline).await?;
+        let response = self.send(endpoint, ask, ask.thinks, deadline).await?;
         Ok(Answering {
             model: self.clone(),
             ask: ask.clone(),
-            thinks,
+            thinks: ask.thinks,
             begun,
             deadline,
             messages: messages(response),
@@ -151,7 +161,8 @@ impl LanguageModel {
     ) -> Result<Response, LlmError> {
         let http = self.http(endpoint)?;
         loop {
-            let body = request::body(ask, &endpoint.model, thinks, self.refused.load(Ordering::Relaxed));
+            let model = ask.model.as_deref().unwrap_or(&endpoint.model);
+            let body = request::body(ask, model, thinks, self.refused.load(Ordering::Relaxed));
             let mut call = http.post(&endpoint.url).json(&body);
             if !endpoint.key.is_blank() {
                 call = call.bearer_auth(endpoint.key.expose());
@@ -176,11 +187,11 @@ impl LanguageModel {
                 self.refused.fetch_or(field, Ordering::Relaxed);
                 continue;
             }
-            return Err(self.refusal(endpoint, status, pause, &text));
+            return Err(self.refusal(endpoint, model, status, pause, &text));
         }
     }
 
-    fn refusal(&self, endpoint: &Endpoint, status: StatusCode, pause: Duration, text: &str) -> LlmError {
+    fn refusal(&self, endpoint: &Endpoint, model: &str, status: StatusCode, pause: Duration, text: &str) -> LlmError {
         let refused = |setting, reason| LlmError::Refused { status: status.as_u16(), setting, reason };
         let said = shown(text);
         match status.as_u16() {
@@ -193,8 +204,8 @@ impl LanguageModel {
             404 => refused(
                 "SVC_LLM_MODEL",
                 format!(
-                    "{} has no model `{}` (SVC_LLM_MODEL), or SVC_LLM_BASE_URL is not its address: {said}",
-                    endpoint.url, endpoint.model
+                    "{} has no model `{model}` (SVC_LLM_MODEL), or SVC_LLM_BASE_URL is not its address: {said}",
+                    endpoint.url
                 ),
             ),
             413 => LlmError::TooLong(said),

@@ -98,9 +98,10 @@ fn title(members: &[&Node]) -> String {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(title, _)| title.to_owned()).unwrap_or_default()
 }
 
-/// Removes the trees of summaries that quote something at or under these places. Whoever deletes a place, moves it away or
-/// gives it another guard must do this in the same transaction, since a summary quotes what it summarises.
+/// Removes the trees of summaries that quote something at or under these places, and the summaries that language models made of it. Whoever
+/// deletes a place, moves it away or gives it another guard must do this in the same transaction, since a summary tells what it summarises.
 pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> Result<(), bm25::Error> {
+    store::summaries::forget_over(conn, places).await?;
     for tree in store::raptor::over(conn, places).await? {
         remove(conn, &tree).await?;
     }

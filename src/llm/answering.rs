@@ -81,6 +81,15 @@ impl Answering {
         }
     }
 
+    /// The whole text.
+    pub async fn whole(&mut self) -> Result<String, LlmError> {
+        let mut text = String::new();
+        while let Some(piece) = self.next().await? {
+            text.push_str(&piece);
+        }
+        Ok(text)
+    }
+
     /// Asks once more without reasoning, if nothing else came.
     async fn once_more(&mut self) -> Result<(), LlmError> {
         let error = match (self.received.has_reasoned, self.thinks) {
@@ -156,7 +165,7 @@ impl Answering {
 
     /// The model that answers, as the server names it, or as it was asked for.
     pub fn name(&self) -> &str {
-        let asked = self.model.endpoint.as_ref().map_or("", |endpoint| &endpoint.model);
+        let asked = self.ask.model.as_deref().unwrap_or(self.model.model());
         self.received.model.as_deref().unwrap_or(asked)
     }
 

@@ -1,4 +1,5 @@
 //! What is sent to an endpoint. Servers differ in the fields that they know, so a field that one refuses is left out from then on.
+use rand::RngExt;
 use serde_json::{Map, Value, json};
 
 /// What a language model is asked.
@@ -12,6 +13,15 @@ pub struct Ask {
     pub max_tokens: u32,
     /// The JSON schema of the answer; plain text without one.
     pub schema: Option<Value>,
+    /// The model, if it is another one than that of the settings.
+    pub model: Option<String>,
+    /// Whether the model may reason before it answers.
+    pub thinks: bool,
+}
+
+/// A line between which a text of others stands in a message. No text can guess it and pretend to end.
+pub fn mark() -> String {
+    format!("{:032x}", rand::rng().random::<u128>())
 }
 
 /// The fields that not every server knows, each with the bit that says that this one refused it.
@@ -70,7 +80,15 @@ mod tests {
 
     fn ask() -> Ask {
         let schema = Some(json!({"type": "object"}));
-        Ask { purpose: "test", instructions: "i".into(), message: "m".into(), max_tokens: 9, schema }
+        Ask {
+            purpose: "test",
+            instructions: "i".into(),
+            message: "m".into(),
+            max_tokens: 9,
+            schema,
+            model: None,
+            thinks: true,
+        }
     }
 
     #[test]

@@ -7,11 +7,10 @@ use crate::{
     access::Caller,
     core::Core,
     error::OrFail,
-    llm::{Answering, Ask},
+    llm::{Answering, Ask, mark},
     store,
 };
 use grounding::{Claim, Quotable, Sentences};
-use rand::RngExt;
 use serde_json::{Value, json};
 use std::time::Instant;
 use svc_client::{
@@ -122,8 +121,7 @@ fn excerpt(text: &str, start: usize, most: usize) -> &str {
 }
 
 fn ask(question: &str, sources: &[AnswerSource], texts: &[Quotable]) -> Ask {
-    // No text can guess it and pretend to end.
-    let mark = format!("{:032x}", rand::rng().random::<u128>());
+    let mark = mark();
     let mut message = format!("Question: {question}\n");
     for (source, text) in sources.iter().zip(texts) {
         message += &format!("\nsource {}\n{mark}\n{}\n{}\n{mark}\n", source.marker, source.title, text.text());
@@ -134,6 +132,8 @@ fn ask(question: &str, sources: &[AnswerSource], texts: &[Quotable]) -> Ask {
         message,
         max_tokens: ANSWER_TOKENS,
         schema: Some(schema()),
+        model: None,
+        thinks: true,
     }
 }
 

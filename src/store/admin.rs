@@ -92,8 +92,8 @@ macro_rules! select_tasks {
         concat!(
             "SELECT t.id, t.task_type, t.scope_document_id, t.root_id, t.status, t.final, t.write_mode, t.lane, t.service_badge, t.priority, t.dependencies,
                     t.params, t.retry_count, t.max_retries, t.retry_after, t.error_type, t.lease_losses, t.claimed_by, t.heartbeat_at, t.cancel_requested_at,
-                    t.created_at, (SELECT d.title FROM documents d WHERE d.id = t.root_id) AS title, e.id IS NOT NULL AS has_error, e.code AS error_code,
-                    e.message AS error_message, b.blocked_by, b.at_task, b.until
+                    t.created_at, (SELECT d.title FROM documents d WHERE d.id = t.root_id) AS title, e.id IS NOT NULL OR t.put_off_code IS NOT NULL AS has_error,
+                    coalesce(t.put_off_code, e.code) AS error_code, coalesce(t.put_off_message, e.message) AS error_message, b.blocked_by, b.at_task, b.until
                FROM ",
             $from,
             " t LEFT JOIN LATERAL (SELECT v.blocked_by, v.at_task, v.until FROM task_blockage v WHERE v.task_id = t.id OFFSET 0) b ON true

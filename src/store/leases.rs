@@ -212,7 +212,7 @@ pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
     let ended: Option<TaskId> = sqlx::query_scalar(
         "WITH ended AS (
              UPDATE task_queue SET status = 'failed', final = true, ready = false, parked_on = NULL, claim_token = NULL, heartbeat_at = NULL,
-                    error_type = CASE WHEN $4 THEN 'permanent' ELSE 'timeout' END,
+                    put_off_code = NULL, put_off_message = NULL, error_type = CASE WHEN $4 THEN 'permanent' ELSE 'timeout' END,
                     lapses = lapses + (NOT $4)::integer, lease_losses = lease_losses + (NOT $4)::integer
               WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') AND ($4 OR heartbeat_at = $3)
              RETURNING id, scope_document_id, task_type, retry_count, lapses, claimed_by, param_fingerprint),

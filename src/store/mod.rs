@@ -55,6 +55,7 @@ pub(crate) mod sessions;
 pub(crate) mod shape_bindings;
 pub(crate) mod sheets;
 pub(crate) mod story;
+pub(crate) mod summaries;
 pub mod tasks;
 pub(crate) mod text;
 pub(crate) mod token_vectors;

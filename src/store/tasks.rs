@@ -253,7 +253,7 @@ pub async fn fail(
 ) -> sqlx::Result<Failed> {
     let retryable = matches!(failure.class, ErrorClass::Retryable | ErrorClass::Timeout);
     let is_final: Option<bool> = sqlx::query_scalar(
-        "UPDATE task_queue SET status = 'failed', error_type = $3, claim_token = NULL, heartbeat_at = NULL, ready = false,
+        "UPDATE task_queue SET status = 'failed', error_type = $3, put_off_code = NULL, put_off_message = NULL, claim_token = NULL, heartbeat_at = NULL, ready = false,
                 final = NOT ($4 AND retry_count < max_retries),
                 retry_count = retry_count + CASE WHEN $4 AND retry_count < max_retries THEN 1 ELSE 0 END,
                 retry_after = CASE WHEN $4 AND retry_count < max_retries THEN clock_timestamp() + $5 END

@@ -1,26 +1,33 @@
 //! What keeps the queue lean and moving: putting tasks off, deleting rows that nobody needs, and removing intents of
 //! tasks that cannot run.
-use super::{advisory::AdvisoryLock, interval::interval, tasks::release};
+use super::{advisory::AdvisoryLock, interval::interval, tasks::release, text::storable};
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::Grant;
+use svc_actors::{Grant, TaskFailure};
 use svc_ids::TaskId;
 
 /// How many rows one call looks at.
 const CHUNK: i64 = 2000;
 
 /// Gives back a task that could not be tried, to be claimed again after `delay`; this neither spends nor logs an
-/// attempt. Returns false if the token is stale.
+/// attempt, but the task says why. Returns false if the token is stale.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
-pub async fn put_off(conn: &mut PgConnection, grant: &Grant, delay: Duration) -> sqlx::Result<bool> {
+pub async fn put_off(
+    conn: &mut PgConnection,
+    grant: &Grant,
+    failure: &TaskFailure,
+    delay: Duration,
+) -> sqlx::Result<bool> {
     let ours: Option<TaskId> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'failed', error_type = 'retryable', claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
-                ready = false, retry_after = clock_timestamp() + $3
+                ready = false, retry_after = clock_timestamp() + $3, put_off_code = $4, put_off_message = left($5, 2000)
           WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') RETURNING id",
     )
     .bind(grant.task_id)
     .bind(grant.token)
     .bind(interval(delay))
+    .bind(storable(&failure.code).into_owned())
+    .bind(storable(&failure.message).into_owned())
     .fetch_optional(&mut *conn)
     .await?;
     match ours {

@@ -105,7 +105,9 @@ impl RunningWorker {
         let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());
         let retention = Some(tools.settings.task_retention_days).filter(|days| *days > 0.0);
         let retention = retention.map(|days| Duration::from_secs_f64(days * 86_400.0));
-        let reading = tools.settings.parser_wall_time + READING_MARGIN;
+        // A summary may take several calls of a language model; each is kept, so that a next attempt goes on from there.
+        let longest = tools.settings.parser_wall_time.max(2 * tools.language_model.timeout());
+        let reading = longest + READING_MARGIN;
         let claims = Claims { claimer: claimer.clone(), deadline: reading };
         let queue = queue::PgQueue::new(&tools, claimer, badges, reading, retention);
         let heart = heart::factory(options.clone(), row.clone());

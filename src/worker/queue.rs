@@ -94,7 +94,7 @@ impl PgQueue {
         let failure = cancelled.as_ref().unwrap_or(failure);
         if !failure.counts {
             let delay = delay(1).max(failure.retry_after.unwrap_or_default());
-            let ours = store::upkeep::put_off(&mut tx, grant, delay).await?;
+            let ours = store::upkeep::put_off(&mut tx, grant, failure, delay).await?;
             tx.commit().await?;
             return Ok((if ours { Failed::Retry } else { Failed::NotOurs }, None));
         }

@@ -79,6 +79,7 @@ mod sheets;
 mod sizes;
 mod snippets;
 mod spool;
+mod summarize;
 mod sums;
 mod surface;
 mod synthesize;

@@ -65,7 +65,7 @@ async fn an_answer_shows_the_literal_quotes_behind_each_sentence_and_marks_what_
         assert!(
             calls[0].head.starts_with("post /v1/chat/completions ") && calls[0].head.contains("bearer sk-of-the-test")
         );
-        let message = calls[0].body["messages"][1]["content"].as_str().unwrap();
+        let message = calls[0].message();
         assert!(message.contains(HERON) && message.contains("what does the grey heron eat"), "{message}");
         assert!(!calls[0].body["messages"][0]["content"].as_str().unwrap().contains("heron"));
     }
@@ -250,7 +250,7 @@ async fn an_answer_is_made_of_what_its_caller_may_read_and_shows_nothing_else() 
             grant(&app, &p, id, GrantRight::Read).await;
         }
         let got = p.client.synthesize(question()).await.unwrap();
-        let message = llm.asked().last().unwrap().body["messages"][1]["content"].as_str().unwrap().to_owned();
+        let message = llm.asked().last().unwrap().message().to_owned();
         assert_eq!(message.contains("secret"), wanted.contains(&closed), "{message}");
         let sorted = |mut ids: Vec<i64>| {
             ids.sort_unstable();
@@ -281,8 +281,7 @@ async fn what_a_document_tells_the_model_to_do_is_data_between_marks_that_it_can
     let mark =
         |message: &str| message.lines().find(|line| line.len() == 32 && *line != "0".repeat(32)).unwrap().to_owned();
     asked(&app).await.unwrap();
-    let messages: Vec<String> =
-        llm.asked().iter().map(|call| call.body["messages"][1]["content"].as_str().unwrap().to_owned()).collect();
+    let messages: Vec<String> = llm.asked().iter().map(|call| call.message().to_owned()).collect();
     assert_ne!(mark(&messages[0]), mark(&messages[1]), "each call has its own mark");
     assert_eq!(messages[0].matches(&mark(&messages[0])).count(), 2);
     app.end().await;

@@ -153,7 +153,7 @@ pub struct TaskResponse {
     pub created_at: DateTime<Utc>,
     /// The title of the file; null if it is gone.
     pub title: Option<String>,
-    /// What its last failed attempt said; null if none failed.
+    /// What its last failed attempt said, or why it could not be tried; null if nothing failed.
     pub last_error: Option<TaskError>,
     /// Why it is not running; null if it is running or owes nothing more.
     pub blocked_by: Option<Blockage>,

@@ -6,7 +6,7 @@ RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = 
 DECLARE is_done boolean;
 BEGIN
     WITH done AS (
-        UPDATE task_queue SET status = 'completed', final = true, claim_token = NULL, heartbeat_at = NULL, error_type = NULL
+        UPDATE task_queue SET status = 'completed', final = true, claim_token = NULL, heartbeat_at = NULL, error_type = NULL, put_off_code = NULL, put_off_message = NULL
          WHERE id = task AND claim_token = token AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id),
     freed AS (DELETE FROM task_reservation r USING done WHERE r.task_id = done.id),
     nearer AS (

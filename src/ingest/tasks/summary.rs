@@ -1,22 +1,449 @@
-//! summarize:llm: the paraphrase of a container whose text does not fit the model's window. No language model is called
-//! yet, so the task fails as a missing dependency, and the container settles with the weighted sum of its children's vectors.
-use super::{Apply, OrTaskFailure, rollup::EMBEDDING};
-use crate::{
-    ingest::Tools,
-    store::{self, evidence::Evidence},
-};
-use serde_json::json;
-use svc_actors::{ErrorClass, Outcome, TaskFailure};
+//! summarize:llm: the paraphrase of a container whose text does not fit the model's window, by a language model. More text than the language model
+//! reads at once is summarised in groups, and then their summaries. Every answer is kept before the next question, so that no attempt pays
+//! for what an earlier one got.
+//!
+//! If no summary can be had, the container settles with the weighted sum of its children's vectors, and its evidence says why.
+mod groups;
 
-const MESSAGE: &str = "there is no language model to summarize the text: this version of the service does not summarize with the one that SVC_LLM_BASE_URL names";
+use super::{Apply, Classify, OrTaskFailure, rollup::EMBEDDING, structure::model, windows};
+use crate::{
+    embedding::Model,
+    ingest::{Tools, segments::outdate_sums},
+    llm::{Ask, LlmError, mark},
+    store::{
+        self,
+        evidence::Evidence,
+        nodes::TextRow,
+        summaries::{LlmAnswer, Source},
+        vectors,
+        word::Word,
+    },
+    usetype::Usetype,
+};
+use groups::{Groups, beginning};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use std::time::{Duration, Instant};
+use svc_actors::{ErrorClass, Grant, Outcome, TaskFailure};
+use svc_client::wire::Settled;
+use svc_ids::DocumentId;
+use svc_ranking::sentences;
+
+/// The instructions of the model. Whoever changes the file changes the version, and a test holds both together.
+const INSTRUCTIONS: &str = include_str!("summary/prompt.md");
+const PROMPT: &str = "summarize/1";
+/// The most tokens of an answer, with what the model reasons before it.
+const ANSWER_TOKENS: usize = 2048;
+/// The most words that are asked for, however much the embedding model reads.
+const MOST_WORDS: usize = 600;
+/// The fewest bytes of a group that are cut in two because the model takes less.
+const LEAST_BYTES: usize = 1024;
+/// How often summaries are summarised.
+const LEVELS: usize = 4;
+/// How many texts are in memory at once.
+const TEXTS: usize = 64;
+/// How the evidence describes the vector of a summarised container.
+const SUMMARY: &str = "summary of a language model";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-    let id = apply.grant.document_id;
+    let grant = apply.grant;
+    let model = model(tools).await?;
+    let sources = sources(tools, grant.document_id).await?;
+    let mut writing = Writing::new(tools, grant, model);
+    let told = match writing.summarise(&sources).await {
+        Ok(told) => told,
+        Err(failure) => return Err(with_reason(tools, grant.document_id, failure).await?),
+    };
+    let Some(told) = told else {
+        return apply.begin().await?.skip("no text is under the container any more".to_owned(), Map::new()).await;
+    };
+    writing.apply(apply, &sources, told).await
+}
+
+/// Adds to a failure what the container's evidence says if the failure is final.
+async fn with_reason(tools: &Tools, id: DocumentId, mut failure: TaskFailure) -> Result<TaskFailure, TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
     let rollup = store::evidence::read_one(&mut conn, id, Evidence::Rollup).await.classified()?;
     let mut rollup = rollup.unwrap_or_else(|| json!({}));
-    rollup["not_summarized"] = json!({"reason": MESSAGE, "embedding": EMBEDDING});
-    let mut failure = TaskFailure::new(ErrorClass::Dependency, "no_language_model", MESSAGE);
+    rollup["not_summarized"] = json!({"reason": failure.message, "embedding": EMBEDDING});
     failure.evidence.insert(Evidence::Rollup.as_str().to_owned(), rollup);
-    Err(failure)
+    Ok(failure)
+}
+
+/// The sources in the order in which they are read.
+async fn sources(tools: &Tools, id: DocumentId) -> Result<Vec<Source>, TaskFailure> {
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let sources = store::summaries::sources(&mut conn, id).await.classified()?;
+    let placed: Vec<_> = sources.iter().map(Source::placed).collect();
+    let keys = store::raptor::reading_keys(&mut conn, id, &placed).await.classified()?;
+    let mut keyed: Vec<_> = keys.into_iter().zip(sources).collect();
+    keyed.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(keyed.into_iter().map(|(_, source)| source).collect())
+}
+
+impl Classify for LlmError {
+    fn classify(self) -> TaskFailure {
+        let message = self.to_string();
+        match self {
+            LlmError::NotConfigured(_) => {
+                let message = format!("{message} (SVC_LLM_BASE_URL)");
+                TaskFailure::new(ErrorClass::Dependency, "no_language_model", message)
+            }
+            LlmError::Away(_) => TaskFailure::away("language_model_away", message),
+            LlmError::Busy { retry_after } => {
+                TaskFailure { retry_after: Some(retry_after), ..TaskFailure::away("language_model_busy", message) }
+            }
+            LlmError::Refused { setting, .. } => {
+                TaskFailure::permanent("language_model_refuses", message).with_detail("setting", setting)
+            }
+            LlmError::TooLong(_) => {
+                TaskFailure::permanent("text_too_long", message).with_detail("setting", "SVC_LLM_CONTEXT_TOKENS")
+            }
+            LlmError::Broken(_) => TaskFailure::retryable("language_model_failed", message),
+            LlmError::OnlyReasoning => TaskFailure::permanent("only_reasoning", message)
+                .with_detail("setting", "SVC_SUMMARIZATION_DISABLE_THINKING"),
+        }
+    }
+}
+
+/// A text of the language model.
+struct Told {
+    text: String,
+    /// The number of characters that were kept, if the text was too long.
+    truncated_at: Option<usize>,
+}
+
+/// The work on one container.
+struct Writing<'a> {
+    tools: &'a Tools,
+    model: Model,
+    id: DocumentId,
+    /// The language model of the file's options; `None`: that of the settings.
+    llm: Option<String>,
+    words: usize,
+    /// The most bytes of a group.
+    most: usize,
+    begun: Instant,
+    /// The time after which the task goes on in another attempt.
+    enough: Duration,
+    asked: Vec<Vec<u8>>,
+    /// How many of the questions an earlier attempt has asked.
+    kept: usize,
+    /// The model that answered last.
+    name: String,
+    tokens: (i64, i64),
+    /// The characters of summaries of parts that were not summarised in turn.
+    left_out: usize,
+}
+
+impl<'a> Writing<'a> {
+    fn new(tools: &'a Tools, grant: &Grant, model: Model) -> Writing<'a> {
+        let llm = grant.params["rollup"]["llm_model"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+        let context = tools.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS) * 3;
+        let most = context.saturating_sub(INSTRUCTIONS.len() + 200).max(LEAST_BYTES);
+        // The summary is to fill half of the window, and three words take about four tokens. Four of them fit a group of the next level.
+        let words = (model.document_window() / 2 * 3 / 4).min(MOST_WORDS).min(most / 4 / 8).max(8);
+        Writing {
+            tools,
+            model,
+            id: grant.document_id,
+            llm,
+            words,
+            most,
+            begun: Instant::now(),
+            enough: grant.deadline.map_or(Duration::MAX, |deadline| deadline / 2),
+            asked: Vec::new(),
+            kept: 0,
+            name: String::new(),
+            tokens: (0, 0),
+            left_out: 0,
+        }
+    }
+
+    /// The summary of the sources; `None` if they have no text.
+    async fn summarise(&mut self, sources: &[Source]) -> Result<Option<Told>, TaskFailure> {
+        let mut groups = Groups::new(self.most);
+        let mut told = Vec::new();
+        for part in sources.chunks(TEXTS) {
+            let ids: Vec<DocumentId> = part.iter().map(|source| source.id).collect();
+            let mut conn = self.tools.pool.acquire().await.classified()?;
+            let texts = store::summaries::texts(&mut conn, &ids).await.classified()?;
+            drop(conn);
+            for source in part {
+                let text = texts.get(&source.id).map_or("", String::as_str);
+                for group in groups.add(&source.title, text) {
+                    told.extend(self.tell_all(group).await?);
+                    groups.limit(self.most);
+                }
+            }
+        }
+        let mut last = groups.end();
+        for _ in 1..LEVELS {
+            if told.is_empty() {
+                break;
+            }
+            if let Some(group) = last.take() {
+                told.extend(self.tell_all(group).await?);
+            }
+            let mut groups = Groups::new(self.most);
+            let mut next = Vec::new();
+            for one in std::mem::take(&mut told) {
+                // Each level must be shorter than the one before, also if the model does not heed the number of words.
+                let text = beginning(&one.text, self.most / 4);
+                self.left_out += one.text[text.len()..].chars().count();
+                for group in groups.add("", text) {
+                    next.extend(self.tell_all(group).await?);
+                    groups.limit(self.most);
+                }
+            }
+            (told, last) = (next, groups.end());
+        }
+        if !told.is_empty() {
+            // Only a text of many megabytes and a model that reads little come here.
+            let rest = told.drain(1..).map(|told| told.text.chars().count()).sum::<usize>();
+            self.left_out += rest + last.map_or(0, |last| last.chars().count());
+            last = told.pop().map(|first| first.text);
+        }
+        let Some(group) = last else { return Ok(None) };
+        // Short summaries of what is below need no further one.
+        if self.asked.is_empty() {
+            let told = self.fit(group.clone()).await?;
+            if told.truncated_at.is_none() {
+                return Ok(Some(told));
+            }
+        }
+        let told = self.tell_all(group).await?;
+        Ok(match told.len() {
+            0 | 1 => told.into_iter().next(),
+            _ => {
+                let texts: Vec<String> = told.into_iter().map(|told| told.text).collect();
+                Some(self.fit(texts.join("\n\n")).await?)
+            }
+        })
+    }
+
+    /// What the model tells of a group; of its halves, each by itself, if the group is too long for the model.
+    async fn tell_all(&mut self, group: String) -> Result<Vec<Told>, TaskFailure> {
+        let (mut open, mut told) = (vec![group], Vec::new());
+        while let Some(group) = open.pop() {
+            match self.tell(&group).await? {
+                Ok(one) => told.push(one),
+                Err(error @ LlmError::TooLong(_)) if group.len() / 2 < LEAST_BYTES => return Err(error.classify()),
+                Err(LlmError::TooLong(_)) => {
+                    let first = beginning(&group, group.len() / 2);
+                    self.most = self.most.min(group.len() / 2);
+                    open.push(group[first.len()..].trim_start().to_owned());
+                    open.push(first.to_owned());
+                }
+                Err(error) => return Err(error.classify()),
+            }
+        }
+        Ok(told)
+    }
+
+    /// What the model tells of a text. If that does not fit the window, the model is asked once more for less, and then the end is cut off.
+    async fn tell(&mut self, text: &str) -> Result<Result<Told, LlmError>, TaskFailure> {
+        let mut words = self.words;
+        loop {
+            let LlmAnswer { answer, is_cut, .. } = match self.asked(text, words).await? {
+                Ok(answer) => answer,
+                Err(error) => return Ok(Err(error)),
+            };
+            let told = self.fit(answer).await?;
+            if words == self.words && (is_cut || told.truncated_at.is_some()) {
+                words = (words / 2).max(4);
+                continue;
+            }
+            // The last sentence of an answer that was cut off at the endpoint is none.
+            return Ok(Ok(match (is_cut, told.truncated_at) {
+                (true, None) => cut(&told.text, told.text.len().saturating_sub(1)),
+                _ => told,
+            }));
+        }
+    }
+
+    /// The answer to one question; an earlier one if there is one.
+    async fn asked(&mut self, text: &str, words: usize) -> Result<Result<LlmAnswer, LlmError>, TaskFailure> {
+        let name = self.llm.as_deref().unwrap_or(self.tools.language_model.model());
+        let hash = hash(&[PROMPT, name, &words.to_string(), text]);
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let known = store::summaries::answer(&mut conn, &hash).await.classified()?;
+        drop(conn);
+        self.kept += usize::from(known.is_some());
+        let answer = match known {
+            Some(answer) => answer,
+            None if self.begun.elapsed() > self.enough => {
+                let message = "the text takes more calls than one attempt has time for; the next one goes on";
+                return Err(TaskFailure::away("unfinished", message));
+            }
+            None => {
+                let answer = match self.call(text, words).await {
+                    Ok(answer) => answer,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let mut conn = self.tools.pool.acquire().await.classified()?;
+                store::summaries::keep_answer(&mut conn, self.id, &hash, &answer).await.classified()?;
+                answer
+            }
+        };
+        self.tokens.0 = self.tokens.0.saturating_add(answer.prompt_tokens);
+        self.tokens.1 = self.tokens.1.saturating_add(answer.completion_tokens);
+        self.asked.push(hash);
+        self.name.clone_from(&answer.model);
+        Ok(Ok(answer))
+    }
+
+    async fn call(&self, text: &str, words: usize) -> Result<LlmAnswer, LlmError> {
+        let mark = mark();
+        let ask = Ask {
+            purpose: "summarize",
+            instructions: INSTRUCTIONS.to_owned(),
+            message: format!(
+                "Summarise the text between the marks in at most {words} words.\n\n{mark}\n{text}\n{mark}\n"
+            ),
+            max_tokens: ANSWER_TOKENS as u32,
+            schema: None,
+            model: self.llm.clone(),
+            thinks: self.tools.settings.summarization_disable_thinking != Some(true),
+        };
+        let mut answering = self.tools.language_model.ask(ask).await?;
+        let answer = answering.whole().await?;
+        let usage = answering.usage().unwrap_or_default();
+        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        Ok(LlmAnswer {
+            answer: store::text::storable(answer.trim()).into_owned(),
+            is_cut: answering.is_cut(),
+            model: store::text::storable(answering.name()).into_owned(),
+            prompt_tokens: count(usage.prompt_tokens),
+            completion_tokens: count(usage.completion_tokens),
+        })
+    }
+
+    /// As many sentences of a text as fit the window.
+    async fn fit(&self, text: String) -> Result<Told, TaskFailure> {
+        let model = self.model.clone();
+        let fitted = tokio::task::spawn_blocking(move || {
+            let window = model.document_window();
+            // A tokenizer that fails on a text has a defect; then the length in bytes is a safe upper bound.
+            let fits = |text: &str| model.count_tokens(text).unwrap_or(text.len()) <= window;
+            if fits(&text) {
+                return Told { text, truncated_at: None };
+            }
+            let ends: Vec<usize> =
+                sentences(&text).iter().map(|one| one.as_ptr() as usize - text.as_ptr() as usize + one.len()).collect();
+            let fitting = ends.partition_point(|end| fits(&text[..*end]));
+            match fitting.checked_sub(1).and_then(|at| ends.get(at)) {
+                Some(end) => cut(&text, *end),
+                None => {
+                    let mut most = text.len() / 2;
+                    while most > 0 && !fits(beginning(&text, most)) {
+                        most /= 2;
+                    }
+                    cut(&text, most)
+                }
+            }
+        });
+        fitted.await.classified()
+    }
+
+    async fn apply(self, apply: Apply<'_>, sources: &[Source], told: Told) -> Result<Outcome, TaskFailure> {
+        let (tools, grant, id) = (self.tools, apply.grant, self.id);
+        let row = TextRow {
+            id,
+            title: String::new(),
+            content: told.text.clone(),
+            usetype: Usetype::Summary.as_str().to_owned(),
+            settled: Word(Settled::InFlight),
+        };
+        let embedded = windows::embed(&self.model, &[row]).await?;
+        vectors::ensure_index(&tools.pool, self.model.identity(), self.model.native_width()).await.classified()?;
+        let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
+            sources.iter().map(|source| (source.id, source.content_hash.clone())).unzip();
+
+        let mut tx = apply.begin().await?;
+        // Who deletes, moves or closes something in this tree waits, and then removes the summary, or was here before this look.
+        store::locks::tree(tx.conn(), id).await.classified()?;
+        let place = store::places::Place::of_claim(grant);
+        let waiting = store::rollups::lock(tx.conn(), id, &[id]).await.classified()?.pop();
+        let Some(container) = waiting else {
+            return tx.skip("the container was changed or cancelled meanwhile".to_owned(), Map::new()).await;
+        };
+        let unchanged = store::raptor::unchanged(tx.conn(), &place, &ids, &hashes).await.classified()?;
+        if unchanged < ids.len() as i64 {
+            let message = "documents were changed while they were being summarised";
+            return Err(TaskFailure::away("changed", message));
+        }
+        let rollup = store::evidence::read_one(tx.conn(), id, Evidence::Rollup).await.classified()?;
+        let mut rollup = rollup.unwrap_or_else(|| json!({}));
+        if let Some(rollup) = rollup.as_object_mut() {
+            rollup.remove("not_summarized");
+        }
+        if let Some(vector) = embedded.vectors.first() {
+            store::summaries::set_vector(tx.conn(), id, vector, self.model.identity()).await.classified()?;
+            rollup["embedding"] = SUMMARY.into();
+        }
+        let mut effective = json!({
+            "method": "llm_summary", "source_children": container.children, "tokens": container.tokens, "window": self.model.document_window(),
+            "characters": told.text.chars().count(), "text": told.text,
+        });
+        if let Some(at) = told.truncated_at {
+            effective["truncated_at"] = at.into();
+        }
+        if self.left_out > 0 {
+            effective["left_out"] = self.left_out.into();
+        }
+        let took = json!({
+            "model": (!self.name.is_empty()).then_some(self.name), "prompt": PROMPT, "calls": self.asked.len(), "kept_calls": self.kept, "prompt_tokens": self.tokens.0,
+            "completion_tokens": self.tokens.1, "milliseconds": u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        });
+        let evidence = [
+            (id, Evidence::EffectiveContent, effective),
+            (id, Evidence::Rollup, rollup),
+            (id, Evidence::LlmSummarize, took.clone()),
+        ];
+        store::evidence::record_all(tx.conn(), &evidence).await.classified()?;
+        store::summaries::keep_only(tx.conn(), id, &self.asked).await.classified()?;
+        if id == grant.root_id.document() {
+            outdate_sums(&tools.settings.task_badges, tx.conn(), &[id]).await.classified()?;
+        }
+        store::rollups::done(tx.conn(), grant.root_id, &[id]).await.classified()?;
+        let Value::Object(detail) = took else { return tx.complete(Map::new()).await };
+        tx.complete(detail).await
+    }
+}
+
+/// A text without what comes after so many bytes, or after the last sentence before them.
+fn cut(text: &str, most: usize) -> Told {
+    let text = beginning(text, most);
+    Told { text: text.to_owned(), truncated_at: Some(text.chars().count()) }
+}
+
+/// Tells questions apart.
+fn hash(parts: &[&str]) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_changes_with_the_instructions() {
+        insta::assert_snapshot!("prompt", format!("{PROMPT} {}", hex::encode(&hash(&[INSTRUCTIONS])[..8])));
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_off_ends_with_a_whole_sentence() {
+        let text = "The first sentence stands here as it was written. The second one breaks in the mid";
+        let told = cut(text, text.len() - 1);
+        assert_eq!(
+            (told.text.as_str(), told.truncated_at),
+            ("The first sentence stands here as it was written.", Some(49))
+        );
+    }
 }

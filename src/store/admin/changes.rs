@@ -120,7 +120,7 @@ pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<
          unmet AS (
              SELECT a.id, (SELECT count(*) FROM task_queue d JOIN task_queue t ON t.id = a.id AND d.id = ANY(t.dependencies)
                             WHERE d.status <> 'completed')::int AS count FROM again a)
-         UPDATE task_queue t SET status = 'pending', final = false, error_type = NULL, retry_count = 0, lease_losses = 0, lapses = 0, retry_after = NULL,
+         UPDATE task_queue t SET status = 'pending', final = false, error_type = NULL, put_off_code = NULL, put_off_message = NULL, retry_count = 0, lease_losses = 0, lapses = 0, retry_after = NULL,
                 node_path = l.key, node_depth = l.depth, first_leaf = l.key || substr(t.first_leaf, length(t.node_path) + 1),
                 last_leaf = l.key || substr(t.last_leaf, length(t.node_path) + 1), cancel_requested_at = NULL, claimed_by = NULL, park_count = 0, parked_since = NULL, unmet_deps = u.count, ready = (u.count = 0),
                 priority = coalesce((SELECT with_upload_priority(t.priority, n.priority) FROM ingest_node n WHERE n.document_id = t.root_id), t.priority)

@@ -139,13 +139,19 @@ evidence! {
     StructureSemantic = "structure.semantic", by "`structure:semantic`, `POST /documents/{id}/segment`",
         null "the subject does not change, so the children stayed where they are",
         absent "the node has no more than `rollup.max_children` children, or no caller asked for segments";
-    /// What stands for the text of a container: `method`, `source_children`, `tokens`, `window`, `characters`.
-    EffectiveContent = "effective_content", by "`summarize`, the settling of the node",
-        null "the text does not fit the window, or nothing settled under the node", absent "the node is not a container";
+    /// What stands for the text of a container: `method`, `source_children`, `tokens` of the text under it, `window`, `characters`. Of an `llm_summary` also the
+    /// `text`, or `text_removed` if a part of it was changed, moved or closed to some since; `truncated_at`, the character at which a summary that
+    /// was too long was cut; and `left_out`, the characters of summaries of parts for which there was no room.
+    EffectiveContent = "effective_content", by "`summarize`, `summarize:llm`, the settling of the node",
+        null "the text does not fit the window and no language model has summarized it, or nothing settled under the node", absent "the node is not a container";
     /// How many children failed, what the container's vector is made of (`embedding`), how many children lack a vector
     /// (`children_without_vector`) or that all do, why the text under it was not concatenated, and why no language model summarized it.
     Rollup = "rollup", by "`summarize`, `summarize:llm`, the settling of the node",
         absent "the node is not a container, or there is nothing under it";
+    /// What the summary of a container took: the `model`, the `prompt`'s version, `calls`, how many of them an earlier attempt had made (`kept_calls`),
+    /// `prompt_tokens`, `completion_tokens` and `milliseconds`. Where the summaries below fit the window together, there are no calls.
+    LlmSummarize = "llm.summarize", by "`summarize:llm`",
+        absent "no language model has summarized the node";
     /// How many nodes under the settled file failed, and how many tasks failed for which reason.
     FailedParts = "failed_parts", by "the settling of the file",
         absent "no part of the file failed";

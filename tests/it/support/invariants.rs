@@ -185,7 +185,7 @@ const INVARIANTS: &[(&str, &str)] = &[
 /// What must also hold once nothing is left to do.
 const DRAINED: &[(&str, &str)] = &[
     (
-        "the vector of a container of a file is the weighted sum of its children's",
+        "the vector of a container of a file is the weighted sum of its children's, unless it is that of a summary",
         "WITH sums AS (
              SELECT d.parent_id AS id, v.embed_model, avg(v.embed::vector * array_fill(v.weight, ARRAY[vector_dims(v.embed)])::vector) AS mean
                FROM documents d JOIN document_vectors v ON v.document_id = d.id
@@ -195,7 +195,15 @@ const DRAINED: &[(&str, &str)] = &[
            FROM ingest_node n JOIN documents d ON d.id = n.document_id AND d.settled = 'settled'
            LEFT JOIN document_vectors own ON own.document_id = n.document_id
            LEFT JOIN sums s ON s.id = n.document_id AND s.embed_model = coalesce(own.embed_model, s.embed_model) AND vector_norm(s.mean) > 0
-          WHERE (own.document_id IS NULL) <> (s.id IS NULL) OR (own.embed <=> l2_normalize(s.mean)::halfvec) > 1e-3",
+          WHERE ((own.document_id IS NULL) <> (s.id IS NULL) OR (own.embed <=> l2_normalize(s.mean)::halfvec) > 1e-3)
+            AND NOT EXISTS (SELECT 1 FROM node_evidence e WHERE e.document_id = d.id AND e.name = 'rollup'
+                             AND e.value ->> 'embedding' = 'summary of a language model')",
+    ),
+    (
+        "a summary is that of a container whose text did not fit",
+        "SELECT e.document_id || ': ' || e.value FROM node_evidence e LEFT JOIN node_evidence r ON r.document_id = e.document_id AND r.name = 'rollup'
+          WHERE e.name = 'effective_content' AND e.value ->> 'method' = 'llm_summary'
+            AND (NOT (e.value ? 'text' OR e.value ? 'text_removed') OR r.value -> 'not_concatenated' IS NULL)",
     ),
     (
         "a container that settled knows how many of its children failed",

@@ -4,6 +4,9 @@ use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
 };
+
+/// Says what is answered to a call.
+type Script = Arc<Mutex<Box<dyn FnMut(&Asked) -> Reply + Send>>>;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -14,7 +17,7 @@ use tokio::{
 pub struct Llm {
     /// The address for SVC_LLM_BASE_URL.
     pub base: String,
-    script: Arc<Mutex<VecDeque<Reply>>>,
+    script: Script,
     asked: Arc<Mutex<Vec<Asked>>>,
     hung_up: Arc<Notify>,
 }
@@ -36,7 +39,20 @@ pub enum Reply {
     Hold(Vec<u8>),
 }
 
+impl Asked {
+    /// What the user of the chat says.
+    pub fn message(&self) -> &str {
+        self.body["messages"][1]["content"].as_str().unwrap()
+    }
+}
+
 impl Reply {
+    /// A text whose end the endpoint cut off.
+    pub fn cut(text: &str) -> Reply {
+        let end = END.replace("stop", "length");
+        Reply::Bytes([STREAM, &pieces(text), &end].concat().into_bytes())
+    }
+
     /// An answer with a status.
     pub fn status(status: &str, header: &str, body: &str) -> Reply {
         let head = format!(
@@ -74,9 +90,19 @@ pub fn pieces(text: &str) -> String {
 
 impl Llm {
     pub async fn start() -> Llm {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Llm::at("127.0.0.1:0").await
+    }
+
+    /// Starts at an address.
+    pub async fn at(address: &str) -> Llm {
+        let listener = TcpListener::bind(address).await.unwrap();
         let base = format!("http://{}/v1", listener.local_addr().unwrap());
-        let llm = Llm { base, script: Arc::default(), asked: Arc::default(), hung_up: Arc::default() };
+        let llm = Llm {
+            base,
+            script: Arc::new(Mutex::new(Box::new(|_| panic!("no script")))),
+            asked: Arc::default(),
+            hung_up: Arc::default(),
+        };
         let (script, asked, hung_up) = (llm.script.clone(), llm.asked.clone(), llm.hung_up.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -88,8 +114,14 @@ impl Llm {
 
     /// Answers the next calls so, one after the other; the last reply answers all further calls.
     pub fn will(&self, replies: impl IntoIterator<Item = Reply>) {
-        *self.script.lock().unwrap() = replies.into_iter().collect();
+        let mut replies: VecDeque<Reply> = replies.into_iter().collect();
+        self.will_say(move |_| if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() }.unwrap());
+    }
+
+    /// Answers the next calls as this says.
+    pub fn will_say(&self, script: impl FnMut(&Asked) -> Reply + Send + 'static) {
         self.asked.lock().unwrap().clear();
+        *self.script.lock().unwrap() = Box::new(script);
     }
 
     /// The calls since [`will`](Self::will).
@@ -103,12 +135,7 @@ impl Llm {
     }
 }
 
-async fn answer(
-    mut stream: TcpStream,
-    script: Arc<Mutex<VecDeque<Reply>>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    hung_up: Arc<Notify>,
-) {
+async fn answer(mut stream: TcpStream, script: Script, asked: Arc<Mutex<Vec<Asked>>>, hung_up: Arc<Notify>) {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).await.is_ok_and(|read| read > 0) {
         head.extend(byte);
@@ -117,12 +144,10 @@ async fn answer(
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.unwrap();
-    asked.lock().unwrap().push(Asked { head, body: serde_json::from_slice(&body).unwrap() });
-    let reply = {
-        let mut script = script.lock().unwrap();
-        if script.len() > 1 { script.pop_front() } else { script.front().cloned() }
-    };
-    match reply.expect("a script") {
+    let call = Asked { head, body: serde_json::from_slice(&body).unwrap() };
+    let reply = (script.lock().unwrap())(&call);
+    asked.lock().unwrap().push(call);
+    match reply {
         Reply::Bytes(bytes) => {
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;

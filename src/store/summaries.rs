@@ -1,0 +1,157 @@
+//! What a language model is given of a container, and what it answered.
+use super::{nodes::NOT_OF_A_FILE, places::Place, raptor::Placed, vectors::Weighted};
+use crate::usetype::Usetype;
+use sqlx::PgConnection;
+use std::collections::{BTreeSet, HashMap};
+use svc_ids::DocumentId;
+
+/// A text under a container: that of a leaf, or the summary of a container below.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Source {
+    pub id: DocumentId,
+    /// The ids of its ancestors, root first.
+    pub path: Vec<i64>,
+    pub position: Option<i32>,
+    pub title: String,
+    pub content_hash: String,
+}
+
+impl Source {
+    /// Where it stands.
+    pub fn placed(&self) -> Placed<'_> {
+        (self.id, &self.path, self.position)
+    }
+}
+
+/// The texts under a container that whoever reads the container may read too: the summaries below it, and the settled leaves that tasks
+/// made outside of these. Other files under the container do not count.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.0))]
+pub async fn sources(conn: &mut PgConnection, container: DocumentId) -> sqlx::Result<Vec<Source>> {
+    sqlx::query_as(
+        "WITH c AS MATERIALIZED (
+             SELECT id, guard, (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id
+                                 WHERE f.path @> ARRAY[$1::bigint]) AS files FROM documents WHERE id = $1),
+         told AS MATERIALIZED (
+             SELECT d.id FROM c JOIN documents d ON d.path @> ARRAY[c.id] AND d.guard = c.guard AND d.settled = 'settled' AND NOT d.path && c.files
+               JOIN ingest_node n ON n.document_id = d.id
+               JOIN node_evidence e ON e.document_id = d.id AND e.name = 'effective_content' AND e.value ? 'text'),
+         tells AS MATERIALIZED (SELECT coalesce(array_agg(id), '{}') AS ids FROM told)
+         SELECT d.id, d.path, d.position, d.title, d.content_hash
+           FROM c CROSS JOIN tells t JOIN documents d ON d.path @> ARRAY[c.id] AND d.guard = c.guard AND NOT d.path && c.files
+          WHERE NOT d.path && t.ids AND (d.id = ANY(t.ids)
+                OR (d.usetype = ANY($2) AND d.settled = 'settled' AND d.content <> ''
+                    AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
+                    AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)))
+          ORDER BY d.id",
+    )
+    .bind(container)
+    .bind(Usetype::leaves())
+    .bind(&NOT_OF_A_FILE[..])
+    .fetch_all(conn)
+    .await
+}
+
+/// The texts of sources.
+pub async fn texts(conn: &mut PgConnection, sources: &[DocumentId]) -> sqlx::Result<HashMap<DocumentId, String>> {
+    let texts: Vec<(DocumentId, String)> = sqlx::query_as(
+        "SELECT d.id, coalesce(e.value ->> 'text', d.content) FROM documents d
+           LEFT JOIN node_evidence e ON e.document_id = d.id AND e.name = 'effective_content' WHERE d.id = ANY($1)",
+    )
+    .bind(sources)
+    .fetch_all(conn)
+    .await?;
+    Ok(texts.into_iter().collect())
+}
+
+/// What a language model answered.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct LlmAnswer {
+    pub answer: String,
+    /// Whether the endpoint cut it off.
+    pub is_cut: bool,
+    /// The model, as its endpoint names it.
+    pub model: String,
+    pub prompt_tokens: i64,
+    pub completion_tokens: i64,
+}
+
+/// The answer to a question that was asked before, for this document or another.
+pub async fn answer(conn: &mut PgConnection, asked: &[u8]) -> sqlx::Result<Option<LlmAnswer>> {
+    sqlx::query_as(
+        "SELECT answer, is_cut, model, prompt_tokens, completion_tokens FROM llm_answers WHERE asked = $1 LIMIT 1",
+    )
+    .bind(asked)
+    .fetch_optional(conn)
+    .await
+}
+
+/// Keeps an answer for a document, unless the document is gone.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn keep_answer(
+    conn: &mut PgConnection,
+    document_id: DocumentId,
+    asked: &[u8],
+    answer: &LlmAnswer,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO llm_answers (document_id, asked, answer, is_cut, model, prompt_tokens, completion_tokens)
+         SELECT id, $2, $3, $4, $5, $6, $7 FROM documents WHERE id = $1 FOR KEY SHARE ON CONFLICT DO NOTHING",
+    )
+    .bind(document_id)
+    .bind(asked)
+    .bind(&answer.answer)
+    .bind(answer.is_cut)
+    .bind(&answer.model)
+    .bind(answer.prompt_tokens)
+    .bind(answer.completion_tokens)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Removes the answers for a document but these.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn keep_only(conn: &mut PgConnection, document_id: DocumentId, asked: &[Vec<u8>]) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM llm_answers WHERE document_id = $1 AND asked <> ALL($2)")
+        .bind(document_id)
+        .bind(asked)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Gives a container the vector of its summary. In the vectors above, it counts as much as before.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.0))]
+pub async fn set_vector(
+    conn: &mut PgConnection,
+    container: DocumentId,
+    vector: &Weighted,
+    model: &str,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO document_vectors AS v (document_id, embed_model, embed, weight) VALUES ($1, $4, $2, $3)
+         ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed,
+                weight = CASE WHEN v.embed_model = excluded.embed_model THEN v.weight ELSE excluded.weight END",
+    )
+    .bind(container)
+    .bind(&vector.vector)
+    .bind(vector.weight)
+    .bind(model)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Removes the texts of the summaries that tell of something at or under these places, and what the language model answered for them.
+pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<()> {
+    let above: BTreeSet<i64> = places.iter().flat_map(|place| place.path().iter().copied()).collect();
+    sqlx::query(
+        "WITH gone AS (DELETE FROM llm_answers WHERE document_id = ANY($1))
+         UPDATE node_evidence SET value = (value - 'text') || '{\"text_removed\": \"a part of it was changed, moved or closed\"}'
+          WHERE document_id = ANY($1) AND name = 'effective_content' AND value ? 'text'",
+    )
+    .bind(Vec::from_iter(above))
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
