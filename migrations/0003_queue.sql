@@ -139,7 +139,7 @@ CREATE INDEX task_loss_worker ON task_loss (boot_nonce);
 
 -- The log of attempts. No foreign key to documents, by which each line would lock its document's row and so write to that row's
 -- page: the writer of a line holds the task's row, and the function forget_attempts deletes the lines with the document.
--- The outcome is completed, skipped, failed or lease_lost; only svc's own words are written, so no constraint checks them.
+-- The outcome is completed, skipped, failed, lease_lost or batched; only svc's own words are written, so no constraint checks them.
 CREATE TABLE task_attempts (
     id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     document_id       bigint NOT NULL,
@@ -160,7 +160,7 @@ CREATE INDEX task_attempts_document ON task_attempts (document_id, id);
 -- Lines are written in the order of time, so that a few bytes a page find those of the last hour.
 CREATE INDEX task_attempts_ended ON task_attempts USING brin (ended_at) WITH (pages_per_range = 16, autosummarize = on);
 -- Why a task failed.
-CREATE INDEX task_attempts_failed ON task_attempts (task_id, id) WHERE outcome NOT IN ('completed', 'skipped');
+CREATE INDEX task_attempts_failed ON task_attempts (task_id, id) WHERE outcome NOT IN ('completed', 'skipped', 'batched');
 
 -- Ingestion's own counters, for nodes that have tasks or children in flight.
 CREATE TABLE ingest_node (

@@ -1799,7 +1799,7 @@ CREATE INDEX task_attempts_document ON task_attempts USING btree (document_id, i
 
 CREATE INDEX task_attempts_ended ON task_attempts USING brin (ended_at) WITH (pages_per_range='16', autosummarize='on');
 
-CREATE INDEX task_attempts_failed ON task_attempts USING btree (task_id, id) WHERE (outcome <> ALL (ARRAY['completed'::text, 'skipped'::text]));
+CREATE INDEX task_attempts_failed ON task_attempts USING btree (task_id, id) WHERE (outcome <> ALL (ARRAY['completed'::text, 'skipped'::text, 'batched'::text]));
 
 CREATE INDEX task_intent_region ON task_intent USING gist (prange, drange);
 

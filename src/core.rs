@@ -7,6 +7,7 @@ use crate::{
     error::OrFail,
     fetch::Fetcher,
     llm::LanguageModel,
+    llm_batches::Batching,
     reader::Reader,
     settings::Settings,
     spool::SpoolCache,
@@ -39,6 +40,8 @@ pub struct Core {
     /// Calls addresses that callers name.
     pub fetcher: Fetcher,
     pub language_model: Arc<LanguageModel>,
+    /// How this process asks by batches; `None` if it calls the language model.
+    pub batching: Option<Arc<Batching>>,
     pub spool: Arc<SpoolCache>,
     /// Learns of every write that was refused because the disk is full.
     pub disk: Arc<Disk>,

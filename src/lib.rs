@@ -19,6 +19,7 @@ mod handlers;
 pub mod ingest;
 pub mod listener;
 mod llm;
+pub mod llm_batches;
 mod logging;
 pub mod mcp;
 mod rdf;

@@ -7,17 +7,17 @@ mod request;
 use crate::{
     embedding::is_this_machine,
     settings::{Secret, Settings},
-    telemetry,
+    store, telemetry,
 };
-use answer::Received;
-pub use answer::Usage;
+pub use answer::{Received, Usage};
 pub use answering::Answering;
 use answering::messages;
 pub use error::LlmError;
 use futures_util::StreamExt;
-pub use request::{Ask, mark};
+pub use request::{Ask, body_without_stream, mark, refused_field_of};
 use reqwest::{Response, StatusCode, header};
 use serde_json::Value;
+use sqlx::PgPool;
 use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -47,6 +47,8 @@ pub struct LanguageModel {
     paused: Mutex<Option<Instant>>,
     /// The optional fields that the server has refused.
     refused: AtomicU8,
+    /// Where calls are counted.
+    pool: PgPool,
 }
 
 struct Endpoint {
@@ -60,7 +62,7 @@ struct Endpoint {
 
 impl LanguageModel {
     /// Takes the endpoint from the settings; calls nobody.
-    pub fn new(settings: &Settings) -> LanguageModel {
+    pub fn new(settings: &Settings, pool: PgPool) -> LanguageModel {
         let or = |first: &str, second: &str| if first.is_empty() { second } else { first }.to_owned();
         let base = or(&settings.llm_base_url, &settings.fallback_llm_url);
         let endpoint = (!base.is_empty()).then(|| Endpoint {
@@ -79,6 +81,7 @@ impl LanguageModel {
             calls: Arc::new(Semaphore::new(settings.llm_concurrency)),
             paused: Mutex::default(),
             refused: AtomicU8::new(0),
+            pool,
         }
     }
 
@@ -110,7 +113,7 @@ impl LanguageModel {
         let begun = Instant::now();
         let answering = self.call(&ask, begun).await;
         if let Err(error) = &answering {
-            ended(ask.purpose, begun, error.code());
+            self.ended(ask.purpose, begun, error.code(), None).await;
         }
         answering
     }
@@ -135,6 +138,22 @@ impl LanguageModel {
             is_over: false,
             permit,
         })
+    }
+
+    /// Counts a call that is over; one that was answered with its model and what it took.
+    async fn ended(&self, purpose: &'static str, begun: Instant, code: &'static str, answer: Option<(&str, Usage)>) {
+        metrics::counter!(telemetry::LLM_CALLS, "purpose" => purpose, "outcome" => code).increment(1);
+        telemetry::seconds(telemetry::LLM_SECONDS, "purpose", purpose.to_owned(), begun.elapsed());
+        // No call was made of an endpoint that is not there.
+        if code == "not_configured" {
+            return;
+        }
+        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        let (model, usage) = answer.unwrap_or_default();
+        let tokens = (count(usage.prompt_tokens), count(usage.completion_tokens));
+        if let Err(error) = store::llm_usage::add(&self.pool, purpose, model, answer.is_none(), tokens).await {
+            tracing::warn!(error = %error, "a call of the language model could not be counted");
+        }
     }
 
     fn http(&self, endpoint: &Endpoint) -> Result<&reqwest::Client, LlmError> {
@@ -298,7 +317,8 @@ fn pause_of(response: &Response) -> Duration {
     asked.map_or(PAUSE, Duration::from_secs).min(LONGEST_PAUSE)
 }
 
-fn is_about_length(text: &str) -> bool {
+/// Whether a refusal says that a text is too long.
+pub fn is_about_length(text: &str) -> bool {
     let text = text.to_lowercase();
     [
         "context_length",
@@ -311,9 +331,4 @@ fn is_about_length(text: &str) -> bool {
     ]
     .iter()
     .any(|words| text.contains(words))
-}
-
-fn ended(purpose: &'static str, begun: Instant, code: &'static str) {
-    metrics::counter!(telemetry::LLM_CALLS, "purpose" => purpose, "outcome" => code).increment(1);
-    telemetry::seconds(telemetry::LLM_SECONDS, "purpose", purpose.to_owned(), begun.elapsed());
 }

@@ -119,6 +119,8 @@ pub struct Sampler {
     taken: watch::Sender<u64>,
     /// What the bulk feed says of itself.
     pub feed: feed::Feed,
+    /// After this time in a batch of a provider a task counts as stalled.
+    batch_stall: Duration,
 }
 
 /// When somebody looked last, and when the fleet was told.
@@ -129,7 +131,7 @@ struct Looks {
 }
 
 impl Sampler {
-    pub fn new(pool: &PgPool, embedder: Option<Embedder>) -> Sampler {
+    pub fn new(pool: &PgPool, embedder: Option<Embedder>, batch_stall: Duration) -> Sampler {
         Sampler {
             pool: database::pool_of_samples(pool, PATIENCE),
             embedder: embedder.filter(|embedder| embedder.engine().is_none()),
@@ -139,6 +141,7 @@ impl Sampler {
             looks: Mutex::default(),
             taken: watch::Sender::new(0),
             feed: feed::Feed::default(),
+            batch_stall,
         }
     }
 
@@ -292,7 +295,7 @@ impl Sampler {
             at: chrono::Utc::now(),
             queue: numbers.queue(),
             task_types: task_types(&numbers.unfinished, &overview::paused(&mut conn).await?, &pace),
-            findings: admin::findings(&mut conn, WAIT).await?,
+            findings: admin::findings(&mut conn, WAIT, self.batch_stall).await?,
             workers,
             throughput: overview::throughput(&mut conn, MINUTES).await?,
             regions_held: overview::regions_held(&mut conn).await?,

@@ -9,6 +9,7 @@ use crate::{
     fetch::Fetcher,
     ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
     llm::LanguageModel,
+    llm_batches::Batching,
     rdf::shapes::kept::KeptShapes,
     reader::Reader,
     sampler::Sampler,
@@ -91,7 +92,7 @@ impl Service {
         let runner = (!settings.runner_key.is_blank()).then(|| settings.runner_key.expose().to_owned());
         let connections = u32::try_from(settings.database_pool_size).unwrap_or(u32::MAX);
         Service {
-            sampler: Arc::new(Sampler::new(&pool, embedder.clone())),
+            sampler: Arc::new(Sampler::new(&pool, embedder.clone(), settings.batch_stall)),
             requests: TaskTracker::new(),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
             admission: Admission::new(Places {
@@ -134,13 +135,21 @@ impl Service {
                 spool: SpoolCache::new(&settings.data_dir, settings.spool_max),
                 wake: Wake::default(),
                 fetcher: Fetcher::new(&settings),
-                language_model: Arc::new(LanguageModel::new(&settings)),
+                language_model: Arc::new(LanguageModel::new(&settings, pool.clone())),
+                batching: None,
                 settings,
                 embedder,
                 reader,
             },
             task_pool: pool,
         }
+    }
+
+    /// The same service, whose tasks ask language models by batches.
+    #[must_use]
+    pub fn with_batching(mut self, batching: Arc<Batching>) -> Service {
+        self.core.batching = Some(batching);
+        self
     }
 
     /// The same service with these task types, some of which another crate registered.

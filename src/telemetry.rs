@@ -20,6 +20,7 @@ pub const SPOOL_COPIES: &str = "svc_spool_copies_total";
 pub const SPOOL_BYTES: &str = "svc_spool_bytes";
 pub const LLM_CALLS: &str = "svc_llm_calls_total";
 pub const LLM_TOKENS: &str = "svc_llm_tokens_total";
+pub const LLM_BATCHES: &str = "svc_llm_batches_total";
 pub const LLM_SECONDS: &str = "svc_llm_seconds";
 const TASKS: &str = "svc_tasks";
 const QUEUE_DEPTH: &str = "svc_queue_depth";
@@ -64,6 +65,7 @@ fn describe() {
     metrics::describe_gauge!(SPOOL_BYTES, "Bytes of stored files that this process keeps on its disk");
     metrics::describe_counter!(LLM_CALLS, "Calls of the language model, by purpose and outcome");
     metrics::describe_counter!(LLM_TOKENS, "Tokens that the language model counted, by purpose, model and direction");
+    metrics::describe_counter!(LLM_BATCHES, "Batches that ended, by provider and outcome");
     metrics::describe_histogram!(LLM_SECONDS, "Time of a call of the language model with its whole answer, by purpose");
     metrics::describe_gauge!(SAMPLE_AGE, "Age of the gauges that were read from the database");
     metrics::describe_gauge!(TASKS, "Tasks in the queue, by type and status; counted up to 10,000");

@@ -10,6 +10,7 @@ pub fn attempt_outcome(outcome: &Outcome) -> AttemptOutcome {
         Outcome::Completed => AttemptOutcome::Completed,
         Outcome::Skipped { .. } => AttemptOutcome::Skipped,
         Outcome::LostLease => AttemptOutcome::LeaseLost,
+        Outcome::Batched => AttemptOutcome::Batched,
     }
 }
 

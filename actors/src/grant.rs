@@ -156,6 +156,8 @@ pub enum Outcome {
     LostLease,
     /// The work was never attempted; the handler recorded this reason.
     Skipped { reason: String },
+    /// The task waits outside of the worker and keeps its region; another claim takes it up again.
+    Batched,
 }
 
 /// Decides whether a failed task is tried again: `retryable` and `timeout` are, the other classes are not.

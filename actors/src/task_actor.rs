@@ -134,7 +134,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
         }
     };
     Some(match ended {
-        Ok(Ok(Outcome::Completed)) => Report::Finished,
+        Ok(Ok(Outcome::Completed | Outcome::Batched)) => Report::Finished,
         Ok(Ok(Outcome::Skipped { reason })) => {
             tracing::debug!(reason, "task skipped");
             Report::Finished

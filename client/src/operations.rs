@@ -417,6 +417,10 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/admin/failures"              list_failures() -> Json<FailureList>, access Owner;
     /// Queues the tasks again that failed for a reason, up to 1,000 at a time.
     POST   "/admin/failures/retry"        retry_failures(body: Json<FailureChoice>) -> Json<FailuresRetried>, access Owner;
+    /// Lists the batches of requests that providers of language models answer within a day, newest first, page by page (docs/language-model.md).
+    GET    "/admin/llm-batches"           list_llm_batches(query: PageQuery) -> Json<LlmBatchPage>, access Owner;
+    /// Reads what calls of language models took in the last days, by what they were for and by model.
+    GET    "/admin/llm-usage"             read_llm_usage(query: LlmUsageQuery) -> Json<LlmUsageResponse>, access Owner;
     /// Reads the bulk feed at a glance: its broker, queues, uploaders and outcomes, and what it gave up (docs/feed.md).
     GET    "/admin/feed"                  read_feed() -> Json<FeedResponse>, access Owner;
     /// Has messages that the bulk feed gave up tried once more, as their publishers', up to 1,000 at a time.

@@ -1,14 +1,7 @@
-//! The worker for external batch providers.
-use clap::Parser;
+//! The worker for the batch interfaces of providers.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Submits summaries to a batch provider and applies its results.
-///
-/// This release has no batch provider yet. The subcommands run, status, stalled, finalize and cancel come with the
-/// first one.
-#[derive(Parser)]
-#[command(name = "svc-batch-worker", version, arg_required_else_help = true)]
-struct Arguments {}
-
-fn main() {
-    Arguments::parse();
+fn main() -> std::process::ExitCode {
+    svc::cli::batch_worker_main()
 }

@@ -19,6 +19,7 @@ mod graph;
 mod import;
 mod ingest;
 mod lint;
+mod llm_batches;
 mod mcp;
 mod models;
 mod ontologies;
@@ -49,6 +50,7 @@ use crate::{
     settings::{Settings, SettingsError},
 };
 use clap::{CommandFactory, Parser, Subcommand};
+pub use llm_batches::batch_worker_main;
 use output::Output;
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 use svc_client::{Client, Code, Failure, Remote};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use svc_client::{
     Client, Code, Remote,
-    wire::{PageQuery, ReadinessCheck},
+    wire::{LlmUsageQuery, PageQuery, ReadinessCheck},
 };
 
 /// The service reads its numbers every few seconds; older ones are shown with their age.
@@ -46,10 +46,11 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
     };
     // These are the owner's alone; others see the rest.
     let findings = client.list_findings().await.map(|list| list.findings).unwrap_or_default();
+    let usage = client.read_llm_usage(LlmUsageQuery::default()).await.map(|read| read.usage).unwrap_or_default();
     match output {
         Output::Json => Output::line(
             &json!({"health": health, "ready": ready, "checks": checks, "queue": queue, "workers": workers,
-                "findings": findings, "sampled_seconds_ago": age}),
+                "findings": findings, "language_models": usage, "sampled_seconds_ago": age}),
         )?,
         Output::Table => {
             say!(
@@ -89,6 +90,18 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
                     finding.about,
                     finding.seconds,
                     finding.remedy
+                );
+            }
+            for used in usage {
+                let model = if used.model.is_empty() { "no model".to_owned() } else { used.model };
+                let how = if used.batched { "requests in batches" } else { "calls" };
+                say!(
+                    "{} by {model}: {} {how} in 30 days, {} failed; {} tokens in, {} out",
+                    used.purpose,
+                    used.calls,
+                    used.failed_calls,
+                    used.prompt_tokens,
+                    used.completion_tokens
                 );
             }
             for worker in workers {

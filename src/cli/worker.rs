@@ -177,7 +177,7 @@ async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Resu
         let workers = store::workers::alive(&mut conn).await?.len();
         let unfinished = store::queue::unfinished(&mut conn).await?;
         let state = store::queue::state(&unfinished, &store::queue::failed(&mut conn).await?);
-        let mut findings = store::admin::findings(&mut conn, patience).await?;
+        let mut findings = store::admin::findings(&mut conn, patience, settings.batch_stall).await?;
         findings.extend(room.into_iter().flatten().map(store::admin::disk));
         Ok::<_, sqlx::Error>((findings, workers, state))
     }

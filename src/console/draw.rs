@@ -152,6 +152,7 @@ fn attempt_class(outcome: Option<AttemptOutcome>) -> &'static str {
         None => "f-run",
         Some(AttemptOutcome::Completed | AttemptOutcome::Skipped) => "f-done",
         Some(AttemptOutcome::Failed | AttemptOutcome::LeaseLost) => "f-bad",
+        Some(AttemptOutcome::Batched) => "f-wait",
     }
 }
 

@@ -289,6 +289,10 @@ fn finding(found: &Finding) -> Markup {
                 Some((format!("/tasks?{}", query(&[("type", about)])), "See the tasks")),
             )
         }
+        FindingKind::BatchStalled => {
+            let what = html! { (tasks) " " (wait) " in " b { (about) } ", the oldest for " (oldest) "." };
+            note(true, what, help, Some(("/tasks?blocked_by=batch_parked".to_owned(), "See the tasks")))
+        }
         FindingKind::Paused => {
             let what = html! { b { (about) } " has been paused for " (oldest) "; " (tasks) " " (wait) "." };
             note(false, what, html! { "Resume it in the table below." }, None)

@@ -134,6 +134,7 @@ pub fn outcome(outcome: Option<AttemptOutcome>) -> Markup {
         Some(AttemptOutcome::Skipped) => state("done", "✓", "skipped"),
         Some(AttemptOutcome::Failed) => state("bad", "✕", "failed"),
         Some(AttemptOutcome::LeaseLost) => state("bad", "✕", "worker lost"),
+        Some(AttemptOutcome::Batched) => state("wait", "◌", "in a batch"),
     }
 }
 

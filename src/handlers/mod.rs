@@ -15,6 +15,7 @@ mod graph;
 mod indexes;
 pub mod ingest;
 pub mod lists;
+mod llm;
 mod ontologies;
 mod overview;
 pub mod plan;

@@ -35,7 +35,7 @@ impl Handle<ops::read_overview> for Service {
 impl Handle<ops::list_findings> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::list_findings>) -> Result<FindingList, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let mut findings = store::admin::findings(&mut conn, WAIT).await.or_fail()?;
+        let mut findings = store::admin::findings(&mut conn, WAIT, self.settings.batch_stall).await.or_fail()?;
         findings.extend(self.disk.check().err().map(store::admin::disk));
         Ok(FindingList { findings })
     }

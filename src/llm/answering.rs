@@ -1,5 +1,5 @@
 //! A call under way: what the endpoint streams, until its end.
-use super::{Ask, LanguageModel, LlmError, Usage, answer::Received, ended, shown};
+use super::{Ask, LanguageModel, LlmError, Usage, answer::Received, shown};
 use crate::telemetry;
 use futures_util::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use reqwest::{Response, header};
@@ -67,14 +67,14 @@ impl Answering {
                 }
                 Ok(None) if self.has_spoken => {
                     if !std::mem::replace(&mut self.is_over, true) {
-                        self.count();
+                        self.count().await;
                     }
                     return Ok(None);
                 }
                 Ok(None) => self.once_more().await?,
                 Err(error) => {
                     self.is_over = true;
-                    ended(self.ask.purpose, self.begun, error.code());
+                    self.model.ended(self.ask.purpose, self.begun, error.code(), None).await;
                     return Err(error);
                 }
             }
@@ -118,7 +118,7 @@ impl Answering {
             (false, _) => LlmError::Broken("its answer is empty".to_owned()),
         };
         self.is_over = true;
-        ended(self.ask.purpose, self.begun, error.code());
+        self.model.ended(self.ask.purpose, self.begun, error.code(), None).await;
         Err(error)
     }
 
@@ -150,9 +150,10 @@ impl Answering {
         self.received.take(&message).map(Some).map_err(|error| LlmError::Broken(shown(&error)))
     }
 
-    fn count(&self) {
-        ended(self.ask.purpose, self.begun, "answered");
+    async fn count(&mut self) {
         let usage = self.usage().unwrap_or_default();
+        let (model, name) = (self.model.clone(), self.name().to_owned());
+        model.ended(self.ask.purpose, self.begun, "answered", Some((&name, usage))).await;
         for (direction, tokens) in [("in", usage.prompt_tokens), ("out", usage.completion_tokens)] {
             let labels = [
                 ("purpose", self.ask.purpose.to_owned()),

@@ -68,6 +68,21 @@ pub fn body(ask: &Ask, model: &str, thinks: bool, refused: u8) -> Value {
     Value::Object(body)
 }
 
+/// The body of a request whose answer comes in one piece.
+pub fn body_without_stream(ask: &Ask, model: &str, refused: u8) -> Value {
+    let mut body = body(ask, model, ask.thinks, refused);
+    if let Some(body) = body.as_object_mut() {
+        body.remove("stream");
+        body.remove("stream_options");
+    }
+    body
+}
+
+/// The bit of an optional field that the text of a refusal names.
+pub fn refused_field_of(text: &str) -> Option<u8> {
+    OPTIONAL.iter().find(|(name, _)| text.contains(name)).map(|(_, bit)| *bit)
+}
+
 /// The bit of a field that was sent and that the text of a refusal names.
 pub fn refused_field(body: &Value, text: &str) -> Option<u8> {
     let named = |name: &str| text.contains(name) || (name == "response_format" && text.contains("json_schema"));

@@ -392,16 +392,18 @@ settings! {
     }
     "Batch providers" {
         /// Folder of the mock provider; blank: batches in the data folder.
-        SVC_BATCH_STORE batch_store: PathBuf = "", kind::folder(), waits_for "batch providers";
+        SVC_BATCH_STORE batch_store: PathBuf = "", kind::folder();
         /// Age after which an unfinished batch counts as stalled.
-        SVC_BATCH_STALL_SECONDS batch_stall: Duration = "93600.0", kind::seconds(1.0..=30.0 * DAY), waits_for "batch providers";
+        SVC_BATCH_STALL_SECONDS batch_stall: Duration = "93600.0", kind::seconds(1.0..=30.0 * DAY);
+        /// Days that svc-batch-worker keeps ended batches, and the files of its --store.
+        SVC_BATCH_KEEP_DAYS batch_keep_days: f64 = "7.0", kind::number(0.0..=3650.0);
         /// Base address of the OpenAI batch provider.
-        SVC_BATCH_OPENAI_URL batch_openai_url: String = "https://api.openai.com/v1", kind::web_address(), waits_for "batch providers";
+        SVC_BATCH_OPENAI_URL batch_openai_url: String = "https://api.openai.com/v1", kind::web_address();
         /// Key of the OpenAI batch provider.
-        SVC_BATCH_OPENAI_KEY batch_openai_key: Secret = "", kind::secret(), waits_for "batch providers";
+        SVC_BATCH_OPENAI_KEY batch_openai_key: Secret = "", kind::secret();
         /// Base address of the Anthropic batch provider.
-        SVC_BATCH_ANTHROPIC_URL batch_anthropic_url: String = "https://api.anthropic.com/v1", kind::web_address(), waits_for "batch providers";
+        SVC_BATCH_ANTHROPIC_URL batch_anthropic_url: String = "https://api.anthropic.com/v1", kind::web_address();
         /// Key of the Anthropic batch provider.
-        SVC_BATCH_ANTHROPIC_KEY batch_anthropic_key: Secret = "", kind::secret(), waits_for "batch providers";
+        SVC_BATCH_ANTHROPIC_KEY batch_anthropic_key: Secret = "", kind::secret();
     }
 }

@@ -222,11 +222,11 @@ fn the_shipped_file_lists_every_setting_at_its_default() {
 
 #[test]
 fn a_setting_that_nothing_reads_yet_says_so_when_it_is_set() {
-    let set = [("SVC_EXTRACTION_MAX_FACTS", "7"), ("SVC_BATCH_STORE", ""), ("SVC_BM25_K1", "1.5")];
+    let set = [("SVC_EXTRACTION_MAX_FACTS", "7"), ("SVC_EXTRACTION_TEMPERATURE", "0.2"), ("SVC_BM25_K1", "1.5")];
     let settings = load(Some("batch_store = \"batches\""), &set).unwrap();
     let warnings = [
         "SVC_EXTRACTION_MAX_FACTS has no effect yet: it waits for the extraction of facts",
-        "SVC_BATCH_STORE has no effect yet: it waits for batch providers",
+        "SVC_EXTRACTION_TEMPERATURE has no effect yet: it waits for the extraction of facts",
     ];
     assert_eq!(settings.warnings(), warnings);
 }

@@ -16,8 +16,8 @@ use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
 use svc_client::wire::{
-    Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ReservationResponse, SnapshotPart, TaskError, TaskLane,
-    TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
+    Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ParkedIn, ReservationResponse, SnapshotPart, TaskError,
+    TaskLane, TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
 };
 use svc_ids::{RootId, TaskId};
 use uuid::Uuid;
@@ -52,6 +52,10 @@ struct TaskRow {
     blocked_by: Option<Word<BlockedBy>>,
     at_task: Option<i64>,
     until: Option<DateTime<Utc>>,
+    batch_id: Option<i64>,
+    batch_provider: Option<String>,
+    batched_at: Option<DateTime<Utc>>,
+    batched_seconds: Option<f64>,
 }
 
 impl From<TaskRow> for TaskResponse {
@@ -80,7 +84,17 @@ impl From<TaskRow> for TaskResponse {
             created_at: row.created_at,
             title: row.title,
             last_error: row.has_error.then_some(TaskError { code: row.error_code, message: row.error_message }),
-            blocked_by: row.blocked_by.map(|Word(reason)| Blockage { reason, task_id: row.at_task, until: row.until }),
+            blocked_by: row.blocked_by.map(|Word(reason)| Blockage {
+                reason,
+                task_id: row.at_task,
+                until: row.until,
+                batch: row.batch_id.zip(row.batched_at).map(|(id, since)| ParkedIn {
+                    id,
+                    provider: row.batch_provider.unwrap_or_default(),
+                    since,
+                    seconds: row.batched_seconds.unwrap_or_default(),
+                }),
+            }),
         }
     }
 }
@@ -93,12 +107,14 @@ macro_rules! select_tasks {
             "SELECT t.id, t.task_type, t.scope_document_id, t.root_id, t.status, t.final, t.write_mode, t.lane, t.service_badge, t.priority, t.dependencies,
                     t.params, t.retry_count, t.max_retries, t.retry_after, t.error_type, t.lease_losses, t.claimed_by, t.heartbeat_at, t.cancel_requested_at,
                     t.created_at, (SELECT d.title FROM documents d WHERE d.id = t.root_id) AS title, e.id IS NOT NULL OR t.put_off_code IS NOT NULL AS has_error,
-                    coalesce(t.put_off_code, e.code) AS error_code, coalesce(t.put_off_message, e.message) AS error_message, b.blocked_by, b.at_task, b.until
+                    coalesce(t.put_off_code, e.code) AS error_code, coalesce(t.put_off_message, e.message) AS error_message, b.blocked_by, b.at_task, b.until,
+                    t.batch_id::bigint AS batch_id, t.batched_at, (SELECT l.provider FROM llm_batches l WHERE l.id = t.batch_id::bigint) AS batch_provider,
+                    extract(epoch FROM clock_timestamp() - t.batched_at)::float8 AS batched_seconds
                FROM ",
             $from,
             " t LEFT JOIN LATERAL (SELECT v.blocked_by, v.at_task, v.until FROM task_blockage v WHERE v.task_id = t.id OFFSET 0) b ON true
                LEFT JOIN LATERAL (SELECT id, code, message FROM task_attempts a
-                                   WHERE a.task_id = t.id AND a.outcome NOT IN ('completed', 'skipped') ORDER BY id DESC LIMIT 1) e ON t.error_type IS NOT NULL"
+                                   WHERE a.task_id = t.id AND a.outcome NOT IN ('completed', 'skipped', 'batched') ORDER BY id DESC LIMIT 1) e ON t.error_type IS NOT NULL"
         )
     };
 }
@@ -120,7 +136,8 @@ pub async fn tasks(
 ) -> sqlx::Result<Vec<TaskResponse>> {
     // Each state in the words of an index, so that no page reads the finished tasks of a week to find the others.
     let of_states: &[&str] = match query.status {
-        None | Some(TaskStatus::Pending | TaskStatus::Batched) => &["NOT t.final"],
+        None | Some(TaskStatus::Pending) => &["NOT t.final"],
+        Some(TaskStatus::Batched) => &["t.batch_id IS NOT NULL"],
         Some(TaskStatus::Claimed | TaskStatus::Running) => &["t.claim_token IS NOT NULL"],
         Some(TaskStatus::Failed) => &["t.final AND t.error_type IS NOT NULL", "NOT t.final"],
         Some(TaskStatus::Completed) => &["true"],
@@ -133,6 +150,7 @@ pub async fn tasks(
         Some(BlockedBy::Reservation) => "parked_on IS NOT NULL",
         Some(BlockedBy::Dependency) => "unmet_deps > 0 AND NOT final",
         Some(BlockedBy::LeaseLapsed) => "claim_token IS NOT NULL",
+        Some(BlockedBy::BatchParked) => "batch_id IS NOT NULL",
         _ => "true",
     };
     // Without a reason the page is taken first, so that only its own tasks are looked up.

@@ -205,7 +205,7 @@ pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: RootId) -> sq
         "WITH failed AS (SELECT id, path FROM documents WHERE path @> ARRAY[$1::bigint] AND settled = 'failed' LIMIT 1000),
               related AS (SELECT DISTINCT node FROM failed, unnest(path[array_position(path, $1):] || id) AS node),
               last AS (SELECT DISTINCT ON (a.task_id) a.outcome, a.code, a.detail, a.error_type FROM related JOIN task_attempts a ON a.document_id = related.node ORDER BY a.task_id, a.id DESC)
-         SELECT coalesce(detail ->> 'limit', code, outcome) AS reason, count(*) FROM last WHERE outcome NOT IN ('completed', 'skipped') AND error_type IS DISTINCT FROM 'dependency'
+         SELECT coalesce(detail ->> 'limit', code, outcome) AS reason, count(*) FROM last WHERE outcome NOT IN ('completed', 'skipped', 'batched') AND error_type IS DISTINCT FROM 'dependency'
           GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10",
     )
     .bind(root_id)

@@ -30,6 +30,8 @@ pub mod kept;
 pub mod leases;
 pub mod lexicon;
 pub(crate) mod links;
+pub mod llm_batches;
+pub mod llm_usage;
 pub mod locks;
 pub(crate) mod moves;
 pub(crate) mod nodes;

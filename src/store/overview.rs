@@ -108,7 +108,7 @@ macro_rules! failed_tasks {
                FROM (SELECT id, task_type, error_type, root_id, scope_document_id FROM task_queue
                       WHERE final AND error_type IS NOT NULL ORDER BY id DESC LIMIT $1) t
                LEFT JOIN LATERAL (SELECT code, message, ended_at FROM task_attempts a
-                                   WHERE a.task_id = t.id AND a.outcome NOT IN ('completed', 'skipped') ORDER BY id DESC LIMIT 1) a ON true)"
+                                   WHERE a.task_id = t.id AND a.outcome NOT IN ('completed', 'skipped', 'batched') ORDER BY id DESC LIMIT 1) a ON true)"
     };
 }
 

@@ -1,5 +1,5 @@
 //! Edits that come over REST and not from the queue, and the regions that tasks hold.
-use super::places::Place;
+use super::{llm_batches, places::Place};
 use crate::error::IntoFailure;
 use sqlx::PgConnection;
 use svc_actors::{WriteMode, path_key};
@@ -43,6 +43,8 @@ impl IntoFailure for EditError {
 /// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn hold_for_edit(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> Result<(), EditError> {
+    // A task that waits in a batch of a provider, perhaps for a day, keeps nobody from editing.
+    llm_batches::leave(conn, place, mode).await?;
     if let Some(holder) = holder(conn, place, mode).await? {
         return Err(EditError::Held(holder));
     }

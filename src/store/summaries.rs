@@ -73,12 +73,14 @@ pub struct LlmAnswer {
     pub model: String,
     pub prompt_tokens: i64,
     pub completion_tokens: i64,
+    /// The batch that brought it; `None` after a call of its own.
+    pub batch_id: Option<i64>,
 }
 
 /// The answer to a question that was asked before, for this document or another.
 pub async fn answer(conn: &mut PgConnection, asked: &[u8]) -> sqlx::Result<Option<LlmAnswer>> {
     sqlx::query_as(
-        "SELECT answer, is_cut, model, prompt_tokens, completion_tokens FROM llm_answers WHERE asked = $1 LIMIT 1",
+        "SELECT answer, is_cut, model, prompt_tokens, completion_tokens, batch_id FROM llm_answers WHERE asked = $1 LIMIT 1",
     )
     .bind(asked)
     .fetch_optional(conn)
@@ -145,12 +147,14 @@ pub async fn set_vector(
 /// Removes the texts of the summaries that tell of something at or under these places, and what the language model answered for them.
 pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<()> {
     let above: BTreeSet<i64> = places.iter().flat_map(|place| place.path().iter().copied()).collect();
+    let above = Vec::from_iter(above);
+    super::llm_batches::leave_of(conn, &above).await?;
     sqlx::query(
         "WITH gone AS (DELETE FROM llm_answers WHERE document_id = ANY($1))
          UPDATE node_evidence SET value = (value - 'text') || '{\"text_removed\": \"a part of it was changed, moved or closed\"}'
           WHERE document_id = ANY($1) AND name = 'effective_content' AND value ? 'text'",
     )
-    .bind(Vec::from_iter(above))
+    .bind(above)
     .execute(conn)
     .await
     .map(|_| ())

@@ -9,9 +9,8 @@ use super::{
     word::Word,
 };
 use chrono::{DateTime, Utc};
-pub(super) use claims::path;
-use claims::read_claimed;
 pub use claims::{Claimer, claim, start};
+pub(super) use claims::{path, read_claimed};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, Row, postgres::PgRow, types::Json};
 use std::time::Duration;

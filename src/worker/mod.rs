@@ -23,6 +23,9 @@ use uuid::Uuid;
 /// The time that a reading task may take beyond its reader's limit, for copying bytes in and writing nodes out.
 const READING_MARGIN: Duration = Duration::from_secs(60);
 
+/// How many tasks are put into batches, or taken up after them, at once.
+const BATCH_PERMITS: usize = 16;
+
 /// What a worker process is told beyond the settings.
 #[derive(Clone, Debug)]
 pub struct Role {
@@ -72,11 +75,13 @@ impl RunningWorker {
         let options = store::database::guarded(options, role.lease);
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         // Readers are separate processes, and the model has its own threads and wants its next batch ready.
-        let permits = |lane, most| if tools.types.use_lane(lane) { most } else { 0 };
+        // Who asks by batches does nothing else, and waits for no answer.
+        let batches = tools.batching.is_some();
+        let permits = |lane, most| if tools.types.use_lane(lane) && (!batches || lane == Lane::Llm) { most } else { 0 };
         let permits = Permits {
             cpu: permits(Lane::Cpu, cores),
             model: permits(Lane::Model, 2),
-            llm: permits(Lane::Llm, tools.settings.llm_concurrency),
+            llm: permits(Lane::Llm, if batches { BATCH_PERMITS } else { tools.settings.llm_concurrency }),
             io: permits(Lane::Io, 8),
         };
         let mut settings = WorkerSettings::new(role.worker_id.clone(), permits);
@@ -92,7 +97,7 @@ impl RunningWorker {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             badges: role.badges.clone(),
             strict: role.strict_badges,
-            task_types: tools.types.names().map(str::to_owned).collect(),
+            task_types: tools.types.names_in(batches.then_some(Lane::Llm)).map(str::to_owned).collect(),
             lease: role.lease,
         };
         let claimer = Claimer {

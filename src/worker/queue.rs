@@ -88,6 +88,15 @@ impl PgQueue {
         }
     }
 
+    fn granted(&self, mut claimed: Claimed, started: Instant) -> Claimed {
+        for grant in &mut claimed.grants {
+            grant.deadline = Some(self.deadline);
+        }
+        metrics::histogram!(telemetry::CLAIM_SECONDS).record(started.elapsed().as_secs_f64());
+        metrics::counter!(telemetry::CLAIMED).increment(claimed.grants.len() as u64);
+        claimed
+    }
+
     async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<RootId>)> {
         let mut tx = store::transaction::begin(&self.pool).await?;
         let cancelled = store::tasks::is_cancelled(&mut tx, grant).await?.then(TaskFailure::cancelled);
@@ -250,17 +259,32 @@ fn delay(attempt: i32) -> Duration {
 impl Queue for PgQueue {
     async fn claim(&self, want: &[(Lane, usize)]) -> Result<Claimed, PortError> {
         let started = Instant::now();
+        let mut batched = Claimed::default();
+        let mut want = want.to_vec();
+        // What a provider has answered comes first.
+        if let Some(batching) = &self.core.batching
+            && let Some((_, most)) = want.iter_mut().find(|(lane, _)| *lane == Lane::Llm)
+        {
+            let provider = batching.provider.as_str();
+            batched = self
+                .kept
+                .run(async |conn| store::llm_batches::resume(conn, &self.claimer, provider, *most).await)
+                .await
+                .map_err(PortError::new)?;
+            *most -= batched.grants.len();
+            want.retain(|(_, most)| *most > 0);
+        }
+        if want.is_empty() {
+            return Ok(self.granted(batched, started));
+        }
         let mut claimed = self
             .kept
-            .run(async |conn| store::tasks::claim(conn, &self.claimer, want).await)
+            .run(async |conn| store::tasks::claim(conn, &self.claimer, &want).await)
             .await
             .map_err(PortError::new)?;
-        for grant in &mut claimed.grants {
-            grant.deadline = Some(self.deadline);
-        }
-        metrics::histogram!(telemetry::CLAIM_SECONDS).record(started.elapsed().as_secs_f64());
-        metrics::counter!(telemetry::CLAIMED).increment(claimed.grants.len() as u64);
-        Ok(claimed)
+        batched.grants.append(&mut claimed.grants);
+        batched.more = claimed.more;
+        Ok(self.granted(batched, started))
     }
 
     async fn start(&self, grant: &Grant) -> Result<bool, PortError> {

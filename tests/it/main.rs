@@ -41,6 +41,7 @@ mod ingest;
 mod leaves;
 mod limits;
 mod listener;
+mod llm_batches;
 mod locks;
 mod losses;
 mod markup;

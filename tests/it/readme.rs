@@ -1,9 +1,14 @@
 //! Runs the commands of README.md, so that they stay true.
 use crate::{
     crash::{Process, url},
-    support::{PATIENCE, TOKEN, TestApp, Wish, http, left_out, repository, sample, server, until},
+    support::{
+        PATIENCE, TOKEN, TestApp, Wish, http, left_out,
+        llm::{Llm, Reply},
+        repository, sample, server, until,
+    },
 };
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -101,7 +106,16 @@ async fn the_calls_of_the_readme_work() {
     if Command::new("curl").arg("--version").output().is_err() {
         return left_out("README.md's calls of the API, because there is no curl");
     }
-    let app = TestApp::start().await;
+    // A language model that quotes its first source.
+    let llm = Llm::start().await;
+    llm.will_say(|asked| {
+        // The number, the mark and the title come before the text.
+        let quote = asked.message().lines().skip_while(|line| *line != "source 1").nth(3).unwrap();
+        let sentence = json!({"text": "So it says.", "citations": [{"source": 1, "quote": quote}]});
+        Reply::said(&json!({"answered": true, "sentences": [sentence]}).to_string())
+    });
+    let settings = [("SVC_LLM_BASE_URL", llm.base.as_str())];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
     let folder = folder();
     // A call that is refused ends the script. An answer may come without a line break at its end.
     let mut script =

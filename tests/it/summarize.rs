@@ -23,22 +23,22 @@ async fn app(llm: &Llm, more: &[(&str, &str)]) -> TestApp {
 }
 
 /// A section of about `lines` times 12 tokens.
-fn section(title: &str, subject: &str, lines: usize) -> String {
+pub(crate) fn section(title: &str, subject: &str, lines: usize) -> String {
     let lines = (0..lines).map(|n| format!("The {subject} of number {n} is described here in a few words.\n"));
     let title = if title.is_empty() { String::new() } else { format!("# {title}\n\n") };
     format!("{title}{}\n", lines.collect::<String>())
 }
 
-async fn upload(app: &TestApp, text: &str, options: Value) -> i64 {
+pub(crate) async fn upload(app: &TestApp, text: &str, options: Value) -> i64 {
     let file = FileUpload::from_bytes("book.md", text.to_owned(), Some(options));
     app.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id
 }
 
-async fn evidence(app: &TestApp, id: i64) -> Value {
+pub(crate) async fn evidence(app: &TestApp, id: i64) -> Value {
     Value::Object(app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence)
 }
 
-async fn children(app: &TestApp, id: i64) -> Vec<DocumentResponse> {
+pub(crate) async fn children(app: &TestApp, id: i64) -> Vec<DocumentResponse> {
     let page = PageQuery { limit: Some(1000), ..PageQuery::default() };
     app.client.list_children(DocumentPath { id }, page).await.unwrap().documents
 }

@@ -169,7 +169,7 @@ pub struct TaskError {
 }
 
 /// What an unfinished task waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Blockage {
     pub reason: BlockedBy,
@@ -179,6 +179,22 @@ pub struct Blockage {
     /// When the backoff ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
+    /// The batch in which the task waits for a provider's answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<ParkedIn>,
+}
+
+/// A batch with a task in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ParkedIn {
+    /// Its number in `GET /admin/llm-batches`.
+    pub id: i64,
+    pub provider: String,
+    /// Since when the task waits there.
+    pub since: DateTime<Utc>,
+    /// How long that is.
+    pub seconds: f64,
 }
 
 /// Tasks, page by page, oldest first.

@@ -81,8 +81,8 @@ impl Wire for UploadResponse {}
 wire_words! {
     /// How a file was recognised.
     DetectedBy { MagicBytes = "magic_bytes", ZipManifest = "zip_manifest", ContentSniff = "content_sniff", }
-    /// How an attempt ended; `lease_lost` means that its worker fell silent.
-    AttemptOutcome { Completed = "completed", Skipped = "skipped", Failed = "failed", LeaseLost = "lease_lost", }
+    /// How an attempt ended; `lease_lost` means that its worker fell silent, `batched` that the task waits in a batch of a provider.
+    AttemptOutcome { Completed = "completed", Skipped = "skipped", Failed = "failed", LeaseLost = "lease_lost", Batched = "batched", }
 }
 
 /// One attempt at one task of a node.

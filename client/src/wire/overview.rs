@@ -21,6 +21,7 @@ wire_words! {
         Starved = "starved",
         Stalled = "stalled",
         Paused = "paused",
+        BatchStalled = "batch_stalled",
         UnequalLeases = "unequal_leases",
         Disk = "disk",
     }
@@ -31,7 +32,7 @@ wire_words! {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Finding {
     /// `unserved`: no living worker answers to the badge. `no_handler`: none can run the task type. `lapsed`: leases expired and nobody
-    /// took the tasks back. `stuck`: tasks have waited for long for a region or an intent. `starved`: younger tasks overtake these.
+    /// took the tasks back. `batch_stalled`: a provider should long have ended a batch. `stuck`: tasks have waited for long for a region or an intent. `starved`: younger tasks overtake these.
     /// `stalled`: nobody takes the tasks, although a worker could.
     pub kind: FindingKind,
     /// The badge, task type, worker or task in question.

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::{CancelToken, Grant, Lanes, Outcome, Permit, TaskFailure};
+use svc_actors::{CancelToken, Grant, Lane, Lanes, Outcome, Permit, TaskFailure};
 use tracing::Instrument;
 
 /// The least time that a statement of a task may take, however short the lease is.
@@ -100,8 +100,9 @@ impl<'a> Transaction<'a> {
         let worker = &claims.claimer.worker_id;
         let attempt =
             AttemptRow { grant, worker, started_at, outcome: words::attempt_outcome(&outcome), detail: &detail };
+        // Who asks by batches first takes up what a provider has answered, which only a claim of its own does.
         let ended = match ending.want() {
-            [] => {
+            want if want.is_empty() || tools.batching.is_some() => {
                 store::tasks::finish_and_commit(self.conn, &attempt).await.map(|ended| ended.map(|ended| (ended, None)))
             }
             want => store::tasks::finish_and_claim(self.conn, &attempt, &claims.claimer, want).await,
@@ -113,7 +114,11 @@ impl<'a> Transaction<'a> {
                 false => Ok(Outcome::LostLease),
             };
         };
-        let leads_to = if ended.is_waited_for { Lanes::ALL } else { tools.types.leads_to(&grant.task_type) };
+        let leads_to = match (ended.is_waited_for, &tools.batching) {
+            (true, _) => Lanes::ALL,
+            (false, Some(_)) => tools.types.leads_to(&grant.task_type).with(Lanes::of(Lane::Llm)),
+            (false, None) => tools.types.leads_to(&grant.task_type),
+        };
         match next {
             Some(mut claimed) => {
                 claimed.grants.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));

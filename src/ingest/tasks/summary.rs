@@ -10,9 +10,11 @@ use crate::{
     embedding::Model,
     ingest::{Tools, segments::outdate_sums},
     llm::{Ask, LlmError, mark},
+    llm_batches::{TASK_BYTES, TASK_REQUESTS, code},
     store::{
         self,
         evidence::Evidence,
+        llm_batches::Request,
         nodes::TextRow,
         summaries::{LlmAnswer, Source},
         vectors,
@@ -50,14 +52,14 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let model = model(tools).await?;
     let sources = sources(tools, grant.document_id).await?;
     let mut writing = Writing::new(tools, grant, model);
-    let told = match writing.summarise(&sources).await {
-        Ok(told) => told,
-        Err(failure) => return Err(with_reason(tools, grant.document_id, failure).await?),
-    };
-    let Some(told) = told else {
-        return apply.begin().await?.skip("no text is under the container any more".to_owned(), Map::new()).await;
-    };
-    writing.apply(apply, &sources, told).await
+    match writing.summarise(&sources).await {
+        Ok(Summarised::Told(told)) => writing.apply(apply, &sources, told).await,
+        Ok(Summarised::NoText) => {
+            apply.begin().await?.skip("no text is under the container any more".to_owned(), Map::new()).await
+        }
+        Ok(Summarised::Waits) => writing.park().await,
+        Err(failure) => Err(with_reason(tools, grant.document_id, failure).await?),
+    }
 }
 
 /// Adds to a failure what the container's evidence says if the failure is final.
@@ -113,9 +115,32 @@ struct Told {
     truncated_at: Option<usize>,
 }
 
+/// How far a summary came.
+enum Summarised {
+    Told(Told),
+    NoText,
+    /// Questions wait for a batch of a provider.
+    Waits,
+}
+
+/// What came of a question.
+enum Asked {
+    Answer(LlmAnswer),
+    Error(LlmError),
+    /// It is asked in the next batch.
+    Later,
+}
+
+/// A question for a batch.
+struct Wanted {
+    hash: Vec<u8>,
+    ask: Ask,
+}
+
 /// The work on one container.
 struct Writing<'a> {
     tools: &'a Tools,
+    grant: &'a Grant,
     model: Model,
     id: DocumentId,
     /// The language model of the file's options; `None`: that of the settings.
@@ -127,8 +152,13 @@ struct Writing<'a> {
     /// The time after which the task goes on in another attempt.
     enough: Duration,
     asked: Vec<Vec<u8>>,
+    /// The questions that wait for a batch of a provider.
+    wanted: Vec<Wanted>,
+    wanted_bytes: usize,
     /// How many of the questions an earlier attempt has asked.
     kept: usize,
+    /// How many answers came by batches.
+    batched: usize,
     /// The model that answered last.
     name: String,
     tokens: (i64, i64),
@@ -137,7 +167,7 @@ struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn new(tools: &'a Tools, grant: &Grant, model: Model) -> Writing<'a> {
+    fn new(tools: &'a Tools, grant: &'a Grant, model: Model) -> Writing<'a> {
         let llm = grant.params["rollup"]["llm_model"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
         let context = tools.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS) * 3;
         let most = context.saturating_sub(INSTRUCTIONS.len() + 200).max(LEAST_BYTES);
@@ -145,6 +175,7 @@ impl<'a> Writing<'a> {
         let words = (model.document_window() / 2 * 3 / 4).min(MOST_WORDS).min(most / 4 / 8).max(8);
         Writing {
             tools,
+            grant,
             model,
             id: grant.document_id,
             llm,
@@ -153,15 +184,18 @@ impl<'a> Writing<'a> {
             begun: Instant::now(),
             enough: grant.deadline.map_or(Duration::MAX, |deadline| deadline / 2),
             asked: Vec::new(),
+            wanted: Vec::new(),
+            wanted_bytes: 0,
             kept: 0,
+            batched: 0,
             name: String::new(),
             tokens: (0, 0),
             left_out: 0,
         }
     }
 
-    /// The summary of the sources; `None` if they have no text.
-    async fn summarise(&mut self, sources: &[Source]) -> Result<Option<Told>, TaskFailure> {
+    /// The summary of the sources.
+    async fn summarise(&mut self, sources: &[Source]) -> Result<Summarised, TaskFailure> {
         let mut groups = Groups::new(self.most);
         let mut told = Vec::new();
         for part in sources.chunks(TEXTS) {
@@ -174,6 +208,9 @@ impl<'a> Writing<'a> {
                 for group in groups.add(&source.title, text) {
                     told.extend(self.tell_all(group).await?);
                     groups.limit(self.most);
+                    if self.wants_enough() {
+                        return Ok(Summarised::Waits);
+                    }
                 }
             }
         }
@@ -184,6 +221,10 @@ impl<'a> Writing<'a> {
             }
             if let Some(group) = last.take() {
                 told.extend(self.tell_all(group).await?);
+            }
+            // What a batch will tell is still unknown.
+            if !self.wanted.is_empty() {
+                return Ok(Summarised::Waits);
             }
             let mut groups = Groups::new(self.most);
             let mut next = Vec::new();
@@ -198,28 +239,35 @@ impl<'a> Writing<'a> {
             }
             (told, last) = (next, groups.end());
         }
+        if !self.wanted.is_empty() {
+            return Ok(Summarised::Waits);
+        }
         if !told.is_empty() {
             // Only a text of many megabytes and a model that reads little come here.
             let rest = told.drain(1..).map(|told| told.text.chars().count()).sum::<usize>();
             self.left_out += rest + last.map_or(0, |last| last.chars().count());
             last = told.pop().map(|first| first.text);
         }
-        let Some(group) = last else { return Ok(None) };
+        let Some(group) = last else { return Ok(Summarised::NoText) };
         // Short summaries of what is below need no further one.
         if self.asked.is_empty() {
             let told = self.fit(group.clone()).await?;
             if told.truncated_at.is_none() {
-                return Ok(Some(told));
+                return Ok(Summarised::Told(told));
             }
         }
-        let told = self.tell_all(group).await?;
-        Ok(match told.len() {
-            0 | 1 => told.into_iter().next(),
-            _ => {
-                let texts: Vec<String> = told.into_iter().map(|told| told.text).collect();
-                Some(self.fit(texts.join("\n\n")).await?)
+        let mut told = self.tell_all(group).await?;
+        if !self.wanted.is_empty() {
+            return Ok(Summarised::Waits);
+        }
+        Ok(Summarised::Told(match (told.pop(), told.is_empty()) {
+            (None, _) => return Ok(Summarised::NoText),
+            (Some(one), true) => one,
+            (Some(last), false) => {
+                let texts: Vec<String> = told.into_iter().chain([last]).map(|told| told.text).collect();
+                self.fit(texts.join("\n\n")).await?
             }
-        })
+        }))
     }
 
     /// What the model tells of a group; of its halves, each by itself, if the group is too long for the model.
@@ -231,7 +279,10 @@ impl<'a> Writing<'a> {
                 Err(error @ LlmError::TooLong(_)) if group.len() / 2 < LEAST_BYTES => return Err(error.classify()),
                 Err(LlmError::TooLong(_)) => {
                     let first = beginning(&group, group.len() / 2);
-                    self.most = self.most.min(group.len() / 2);
+                    // The next groups of a batch are asked together with this one, so they stay as they are.
+                    if self.tools.batching.is_none() {
+                        self.most = self.most.min(group.len() / 2);
+                    }
                     open.push(group[first.len()..].trim_start().to_owned());
                     open.push(first.to_owned());
                 }
@@ -246,8 +297,9 @@ impl<'a> Writing<'a> {
         let mut words = self.words;
         loop {
             let LlmAnswer { answer, is_cut, .. } = match self.asked(text, words).await? {
-                Ok(answer) => answer,
-                Err(error) => return Ok(Err(error)),
+                Asked::Answer(answer) => answer,
+                Asked::Error(error) => return Ok(Err(error)),
+                Asked::Later => return Ok(Ok(Told { text: String::new(), truncated_at: None })),
             };
             let told = self.fit(answer).await?;
             if words == self.words && (is_cut || told.truncated_at.is_some()) {
@@ -263,15 +315,17 @@ impl<'a> Writing<'a> {
     }
 
     /// The answer to one question; an earlier one if there is one.
-    async fn asked(&mut self, text: &str, words: usize) -> Result<Result<LlmAnswer, LlmError>, TaskFailure> {
-        let name = self.llm.as_deref().unwrap_or(self.tools.language_model.model());
+    async fn asked(&mut self, text: &str, words: usize) -> Result<Asked, TaskFailure> {
+        let name = self.llm.as_deref().unwrap_or(self.default_model());
         let hash = hash(&[PROMPT, name, &words.to_string(), text]);
         let mut conn = self.tools.pool.acquire().await.classified()?;
         let known = store::summaries::answer(&mut conn, &hash).await.classified()?;
         drop(conn);
+        let batching = self.tools.batching.clone();
         self.kept += usize::from(known.is_some());
         let answer = match known {
             Some(answer) => answer,
+            None if batching.is_some() => return self.asked_later(hash, text, words).await,
             None if self.begun.elapsed() > self.enough => {
                 let message = "the text takes more calls than one attempt has time for; the next one goes on";
                 return Err(TaskFailure::away("unfinished", message));
@@ -279,7 +333,7 @@ impl<'a> Writing<'a> {
             None => {
                 let answer = match self.call(text, words).await {
                     Ok(answer) => answer,
-                    Err(error) => return Ok(Err(error)),
+                    Err(error) => return Ok(Asked::Error(error)),
                 };
                 let mut conn = self.tools.pool.acquire().await.classified()?;
                 store::summaries::keep_answer(&mut conn, self.id, &hash, &answer).await.classified()?;
@@ -290,12 +344,76 @@ impl<'a> Writing<'a> {
         self.tokens.1 = self.tokens.1.saturating_add(answer.completion_tokens);
         self.asked.push(hash);
         self.name.clone_from(&answer.model);
-        Ok(Ok(answer))
+        self.batched += usize::from(answer.batch_id.is_some());
+        Ok(Asked::Answer(answer))
     }
 
-    async fn call(&self, text: &str, words: usize) -> Result<LlmAnswer, LlmError> {
+    /// What a batch said against a question; else the question is asked in the next batch.
+    async fn asked_later(&mut self, hash: Vec<u8>, text: &str, words: usize) -> Result<Asked, TaskFailure> {
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let error =
+            store::llm_batches::take_error(&mut conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
+        drop(conn);
+        let Some((kind, message)) = error else {
+            let ask = self.question(text, words);
+            self.wanted_bytes += ask.message.len();
+            self.wanted.push(Wanted { hash, ask });
+            return Ok(Asked::Later);
+        };
+        match kind.as_str() {
+            code::TOO_LONG => Ok(Asked::Error(LlmError::TooLong(message))),
+            code::ONLY_REASONING => Ok(Asked::Error(LlmError::OnlyReasoning)),
+            code::REFUSED => Err(TaskFailure::permanent("language_model_refuses", message)),
+            kind => Err(TaskFailure::retryable(&format!("batch_{kind}"), message)),
+        }
+    }
+
+    /// Whether the questions so far are enough for one batch.
+    fn wants_enough(&self) -> bool {
+        self.wanted_bytes >= TASK_BYTES || self.wanted.len() >= TASK_REQUESTS
+    }
+
+    /// Leaves the questions to the next batch, in which the task waits.
+    async fn park(self) -> Result<Outcome, TaskFailure> {
+        let (tools, grant) = (self.tools, self.grant);
+        // Only a process with batches wants any.
+        let Some(batching) = &tools.batching else { return Ok(Outcome::LostLease) };
+        let many = self.wanted.len() > 1;
+        let requests: Vec<Request> = self
+            .wanted
+            .into_iter()
+            .enumerate()
+            .map(|(at, Wanted { hash, ask })| {
+                let custom_id = match many {
+                    false => format!("task-{}", grant.task_id),
+                    true => format!("task-{}-{}", grant.task_id, at + 1),
+                };
+                Request { line: batching.line(&custom_id, &ask), custom_id, asked: hash }
+            })
+            .collect();
+        let model = self.llm.as_deref().unwrap_or(&batching.model);
+        let of = (batching.provider.as_str(), model);
+        if store::llm_batches::park(&tools.pool, grant, of, batching.caps, &requests).await.classified()? {
+            return Ok(Outcome::Batched);
+        }
+        let mut conn = tools.pool.acquire().await.classified()?;
+        match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
+            true => Err(TaskFailure::cancelled()),
+            false => Ok(Outcome::LostLease),
+        }
+    }
+
+    /// The model that is asked if the file's options name none.
+    fn default_model(&self) -> &'a str {
+        match &self.tools.batching {
+            Some(batching) => &batching.model,
+            None => self.tools.language_model.model(),
+        }
+    }
+
+    fn question(&self, text: &str, words: usize) -> Ask {
         let mark = mark();
-        let ask = Ask {
+        Ask {
             purpose: "summarize",
             instructions: INSTRUCTIONS.to_owned(),
             message: format!(
@@ -305,7 +423,11 @@ impl<'a> Writing<'a> {
             schema: None,
             model: self.llm.clone(),
             thinks: self.tools.settings.summarization_disable_thinking != Some(true),
-        };
+        }
+    }
+
+    async fn call(&self, text: &str, words: usize) -> Result<LlmAnswer, LlmError> {
+        let ask = self.question(text, words);
         let mut answering = self.tools.language_model.ask(ask).await?;
         let answer = answering.whole().await?;
         let usage = answering.usage().unwrap_or_default();
@@ -316,6 +438,7 @@ impl<'a> Writing<'a> {
             model: store::text::storable(answering.name()).into_owned(),
             prompt_tokens: count(usage.prompt_tokens),
             completion_tokens: count(usage.completion_tokens),
+            batch_id: None,
         })
     }
 
@@ -393,7 +516,7 @@ impl<'a> Writing<'a> {
             effective["left_out"] = self.left_out.into();
         }
         let took = json!({
-            "model": (!self.name.is_empty()).then_some(self.name), "prompt": PROMPT, "calls": self.asked.len(), "kept_calls": self.kept, "prompt_tokens": self.tokens.0,
+            "model": (!self.name.is_empty()).then_some(self.name), "prompt": PROMPT, "calls": self.asked.len(), "kept_calls": self.kept, "batched_calls": self.batched, "prompt_tokens": self.tokens.0,
             "completion_tokens": self.tokens.1, "milliseconds": u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         });
         let evidence = [

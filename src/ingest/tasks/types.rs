@@ -294,9 +294,9 @@ impl TaskTypes {
         built_in.chain(self.registered.iter().map(Arc::as_ref))
     }
 
-    /// The names of the types that have a handler.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.with_handler().map(|known| known.name)
+    /// The names of the types that have a handler, or of those in one lane.
+    pub(crate) fn names_in(&self, lane: Option<Lane>) -> impl Iterator<Item = &'static str> {
+        self.with_handler().filter(move |known| lane.is_none_or(|lane| known.lane == lane)).map(|known| known.name)
     }
 
     /// Whether any of them runs in this lane.

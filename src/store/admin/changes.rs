@@ -41,16 +41,19 @@ impl Cancel<'_> {
     }
 }
 
-/// Fails waiting tasks as cancelled. Tasks that stood back for their intents are woken.
+/// Fails waiting tasks as cancelled, also those that wait in a batch. Tasks that stood back for their intents are woken.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = which.root().map(|id| id.0), task.id = which.task().map(|id| id.0)))]
 pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Result<Vec<Moved>> {
     let cancelled: Vec<Moved> = sqlx::query_as(
         "WITH cancelled AS (
-             UPDATE task_queue t SET status = 'failed', error_type = 'permanent', final = true, ready = false, parked_on = NULL, retry_after = NULL
-              WHERE t.id IN (SELECT id FROM task_queue WHERE NOT final AND status IN ('pending', 'failed')
+             UPDATE task_queue t SET status = 'failed', error_type = 'permanent', final = true, ready = false, parked_on = NULL, retry_after = NULL,
+                    claim_token = NULL, batch_id = NULL, batched_at = NULL
+              WHERE t.id IN (SELECT id FROM task_queue WHERE NOT final AND status IN ('pending', 'failed', 'batched')
                                 AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
              RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.retry_count, t.param_fingerprint),
          intents AS (DELETE FROM task_intent i USING cancelled c WHERE i.task_id = c.id),
+         freed AS (DELETE FROM task_reservation r USING cancelled c WHERE r.task_id = c.id),
+         unasked AS (UPDATE llm_batch_requests q SET is_dropped = true, line = NULL FROM cancelled c WHERE q.task_id = c.id AND NOT q.is_over),
          logged AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
              SELECT scope_document_id, id, task_type, retry_count, 'failed', 'permanent', 'cancelled', 'the task was cancelled', '', clock_timestamp(), param_fingerprint
@@ -69,9 +72,9 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx:
 pub async fn cancel_held(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Result<i64> {
     sqlx::query(
         "UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
-          WHERE t.id IN (SELECT id FROM task_queue WHERE status IN ('claimed', 'running', 'batched') AND cancel_requested_at IS NULL
+          WHERE t.id IN (SELECT id FROM task_queue WHERE status IN ('claimed', 'running') AND cancel_requested_at IS NULL
                             AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
-            AND t.status IN ('claimed', 'running', 'batched')",
+            AND t.status IN ('claimed', 'running')",
     )
     .bind(which.root())
     .bind(which.task())

@@ -1,6 +1,7 @@
 //! What is wrong with the queue, for an operator to read.
 use crate::store::{interval::interval, queue, word::Word};
 use sqlx::PgConnection;
+use std::time::Duration;
 use svc_client::wire::{Finding, FindingKind};
 
 /// A finding with what an operator can do about it.
@@ -18,6 +19,9 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
             "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
         }
         FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
+        FindingKind::BatchStalled => {
+            "see that svc-batch-worker runs and what it logs; svc-batch-worker cancel has the tasks tried again"
+        }
         FindingKind::Paused => "resume the task type: POST /admin/task-types/{task_type}/resume",
     };
     Finding { kind, about, tasks, seconds, remedy: remedy.to_owned() }
@@ -30,8 +34,12 @@ pub fn disk(reason: String) -> Finding {
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
 /// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
-/// or that nobody takes although a worker could, workers with unequal leases, and paused types with waiting tasks.
-pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) -> sqlx::Result<Vec<Finding>> {
+/// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends.
+pub async fn findings(
+    conn: &mut PgConnection,
+    patience: Duration,
+    batch_stall: Duration,
+) -> sqlx::Result<Vec<Finding>> {
     let mut findings: Vec<Finding> = queue::unserved_badges(conn)
         .await?
         .into_iter()
@@ -72,9 +80,14 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
          UNION ALL
          SELECT 'paused', p.task_type, count(t.id), extract(epoch FROM clock_timestamp() - p.since)::float8
            FROM paused_task_type p JOIN task_queue t ON t.parked_on = -p.id GROUP BY p.task_type, p.since
+         UNION ALL
+         SELECT 'batch_stalled', b.provider || ' batch ' || b.id, count(t.id), extract(epoch FROM clock_timestamp() - min(t.batched_at))::float8
+           FROM llm_batches b JOIN task_queue t ON t.batch_id = b.id::text WHERE NOT b.is_done
+          GROUP BY b.id HAVING min(t.batched_at) < clock_timestamp() - $2 OR (b.state <> 'ended' AND b.expires_at < clock_timestamp())
           ORDER BY 1, 2",
     )
     .bind(interval(patience))
+    .bind(interval(batch_stall))
     .fetch_all(&mut *conn)
     .await?;
     findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| finding(kind, about, tasks, seconds)));

@@ -148,7 +148,7 @@ evidence! {
     /// (`children_without_vector`) or that all do, why the text under it was not concatenated, and why no language model summarized it.
     Rollup = "rollup", by "`summarize`, `summarize:llm`, the settling of the node",
         absent "the node is not a container, or there is nothing under it";
-    /// What the summary of a container took: the `model`, the `prompt`'s version, `calls`, how many of them an earlier attempt had made (`kept_calls`),
+    /// What the summary of a container took: the `model`, the `prompt`'s version, `calls`, how many of them an earlier attempt had made (`kept_calls`), how many answers came by batches (`batched_calls`),
     /// `prompt_tokens`, `completion_tokens` and `milliseconds`. Where the summaries below fit the window together, there are no calls.
     LlmSummarize = "llm.summarize", by "`summarize:llm`",
         absent "no language model has summarized the node";

@@ -78,7 +78,7 @@ pub async fn claim(
 }
 
 /// Reads the rows of a claim, in the order of the claim.
-pub(super) fn read_claimed(claimed: &[PgRow]) -> sqlx::Result<Claimed> {
+pub(in crate::store) fn read_claimed(claimed: &[PgRow]) -> sqlx::Result<Claimed> {
     let (mut rows, mut more) = (Vec::with_capacity(claimed.len()), false);
     for row in claimed {
         match row.try_get::<Option<TaskId>, _>("id")? {

@@ -58,7 +58,18 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "an attempt came out in one of the known ways",
-        "SELECT id::text FROM task_attempts WHERE outcome NOT IN ('completed','skipped','failed','lease_lost')",
+        "SELECT id::text FROM task_attempts WHERE outcome NOT IN ('completed','skipped','failed','lease_lost','batched')",
+    ),
+    (
+        "a task is batched if and only if it waits in a batch that is not done with, at which it asks something",
+        "SELECT t.id::text FROM task_queue t LEFT JOIN llm_batches b ON b.id::text = t.batch_id
+          WHERE (t.status = 'batched') <> (t.batch_id IS NOT NULL) OR (t.batch_id IS NULL) <> (t.batched_at IS NULL)
+             OR (t.status = 'batched' AND (b.id IS NULL OR b.is_done OR NOT EXISTS (SELECT 1 FROM llm_batch_requests q WHERE q.batch_id = b.id AND q.task_id = t.id)))",
+    ),
+    (
+        "a batch that is over keeps no text, and each of its requests is over",
+        "SELECT b.id::text FROM llm_batches b JOIN llm_batch_requests q ON q.batch_id = b.id
+          WHERE b.state = 'ended' AND (q.line IS NOT NULL OR NOT (q.is_over OR q.is_dropped)) OR (q.is_dropped AND q.line IS NOT NULL)",
     ),
     (
         "a structure's children are made once",

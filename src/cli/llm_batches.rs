@@ -1,0 +1,390 @@
+//! The command line of `svc-batch-worker`.
+use super::{
+    CliError, not_withdrawn,
+    output::{Output, say},
+    run_to_end,
+};
+use crate::{
+    app::{AppError, Backend, DRAIN, asked_to_stop, load_embedder},
+    core::Wake,
+    llm_batches::{Batching, Keeper, KeeperError, KeeperSettings, Mock, Provider, ProviderName},
+    logging,
+    reader::{Reader, serve_if_asked},
+    secrets,
+    service::Service,
+    settings::{Settings, SettingsError},
+    store::{self, llm_batches::BatchCaps},
+    worker::{Role, RunningWorker},
+};
+use clap::{Args, Parser, Subcommand};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use svc_actors::{Lane, Lanes, WorkerEnd};
+use svc_client::wire::LlmBatchResponse;
+
+/// The time between two looks at the batches of the database.
+const LOOK: Duration = Duration::from_secs(1);
+/// The pause after the database could not be asked.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Has summaries made by the batch interface of a provider, at about half the price and within a day.
+///
+/// Give `summarize:llm` a badge (SVC_TASK_BADGES) that only this worker has: a worker without a badge takes every task, and calls the language model
+/// itself.
+#[derive(Parser)]
+#[command(name = "svc-batch-worker", version)]
+struct Arguments {
+    /// The settings file.
+    #[arg(long, value_name = "PATH", global = true)]
+    config: Option<PathBuf>,
+    /// The least severity that is logged: off, error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", global = true)]
+    log_level: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Puts the requests of tasks into batches, submits them, and applies what the provider answers.
+    Run(Run),
+    /// Shows the last batches.
+    Status {
+        /// Prints JSON lines, the default for a pipe.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows the batches in which tasks have waited for too long, and exits with 1 if there are any.
+    Stalled {
+        /// How long a task may wait in a batch [default: SVC_BATCH_STALL_SECONDS, which is 26 hours].
+        #[arg(long, value_name = "HOURS", value_parser = hours)]
+        hours: Option<f64>,
+        /// Prints JSON lines, the default for a pipe.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Answers all requests that the mock provider has; each answer is the beginning of its text.
+    Finalize {
+        /// Only the mock provider can be told when its batches are over.
+        #[arg(long, value_name = "NAME", default_value = "mock", value_parser = mock)]
+        provider: ProviderName,
+        /// The folder of the mock provider [default: SVC_BATCH_STORE, else batches in the data folder].
+        #[arg(long, value_name = "DIR")]
+        store: Option<PathBuf>,
+    },
+    /// Asks for the end of batches. Their tasks are tried again, except those that were answered until then.
+    Cancel {
+        /// The numbers of batches, as `status` shows them.
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        id: Vec<i64>,
+        /// Every batch that has not ended.
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+#[derive(Args)]
+struct Run {
+    /// Who answers: mock, openai or anthropic.
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| name.parse::<ProviderName>().map_err(|error| error.to_string()))]
+    provider: ProviderName,
+    /// Takes tasks with this badge and tasks without one; may be repeated [default: takes every task].
+    #[arg(long, value_name = "NAME")]
+    badge: Vec<String>,
+    /// The model, for files whose options name none [default: SVC_LLM_MODEL].
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The folder that keeps what was sent and what came, readable for its owner alone, for SVC_BATCH_KEEP_DAYS; for the mock provider its own
+    /// [default: nothing is kept; for the mock provider SVC_BATCH_STORE, else batches in the data folder].
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// The provider's address, including its /v1 [default: SVC_BATCH_OPENAI_URL or SVC_BATCH_ANTHROPIC_URL]. SVC_BATCH_OPENAI_KEY or
+    /// SVC_BATCH_ANTHROPIC_KEY is the key.
+    #[arg(long, value_name = "URL")]
+    llm_url: Option<String>,
+    /// Applies what is answered, submits what waits, and ends.
+    #[arg(long)]
+    once: bool,
+    /// How long a batch waits for more requests.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "300")]
+    wait_seconds: Duration,
+    /// The time between two looks at the provider.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
+    poll_seconds: Duration,
+    /// The most requests of one batch, if fewer than the provider takes.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(1..))]
+    max_requests: Option<i64>,
+    /// The most bytes of one batch, if fewer than the provider takes.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(1..))]
+    max_bytes: Option<i64>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "give a number of seconds, 0 or more".to_owned())
+}
+
+fn hours(text: &str) -> Result<f64, String> {
+    let hours: f64 = text.parse().map_err(|_| "give a number of hours".to_owned())?;
+    Some(hours).filter(|hours| (0.0..=8760.0).contains(hours)).ok_or_else(|| "give 0 to 8760 hours".to_owned())
+}
+
+fn mock(name: &str) -> Result<ProviderName, String> {
+    match name.parse() {
+        Ok(ProviderName::Mock) => Ok(ProviderName::Mock),
+        Ok(other) => Err(format!("{other} itself decides when its batches are over; only mock can be told")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Runs `svc-batch-worker` and returns its exit code, which is 2 for unusable arguments.
+pub fn batch_worker_main() -> ExitCode {
+    if let Some(code) = serve_if_asked(std::env::args_os()) {
+        return code;
+    }
+    let arguments = Arguments::parse();
+    match secrets::withdrawn_environment() {
+        Ok(environment) => run_to_end("svc-batch-worker", run(arguments, environment)),
+        Err(error) => not_withdrawn("svc-batch-worker", &error),
+    }
+}
+
+async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
+    let level = arguments.log_level.map(|level| ("SVC_LOG_LEVEL".to_owned(), level));
+    let settings = Arc::new(Settings::load(arguments.config.as_deref(), environment.into_iter().chain(level))?);
+    logging::start(settings.log_level, settings.log_format);
+    match arguments.command {
+        Command::Run(run) => work(settings, run).await,
+        Command::Finalize { provider: _, store } => {
+            let store = mock_store(&settings, store);
+            let done = tokio::task::spawn_blocking({
+                let store = store.clone();
+                move || Mock::finalize(&store)
+            });
+            let done = done.await.map_err(|error| CliError::Other(error.to_string()))?;
+            let count = done.map_err(|error| CliError::Other(format!("{}: {error}", store.display())))?;
+            say!("{count} batches were answered; svc-batch-worker run applies the answers");
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Status { json } => {
+            let batches = batches(&settings, settings.batch_stall).await?;
+            show(&batches, Output::choose(json, false))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Stalled { hours, json } => {
+            let patience = hours.map_or(settings.batch_stall, |hours| Duration::from_secs_f64(hours * 3600.0));
+            let mut stalled = batches(&settings, patience).await?;
+            stalled.retain(|batch| batch.stalled);
+            show(&stalled, Output::choose(json, false))?;
+            Ok(if stalled.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::Cancel { id, all } => cancel(&settings, id, all).await,
+    }
+}
+
+fn unusable(problem: impl Into<String>) -> CliError {
+    SettingsError::Invalid(vec![problem.into()]).into()
+}
+
+/// The provider that the arguments name, and how it is asked.
+fn provider(settings: &Settings, run: &Run) -> Result<(Provider, Arc<Batching>), CliError> {
+    let or = |first: Option<&str>, second: &str| first.filter(|text| !text.is_empty()).unwrap_or(second).to_owned();
+    let model = or(run.model.as_deref(), &settings.llm_model);
+    let model = match (model.as_str(), run.provider) {
+        ("", ProviderName::Mock) => "mock".to_owned(),
+        ("", _) => return Err(unusable("name the model with --model or SVC_LLM_MODEL")),
+        _ => model,
+    };
+    let url = run.llm_url.as_deref();
+    let provider = match run.provider {
+        ProviderName::OpenAi => {
+            Provider::openai(&or(url, &settings.batch_openai_url), settings.batch_openai_key.clone())
+        }
+        ProviderName::Anthropic => {
+            Provider::anthropic(&or(url, &settings.batch_anthropic_url), settings.batch_anthropic_key.clone())
+        }
+        ProviderName::Mock => Ok(Provider::Mock(Mock::new(mock_store(settings, run.store.clone())))),
+    };
+    let provider = provider.map_err(|error| unusable(error.to_string()))?;
+    let most = run.provider.caps();
+    let caps = BatchCaps {
+        requests: run.max_requests.unwrap_or(most.requests).min(most.requests),
+        bytes: run.max_bytes.unwrap_or(most.bytes).min(most.bytes),
+    };
+    Ok((provider, Batching::new(run.provider, model, caps)))
+}
+
+/// The folder of the mock provider.
+fn mock_store(settings: &Settings, named: Option<PathBuf>) -> PathBuf {
+    let known =
+        [named, Some(settings.batch_store.clone())].into_iter().flatten().find(|path| !path.as_os_str().is_empty());
+    known.unwrap_or_else(|| settings.data_dir.join("batches"))
+}
+
+async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
+    for warning in settings.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let (provider, batching) = provider(&settings, &run)?;
+    let mut role = Role { drain: run.once, ..Role::of(&settings) };
+    if !run.badge.is_empty() {
+        role.badges.clone_from(&run.badge);
+    }
+    let reader = Reader::of_this_program()?.confined(&settings);
+    let backend = Backend::join(&settings).await?;
+    store::database::check_writable(&backend.pool).await.map_err(AppError::from)?;
+    backend.check_schema().await?;
+    // The mock provider keeps its requests and results itself.
+    let store = run.store.clone().filter(|_| run.provider != ProviderName::Mock);
+    let keeper = KeeperSettings {
+        provider,
+        batching: batching.clone(),
+        store,
+        spool: settings.data_dir.join("spool"),
+        wait: run.wait_seconds,
+        poll: run.poll_seconds,
+        kept: Duration::from_secs_f64(settings.batch_keep_days * 86_400.0),
+    };
+    let mut keeper = Keeper::new(backend.pool.clone(), keeper);
+    begin(&mut keeper, run.once, settings.worker_lease).await.map_err(|error| CliError::Other(error.to_string()))?;
+    let embedder = load_embedder(&settings).await?;
+    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader).with_batching(batching);
+    let (wake, lease) = (service.wake.clone(), service.settings.worker_lease);
+    let mut worker =
+        RunningWorker::start(role, service.tools(), backend.options.clone()).await.map_err(AppError::from)?;
+    let ended = tokio::select! {
+        () = asked_to_stop() => Ok(()),
+        end = worker.wait() => match end {
+            WorkerEnd::Failed(reason) => Err(CliError::Other(format!("the worker failed: {reason}"))),
+            _ => Ok(()),
+        },
+        error = keep(&mut keeper, &wake, lease), if !run.once => Err(CliError::Other(error.to_string())),
+    };
+    // A second signal means that nobody wants to wait, so whatever still runs is given back.
+    worker.stop(DRAIN, asked_to_stop()).await;
+    let ended = match (ended, run.once) {
+        (Ok(()), true) => keeper.pass(true).await.map(|_| ()).map_err(|error| CliError::Other(error.to_string())),
+        (ended, _) => ended,
+    };
+    backend.stop().await;
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Moves batches on for the first time. A worker that was killed a moment ago may still seem to have the right to do so.
+async fn begin(keeper: &mut Keeper, hurry: bool, lease: Duration) -> Result<(), KeeperError> {
+    let begun = Instant::now();
+    loop {
+        match keeper.pass(hurry).await {
+            Err(KeeperError::Another) if begun.elapsed() < lease => tokio::time::sleep(LOOK / 5).await,
+            ended => return ended.map(|_| ()),
+        }
+    }
+}
+
+/// Moves batches on until another has had the right to do so for as long as a lease.
+async fn keep(keeper: &mut Keeper, wake: &Wake, lease: Duration) -> KeeperError {
+    let mut led = Instant::now();
+    loop {
+        let pause = match keeper.pass(false).await {
+            Ok(ended) => {
+                led = Instant::now();
+                if ended {
+                    wake.notify(Lanes::of(Lane::Llm));
+                }
+                LOOK
+            }
+            Err(KeeperError::Database(error)) => {
+                tracing::warn!(error = %error, "the database cannot be asked about batches; it is tried again");
+                PAUSE
+            }
+            Err(KeeperError::Another) if led.elapsed() < lease => LOOK,
+            Err(error @ KeeperError::Another) => return error,
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn batches(settings: &Settings, patience: Duration) -> Result<Vec<LlmBatchResponse>, CliError> {
+    let backend = Backend::join(settings).await?;
+    backend.check_schema().await?;
+    let read = async {
+        let mut conn = backend.pool.acquire().await?;
+        store::llm_batches::list(&mut conn, i64::MAX, 1000, patience).await
+    };
+    let batches = read.await;
+    backend.stop().await;
+    batches.map_err(|error| CliError::Other(format!("the batches cannot be read: {error}")))
+}
+
+async fn cancel(settings: &Settings, ids: Vec<i64>, all: bool) -> Result<ExitCode, CliError> {
+    let backend = Backend::join(settings).await?;
+    backend.check_schema().await?;
+    let cancelled = async {
+        let mut conn = backend.pool.acquire().await?;
+        let ids = if all { store::llm_batches::not_ended(&mut conn).await? } else { ids };
+        let mut unknown = Vec::new();
+        for id in &ids {
+            if !store::llm_batches::cancel(&mut conn, *id).await? {
+                unknown.push(*id);
+            }
+        }
+        Ok::<_, sqlx::Error>((ids.len() - unknown.len(), unknown))
+    }
+    .await;
+    backend.stop().await;
+    let (count, unknown) = cancelled.map_err(|error| CliError::Other(format!("nothing was cancelled: {error}")))?;
+    if count > 0 {
+        say!("{count} batches will end; svc-batch-worker run tells their provider");
+    }
+    match unknown.as_slice() {
+        [] => Ok(ExitCode::SUCCESS),
+        unknown => {
+            let unknown: Vec<String> = unknown.iter().map(i64::to_string).collect();
+            Err(CliError::Other(format!("no batch that has not ended has the number {}", unknown.join(", "))))
+        }
+    }
+}
+
+fn show(batches: &[LlmBatchResponse], output: Output) -> Result<(), CliError> {
+    match output {
+        Output::Json => batches.iter().try_for_each(|batch| Output::line(batch)).map_err(CliError::from),
+        Output::Table if batches.is_empty() => {
+            say!("no batches");
+            Ok(())
+        }
+        Output::Table => {
+            let rows: Vec<Vec<String>> = batches.iter().map(row).collect();
+            Output::table(
+                &["batch", "provider", "model", "state", "tasks", "requests", "answered", "age", "problem"],
+                &rows,
+            )?;
+            Ok(())
+        }
+    }
+}
+
+fn row(batch: &LlmBatchResponse) -> Vec<String> {
+    let state = match batch.outcome {
+        Some(outcome) => outcome.to_string(),
+        None if batch.cancel_requested_at.is_some() => "cancelling".to_owned(),
+        None => batch.state.to_string(),
+    };
+    let state = if batch.stalled { format!("{state}, stalled") } else { state };
+    let age = (chrono::Utc::now() - batch.opened_at).num_minutes();
+    vec![
+        batch.id.to_string(),
+        batch.provider.clone(),
+        batch.model.clone(),
+        state,
+        batch.tasks.to_string(),
+        batch.requests.to_string(),
+        batch.answered.to_string(),
+        format!("{}:{:02} h", age / 60, age % 60),
+        batch.problem.clone().unwrap_or_default(),
+    ]
+}

@@ -1,0 +1,116 @@
+//! Batches: summaries that a provider makes within a day, at about half the price. A worker with these parks its tasks in batches instead of calling
+//! a language model; [`Keeper`] submits the batches, polls the provider and keeps what it answers.
+mod anthropic;
+mod api;
+mod keeper;
+mod mock;
+mod openai;
+mod provider;
+
+use crate::{
+    llm::{Ask, Received, body_without_stream, refused_field_of},
+    store::{llm_batches::BatchCaps, summaries::LlmAnswer, text::storable},
+};
+pub use keeper::{Keeper, KeeperError, KeeperSettings};
+pub use mock::Mock;
+pub use provider::{Provider, ProviderError, ProviderName};
+use serde_json::Value;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+/// The most bytes of the requests of one task in one batch, so that a task that asks of a long text does not fill the memory.
+pub const TASK_BYTES: usize = 16 << 20;
+/// The most questions of one task in one batch.
+pub const TASK_REQUESTS: usize = 1000;
+
+/// How a process asks by batches.
+#[derive(Debug)]
+pub struct Batching {
+    pub provider: ProviderName,
+    /// The model of requests whose file names none.
+    pub model: String,
+    pub caps: BatchCaps,
+    /// The optional fields that the provider has refused.
+    refused: AtomicU8,
+}
+
+impl Batching {
+    pub fn new(provider: ProviderName, model: String, caps: BatchCaps) -> Arc<Batching> {
+        Arc::new(Batching { provider, model, caps, refused: AtomicU8::new(0) })
+    }
+
+    /// The request for a question, as one line of JSON.
+    pub fn line(&self, custom_id: &str, ask: &Ask) -> String {
+        let model = ask.model.as_deref().unwrap_or(&self.model);
+        match self.provider {
+            ProviderName::Anthropic => anthropic::line(custom_id, ask, model),
+            ProviderName::OpenAi | ProviderName::Mock => {
+                openai::line(custom_id, body_without_stream(ask, model, self.refused.load(Ordering::Relaxed)))
+            }
+        }
+    }
+
+    /// Remembers a field that a refusal names, and says whether it named one.
+    fn learns(&self, refusal: &str) -> bool {
+        let bit = refused_field_of(refusal).filter(|bit| self.refused.load(Ordering::Relaxed) & bit == 0);
+        bit.inspect(|bit| {
+            self.refused.fetch_or(*bit, Ordering::Relaxed);
+        })
+        .is_some()
+    }
+}
+
+/// Codes of errors of single requests.
+pub mod code {
+    /// The text is longer than what the model reads.
+    pub const TOO_LONG: &str = "too_long";
+    /// The provider accepts no such request.
+    pub const REFUSED: &str = "refused";
+    /// The provider failed, and may succeed another time.
+    pub const FAILED: &str = "failed";
+    pub const ONLY_REASONING: &str = "only_reasoning";
+    pub const EXPIRED: &str = "expired";
+    pub const CANCELLED: &str = "cancelled";
+    /// The batch ended, and said nothing of the request.
+    pub const MISSING: &str = "missing";
+}
+
+/// An answer as a provider of chat completions words it, or why there is none.
+fn answer_of(message: &Value) -> Result<LlmAnswer, (String, String)> {
+    let failed = |code: &str, message: String| Err((code.to_owned(), message));
+    let mut received = Received::default();
+    let mut text = match received.take(message) {
+        Ok(text) => text,
+        Err(error) => return failed(code::FAILED, error),
+    };
+    text.push_str(&received.rest());
+    let text = text.trim();
+    if text.is_empty() {
+        return match received.has_reasoned {
+            true => failed(code::ONLY_REASONING, "the model thought and said nothing".to_owned()),
+            false => failed(code::FAILED, "the answer is empty".to_owned()),
+        };
+    }
+    let usage = received.usage.unwrap_or_default();
+    Ok(answer(
+        text,
+        received.finish.as_deref() == Some("length"),
+        received.model.as_deref().unwrap_or_default(),
+        usage.prompt_tokens,
+        usage.completion_tokens,
+    ))
+}
+
+fn answer(text: &str, is_cut: bool, model: &str, prompt_tokens: u64, completion_tokens: u64) -> LlmAnswer {
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    LlmAnswer {
+        answer: storable(text).into_owned(),
+        is_cut,
+        model: storable(model).into_owned(),
+        prompt_tokens: count(prompt_tokens),
+        completion_tokens: count(completion_tokens),
+        batch_id: None,
+    }
+}

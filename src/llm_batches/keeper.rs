@@ -1,0 +1,434 @@
+//! Moves batches on: closes, submits, polls, keeps results. Every step is recorded before the next one begins, so that a keeper which is killed anywhere
+//! goes on where it was.
+use super::{
+    Batching, TASK_BYTES, code,
+    provider::{Progress, Provider, ProviderError, Submission},
+};
+use crate::{
+    store::{
+        self,
+        llm_batches::{BatchCounts, BatchResult, BatchRow},
+        transaction,
+    },
+    telemetry,
+};
+use futures_util::StreamExt;
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use std::{
+    collections::HashSet,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use svc_client::wire::{LlmBatchOutcome, LlmBatchState};
+use tokio::io::{AsyncWriteExt, BufWriter};
+
+/// How many results are kept in one transaction.
+const RESULTS: usize = 500;
+/// The longest first pause after a provider did not do what it was asked; each further one is twice as long.
+const PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// What a keeper is told.
+#[derive(Debug)]
+pub struct KeeperSettings {
+    pub provider: Provider,
+    pub batching: Arc<Batching>,
+    /// The folder that keeps what was sent and what came; `None`: nothing is kept.
+    pub store: Option<PathBuf>,
+    /// Where a batch is written before it is sent.
+    pub spool: PathBuf,
+    /// How long a batch waits for more requests.
+    pub wait: Duration,
+    /// The time between two looks at the provider's batches.
+    pub poll: Duration,
+    /// How long ended batches and the files of the store are kept.
+    pub kept: Duration,
+}
+
+/// Why a keeper cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperError {
+    #[error("another svc-batch-worker for this provider works on this database; stop it first")]
+    Another,
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+/// Keeps the batches of one provider; there is one for each database.
+#[derive(Debug)]
+pub struct Keeper {
+    pool: PgPool,
+    settings: KeeperSettings,
+    /// The connection that holds the right to be the only one.
+    lead: Option<PgConnection>,
+    next_poll: Instant,
+    paused_until: Instant,
+    pause: Duration,
+}
+
+impl Keeper {
+    pub fn new(pool: PgPool, settings: KeeperSettings) -> Keeper {
+        let now = Instant::now();
+        let pause = settings.poll.min(PAUSE);
+        Keeper { pool, settings, lead: None, next_poll: now, paused_until: now, pause }
+    }
+
+    /// Moves each batch as far as it goes now; with `hurry`, batches are submitted without waiting for more requests, and the provider is asked at once.
+    /// Returns whether a batch has ended, so that its tasks can be taken up.
+    pub async fn pass(&mut self, hurry: bool) -> Result<bool, KeeperError> {
+        let name = self.settings.batching.provider;
+        if self.lead.is_none() {
+            self.lead = store::llm_batches::lead(&self.pool, name as i64).await?;
+        }
+        // A keeper that lost the right stops at the first statement, which fails on the connection that held it.
+        let Some(mut lead) = self.lead.take() else { return Err(KeeperError::Another) };
+        let moved = self.move_on(&mut lead, hurry).await?;
+        self.lead = Some(lead);
+        Ok(moved)
+    }
+
+    async fn move_on(&mut self, lead: &mut PgConnection, hurry: bool) -> sqlx::Result<bool> {
+        let name = self.settings.batching.provider.as_str();
+        let wait = if hurry { Duration::ZERO } else { self.settings.wait };
+        store::llm_batches::close_due(lead, name, wait).await?;
+        let mut ended = false;
+        let asks = hurry || Instant::now() >= self.paused_until;
+        let polls = hurry || Instant::now() >= self.next_poll;
+        if asks && polls {
+            self.next_poll = Instant::now() + self.settings.poll;
+        }
+        for batch in store::llm_batches::owed(lead, name).await? {
+            let is_due = asks && (polls || batch.state.0 != LlmBatchState::Submitted);
+            let step = match batch.state.0 {
+                LlmBatchState::Open | LlmBatchState::Closed if batch.is_cancelled => {
+                    self.end(&batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
+                    Ok(true)
+                }
+                LlmBatchState::Closed | LlmBatchState::Submitting if is_due => self.submit(lead, &batch).await?,
+                LlmBatchState::Submitted if is_due => self.look(&batch).await?,
+                _ => Ok(false),
+            };
+            match step {
+                Ok(is_over) => {
+                    ended |= is_over;
+                    if is_due {
+                        self.pause = self.settings.poll.min(PAUSE);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(batch.id = batch.id, error = %error, "a batch does not move on; it is tried again");
+                    store::llm_batches::note(lead, batch.id, &error.to_string()).await?;
+                    let asked = if let ProviderError::Away { retry_after, .. } = error { retry_after } else { None };
+                    self.paused_until = Instant::now() + asked.unwrap_or(self.pause).min(LONGEST_PAUSE);
+                    self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                    break;
+                }
+            }
+        }
+        let forgotten = store::llm_batches::tidy(lead, self.settings.kept).await?;
+        if let Some(store) = &self.settings.store {
+            for id in forgotten {
+                for name in [requests_file(id), results_file(id)] {
+                    remove(&store.join(name));
+                }
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Hands a batch to the provider, unless the provider has it already.
+    async fn submit(&self, lead: &mut PgConnection, batch: &BatchRow) -> sqlx::Result<Result<bool, ProviderError>> {
+        let found = match batch.submitting_at {
+            Some(since) => self.settings.provider.find(batch.key, since).await,
+            None => Ok(None),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
+        let accepted = match found {
+            Some(accepted) => {
+                tracing::info!(
+                    batch.id = batch.id,
+                    provider.id = accepted.provider_id,
+                    "the provider has the batch already"
+                );
+                Ok(accepted)
+            }
+            None if batch.is_cancelled => {
+                self.end(batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
+                return Ok(Ok(true));
+            }
+            None => {
+                let written = match self.write(lead, batch.id).await? {
+                    Ok(written) => written,
+                    Err(error) => {
+                        let reason = format!("its requests could not be written to a file: {error}");
+                        return Ok(Err(ProviderError::Away { reason, retry_after: None }));
+                    }
+                };
+                if written.requests == 0 {
+                    // All of its tasks have left.
+                    self.end(batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
+                    return Ok(Ok(true));
+                }
+                if !store::llm_batches::submitting(lead, batch.id, written.requests, written.bytes).await? {
+                    return Ok(Ok(false));
+                }
+                let submission = Submission { key: batch.key, file: written.path.path(), bytes: written.bytes };
+                self.settings.provider.submit(submission).await
+            }
+        };
+        match accepted {
+            Ok(accepted) => {
+                store::llm_batches::submitted(lead, batch.id, &accepted.provider_id, accepted.expires_at).await?;
+                tracing::info!(batch.id = batch.id, provider.id = accepted.provider_id, "a batch was submitted");
+                Ok(Ok(false))
+            }
+            Err(ProviderError::NotTaken(reason)) => {
+                self.end(batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(reason)).await?;
+                Ok(Ok(true))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Writes the requests of a batch to a file.
+    async fn write(&self, lead: &mut PgConnection, id: i64) -> sqlx::Result<io::Result<Written>> {
+        let kept = self.settings.store.as_ref().map(|store| store.join(requests_file(id)));
+        let folder = self.settings.store.as_deref().unwrap_or(&self.settings.spool);
+        let path = match new_file(folder) {
+            Ok(path) => path,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut file = match path.reopen() {
+            Ok(file) => BufWriter::new(tokio::fs::File::from_std(file)),
+            Err(error) => return Ok(Err(error)),
+        };
+        let (mut requests, mut bytes, mut after) = (0, 0, String::new());
+        loop {
+            let lines = store::llm_batches::lines(lead, id, &after).await?;
+            let Some((last, _)) = lines.last() else { break };
+            after.clone_from(last);
+            for (_, line) in &lines {
+                requests += 1;
+                bytes += line.len() as u64 + 1;
+                let written = async {
+                    file.write_all(line.as_bytes()).await?;
+                    file.write_all(b"\n").await
+                };
+                if let Err(error) = written.await {
+                    return Ok(Err(error));
+                }
+            }
+        }
+        if let Err(error) = file.flush().await {
+            return Ok(Err(error));
+        }
+        let path = match kept {
+            None => File::Passing(path),
+            Some(kept) => match path.persist(&kept) {
+                Ok(_) => File::Kept(kept),
+                Err(error) => return Ok(Err(error.error)),
+            },
+        };
+        Ok(Ok(Written { path, requests, bytes }))
+    }
+
+    /// Asks the provider how far a batch is, and keeps its results if it is over.
+    async fn look(&self, batch: &BatchRow) -> sqlx::Result<Result<bool, ProviderError>> {
+        let provider_id = batch.provider_id.as_deref().unwrap_or_default();
+        let progress = match self.settings.provider.progress(provider_id).await {
+            Ok(Progress::Working) if batch.is_cancelled => match self.settings.provider.cancel(provider_id).await {
+                Ok(()) | Err(ProviderError::NotTaken(_)) => self.settings.provider.progress(provider_id).await,
+                Err(error) => Err(error),
+            },
+            progress => progress,
+        };
+        match progress {
+            Ok(Progress::Working) => Ok(Ok(false)),
+            Ok(Progress::Ended { outcome, results, problem }) => match self.keep(batch.id, &results).await? {
+                Ok(counts) => {
+                    self.end(batch, outcome, counts, problem).await?;
+                    Ok(Ok(true))
+                }
+                Err(error) => Ok(Err(error)),
+            },
+            Err(ProviderError::Unknown(reason)) => {
+                self.end(batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(reason)).await?;
+                Ok(Ok(true))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Keeps all results of a batch, a few at a time.
+    async fn keep(&self, id: i64, results: &[String]) -> sqlx::Result<Result<BatchCounts, ProviderError>> {
+        let mut counts = BatchCounts::default();
+        let mut seen: HashSet<String> = HashSet::new();
+        let mut copy = match self.settings.store.as_ref().map(|store| Copy::begin(store, id)).transpose() {
+            Ok(copy) => copy,
+            Err(error) => return Ok(Err(not_kept(&error))),
+        };
+        for at in results {
+            let mut lines = match self.settings.provider.results(at).await {
+                Ok(lines) => lines,
+                Err(error) => return Ok(Err(error)),
+            };
+            let (mut part, mut bytes) = (Vec::new(), 0);
+            loop {
+                let line = match lines.next().await.transpose() {
+                    Ok(line) => line,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let is_end = line.is_none();
+                if let Some(line) = line {
+                    if let Some(Err(error)) = line.as_ref().zip(copy.as_mut()).map(|(line, copy)| copy.add(line)) {
+                        return Ok(Err(not_kept(&error)));
+                    }
+                    match line.as_ref().and_then(|line| self.settings.provider.result(line)) {
+                        Some(result) if seen.contains(&result.custom_id) => counts.repeated += 1,
+                        Some(result) => {
+                            seen.insert(result.custom_id.clone());
+                            bytes += result.answer.as_ref().map_or(0, |answer| answer.answer.len());
+                            part.push(self.learned(result));
+                        }
+                        None => counts.unknown += 1,
+                    }
+                }
+                if part.len() >= RESULTS || bytes >= TASK_BYTES || (is_end && !part.is_empty()) {
+                    let mut tx = transaction::begin(&self.pool).await?;
+                    // Whoever lost the right to keep batches may still end here: what is kept twice is kept once.
+                    let came = store::llm_batches::record(&mut tx, id, &part).await?;
+                    tx.commit().await?;
+                    counts.add(came);
+                    (part, bytes) = (Vec::new(), 0);
+                }
+                if is_end {
+                    break;
+                }
+            }
+        }
+        if let Some(Err(error)) = copy.map(Copy::end) {
+            return Ok(Err(not_kept(&error)));
+        }
+        Ok(Ok(counts))
+    }
+
+    /// A result, in which the refusal of a field that need not be sent becomes a failure that passes.
+    fn learned(&self, mut result: BatchResult) -> BatchResult {
+        if let Err((kind, message)) = &mut result.answer
+            && kind == code::REFUSED
+            && self.settings.batching.learns(message)
+        {
+            code::FAILED.clone_into(kind);
+        }
+        result
+    }
+
+    async fn end(
+        &self,
+        batch: &BatchRow,
+        outcome: LlmBatchOutcome,
+        counts: BatchCounts,
+        problem: Option<String>,
+    ) -> sqlx::Result<()> {
+        let (kind, says) = match outcome {
+            LlmBatchOutcome::Completed => (code::MISSING, "the batch ended without a result for the request"),
+            LlmBatchOutcome::Failed => (code::FAILED, "the batch failed as a whole"),
+            LlmBatchOutcome::Expired => (code::EXPIRED, "the batch expired before the request was answered"),
+            LlmBatchOutcome::Cancelled => (code::CANCELLED, "the batch was cancelled before the request was answered"),
+        };
+        let message = problem.map_or_else(|| says.to_owned(), |problem| format!("{says}: {problem}"));
+        let mut tx = transaction::begin(&self.pool).await?;
+        let ours = store::llm_batches::end(&mut tx, batch.id, outcome, counts, (kind, &message)).await?;
+        tx.commit().await?;
+        if ours {
+            metrics::counter!(telemetry::LLM_BATCHES, "provider" => self.settings.batching.provider.as_str(), "outcome" => outcome.as_str())
+                .increment(1);
+            tracing::info!(
+                batch.id = batch.id,
+                outcome = outcome.as_str(),
+                answered = counts.answered,
+                failed = counts.failed,
+                "a batch has ended"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The requests of a batch in a file.
+struct Written {
+    path: File,
+    requests: i32,
+    bytes: u64,
+}
+
+enum File {
+    /// It goes when this value goes.
+    Passing(tempfile::NamedTempFile),
+    Kept(PathBuf),
+}
+
+impl File {
+    fn path(&self) -> &Path {
+        match self {
+            File::Passing(file) => file.path(),
+            File::Kept(path) => path,
+        }
+    }
+}
+
+/// The results of a batch on their way into the store.
+struct Copy {
+    file: tempfile::NamedTempFile,
+    path: PathBuf,
+}
+
+impl Copy {
+    fn begin(store: &Path, id: i64) -> io::Result<Copy> {
+        Ok(Copy { file: new_file(store)?, path: store.join(results_file(id)) })
+    }
+
+    fn add(&mut self, line: &Value) -> io::Result<()> {
+        use std::io::Write;
+        writeln!(self.file, "{line}")
+    }
+
+    fn end(self) -> io::Result<()> {
+        self.file.persist(self.path).map(|_| ()).map_err(|error| error.error)
+    }
+}
+
+/// A file that only its owner reads, in a folder that is made if it is missing.
+fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    std::fs::create_dir_all(folder)?;
+    tempfile::NamedTempFile::new_in(folder)
+}
+
+fn requests_file(id: i64) -> String {
+    format!("batch-{id}.requests.jsonl")
+}
+
+fn results_file(id: i64) -> String {
+    format!("batch-{id}.results.jsonl")
+}
+
+fn not_kept(error: &io::Error) -> ProviderError {
+    let reason = format!("its results could not be written to the folder of --store: {error}");
+    ProviderError::Away { reason, retry_after: None }
+}
+
+fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            tracing::warn!(path = %path.display(), error = %error, "a file of an old batch could not be removed")
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! OpenAI's batches: a file of requests, and files of results when all of them are answered.
+use super::{
+    answer_of,
+    api::{Api, KeyHeader, away},
+    code,
+    provider::{Accepted, Progress, ProviderError, Results, Submission},
+};
+use crate::{
+    llm::is_about_length,
+    settings::Secret,
+    store::{llm_batches::BatchResult, summaries::LlmAnswer},
+};
+use chrono::{DateTime, Utc};
+use futures_util::StreamExt;
+use reqwest::{
+    Method,
+    multipart::{Form, Part},
+};
+use serde_json::{Value, json};
+use svc_client::wire::LlmBatchOutcome;
+use uuid::Uuid;
+
+/// The name under which our key stands in a batch's metadata.
+const KEY: &str = "svc_batch";
+/// How many pages of the provider's list are searched for a batch.
+const PAGES: usize = 100;
+
+#[derive(Debug)]
+pub struct OpenAi(Api);
+
+/// A request, as a line of the file.
+pub fn line(custom_id: &str, body: Value) -> String {
+    json!({"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body}).to_string()
+}
+
+impl OpenAi {
+    pub fn new(base: &str, key: Secret) -> Result<OpenAi, ProviderError> {
+        Api::new(base, key, KeyHeader::Bearer).map(OpenAi)
+    }
+
+    pub async fn submit(&self, submission: Submission<'_>) -> Result<Accepted, ProviderError> {
+        let file = tokio::fs::File::open(submission.file).await.map_err(|error| away(error.to_string()))?;
+        let part = Part::stream_with_length(reqwest::Body::from(file), submission.bytes)
+            .file_name(format!("svc-{}.jsonl", submission.key))
+            .mime_str("application/jsonl")
+            .map_err(|error| away(error.to_string()))?;
+        let form = Form::new().text("purpose", "batch").part("file", part);
+        let file = self.0.json(self.0.call(Method::POST, "/files").multipart(form)).await?;
+        let file = id(&file)?;
+        let batch = json!({
+            "input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h",
+            "metadata": {KEY: submission.key.to_string()},
+        });
+        accepted(&self.0.json(self.0.call(Method::POST, "/batches").json(&batch)).await?)
+    }
+
+    pub async fn find(&self, key: Uuid, since: DateTime<Utc>) -> Result<Option<Accepted>, ProviderError> {
+        let (key, since) = (key.to_string(), since.timestamp() - 3600);
+        let mut after = None;
+        for _ in 0..PAGES {
+            let mut call = self.0.call(Method::GET, "/batches").query(&[("limit", "100")]);
+            if let Some(after) = &after {
+                call = call.query(&[("after", after)]);
+            }
+            let page = self.0.json(call).await?;
+            let batches = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if let Some(ours) = batches.iter().find(|batch| batch["metadata"][KEY] == *key) {
+                return accepted(ours).map(Some);
+            }
+            // The newest come first.
+            let Some(last) = batches.last() else { return Ok(None) };
+            if page["has_more"] != true || last["created_at"].as_i64().is_some_and(|at| at < since) {
+                return Ok(None);
+            }
+            after = Some(id(last)?);
+        }
+        Ok(None)
+    }
+
+    pub async fn progress(&self, provider_id: &str) -> Result<Progress, ProviderError> {
+        let batch = self.0.json(self.0.call(Method::GET, &format!("/batches/{}", segment(provider_id)))).await?;
+        let outcome = match batch["status"].as_str() {
+            Some("completed") => LlmBatchOutcome::Completed,
+            Some("failed") => LlmBatchOutcome::Failed,
+            Some("expired") => LlmBatchOutcome::Expired,
+            Some("cancelled") => LlmBatchOutcome::Cancelled,
+            _ => return Ok(Progress::Working),
+        };
+        let results = ["output_file_id", "error_file_id"].iter().filter_map(|name| batch[*name].as_str());
+        let problem = batch["errors"]["data"][0]["message"].as_str();
+        Ok(Progress::Ended {
+            outcome,
+            results: results.filter(|id| !id.is_empty()).map(str::to_owned).collect(),
+            problem: problem.map(str::to_owned),
+        })
+    }
+
+    pub async fn results(&self, at: &str) -> Result<Results, ProviderError> {
+        let lines = self.0.lines(self.0.call(Method::GET, &format!("/files/{}/content", segment(at)))).await?;
+        Ok(lines.boxed())
+    }
+
+    pub async fn cancel(&self, provider_id: &str) -> Result<(), ProviderError> {
+        let path = format!("/batches/{}/cancel", segment(provider_id));
+        self.0.json(self.0.call(Method::POST, &path)).await.map(|_| ())
+    }
+}
+
+/// An id as a part of a path, whatever a server made of it.
+pub fn segment(id: &str) -> String {
+    id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).collect()
+}
+
+fn id(value: &Value) -> Result<String, ProviderError> {
+    let id = value["id"].as_str().filter(|id| !id.is_empty());
+    id.map(str::to_owned).ok_or_else(|| away("its answer names no id".to_owned()))
+}
+
+fn accepted(batch: &Value) -> Result<Accepted, ProviderError> {
+    let expires_at = batch["expires_at"].as_i64().and_then(|at| DateTime::from_timestamp(at, 0));
+    Ok(Accepted { provider_id: id(batch)?, expires_at })
+}
+
+/// The result of a line of an output file or an error file.
+pub fn result(line: &Value) -> Option<BatchResult> {
+    let custom_id = line["custom_id"].as_str()?.to_owned();
+    Some(BatchResult { custom_id, answer: answer(line) })
+}
+
+fn answer(line: &Value) -> Result<LlmAnswer, (String, String)> {
+    let response = &line["response"];
+    let said = |error: &Value| match error["message"].as_str() {
+        Some(message) => format!("{message} {}", error["code"].as_str().unwrap_or_default()).trim().to_owned(),
+        None => error.to_string(),
+    };
+    if response.is_null() {
+        let error = &line["error"];
+        let code = match error["code"].as_str() {
+            Some("batch_expired") => code::EXPIRED,
+            Some("batch_cancelled") => code::CANCELLED,
+            _ => code::FAILED,
+        };
+        return Err((code.to_owned(), said(error)));
+    }
+    let status = response["status_code"].as_u64().unwrap_or(200);
+    if status == 200 {
+        return answer_of(&response["body"]);
+    }
+    let said = said(&response["body"]["error"]);
+    let code = match status {
+        413 => code::TOO_LONG,
+        400 | 422 if is_about_length(&said) => code::TOO_LONG,
+        408 | 409 | 425 | 429 => code::FAILED,
+        400..500 => code::REFUSED,
+        _ => code::FAILED,
+    };
+    Err((code.to_owned(), format!("status {status}: {said}")))
+}

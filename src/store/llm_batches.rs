@@ -1,0 +1,435 @@
+//! Batches of requests for a provider of language models, and the tasks that wait in them. A task is `batched` from the moment in which its
+//! requests are in a batch that is still open, so that no crash loses it, until the batch has ended and a worker takes it up again.
+mod results;
+
+use super::{
+    advisory::AdvisoryLock,
+    interval::interval,
+    places::Place,
+    tasks::{Claimer, fingerprint, read_claimed},
+    text::storable,
+    word::Word,
+};
+use chrono::{DateTime, Utc};
+pub use results::{BatchCounts, BatchResult, end, record, take_error};
+use serde_json::json;
+use sqlx::{PgConnection, PgPool};
+use std::time::Duration;
+use svc_actors::{Claimed, Grant, WriteMode, path_key};
+use svc_client::wire::{LlmBatchOutcome, LlmBatchResponse, LlmBatchState};
+use svc_ids::TaskId;
+use uuid::Uuid;
+
+/// A question of a task, as a provider is asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub custom_id: String,
+    /// The hash of the question, see the table llm_answers.
+    pub asked: Vec<u8>,
+    /// What is sent.
+    pub line: String,
+}
+
+/// What a provider takes in one batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchCaps {
+    pub requests: i64,
+    pub bytes: i64,
+}
+
+/// A batch as its worker sees it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct BatchRow {
+    pub id: i64,
+    pub key: Uuid,
+    pub model: String,
+    pub state: Word<LlmBatchState>,
+    pub provider_id: Option<String>,
+    pub submitting_at: Option<DateTime<Utc>>,
+    pub is_cancelled: bool,
+}
+
+/// Puts a running task with its requests into the open batch, of which all requests are for one model. A batch that they would make too large is
+/// closed, and they begin the next one. Returns false if the token is stale or a cancel was requested; then nothing is written.
+///
+/// The commit is asynchronous: a crash of the server that loses it leaves the task to its lease.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
+pub async fn park(
+    pool: &PgPool,
+    grant: &Grant,
+    (provider, model): (&str, &str),
+    caps: BatchCaps,
+    requests: &[Request],
+) -> sqlx::Result<bool> {
+    let count = i64::try_from(requests.len()).unwrap_or(i64::MAX);
+    let bytes = requests.iter().map(|request| request.line.len() as i64 + 1).sum::<i64>();
+    let mut tx = super::transaction::begin(pool).await?;
+    sqlx::query("SELECT set_config('synchronous_commit', 'off', true)").execute(&mut *tx).await?;
+    let batch_id = loop {
+        let open: Option<(i64, i32, i64)> = sqlx::query_as(
+            "SELECT id, requests, bytes FROM llm_batches WHERE provider = $1 AND model = $2 AND state = 'open' FOR UPDATE",
+        )
+        .bind(provider)
+        .bind(model)
+        .fetch_optional(&mut *tx)
+        .await?;
+        match open {
+            None => {
+                sqlx::query("INSERT INTO llm_batches (provider, model) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+                    .bind(provider)
+                    .bind(model)
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            Some((id, held, size))
+                if held > 0 && (i64::from(held) + count > caps.requests || size + bytes > caps.bytes) =>
+            {
+                close(&mut tx, id).await?;
+            }
+            Some((id, _, _)) => break id,
+        }
+    };
+    let ours: Option<TaskId> = sqlx::query_scalar(
+        "UPDATE task_queue SET status = 'batched', batch_id = $3::text, batched_at = clock_timestamp(), claimed_by = NULL, heartbeat_at = NULL,
+                error_type = NULL, put_off_code = NULL, put_off_message = NULL
+          WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",
+    )
+    .bind(grant.task_id)
+    .bind(grant.token)
+    .bind(batch_id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    if ours.is_none() {
+        return Ok(false);
+    }
+    let (ids, rest): (Vec<&str>, Vec<(&[u8], &str)>) =
+        requests.iter().map(|r| (r.custom_id.as_str(), (r.asked.as_slice(), r.line.as_str()))).unzip();
+    let (asked, lines): (Vec<&[u8]>, Vec<&str>) = rest.into_iter().unzip();
+    sqlx::query(
+        "WITH held AS (UPDATE llm_batches SET requests = requests + $7, bytes = bytes + $8 WHERE id = $1)
+         INSERT INTO llm_batch_requests (batch_id, custom_id, task_id, document_id, asked, line)
+         SELECT $1, r.custom_id, $2, $3, r.asked, r.line FROM unnest($4::text[], $5::bytea[], $6::text[]) AS r(custom_id, asked, line)
+         ON CONFLICT (batch_id, custom_id) DO UPDATE SET asked = excluded.asked, line = excluded.line, is_dropped = false",
+    )
+    .bind(batch_id)
+    .bind(grant.task_id)
+    .bind(grant.document_id)
+    .bind(ids)
+    .bind(asked)
+    .bind(lines)
+    .bind(i32::try_from(count).unwrap_or(i32::MAX))
+    .bind(bytes)
+    .execute(&mut *tx)
+    .await?;
+    let detail = json!({"batch_id": batch_id, "provider": provider, "requests": count});
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint, detail)
+         SELECT $1, $2, $3, $4, 'batched', r.worker, r.since, $5, $6 FROM task_reservation r WHERE r.task_id = $2",
+    )
+    .bind(grant.document_id)
+    .bind(grant.task_id)
+    .bind(&grant.task_type)
+    .bind(grant.attempt)
+    .bind(fingerprint(&grant.params))
+    .bind(&detail)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// Claims tasks whose batch has ended. They keep their regions.
+pub async fn resume(conn: &mut PgConnection, claimer: &Claimer, provider: &str, most: usize) -> sqlx::Result<Claimed> {
+    let rows = sqlx::query(
+        "WITH waiting AS MATERIALIZED (
+             SELECT t.id FROM llm_batches b CROSS JOIN LATERAL (
+                    SELECT q.id FROM task_queue q WHERE q.batch_id = b.id::text AND q.status = 'batched' ORDER BY q.id LIMIT $4
+                       FOR NO KEY UPDATE SKIP LOCKED) t
+              WHERE b.provider = $3 AND b.state = 'ended' AND NOT b.is_done LIMIT $4),
+         held AS (
+             UPDATE task_reservation r SET claim_token = gen_random_uuid(), worker = $1, since = clock_timestamp()
+               FROM waiting WHERE r.task_id = waiting.id RETURNING r.task_id, r.claim_token)
+         UPDATE task_queue t SET status = 'claimed', claimed_by = $1, heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + $2,
+                claim_token = held.claim_token, batch_id = NULL, batched_at = NULL
+           FROM held WHERE t.id = held.task_id
+         RETURNING t.id, t.task_type, t.scope_document_id, t.root_id, t.write_mode, t.params, t.lane, t.node_path, t.first_leaf, t.last_leaf, t.retry_count,
+                t.lapses, t.lease_losses, t.claim_token, t.priority, t.created_at",
+    )
+    .bind(&claimer.worker_id)
+    .bind(interval(claimer.lease))
+    .bind(provider)
+    .bind(i64::try_from(most).unwrap_or(i64::MAX))
+    .fetch_all(conn)
+    .await?;
+    read_claimed(&rows)
+}
+
+/// Takes tasks out of their batches: those of documents at or under a place, and those of the containers above. They wait in the queue again, to
+/// ask of what is there then; a request that was not sent yet never is, and an answer that still comes is dropped.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn leave(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> sqlx::Result<()> {
+    if !any(conn).await? {
+        return Ok(());
+    }
+    let tasks: Vec<TaskId> = sqlx::query_scalar(
+        "SELECT t.id FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
+          WHERE t.batch_id IS NOT NULL AND r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL)",
+    )
+    .bind(path_key(&place.children_path()))
+    .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
+    .bind(mode.as_str())
+    .fetch_all(&mut *conn)
+    .await?;
+    put_back(conn, &tasks).await
+}
+
+/// The same for the tasks of these documents.
+pub async fn leave_of(conn: &mut PgConnection, documents: &[i64]) -> sqlx::Result<()> {
+    if !any(conn).await? {
+        return Ok(());
+    }
+    let tasks: Vec<TaskId> = sqlx::query_scalar(
+        "SELECT id FROM task_queue WHERE scope_document_id = ANY($1) AND batch_id IS NOT NULL ORDER BY id",
+    )
+    .bind(documents)
+    .fetch_all(&mut *conn)
+    .await?;
+    put_back(conn, &tasks).await
+}
+
+/// Whether any task is in a batch, as hardly ever.
+async fn any(conn: &mut PgConnection) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE batch_id IS NOT NULL)").fetch_one(conn).await
+}
+
+async fn put_back(conn: &mut PgConnection, tasks: &[TaskId]) -> sqlx::Result<()> {
+    if tasks.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "WITH left_ AS (
+             UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, batch_id = NULL, batched_at = NULL
+              WHERE id IN (SELECT id FROM task_queue WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE) AND status = 'batched' RETURNING id),
+         freed AS (DELETE FROM task_reservation r USING left_ WHERE r.task_id = left_.id)
+         UPDATE llm_batch_requests q SET is_dropped = true, line = NULL FROM left_ WHERE q.task_id = left_.id AND NOT q.is_over",
+    )
+    .bind(tasks)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// A connection of its own that alone may move the batches of a provider until it is closed; `None` if another has that right.
+pub async fn lead(pool: &PgPool, provider: i64) -> sqlx::Result<Option<PgConnection>> {
+    let mut conn = pool.acquire().await?;
+    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
+        .bind(AdvisoryLock::LlmBatches.key() + provider)
+        .fetch_one(&mut *conn)
+        .await?;
+    // The lock belongs to the session, so the connection never goes back to the pool.
+    Ok(ours.then(|| conn.detach()))
+}
+
+/// The batches of a provider that owe something, oldest first.
+pub async fn owed(conn: &mut PgConnection, provider: &str) -> sqlx::Result<Vec<BatchRow>> {
+    sqlx::query_as(
+        "SELECT id, key, model, state, provider_id, submitting_at, cancel_requested_at IS NOT NULL AS is_cancelled FROM llm_batches
+          WHERE provider = $1 AND NOT is_done AND state <> 'ended' ORDER BY id",
+    )
+    .bind(provider)
+    .fetch_all(conn)
+    .await
+}
+
+/// Closes the batches of a provider that have been open for `wait`.
+pub async fn close_due(conn: &mut PgConnection, provider: &str, wait: Duration) -> sqlx::Result<u64> {
+    sqlx::query(
+        "UPDATE llm_batches SET state = 'closed' WHERE provider = $1 AND state = 'open' AND opened_at <= clock_timestamp() - $2",
+    )
+    .bind(provider)
+    .bind(interval(wait))
+    .execute(conn)
+    .await
+    .map(|done| done.rows_affected())
+}
+
+async fn close(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+    sqlx::query("UPDATE llm_batches SET state = 'closed' WHERE id = $1 AND state = 'open'")
+        .bind(id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Records that the provider is about to get a batch, and what of it. Returns false if the batch is not waiting for that.
+pub async fn submitting(conn: &mut PgConnection, id: i64, requests: i32, bytes: u64) -> sqlx::Result<bool> {
+    sqlx::query(
+        "UPDATE llm_batches SET state = 'submitting', submitting_at = coalesce(submitting_at, clock_timestamp()), requests = $2, bytes = $3
+          WHERE id = $1 AND state IN ('closed', 'submitting')",
+    )
+    .bind(id)
+    .bind(requests)
+    .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
+    .execute(conn)
+    .await
+    .map(|done| done.rows_affected() == 1)
+}
+
+/// Records that the provider has a batch.
+pub async fn submitted(
+    conn: &mut PgConnection,
+    id: i64,
+    provider_id: &str,
+    expires_at: Option<DateTime<Utc>>,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE llm_batches SET state = 'submitted', provider_id = $2, submitted_at = clock_timestamp(), problem = NULL,
+                expires_at = coalesce($3, clock_timestamp() + interval '24 hours')
+          WHERE id = $1 AND state = 'submitting'",
+    )
+    .bind(id)
+    .bind(provider_id)
+    .bind(expires_at)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Notes what went wrong with a batch.
+pub async fn note(conn: &mut PgConnection, id: i64, problem: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE llm_batches SET problem = left($2, 2000) WHERE id = $1 AND problem IS DISTINCT FROM left($2, 2000)",
+    )
+    .bind(id)
+    .bind(storable(problem).as_ref())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Requests the end of a batch that has not ended; returns false if there is none with this number.
+pub async fn cancel(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
+    sqlx::query(
+        "UPDATE llm_batches SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()) WHERE id = $1 AND state <> 'ended'",
+    )
+    .bind(id)
+    .execute(conn)
+    .await
+    .map(|done| done.rows_affected() == 1)
+}
+
+/// The batches that have not ended.
+pub async fn not_ended(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar("SELECT id FROM llm_batches WHERE NOT is_done AND state <> 'ended' ORDER BY id")
+        .fetch_all(conn)
+        .await
+}
+
+/// The lines of a batch after the one with this id, as many as have about four megabytes.
+pub async fn lines(conn: &mut PgConnection, id: i64, after: &str) -> sqlx::Result<Vec<(String, String)>> {
+    sqlx::query_as(
+        "SELECT custom_id, line FROM (
+             SELECT custom_id, line, sum(length(line)) OVER (ORDER BY custom_id) AS size FROM (
+                    SELECT custom_id, line FROM llm_batch_requests WHERE batch_id = $1 AND custom_id > $2 AND line IS NOT NULL AND NOT is_dropped
+                     ORDER BY custom_id LIMIT 1000) page) sized
+          WHERE size <= 4194304 OR custom_id = (SELECT min(custom_id) FROM llm_batch_requests WHERE batch_id = $1 AND custom_id > $2 AND line IS NOT NULL AND NOT is_dropped)
+          ORDER BY custom_id",
+    )
+    .bind(id)
+    .bind(after)
+    .fetch_all(conn)
+    .await
+}
+
+/// Ends the care for batches that nobody waits for, and forgets those that ended longer ago than this.
+pub async fn tidy(conn: &mut PgConnection, kept: Duration) -> sqlx::Result<Vec<i64>> {
+    sqlx::query(
+        "UPDATE llm_batches b SET is_done = true WHERE b.state = 'ended' AND NOT b.is_done
+            AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.batch_id = b.id::text)",
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query_scalar("DELETE FROM llm_batches WHERE is_done AND ended_at < clock_timestamp() - $1 RETURNING id")
+        .bind(interval(kept))
+        .fetch_all(conn)
+        .await
+}
+
+#[derive(sqlx::FromRow)]
+struct ShownRow {
+    id: i64,
+    provider: String,
+    model: String,
+    state: Word<LlmBatchState>,
+    outcome: Option<Word<LlmBatchOutcome>>,
+    provider_id: Option<String>,
+    requests: i32,
+    bytes: i64,
+    tasks: i64,
+    opened_at: DateTime<Utc>,
+    submitted_at: Option<DateTime<Utc>>,
+    expires_at: Option<DateTime<Utc>>,
+    ended_at: Option<DateTime<Utc>>,
+    cancel_requested_at: Option<DateTime<Utc>>,
+    answered: i32,
+    failed: i32,
+    unanswered: i32,
+    unknown: i32,
+    repeated: i32,
+    dropped: i32,
+    problem: Option<String>,
+    is_stalled: bool,
+}
+
+/// Batches with ids below `before`, newest first. One is stalled if tasks have waited in it for longer than `patience`, or if it is still not over
+/// when its provider should have given it up.
+pub async fn list(
+    conn: &mut PgConnection,
+    before: i64,
+    limit: u32,
+    patience: Duration,
+) -> sqlx::Result<Vec<LlmBatchResponse>> {
+    let rows: Vec<ShownRow> = sqlx::query_as(
+        "SELECT b.id, b.provider, b.model, b.state, b.outcome, b.provider_id, b.requests, b.bytes, b.opened_at, b.submitted_at, b.expires_at, b.ended_at,
+                b.cancel_requested_at, b.answered, b.failed, b.unanswered, b.unknown, b.repeated, b.dropped, b.problem,
+                (SELECT count(*) FROM task_queue t WHERE t.batch_id = b.id::text) AS tasks,
+                NOT b.is_done AND (coalesce((SELECT min(t.batched_at) FROM task_queue t WHERE t.batch_id = b.id::text) < clock_timestamp() - $3, false)
+                    OR coalesce(b.state <> 'ended' AND b.expires_at < clock_timestamp(), false)) AS is_stalled
+           FROM llm_batches b WHERE b.id < $1 ORDER BY b.id DESC LIMIT $2",
+    )
+    .bind(before)
+    .bind(i64::from(limit))
+    .bind(interval(patience))
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(LlmBatchResponse::from).collect())
+}
+
+impl From<ShownRow> for LlmBatchResponse {
+    fn from(row: ShownRow) -> LlmBatchResponse {
+        LlmBatchResponse {
+            id: row.id,
+            provider: row.provider,
+            model: row.model,
+            state: row.state.0,
+            outcome: row.outcome.map(|Word(outcome)| outcome),
+            provider_id: row.provider_id,
+            requests: row.requests,
+            bytes: row.bytes,
+            tasks: row.tasks,
+            opened_at: row.opened_at,
+            submitted_at: row.submitted_at,
+            expires_at: row.expires_at,
+            ended_at: row.ended_at,
+            cancel_requested_at: row.cancel_requested_at,
+            answered: row.answered,
+            failed: row.failed,
+            unanswered: row.unanswered,
+            unknown: row.unknown,
+            repeated: row.repeated,
+            dropped: row.dropped,
+            problem: row.problem,
+            stalled: row.is_stalled,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a provider answers, and the end of a batch.
+use crate::store::{summaries::LlmAnswer, text::storable};
+use sqlx::PgConnection;
+use svc_client::wire::LlmBatchOutcome;
+use svc_ids::TaskId;
+
+/// What a provider says of one request.
+#[derive(Clone, Debug)]
+pub struct BatchResult {
+    pub custom_id: String,
+    /// The answer, or a code and a message.
+    pub answer: Result<LlmAnswer, (String, String)>,
+}
+
+/// What came back of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct BatchCounts {
+    pub answered: i32,
+    pub failed: i32,
+    /// Lines that ask for nothing of this batch.
+    pub unknown: i32,
+    pub repeated: i32,
+    /// Answers that nobody waits for any more.
+    pub dropped: i32,
+}
+
+impl BatchCounts {
+    pub fn add(&mut self, other: BatchCounts) {
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.unknown += other.unknown;
+        self.repeated += other.repeated;
+        self.dropped += other.dropped;
+    }
+}
+
+/// Keeps results of a batch; each custom id stands among them once. A request that has its result already keeps it.
+pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResult]) -> sqlx::Result<BatchCounts> {
+    let answers: Vec<Option<&LlmAnswer>> = results.iter().map(|result| result.answer.as_ref().ok()).collect();
+    let errors: Vec<Option<&(String, String)>> = results.iter().map(|result| result.answer.as_ref().err()).collect();
+    let of = |field: fn(&LlmAnswer) -> &str| answers.iter().map(|one| one.map(field)).collect::<Vec<_>>();
+    sqlx::query_as(
+        "WITH came AS MATERIALIZED (
+             SELECT * FROM unnest($2::text[], $3::text[], $4::boolean[], $5::text[], $6::bigint[], $7::bigint[], $8::text[], $9::text[])
+                 AS c(custom_id, answer, is_cut, model, prompt_tokens, completion_tokens, code, message)),
+         new AS (
+             UPDATE llm_batch_requests q SET is_over = true, line = NULL, error_code = c.code, error_message = c.message
+               FROM came c WHERE q.batch_id = $1 AND q.custom_id = c.custom_id AND NOT q.is_over
+             RETURNING q.document_id, q.asked, q.is_dropped, c.*),
+         kept AS (
+             INSERT INTO llm_answers (document_id, asked, answer, is_cut, model, prompt_tokens, completion_tokens, batch_id)
+             SELECT n.document_id, n.asked, n.answer, n.is_cut, n.model, n.prompt_tokens, n.completion_tokens, $1
+               FROM new n JOIN documents d ON d.id = n.document_id WHERE n.answer IS NOT NULL AND NOT n.is_dropped
+                FOR KEY SHARE OF d
+             ON CONFLICT DO NOTHING),
+         used AS (
+             INSERT INTO llm_usage AS u (day, purpose, model, is_batched, calls, failed_calls, prompt_tokens, completion_tokens)
+             SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, 'summarize', coalesce(model, ''), true, count(*), count(code),
+                    coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0)
+               FROM new GROUP BY coalesce(model, '') ORDER BY 3
+             ON CONFLICT (day, purpose, model, is_batched) DO UPDATE SET calls = u.calls + excluded.calls,
+                failed_calls = u.failed_calls + excluded.failed_calls, prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,
+                completion_tokens = u.completion_tokens + excluded.completion_tokens)
+         SELECT count(*) FILTER (WHERE n.answer IS NOT NULL AND NOT n.is_dropped)::int AS answered,
+                count(*) FILTER (WHERE n.code IS NOT NULL AND NOT n.is_dropped)::int AS failed,
+                count(*) FILTER (WHERE q.custom_id IS NULL)::int AS unknown, 0 AS repeated,
+                count(*) FILTER (WHERE n.is_dropped)::int AS dropped
+           FROM came c LEFT JOIN new n USING (custom_id) LEFT JOIN llm_batch_requests q ON q.batch_id = $1 AND q.custom_id = c.custom_id",
+    )
+    .bind(batch_id)
+    .bind(results.iter().map(|result| storable(&result.custom_id).into_owned()).collect::<Vec<_>>())
+    .bind(of(|answer| &answer.answer))
+    .bind(answers.iter().map(|one| one.map(|answer| answer.is_cut)).collect::<Vec<_>>())
+    .bind(of(|answer| &answer.model))
+    .bind(answers.iter().map(|one| one.map(|answer| answer.prompt_tokens)).collect::<Vec<_>>())
+    .bind(answers.iter().map(|one| one.map(|answer| answer.completion_tokens)).collect::<Vec<_>>())
+    .bind(errors.iter().map(|one| one.map(|(code, _)| code.as_str())).collect::<Vec<_>>())
+    .bind(errors.iter().map(|one| one.map(|(_, message)| storable(message).into_owned())).collect::<Vec<_>>())
+    .fetch_one(conn)
+    .await
+}
+
+/// Ends a batch. Each request that has no result yet gets the code and the message, and the tasks of the batch can be taken up again. Returns false if
+/// the batch had ended.
+pub async fn end(
+    conn: &mut PgConnection,
+    batch_id: i64,
+    outcome: LlmBatchOutcome,
+    counts: BatchCounts,
+    (code, message): (&str, &str),
+) -> sqlx::Result<bool> {
+    let ours: Option<i64> =
+        sqlx::query_scalar("SELECT id FROM llm_batches WHERE id = $1 AND state <> 'ended' FOR UPDATE")
+            .bind(batch_id)
+            .fetch_optional(&mut *conn)
+            .await?;
+    if ours.is_none() {
+        return Ok(false);
+    }
+    let unanswered = sqlx::query(
+        "UPDATE llm_batch_requests SET is_over = true, line = NULL, error_code = $2, error_message = $3 WHERE batch_id = $1 AND NOT is_over AND NOT is_dropped",
+    )
+    .bind(batch_id)
+    .bind(code)
+    .bind(storable(message).as_ref())
+    .execute(&mut *conn)
+    .await?
+    .rows_affected();
+    sqlx::query(
+        "UPDATE llm_batches SET state = 'ended', outcome = $2, ended_at = clock_timestamp(), problem = CASE WHEN $2 = 'completed' AND $8 = 0 THEN NULL ELSE left($9, 2000) END,
+                answered = $3, failed = $4, unknown = $5, repeated = $6, dropped = $7, unanswered = $8
+          WHERE id = $1",
+    )
+    .bind(batch_id)
+    .bind(outcome.as_str())
+    .bind(counts.answered)
+    .bind(counts.failed)
+    .bind(counts.unknown)
+    .bind(counts.repeated)
+    .bind(counts.dropped)
+    .bind(i32::try_from(unanswered).unwrap_or(i32::MAX))
+    .bind(storable(message).as_ref())
+    .execute(conn)
+    .await?;
+    Ok(true)
+}
+
+/// Takes what a provider said against a question of a task, if it did, so that the next attempt asks again. An error with the code `kept` stays.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
+pub async fn take_error(
+    conn: &mut PgConnection,
+    task_id: TaskId,
+    asked: &[u8],
+    kept: &str,
+) -> sqlx::Result<Option<(String, String)>> {
+    sqlx::query_as(
+        "WITH said AS (
+             SELECT ctid, error_code, error_message FROM llm_batch_requests
+              WHERE task_id = $1 AND asked = $2 AND is_over AND error_code IS NOT NULL AND NOT is_dropped ORDER BY batch_id DESC LIMIT 1 FOR UPDATE),
+         taken AS (DELETE FROM llm_batch_requests q USING said WHERE q.ctid = said.ctid AND said.error_code <> $3)
+         SELECT error_code, error_message FROM said",
+    )
+    .bind(task_id)
+    .bind(asked)
+    .bind(kept)
+    .fetch_optional(conn)
+    .await
+}
