@@ -170,6 +170,15 @@ pub(crate) enum Charset {
 const BLOCK: usize = 64 << 10;
 
 impl Charset {
+    /// The name in the Encoding Standard, or of UTF-32.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Standard(charset) => charset.name(),
+            Self::Utf32 { big_endian: true } => "UTF-32BE",
+            Self::Utf32 { big_endian: false } => "UTF-32LE",
+        }
+    }
+
     /// Reads all of the source, a block at a time.
     pub(crate) fn of<R: Read + Seek>(source: &mut R) -> io::Result<Self> {
         source.seek(SeekFrom::Start(0))?;

@@ -1,12 +1,12 @@
 //! Recognises the format of bytes by their content. Only a table in text is told from other text by a file name as well.
 //!
 //! This runs where the upload is received, so it reads a bounded head, some windows and, for a zip, a bounded
-//! directory.
+//! directory. Only what begins as JSON is read to its end, a token at a time.
 
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
-    charset, delimited, markup,
+    charset, delimited, json, markup,
 };
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -50,7 +50,12 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         return archive(source, &head, Some(&directory));
     }
     if is_text {
-        let format = markup::format(&charset::decode(&head).text).unwrap_or(Format::Text);
+        let head = charset::decode(&head).text;
+        let format = match markup::format(&head) {
+            Some(format) => Some(format),
+            None => json::format(source, &head)?,
+        };
+        let format = format.unwrap_or(Format::Text);
         return Ok(Detection::of(format, DetectedBy::ContentSniff));
     }
     Ok(Detection::default())

@@ -19,10 +19,12 @@ pub enum Format {
     Csv,
     Tsv,
     Eml,
+    Json,
+    Ipynb,
 }
 
 impl Format {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -34,6 +36,8 @@ impl Format {
         Self::Csv,
         Self::Tsv,
         Self::Eml,
+        Self::Json,
+        Self::Ipynb,
     ];
 
     /// The detector's name, as used on the wire.
@@ -50,6 +54,8 @@ impl Format {
             Self::Csv => "csv",
             Self::Tsv => "tsv",
             Self::Eml => "eml",
+            Self::Json => "json",
+            Self::Ipynb => "ipynb",
         }
     }
 
@@ -67,6 +73,8 @@ impl Format {
             Self::Csv => "text/csv",
             Self::Tsv => "text/tab-separated-values",
             Self::Eml => "message/rfc822",
+            Self::Json => "application/json",
+            Self::Ipynb => "application/x-ipynb+json",
         }
     }
 
@@ -87,7 +95,7 @@ impl Format {
 
     /// Whether the contract promises text extraction for it.
     pub fn has_text_extractor(self) -> bool {
-        matches!(self, Self::Text | Self::Pdf | Self::Docx | Self::Pptx | Self::Html | Self::Eml)
+        !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2)
     }
 }
 

@@ -21,11 +21,13 @@ mod facts;
 mod format;
 mod html;
 pub mod isolated;
+mod json;
 mod limits;
 mod mail;
 mod markdown;
 mod markup;
 mod math;
+mod notebook;
 mod ole2;
 mod package;
 mod patterns;
@@ -78,6 +80,8 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Ole2 => ole2::probe(source),
         Format::Html => html::probe(source, limits),
         Format::Eml => mail::probe(source, limits),
+        Format::Json => json::probe(source, limits),
+        Format::Ipynb => notebook::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => Ok(Patterns::default()),
     }
@@ -101,6 +105,8 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Pptx => pptx::extract(source, limits),
         Format::Html => html::extract(source, limits),
         Format::Eml => mail::extract(source, limits),
+        Format::Json => json::extract(source, limits),
+        Format::Ipynb => notebook::extract(source, limits),
         Format::Xlsx | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }

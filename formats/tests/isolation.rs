@@ -39,6 +39,7 @@ fn main() -> ExitCode {
     large_tables_cost_little();
     hostile_pages_end_named();
     hostile_messages_end_named();
+    hostile_json_ends_named();
     // This comes last, because its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
     println!("isolation ... ok");
@@ -230,6 +231,39 @@ fn hostile_messages_end_named() {
             }
             (Err(error), Some(_)) => panic!("{name}: {error}"),
             (Err(error), None) => assert!(is_named(&error), "{name}: {error}"),
+        }
+    }
+}
+
+fn hostile_json_ends_named() {
+    let records = "{\"name\": \"duck\", \"at\": [1, 2]},".repeat(500_000);
+    let long_key = format!("{{\"{}\": [{}1]}}", "k".repeat(10 << 20), "\"v\",".repeat(1 << 20));
+    let image = format!("\"image/png\": \"{}\"", "QUFB".repeat(20 << 20));
+    let cell = format!("{{\"cell_type\": \"code\", \"source\": \"plot()\", \"outputs\": [{{\"data\": {{{image}}}}}]}}");
+    let notebook = |cells: &str| format!("{{\"cells\": [{cells}], \"nbformat\": 4}}");
+    for (name, format, bytes, expected) in [
+        ("200,000 arrays in each other", Format::Json, "[".repeat(200_000) + &"]".repeat(200_000), None),
+        ("half a million records", Format::Json, format!("[{records}{{}}]"), Some("name: duck; at: 1, 2")),
+        ("a key of 10 MB", Format::Json, long_key, Some(": v, v")),
+        ("a million keys in each other", Format::Json, "{\"a\":".repeat(1 << 20), None),
+        ("a text of 100 MB", Format::Json, format!("[\"{}\"]", "ducks ".repeat(17 << 20)), Some("ducks ducks")),
+        ("an image of 80 MB", Format::Ipynb, notebook(&cell), Some("plot()")),
+        ("a notebook in a notebook", Format::Ipynb, "{\"cells\":[".repeat(100_000), None),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(format), bytes.as_bytes(), 20);
+        println!("{name}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match (end, expected) {
+            (Ok(usage), Some(words)) => {
+                let [Answer::Extracted(read)] = &answers[..] else { panic!("{name}: one answer") };
+                assert!(read.text.contains(words), "{name}");
+                let most = (64 << 20) + 6 * read.text.len() as u64;
+                assert!(usage.peak_bytes < most, "{name}: a value at a time: {usage:?}");
+            }
+            (Ok(_), None) => panic!("{name} is refused"),
+            (Err(error), Some(_)) => panic!("{name}: {error}"),
+            (Err(error), None) => {
+                assert!(is_named(&error) || error.code() == "corrupt", "{name}: {error}");
+            }
         }
     }
 }
