@@ -27,7 +27,7 @@ const SAMPLE: usize = 4096;
 /// Whether the head of a file reads as text. `whole` says that nothing follows it.
 pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
     // RTF may hold pictures as raw bytes, but it is text.
-    if wide(head).is_some() || head.starts_with(b"{\\rtf") {
+    if wide(head).is_some() || head.starts_with(crate::rtf::MARK.as_bytes()) {
         return true;
     }
     if !has_few_nuls(head) {

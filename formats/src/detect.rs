@@ -6,7 +6,7 @@
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
-    charset, delimited, json, markup,
+    charset, delimited, json, markup, rtf,
 };
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -35,7 +35,8 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         let directory = Directory::read(source)?;
         return archive(source, &head, directory.as_ref());
     }
-    let is_text = is_text(source, &head)?;
+    // RTF may hold pictures as raw bytes anywhere.
+    let is_text = head.starts_with(rtf::MARK.as_bytes()) || is_text(source, &head)?;
     let after_junk = match find(&head[..head.len().min(1024 + 5)], b"%PDF-") {
         Some(at) => is_pdf_after_junk(source, &head, at, is_text)?,
         None => is_postscript_of_pdf(&head),

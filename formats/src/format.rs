@@ -21,10 +21,11 @@ pub enum Format {
     Eml,
     Json,
     Ipynb,
+    Rtf,
 }
 
 impl Format {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -38,6 +39,7 @@ impl Format {
         Self::Eml,
         Self::Json,
         Self::Ipynb,
+        Self::Rtf,
     ];
 
     /// The detector's name, as used on the wire.
@@ -56,6 +58,7 @@ impl Format {
             Self::Eml => "eml",
             Self::Json => "json",
             Self::Ipynb => "ipynb",
+            Self::Rtf => "rtf",
         }
     }
 
@@ -75,6 +78,7 @@ impl Format {
             Self::Eml => "message/rfc822",
             Self::Json => "application/json",
             Self::Ipynb => "application/x-ipynb+json",
+            Self::Rtf => "application/rtf",
         }
     }
 

@@ -33,6 +33,7 @@ mod package;
 mod patterns;
 mod pdf;
 mod pptx;
+mod rtf;
 #[cfg(test)]
 mod sample;
 mod sections;
@@ -82,6 +83,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Eml => mail::probe(source, limits),
         Format::Json => json::probe(source, limits),
         Format::Ipynb => notebook::probe(source, limits),
+        Format::Rtf => rtf::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => Ok(Patterns::default()),
     }
@@ -107,6 +109,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Eml => mail::extract(source, limits),
         Format::Json => json::extract(source, limits),
         Format::Ipynb => notebook::extract(source, limits),
+        Format::Rtf => rtf::extract(source, limits),
         Format::Xlsx | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }

@@ -3,7 +3,7 @@
 //! Markup is not prose. What has a reader gets a format of its own, and of the rest [`is_markup`] says that it has none,
 //! so that tags, control words and base64 reach no index.
 
-use crate::Format;
+use crate::{Format, rtf};
 
 /// What a text is written in, if not for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub(crate) fn format(head: &str) -> Option<Format> {
     match language(head)? {
         Language::Html => Some(Format::Html),
         Language::Mail => Some(Format::Eml),
-        Language::Xml | Language::Element | Language::Rtf | Language::PostScript => None,
+        Language::Rtf => Some(Format::Rtf),
+        Language::Xml | Language::Element | Language::PostScript => None,
     }
 }
 
@@ -32,9 +33,9 @@ pub(crate) fn format(head: &str) -> Option<Format> {
 pub(crate) fn is_markup(text: &str) -> bool {
     let head = &text[..text.floor_char_boundary(HEAD)];
     let is_of_programs = match language(head) {
-        Some(Language::Xml | Language::Rtf | Language::PostScript) => true,
+        Some(Language::Xml | Language::PostScript) => true,
         Some(Language::Element) => is_element(text),
-        Some(Language::Html | Language::Mail) | None => false,
+        Some(Language::Html | Language::Mail | Language::Rtf) | None => false,
     };
     is_of_programs || encoded(text) as f64 >= MOSTLY * text.len() as f64 && !text.is_empty()
 }
@@ -67,7 +68,7 @@ const SOME: f64 = 0.15;
 
 fn language(head: &str) -> Option<Language> {
     let text = head.trim_start_matches(|character: char| character.is_whitespace() || character == '\u{FEFF}');
-    if text.starts_with("{\\rtf") {
+    if text.starts_with(rtf::MARK) {
         return Some(Language::Rtf);
     }
     if text.starts_with("%!PS-") {
@@ -375,7 +376,6 @@ mod tests {
     fn what_has_no_reader_is_still_markup() {
         let encoded = "TWFuIGlzIGRpc3Rpbmd1aXNoZWQsIG5vdCBvbmx5IGJ5IGhpcyByZWFzb24sIGJ1dCBi\n".repeat(20);
         for markup in [
-            "{\\rtf1\\ansi Words.}",
             "%!PS-Adobe-3.0\n%%Title: x",
             "<?xml version=\"1.0\"?><note><to>x</to></note>",
             "<note><to>a</to><from>b</from></note>",

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     hostile_pages_end_named();
     hostile_messages_end_named();
     hostile_json_ends_named();
+    hostile_rtf_ends_named();
     // This comes last, because its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
     println!("isolation ... ok");
@@ -264,6 +265,30 @@ fn hostile_json_ends_named() {
             (Err(error), None) => {
                 assert!(is_named(&error) || error.code() == "corrupt", "{name}: {error}");
             }
+        }
+    }
+}
+
+fn hostile_rtf_ends_named() {
+    let body = |body: String| format!("{{\\rtf1\\ansi Ducks.\\par {body}");
+    let fonts = |index: u32| format!("{{\\f{index}\\fcharset128 x;}}");
+    for (name, bytes, is_read) in [
+        ("200,000 groups in each other", body("{".repeat(200_000)), false),
+        ("ten million cells", body("\\cell".repeat(10_000_000)), true),
+        ("a million rows", body("\\trowd\\intbl a\\cell b\\cell\\row".repeat(1_000_000)), true),
+        ("a picture of 100 MB", body(format!("{{\\pict {}}}", "00ff".repeat(25 << 20))), true),
+        ("a million fonts", body(format!("{{\\fonttbl{}}}", (0..1_000_000).map(fonts).collect::<String>())), true),
+        ("bytes that never end", body("\\bin2000000000 x".to_owned()), true),
+        ("a paragraph of 130 MB", body("ducks ".repeat(23 << 20)), false),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(Format::Rtf), bytes.as_bytes(), 20);
+        println!("{name}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match end {
+            Ok(_) if is_read => {
+                assert!(matches!(&answers[..], [Answer::Extracted(read)] if read.text.starts_with("Ducks.")), "{name}");
+            }
+            Ok(_) => panic!("{name} is refused"),
+            Err(error) => assert!(!is_read && is_named(&error), "{name}: {error}"),
         }
     }
 }

@@ -42,6 +42,7 @@ const PROBED: &[Format] = &[
     Format::Eml,
     Format::Json,
     Format::Ipynb,
+    Format::Rtf,
 ];
 /// The formats whose images are counted.
 const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
@@ -223,6 +224,7 @@ mod tests {
             (Format::Eml, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Json, &[HasTextLayer], &["extract:text", "structure:inferred"]),
             (Format::Ipynb, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Rtf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Csv, &[HasSheets], &["structure:sheets"]),
             (Format::Tsv, &[HasSheets], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),

@@ -134,6 +134,18 @@ async fn a_notebook_is_found_by_its_text_its_code_and_what_it_printed() {
 }
 
 #[tokio::test]
+async fn a_document_in_rtf_is_found_by_its_words_and_not_by_its_controls() {
+    let findings = [
+        ("Łukasz Żołna", "Names: Łukasz Żołna, 水位"),
+        ("herons monday morning", "| Monday morning | 12 \\| 14 |"),
+        ("rowing boats", "- Two rowing boats"),
+        ("nests upstream", "(It nests upstream.)"),
+    ];
+    let gone = ["rtf1", "cellx", "fonttbl", "89504e47", "Page header", "struck", "hidden"];
+    is_found("pond-rules.rtf", "rtf", "application/rtf", &findings, &gone).await;
+}
+
+#[tokio::test]
 async fn a_hostile_page_settles_with_what_it_shows_or_a_reason() {
     let app = TestApp::start().await;
     let page = "<!doctype html><p>Ducks.</p><table><tr><td colspan=1000000000>Herons<tr><td>x</table>";
