@@ -51,8 +51,9 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         return archive(source, &head, Some(&directory));
     }
     if is_text {
+        let end = end(source, head.len() as u64)?;
         let head = charset::decode(&head).text;
-        let format = match markup::format(&head) {
+        let format = match markup::format(&head, &charset::decode(&end).text) {
             Some(format) => Some(format),
             None => json::format(source, &head)?,
         };
@@ -114,6 +115,15 @@ fn is_text<R: Read + Seek>(source: &mut R, head: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
+/// The last bytes of a source, without those that were read from its beginning.
+fn end<R: Read + Seek>(source: &mut R, read: u64) -> io::Result<Vec<u8>> {
+    let length = source.seek(SeekFrom::End(0))?;
+    source.seek(SeekFrom::Start(length.saturating_sub(WINDOW).max(read)))?;
+    let mut end = Vec::new();
+    source.by_ref().take(WINDOW).read_to_end(&mut end)?;
+    Ok(end)
+}
+
 /// Text may quote `%PDF-1.7`. In a PDF a digit follows, an object comes soon after, and the end says where to begin.
 fn is_pdf_after_junk<R: Read + Seek>(source: &mut R, head: &[u8], at: usize, is_text: bool) -> io::Result<bool> {
     let rest = &head[at + 5..];
@@ -123,11 +133,7 @@ fn is_pdf_after_junk<R: Read + Seek>(source: &mut R, head: &[u8], at: usize, is_
     if !is_text {
         return Ok(true);
     }
-    let length = source.seek(SeekFrom::End(0))?;
-    source.seek(SeekFrom::Start(length.saturating_sub(WINDOW)))?;
-    let mut tail = Vec::new();
-    source.by_ref().take(WINDOW).read_to_end(&mut tail)?;
-    Ok(find(&tail, b"startxref").is_some())
+    Ok(find(&end(source, 0)?, b"startxref").is_some())
 }
 
 /// Recognises an old form of the first line: `%!PS-Adobe-3.0 PDF-1.4`.

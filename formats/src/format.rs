@@ -22,10 +22,11 @@ pub enum Format {
     Json,
     Ipynb,
     Rtf,
+    Xml,
 }
 
 impl Format {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -40,6 +41,7 @@ impl Format {
         Self::Json,
         Self::Ipynb,
         Self::Rtf,
+        Self::Xml,
     ];
 
     /// The detector's name, as used on the wire.
@@ -59,6 +61,7 @@ impl Format {
             Self::Json => "json",
             Self::Ipynb => "ipynb",
             Self::Rtf => "rtf",
+            Self::Xml => "xml",
         }
     }
 
@@ -79,6 +82,7 @@ impl Format {
             Self::Json => "application/json",
             Self::Ipynb => "application/x-ipynb+json",
             Self::Rtf => "application/rtf",
+            Self::Xml => "application/xml",
         }
     }
 

@@ -42,6 +42,7 @@ mod text;
 mod web_page;
 pub mod xlsx;
 mod xml;
+mod xml_document;
 
 pub use access::{Access, Secret};
 pub use archive::{Archive, Member};
@@ -84,6 +85,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Json => json::probe(source, limits),
         Format::Ipynb => notebook::probe(source, limits),
         Format::Rtf => rtf::probe(source, limits),
+        Format::Xml => xml_document::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => Ok(Patterns::default()),
     }
@@ -110,6 +112,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Json => json::extract(source, limits),
         Format::Ipynb => notebook::extract(source, limits),
         Format::Rtf => rtf::extract(source, limits),
+        Format::Xml => xml_document::extract(source, limits),
         Format::Xlsx | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }

@@ -3,6 +3,7 @@
 
 mod charset;
 mod document;
+mod state;
 mod tokens;
 
 use crate::{Extraction, Format, FormatError, Limits, Patterns, text};

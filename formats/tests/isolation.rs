@@ -41,6 +41,7 @@ fn main() -> ExitCode {
     hostile_messages_end_named();
     hostile_json_ends_named();
     hostile_rtf_ends_named();
+    hostile_xml_ends_named();
     // This comes last, because its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
     println!("isolation ... ok");
@@ -289,6 +290,35 @@ fn hostile_rtf_ends_named() {
             }
             Ok(_) => panic!("{name} is refused"),
             Err(error) => assert!(!is_read && is_named(&error), "{name}: {error}"),
+        }
+    }
+}
+
+fn hostile_xml_ends_named() {
+    let whole = |body: String| format!("<?xml version=\"1.0\"?><a><b>Ducks</b>{body}</a>");
+    let laughs: String =
+        (1..50).map(|level| format!("<!ENTITY l{level} \"{}\">", format!("&l{};", level - 1).repeat(10))).collect();
+    let name = "n".repeat(1 << 20);
+    let attributes: String = (0..1_000_000).map(|index| format!(" a{index}=\"v\"")).collect();
+    for (case, bytes, is_read) in [
+        ("200,000 elements in each other", whole("<c>".repeat(200_000)), false),
+        ("entities of entities", format!("<!DOCTYPE a [{laughs}]><a><b>Ducks</b><c>&l49;</c></a>"), true),
+        ("a million records", whole("<c id=\"1\"><d>x</d></c>".repeat(1_000_000)), true),
+        ("a name of 1 MB", whole(format!("<{name}>{}</{name}>", "<d>x</d>".repeat(1_000_000))), true),
+        ("a million attributes", whole(format!("<c{attributes}/>")), true),
+        ("a million names", whole((0..1_000_000).map(|index| format!("<c{index}/>")).collect()), true),
+        ("a million titles", whole("<c><title>x</title></c>".repeat(1_000_000)), true),
+        ("a million tables", whole("<table><tr><td>x</td></tr></table>".repeat(1_000_000)), true),
+        ("a text of 130 MB", whole("ducks ".repeat(23 << 20)), false),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(Format::Xml), bytes.as_bytes(), 20);
+        println!("{case}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match end {
+            Ok(_) if is_read => {
+                assert!(matches!(&answers[..], [Answer::Extracted(read)] if read.text.contains("b: Ducks")), "{case}");
+            }
+            Ok(_) => panic!("{case} is refused"),
+            Err(error) => assert!(!is_read && is_named(&error), "{case}: {error}"),
         }
     }
 }

@@ -43,6 +43,7 @@ const PROBED: &[Format] = &[
     Format::Json,
     Format::Ipynb,
     Format::Rtf,
+    Format::Xml,
 ];
 /// The formats whose images are counted.
 const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
@@ -225,6 +226,7 @@ mod tests {
             (Format::Json, &[HasTextLayer], &["extract:text", "structure:inferred"]),
             (Format::Ipynb, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Rtf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Xml, &[HasTextLayer], &["extract:text", "structure:inferred"]),
             (Format::Csv, &[HasSheets], &["structure:sheets"]),
             (Format::Tsv, &[HasSheets], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),

@@ -146,6 +146,18 @@ async fn a_document_in_rtf_is_found_by_its_words_and_not_by_its_controls() {
 }
 
 #[tokio::test]
+async fn a_document_in_xml_is_found_by_its_words_and_not_by_its_tags() {
+    let findings = [
+        ("heron café garden", "The heron fishes at the weir & sleeps in the café garden."),
+        ("nests in reed", "- nests in reed"),
+        ("grebe 31", "| Grebe | 31 |"),
+        ("author surname onym", "bookinfo.author.surname: Onym"),
+    ];
+    let gone = ["<", "ENTITY", "para", "lollol", "aGVyb24"];
+    is_found("pond-guide.xml", "xml", "application/xml", &findings, &gone).await;
+}
+
+#[tokio::test]
 async fn a_hostile_page_settles_with_what_it_shows_or_a_reason() {
     let app = TestApp::start().await;
     let page = "<!doctype html><p>Ducks.</p><table><tr><td colspan=1000000000>Herons<tr><td>x</table>";

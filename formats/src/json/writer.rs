@@ -2,7 +2,7 @@
 //! and each object of an array a paragraph like a record.
 
 use super::Token;
-use crate::{Extraction, FormatError, Heading, Limits, extraction::check_text, markdown};
+use crate::{Extraction, FormatError, Heading, Limits, extraction::check_text, markdown, markup};
 use std::fmt::Write;
 
 /// Keys of the whole that become headings; further ones are written as what is deeper.
@@ -15,8 +15,6 @@ const PARAGRAPH: usize = 400;
 const LINE: usize = 200;
 /// Numbers that follow each other without a key or a text between them; the others are counted.
 const NUMBERS: usize = 1000;
-/// A longer text without a blank may be encoded bytes.
-const ENCODED: usize = 400;
 /// What is shown of a path: its last steps, and so many bytes of a key.
 const STEPS: usize = 8;
 const KEY: usize = 200;
@@ -133,7 +131,7 @@ impl<'a> Writer<'a> {
             Token::Text(text) => {
                 self.begin_value();
                 self.end_numbers();
-                if is_encoded(&text) {
+                if markup::is_encoded_value(&text) {
                     self.value(&format!("({} characters of encoded data are left out)", text.len()))?;
                 } else {
                     self.value(&crate::charset::clean(&text))?;
@@ -313,13 +311,4 @@ impl<'a> Writer<'a> {
         }
         shown
     }
-}
-
-/// Whether a text is bytes in base64, as images are written.
-fn is_encoded(text: &str) -> bool {
-    let text = text.trim_end();
-    let data = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")).map(|(_, data)| data);
-    let is_data =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\n' | b'\r');
-    text.len() > ENCODED && data.unwrap_or(text).bytes().all(is_data)
 }

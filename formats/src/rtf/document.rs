@@ -2,6 +2,7 @@
 
 use super::{
     charset::{by_page, page_of_font},
+    state::{Destination, State, Style, character},
     tokens::Token,
 };
 use crate::{
@@ -12,42 +13,6 @@ use crate::{
 };
 use encoding_rs::Encoding;
 use std::collections::HashMap;
-
-/// Where a text goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Destination {
-    Body,
-    /// Nowhere.
-    Skipped,
-    Fonts,
-    Styles,
-    /// A fact about the document, by its name.
-    Fact(&'static str),
-}
-
-/// What a group inherits, and what ends with it.
-#[derive(Debug, Clone, Copy)]
-struct State {
-    destination: Destination,
-    font: i32,
-    /// How many characters after one of Unicode stand in for it.
-    substitutes: usize,
-    is_hidden: bool,
-    is_deleted: bool,
-    is_note: bool,
-    is_in_table: bool,
-    list: Option<u8>,
-    outline: Option<u8>,
-    style: i32,
-}
-
-/// The style that is being defined.
-#[derive(Default)]
-struct Style {
-    number: i32,
-    outline: Option<u8>,
-    name: String,
-}
 
 pub(super) struct Document<'a> {
     limits: &'a Limits,
@@ -80,22 +45,10 @@ pub(super) struct Document<'a> {
 
 impl<'a> Document<'a> {
     pub(super) fn new(limits: &'a Limits) -> Self {
-        let state = State {
-            destination: Destination::Body,
-            font: 0,
-            substitutes: 1,
-            is_hidden: false,
-            is_deleted: false,
-            is_note: false,
-            is_in_table: false,
-            list: None,
-            outline: None,
-            style: 0,
-        };
         Self {
             limits,
             writer: Writer::default(),
-            state,
+            state: State::FIRST,
             outer: Vec::new(),
             is_optional: false,
             page: 1252,
@@ -168,10 +121,7 @@ impl<'a> Document<'a> {
         let Some(outer) = self.outer.pop() else { return };
         if self.state.destination == Destination::Styles {
             let style = std::mem::take(&mut self.style);
-            let name = style.name.trim().trim_end_matches(';').to_ascii_lowercase();
-            let of_name = name.strip_prefix("heading ").and_then(|level| level.parse::<u8>().ok());
-            let level = style.outline.or(of_name).or((name == "title").then_some(1));
-            self.headings.extend(level.filter(|level| (1..=9).contains(level)).map(|level| (style.number, level)));
+            self.headings.extend(style.level().map(|level| (style.number, level)));
         }
         if self.state.is_note && !outer.is_note {
             self.paragraph.truncate(self.paragraph.trim_end().len());
@@ -419,20 +369,4 @@ impl<'a> Document<'a> {
         }
         self.writer.write(Block::Paragraph(cell), self.limits).map(drop)
     }
-}
-
-/// The character that a control word stands for.
-fn character(name: &str) -> Option<char> {
-    Some(match name {
-        "tab" => '\t',
-        "emdash" => '—',
-        "endash" => '–',
-        "lquote" => '‘',
-        "rquote" => '’',
-        "ldblquote" => '“',
-        "rdblquote" => '”',
-        "bullet" => '•',
-        "emspace" | "enspace" | "qmspace" => ' ',
-        _ => return None,
-    })
 }
