@@ -55,6 +55,10 @@ pub(crate) fn format<R: Read + Seek>(source: &mut R, head: &str) -> io::Result<O
         Err(Fault::Syntax { .. } | Fault::TooLong) => return Ok(None),
     }
     let charset = Charset::of(source)?;
+    // Hardly anybody writes JSON so, and it would be decoded as a whole.
+    if matches!(charset, Charset::Utf32 { .. }) {
+        return Ok(None);
+    }
     match Survey::of(charset.reader(source)?) {
         Ok(survey) if survey.documents == 1 && survey.has_cells && survey.has_version => Ok(Some(Format::Ipynb)),
         Ok(_) => Ok(Some(Format::Json)),

@@ -139,9 +139,12 @@ impl Writer<'_> {
             heading
         }));
         self.read.text.push_str(markdown);
-        if let Some(fence) = open_fence(markdown) {
+        let ends = [open_fence(markdown), Some("```"), Some("~~~"), Some("-->")];
+        if is_open(markdown)
+            && let Some(end) = ends.into_iter().flatten().find(|end| !is_open(&format!("{markdown}\n{end}")))
+        {
             self.read.text.push('\n');
-            self.read.text.push_str(fence);
+            self.read.text.push_str(end);
         }
         Ok(())
     }
@@ -202,6 +205,12 @@ impl Writer<'_> {
         check_text(out.len() + text.len(), self.limits)?;
         Ok(out.len())
     }
+}
+
+/// Whether what follows the text would be a part of its last block.
+fn is_open(markdown: &str) -> bool {
+    let followed = format!("{markdown}\n\n# x");
+    text::headings(&followed).last().is_none_or(|heading| heading.start != markdown.len() + 2)
 }
 
 /// The mark of a code block that the text leaves open.

@@ -98,6 +98,8 @@ fn what_only_looks_like_json_stays_text() {
 fn every_encoding_of_text_is_read() {
     let text = "{\"name\": \"Żaneta\"}";
     let wide: Vec<u8> = format!("\u{FEFF}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let large: Vec<u8> = text.chars().flat_map(|character| u32::from(character).to_le_bytes()).collect();
+    assert_eq!(detected(large), Some(Format::Text));
     for bytes in [text.as_bytes().to_vec(), format!("\u{FEFF}{text}").into_bytes(), wide] {
         assert_eq!(detected(&bytes), Some(Format::Json));
         assert_eq!(extract(Cursor::new(bytes), &Limits::default()).unwrap().text, "- name: Żaneta");
