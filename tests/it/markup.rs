@@ -97,7 +97,7 @@ async fn is_found(name: &str, format: &str, mime: &str, findings: &[(&str, &str)
     assert_eq!((&read["detected"]["format"], &read["detected"]["mime"]), (&json!(format), &json!(mime)));
     assert_eq!(read["extract.empty"], Value::Null, "{read}");
     for (words, text) in findings {
-        let found = app.client.search_bm25(Json(Bm25Search::new(*words))).await.unwrap();
+        let found = app.client.search_bm25(Json(Bm25Search::new(words))).await.unwrap();
         let first = &found.results[0].document;
         assert_eq!(first.usetype, "chunk", "{words}");
         assert!(first.content.contains(text), "{words}: {}", first.content);
