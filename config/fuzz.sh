@@ -24,7 +24,7 @@ found=$cache/fuzz/found/$target
 seeds=$cache/fuzz/seeds/$target
 rm -rf "$seeds"
 mkdir -p "$learned" "$found" "$seeds"
-for folder in tests/samples ../shared/corpus/made ../shared/corpus/"$target"; do
+for folder in tests/samples formats/tests/files ../shared/corpus/made ../shared/corpus/"$target"; do
     [ -d "$folder" ] && find "$folder" -maxdepth 1 -type f -size -${most}c ! -name '*bomb*' -exec cp {} "$seeds" \;
 done
 

@@ -27,7 +27,7 @@ const SAMPLE: usize = 4096;
 /// Whether the head of a file reads as text. `whole` says that nothing follows it.
 pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
     // RTF may hold pictures as raw bytes, but it is text.
-    if wide(head).is_some() || head.starts_with(b"{\\rtf") {
+    if wide(head).is_some() || head.starts_with(crate::rtf::MARK.as_bytes()) {
         return true;
     }
     if !has_few_nuls(head) {
@@ -170,6 +170,15 @@ pub(crate) enum Charset {
 const BLOCK: usize = 64 << 10;
 
 impl Charset {
+    /// The name in the Encoding Standard, or of UTF-32.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Standard(charset) => charset.name(),
+            Self::Utf32 { big_endian: true } => "UTF-32BE",
+            Self::Utf32 { big_endian: false } => "UTF-32LE",
+        }
+    }
+
     /// Reads all of the source, a block at a time.
     pub(crate) fn of<R: Read + Seek>(source: &mut R) -> io::Result<Self> {
         source.seek(SeekFrom::Start(0))?;

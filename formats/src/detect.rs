@@ -1,12 +1,12 @@
 //! Recognises the format of bytes by their content. Only a table in text is told from other text by a file name as well.
 //!
 //! This runs where the upload is received, so it reads a bounded head, some windows and, for a zip, a bounded
-//! directory.
+//! directory. Only what begins as JSON is read to its end, a token at a time.
 
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
-    charset, delimited, markup,
+    charset, delimited, json, markup, rtf,
 };
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -35,7 +35,8 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         let directory = Directory::read(source)?;
         return archive(source, &head, directory.as_ref());
     }
-    let is_text = is_text(source, &head)?;
+    // RTF may hold pictures as raw bytes anywhere.
+    let is_text = head.starts_with(rtf::MARK.as_bytes()) || is_text(source, &head)?;
     let after_junk = match find(&head[..head.len().min(1024 + 5)], b"%PDF-") {
         Some(at) => is_pdf_after_junk(source, &head, at, is_text)?,
         None => is_postscript_of_pdf(&head),
@@ -50,7 +51,13 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         return archive(source, &head, Some(&directory));
     }
     if is_text {
-        let format = markup::format(&charset::decode(&head).text).unwrap_or(Format::Text);
+        let end = end(source, head.len() as u64)?;
+        let head = charset::decode(&head).text;
+        let format = match markup::format(&head, &charset::decode(&end).text) {
+            Some(format) => Some(format),
+            None => json::format(source, &head)?,
+        };
+        let format = format.unwrap_or(Format::Text);
         return Ok(Detection::of(format, DetectedBy::ContentSniff));
     }
     Ok(Detection::default())
@@ -108,6 +115,15 @@ fn is_text<R: Read + Seek>(source: &mut R, head: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
+/// The last bytes of a source, without those that were read from its beginning.
+fn end<R: Read + Seek>(source: &mut R, read: u64) -> io::Result<Vec<u8>> {
+    let length = source.seek(SeekFrom::End(0))?;
+    source.seek(SeekFrom::Start(length.saturating_sub(WINDOW).max(read)))?;
+    let mut end = Vec::new();
+    source.by_ref().take(WINDOW).read_to_end(&mut end)?;
+    Ok(end)
+}
+
 /// Text may quote `%PDF-1.7`. In a PDF a digit follows, an object comes soon after, and the end says where to begin.
 fn is_pdf_after_junk<R: Read + Seek>(source: &mut R, head: &[u8], at: usize, is_text: bool) -> io::Result<bool> {
     let rest = &head[at + 5..];
@@ -117,11 +133,7 @@ fn is_pdf_after_junk<R: Read + Seek>(source: &mut R, head: &[u8], at: usize, is_
     if !is_text {
         return Ok(true);
     }
-    let length = source.seek(SeekFrom::End(0))?;
-    source.seek(SeekFrom::Start(length.saturating_sub(WINDOW)))?;
-    let mut tail = Vec::new();
-    source.by_ref().take(WINDOW).read_to_end(&mut tail)?;
-    Ok(find(&tail, b"startxref").is_some())
+    Ok(find(&end(source, 0)?, b"startxref").is_some())
 }
 
 /// Recognises an old form of the first line: `%!PS-Adobe-3.0 PDF-1.4`.

@@ -17,7 +17,7 @@ pub struct Extraction {
     pub page_kind: PageKind,
     /// In order of appearance.
     pub headings: Vec<Heading>,
-    /// What declared the headings: `markdown`, `html`, `mail`, `outline`, `tags`, `font_sizes`, `styles` or `slides`.
+    /// What declared the headings: `markdown`, `html`, `mail`, `json`, `xml`, `outline`, `tags`, `font_sizes`, `styles` or `slides`.
     pub headings_from: Option<String>,
     /// The encoding of a text file or web page: its name in the Encoding Standard, or `UTF-32LE` or `UTF-32BE`.
     pub charset: Option<String>,

@@ -19,10 +19,14 @@ pub enum Format {
     Csv,
     Tsv,
     Eml,
+    Json,
+    Ipynb,
+    Rtf,
+    Xml,
 }
 
 impl Format {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -34,6 +38,10 @@ impl Format {
         Self::Csv,
         Self::Tsv,
         Self::Eml,
+        Self::Json,
+        Self::Ipynb,
+        Self::Rtf,
+        Self::Xml,
     ];
 
     /// The detector's name, as used on the wire.
@@ -50,6 +58,10 @@ impl Format {
             Self::Csv => "csv",
             Self::Tsv => "tsv",
             Self::Eml => "eml",
+            Self::Json => "json",
+            Self::Ipynb => "ipynb",
+            Self::Rtf => "rtf",
+            Self::Xml => "xml",
         }
     }
 
@@ -67,6 +79,10 @@ impl Format {
             Self::Csv => "text/csv",
             Self::Tsv => "text/tab-separated-values",
             Self::Eml => "message/rfc822",
+            Self::Json => "application/json",
+            Self::Ipynb => "application/x-ipynb+json",
+            Self::Rtf => "application/rtf",
+            Self::Xml => "application/xml",
         }
     }
 
@@ -87,7 +103,7 @@ impl Format {
 
     /// Whether the contract promises text extraction for it.
     pub fn has_text_extractor(self) -> bool {
-        matches!(self, Self::Text | Self::Pdf | Self::Docx | Self::Pptx | Self::Html | Self::Eml)
+        !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2)
     }
 }
 

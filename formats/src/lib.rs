@@ -21,16 +21,19 @@ mod facts;
 mod format;
 mod html;
 pub mod isolated;
+mod json;
 mod limits;
 mod mail;
 mod markdown;
 mod markup;
 mod math;
+mod notebook;
 mod ole2;
 mod package;
 mod patterns;
 mod pdf;
 mod pptx;
+mod rtf;
 #[cfg(test)]
 mod sample;
 mod sections;
@@ -39,6 +42,7 @@ mod text;
 mod web_page;
 pub mod xlsx;
 mod xml;
+mod xml_document;
 
 pub use access::{Access, Secret};
 pub use archive::{Archive, Member};
@@ -78,6 +82,10 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Ole2 => ole2::probe(source),
         Format::Html => html::probe(source, limits),
         Format::Eml => mail::probe(source, limits),
+        Format::Json => json::probe(source, limits),
+        Format::Ipynb => notebook::probe(source, limits),
+        Format::Rtf => rtf::probe(source, limits),
+        Format::Xml => xml_document::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => Ok(Patterns::default()),
     }
@@ -101,6 +109,10 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Pptx => pptx::extract(source, limits),
         Format::Html => html::extract(source, limits),
         Format::Eml => mail::extract(source, limits),
+        Format::Json => json::extract(source, limits),
+        Format::Ipynb => notebook::extract(source, limits),
+        Format::Rtf => rtf::extract(source, limits),
+        Format::Xml => xml_document::extract(source, limits),
         Format::Xlsx | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }

@@ -3,7 +3,7 @@
 //! Markup is not prose. What has a reader gets a format of its own, and of the rest [`is_markup`] says that it has none,
 //! so that tags, control words and base64 reach no index.
 
-use crate::Format;
+use crate::{Format, rtf};
 
 /// What a text is written in, if not for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +18,15 @@ enum Language {
     PostScript,
 }
 
-/// The format of a text by its beginning; `None` if it is plain, or if its language has no reader.
-pub(crate) fn format(head: &str) -> Option<Format> {
+/// The format of a text by its beginning, and by its end where that lies behind it; `None` if it is plain, or if its language has no reader.
+pub(crate) fn format(head: &str, end: &str) -> Option<Format> {
     match language(head)? {
         Language::Html => Some(Format::Html),
         Language::Mail => Some(Format::Eml),
-        Language::Xml | Language::Element | Language::Rtf | Language::PostScript => None,
+        Language::Rtf => Some(Format::Rtf),
+        Language::Xml => Some(Format::Xml),
+        Language::Element => is_element(&[head, end].concat()).then_some(Format::Xml),
+        Language::PostScript => None,
     }
 }
 
@@ -31,12 +34,8 @@ pub(crate) fn format(head: &str) -> Option<Format> {
 /// program, a patch or a log, is found by what it says.
 pub(crate) fn is_markup(text: &str) -> bool {
     let head = &text[..text.floor_char_boundary(HEAD)];
-    let is_of_programs = match language(head) {
-        Some(Language::Xml | Language::Rtf | Language::PostScript) => true,
-        Some(Language::Element) => is_element(text),
-        Some(Language::Html | Language::Mail) | None => false,
-    };
-    is_of_programs || encoded(text) as f64 >= MOSTLY * text.len() as f64 && !text.is_empty()
+    language(head) == Some(Language::PostScript)
+        || encoded(text) as f64 >= MOSTLY * text.len() as f64 && !text.is_empty()
 }
 
 /// Whether a text is a page by what it is called: a piece of a page in a file for Markdown or for a program is none.
@@ -67,7 +66,7 @@ const SOME: f64 = 0.15;
 
 fn language(head: &str) -> Option<Language> {
     let text = head.trim_start_matches(|character: char| character.is_whitespace() || character == '\u{FEFF}');
-    if text.starts_with("{\\rtf") {
+    if text.starts_with(rtf::MARK) {
         return Some(Language::Rtf);
     }
     if text.starts_with("%!PS-") {
@@ -303,6 +302,17 @@ fn tags(text: &str) -> usize {
     sum
 }
 
+/// Whether a whole value is bytes in base64, as images are written into JSON and XML.
+pub(crate) fn is_encoded_value(value: &str) -> bool {
+    /// A shorter one may be a name.
+    const SHORTEST: usize = 400;
+    let value = value.trim();
+    let data = value.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")).map(|(_, data)| data);
+    let is_data =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\n' | b'\r');
+    value.len() > SHORTEST && data.unwrap_or(value).bytes().all(is_data)
+}
+
 /// Whether a line is a piece of base64 as programs wrap it.
 fn is_encoded(line: &str) -> bool {
     let line = line.trim_end();
@@ -314,83 +324,4 @@ fn is_encoded(line: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_are_told_from_prose_that_mentions_them() {
-        for page in [
-            "<!DOCTYPE html><p>x",
-            "\u{FEFF}\n <!-- saved --> <HTML lang=en>",
-            "<?xml version='1.0'?><!DOCTYPE html PUBLIC 'x'><html>",
-            "<?xml version='1.0'?>\n<html xmlns='http://www.w3.org/1999/xhtml'>",
-            "<div class=note><p>Some words in a piece of a page</p><p>and some more</p></div>",
-            "<h1>Title</h1><ul><li>one</li><li>two</li></ul>",
-        ] {
-            assert_eq!(format(page), Some(Format::Html), "{page}");
-        }
-        for prose in [
-            "<p align=center><img src=logo.png></p>\n\n# Title\n\nWords.\n\n- one\n- two\n",
-            "A page begins with <html> and ends with </html>.",
-            "<alice> has anyone seen the heron?\n<bob> no\n<alice> then I will look for it again tomorrow\n",
-            "<3 is a heart",
-            "From: the mill\nTo: the pond\n\nSeventy ducks.",
-            "Date: today\nSubject: ducks\nFrom: me\n\nA note in prose.",
-            "# Heading\n\ntext",
-            "fn main() { let x: Vec<String> = Vec::<String>::new(); }",
-            "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n",
-            "Ada <ada@example.org>\nBea <bea@example.org>\n",
-            "<https://example.org/a>\n<https://example.org/b>\n<https://example.org/c>\n",
-            "    at <anonymous>\n    at Object.<anonymous> (/a.js:1:1)\n    at <anonymous>\n",
-            "<template>\n  <div><b>{{ name }}</b></div>\n</template>\n<script setup>\nlet name\n</script>\n",
-            "<script setup>\nlet name\n</script>\n<template>\n  <div><b>{{ name }}</b></div>\n</template>\n",
-            "export const A = () => <div><b>x</b><i>y</i></div>;\n",
-            "--- a/x.html\n+++ b/x.html\n@@ -1 +1 @@\n-<p>a</p>\n+<p><b>a</b></p>\n",
-            "<h1 align=center>Name</h1>\n\nWhat it is\n==========\n\nSee [the page](https://example.org) for `<b>`.\n",
-            "<https://example.org/>\n<https://example.org/b/>\n",
-            "<alice> look<br/>there\n<bob> where?\n",
-            "<T> is a type.\nEverything of <T> goes into a </T>, and that is all.\n",
-            "<App name=\"x\">\n  <Nav/>{rest}\n</App>;\n\nexport default App\n",
-            "<a:b\n",
-            "Sender: the mill\nTo: the pond\nDate: today\n\nSeventy ducks.",
-            "",
-        ] {
-            assert_eq!((format(prose), is_markup(prose)), (None, false), "{prose}");
-        }
-    }
-
-    #[test]
-    fn a_piece_of_a_page_is_one_unless_its_name_says_otherwise() {
-        let piece = "<p align=center><b>Name</b></p>\n\nWords of it.\n";
-        assert_eq!(format(piece), Some(Format::Html));
-        for (name, is) in
-            [("a.html", true), ("a", true), ("README.md", false), ("App.VUE", false), ("notes.txt", false)]
-        {
-            assert_eq!(is_page(piece, name), is, "{name}");
-        }
-        assert!(is_page("\n<!DOCTYPE HTML><p>x", "page.txt") && !is_markup(piece));
-    }
-
-    #[test]
-    fn what_has_no_reader_is_still_markup() {
-        let encoded = "TWFuIGlzIGRpc3Rpbmd1aXNoZWQsIG5vdCBvbmx5IGJ5IGhpcyByZWFzb24sIGJ1dCBi\n".repeat(20);
-        for markup in [
-            "{\\rtf1\\ansi Words.}",
-            "%!PS-Adobe-3.0\n%%Title: x",
-            "<?xml version=\"1.0\"?><note><to>x</to></note>",
-            "<note><to>a</to><from>b</from></note>",
-            "<!-- x -->\n<ns:note a='1'>\n<to>a</to>\n</ns:note >\n",
-            "<config mode='a' level='2'/>",
-            &format!("-----BEGIN CERTIFICATE-----\n{encoded}-----END CERTIFICATE-----\n"),
-        ] {
-            assert!(is_markup(markup) && format(markup).is_none(), "{markup}");
-        }
-    }
-
-    #[test]
-    fn brackets_without_an_end_take_no_time() {
-        let text = "<a".repeat(2_000_000);
-        assert_eq!(tags(&text), 0);
-        assert!(!is_markup(&"< ".repeat(1_000_000)));
-    }
-}
+mod tests;

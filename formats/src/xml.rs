@@ -38,6 +38,11 @@ impl Element {
         self.attributes.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// The names and values of all attributes.
+    pub(crate) fn into_attributes(self) -> impl Iterator<Item = (String, String)> {
+        self.attributes.into_iter()
+    }
+
     /// The attribute in which every WordprocessingML property has its value.
     pub(crate) fn value(&self) -> Option<&str> {
         self.attribute("val")
@@ -50,16 +55,23 @@ pub(crate) struct XmlReader<R: Read> {
     format: Format,
     depth: u32,
     max_depth: u32,
+    /// Whether it may declare a document type, of which nothing is read; entities of its own stay as they are written.
+    may_have_type: bool,
 }
 
 impl<R: Read> XmlReader<R> {
+    /// Reads a document of its own rather than a part of a package.
+    pub(crate) fn document(source: R, format: Format, limits: &Limits) -> Self {
+        Self { may_have_type: true, ..Self::new(source, format, limits) }
+    }
+
     pub(crate) fn new(source: R, format: Format, limits: &Limits) -> Self {
         // Parts may be UTF-16; then they have a mark, which the standard demands.
         let decoded =
             DecodeReaderBytesBuilder::new().bom_sniffing(true).utf8_passthru(true).strip_bom(true).build(source);
         let mut inner = Reader::from_reader(BufReader::new(decoded));
         inner.config_mut().expand_empty_elements = true;
-        Self { inner, buffer: Vec::new(), format, depth: 0, max_depth: limits.xml_depth }
+        Self { inner, buffer: Vec::new(), format, depth: 0, max_depth: limits.xml_depth, may_have_type: false }
     }
 
     /// The next node; `None` at the end.
@@ -82,11 +94,13 @@ impl<R: Read> XmlReader<R> {
                     Ok(Some(character)) => character.to_string(),
                     _ => match quick_xml::escape::resolve_predefined_entity(&reference.xml10_content()) {
                         Some(text) => text.to_owned(),
+                        None if self.may_have_type => format!("&{};", reference.xml10_content()),
                         None => {
-                            return Err(FormatError::corrupt(self.format, "an XML part refers to an undefined entity"));
+                            return Err(FormatError::corrupt(self.format, "it refers to an undefined entity"));
                         }
                     },
                 }),
+                Event::DocType(_) if self.may_have_type => continue,
                 Event::DocType(_) => return Err(document_type(self.format)),
                 Event::Eof if self.depth > 0 => return Err(cut_short(self.format)),
                 Event::Eof => return Ok(None),
@@ -125,7 +139,7 @@ fn document_type(format: Format) -> FormatError {
 }
 
 fn cut_short(format: Format) -> FormatError {
-    FormatError::corrupt(format, "an XML part ends within an element")
+    FormatError::corrupt(format, "it ends within an element")
 }
 
 fn element(start: &BytesStart<'_>) -> Element {
@@ -134,6 +148,8 @@ fn element(start: &BytesStart<'_>) -> Element {
         // The check for duplicates compares each attribute with all before it.
         .with_checks(false)
         .flatten()
+        // What names a namespace is no attribute.
+        .filter(|attribute| attribute.key.as_namespace_binding().is_none())
         .map(|attribute| {
             let value = attribute.normalized_value(XmlVersion::Implicit1_0).unwrap_or(Cow::Borrowed(""));
             (attribute.key.local_name().as_ref().to_owned(), value.into_owned())

@@ -39,6 +39,9 @@ fn main() -> ExitCode {
     large_tables_cost_little();
     hostile_pages_end_named();
     hostile_messages_end_named();
+    hostile_json_ends_named();
+    hostile_rtf_ends_named();
+    hostile_xml_ends_named();
     // This comes last, because its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
     println!("isolation ... ok");
@@ -230,6 +233,92 @@ fn hostile_messages_end_named() {
             }
             (Err(error), Some(_)) => panic!("{name}: {error}"),
             (Err(error), None) => assert!(is_named(&error), "{name}: {error}"),
+        }
+    }
+}
+
+fn hostile_json_ends_named() {
+    let records = "{\"name\": \"duck\", \"at\": [1, 2]},".repeat(500_000);
+    let long_key = format!("{{\"{}\": [{}1]}}", "k".repeat(10 << 20), "\"v\",".repeat(1 << 20));
+    let image = format!("\"image/png\": \"{}\"", "QUFB".repeat(20 << 20));
+    let cell = format!("{{\"cell_type\": \"code\", \"source\": \"plot()\", \"outputs\": [{{\"data\": {{{image}}}}}]}}");
+    let notebook = |cells: &str| format!("{{\"cells\": [{cells}], \"nbformat\": 4}}");
+    for (name, format, bytes, expected) in [
+        ("200,000 arrays in each other", Format::Json, "[".repeat(200_000) + &"]".repeat(200_000), None),
+        ("half a million records", Format::Json, format!("[{records}{{}}]"), Some("name: duck; at: 1, 2")),
+        ("a key of 10 MB", Format::Json, long_key, Some(": v, v")),
+        ("a million keys in each other", Format::Json, "{\"a\":".repeat(1 << 20), None),
+        ("a text of 100 MB", Format::Json, format!("[\"{}\"]", "ducks ".repeat(17 << 20)), Some("ducks ducks")),
+        ("an image of 80 MB", Format::Ipynb, notebook(&cell), Some("plot()")),
+        ("a notebook in a notebook", Format::Ipynb, "{\"cells\":[".repeat(100_000), None),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(format), bytes.as_bytes(), 20);
+        println!("{name}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match (end, expected) {
+            (Ok(usage), Some(words)) => {
+                let [Answer::Extracted(read)] = &answers[..] else { panic!("{name}: one answer") };
+                assert!(read.text.contains(words), "{name}");
+                let most = (64 << 20) + 6 * read.text.len() as u64;
+                assert!(usage.peak_bytes < most, "{name}: a value at a time: {usage:?}");
+            }
+            (Ok(_), None) => panic!("{name} is refused"),
+            (Err(error), Some(_)) => panic!("{name}: {error}"),
+            (Err(error), None) => {
+                assert!(is_named(&error) || error.code() == "corrupt", "{name}: {error}");
+            }
+        }
+    }
+}
+
+fn hostile_rtf_ends_named() {
+    let body = |body: String| format!("{{\\rtf1\\ansi Ducks.\\par {body}");
+    let fonts = |index: u32| format!("{{\\f{index}\\fcharset128 x;}}");
+    for (name, bytes, is_read) in [
+        ("200,000 groups in each other", body("{".repeat(200_000)), false),
+        ("ten million cells", body("\\cell".repeat(10_000_000)), true),
+        ("a million rows", body("\\trowd\\intbl a\\cell b\\cell\\row".repeat(1_000_000)), true),
+        ("a picture of 100 MB", body(format!("{{\\pict {}}}", "00ff".repeat(25 << 20))), true),
+        ("a million fonts", body(format!("{{\\fonttbl{}}}", (0..1_000_000).map(fonts).collect::<String>())), true),
+        ("bytes that never end", body("\\bin2000000000 x".to_owned()), true),
+        ("a paragraph of 130 MB", body("ducks ".repeat(23 << 20)), false),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(Format::Rtf), bytes.as_bytes(), 20);
+        println!("{name}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match end {
+            Ok(_) if is_read => {
+                assert!(matches!(&answers[..], [Answer::Extracted(read)] if read.text.starts_with("Ducks.")), "{name}");
+            }
+            Ok(_) => panic!("{name} is refused"),
+            Err(error) => assert!(!is_read && is_named(&error), "{name}: {error}"),
+        }
+    }
+}
+
+fn hostile_xml_ends_named() {
+    let whole = |body: String| format!("<?xml version=\"1.0\"?><a><b>Ducks</b>{body}</a>");
+    let laughs: String =
+        (1..50).map(|level| format!("<!ENTITY l{level} \"{}\">", format!("&l{};", level - 1).repeat(10))).collect();
+    let name = "n".repeat(1 << 20);
+    let attributes: String = (0..1_000_000).map(|index| format!(" a{index}=\"v\"")).collect();
+    for (case, bytes, is_read) in [
+        ("200,000 elements in each other", whole("<c>".repeat(200_000)), false),
+        ("entities of entities", format!("<!DOCTYPE a [{laughs}]><a><b>Ducks</b><c>&l49;</c></a>"), true),
+        ("a million records", whole("<c id=\"1\"><d>x</d></c>".repeat(1_000_000)), true),
+        ("a name of 1 MB", whole(format!("<{name}>{}</{name}>", "<d>x</d>".repeat(1_000_000))), true),
+        ("a million attributes", whole(format!("<c{attributes}/>")), true),
+        ("a million names", whole((0..1_000_000).map(|index| format!("<c{index}/>")).collect()), true),
+        ("a million titles", whole("<c><title>x</title></c>".repeat(1_000_000)), true),
+        ("a million tables", whole("<table><tr><td>x</td></tr></table>".repeat(1_000_000)), true),
+        ("a text of 130 MB", whole("ducks ".repeat(23 << 20)), false),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(Format::Xml), bytes.as_bytes(), 20);
+        println!("{case}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match end {
+            Ok(_) if is_read => {
+                assert!(matches!(&answers[..], [Answer::Extracted(read)] if read.text.contains("b: Ducks")), "{case}");
+            }
+            Ok(_) => panic!("{case} is refused"),
+            Err(error) => assert!(!is_read && is_named(&error), "{case}: {error}"),
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct AnalyzeArguments {
 
 #[derive(Args)]
 pub struct ExplainArguments {
-    /// text, pdf, docx, pptx, xlsx, zip, ole2, html, csv, tsv or eml.
+    /// text, pdf, docx, pptx, xlsx, zip, ole2, html, csv, tsv, eml, json, ipynb, rtf or xml.
     format: String,
     /// What is known of the file, for example '{"has_text_layer": true}'.
     #[arg(long, value_name = "JSON")]

@@ -40,6 +40,10 @@ const PROBED: &[Format] = &[
     Format::Csv,
     Format::Tsv,
     Format::Eml,
+    Format::Json,
+    Format::Ipynb,
+    Format::Rtf,
+    Format::Xml,
 ];
 /// The formats whose images are counted.
 const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
@@ -219,6 +223,10 @@ mod tests {
             (Format::Html, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Text, &[HasMarkup], &[]),
             (Format::Eml, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Json, &[HasTextLayer], &["extract:text", "structure:inferred"]),
+            (Format::Ipynb, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Rtf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Xml, &[HasTextLayer], &["extract:text", "structure:inferred"]),
             (Format::Csv, &[HasSheets], &["structure:sheets"]),
             (Format::Tsv, &[HasSheets], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),

@@ -354,7 +354,7 @@ settings! {
         SVC_PARSER_ZIP_RATIO parser_zip_ratio: usize = "100", kind::integer(2..=1_000_000);
         /// Most unpacked bytes of a file.
         SVC_PARSER_UNPACKED_BYTES parser_unpacked_bytes: u64 = "1 GiB", kind::bytes(MIB..=1024 * GIB);
-        /// Deepest nesting of XML elements.
+        /// Deepest nesting of XML elements, JSON values and groups of RTF.
         SVC_PARSER_XML_DEPTH parser_xml_depth: usize = "256", kind::integer(16..=10_000);
         /// Most cells of a sheet.
         SVC_PARSER_CELLS parser_cells: usize = "5000000", kind::integer(1..=1_000_000_000);

@@ -88,6 +88,75 @@ async fn an_email_is_found_by_its_fields_and_its_body() {
     app.end().await;
 }
 
+/// Ingests a file that the readers ship, and finds words of it in a chunk that also shows where they belong.
+async fn is_found(name: &str, format: &str, mime: &str, findings: &[(&str, &str)], gone: &[&str]) {
+    let app = TestApp::start().await;
+    let (id, frontier) = app.ingest(&repository().join("formats/tests/files").join(name)).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    let read = evidence(&app, id).await;
+    assert_eq!((&read["detected"]["format"], &read["detected"]["mime"]), (&json!(format), &json!(mime)));
+    assert_eq!(read["extract.empty"], Value::Null, "{read}");
+    for (words, text) in findings {
+        let found = app.client.search_bm25(Json(Bm25Search::new(words))).await.unwrap();
+        let first = &found.results[0].document;
+        assert_eq!(first.usetype, "chunk", "{words}");
+        assert!(first.content.contains(text), "{words}: {}", first.content);
+    }
+    let chunks = chunks(&app, id).await;
+    for gone in gone {
+        assert!(!chunks.contains(gone), "{gone}: {chunks}");
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_value_of_json_is_found_with_the_keys_it_stands_under() {
+    let findings = [
+        ("owner name vorosmarty", "owner.name: Żaneta Vörösmarty"),
+        ("station position lat", "lat: 52.5170"),
+        ("trees quince height", "id: B-003; kind: quince; height: 3.1"),
+        ("redstart hollow", "The redstart nests in the hollow pear."),
+    ];
+    is_found("orchard-survey.json", "json", "application/json", &findings, &["{", "\"", "\\u"]).await;
+}
+
+#[tokio::test]
+async fn a_notebook_is_found_by_its_text_its_code_and_what_it_printed() {
+    let findings = [
+        ("somebody counts the herons each morning", "Each morning of **April** somebody counts the herons."),
+        ("counts = [12, 17, 15, 13]", "```python\ncounts = [12, 17, 15, 13]"),
+        ("mean of the mornings 14.25", "mean of the mornings: 14.25"),
+        ("ZeroDivisionError", "ZeroDivisionError: division by zero"),
+    ];
+    let gone = ["iVBOR", "cell_type", "Figure size", "Traceback"];
+    is_found("heron-counts.ipynb", "ipynb", "application/x-ipynb+json", &findings, &gone).await;
+}
+
+#[tokio::test]
+async fn a_document_in_rtf_is_found_by_its_words_and_not_by_its_controls() {
+    let findings = [
+        ("Łukasz Żołna", "Names: Łukasz Żołna, 水位"),
+        ("herons monday morning", "| Monday morning | 12 \\| 14 |"),
+        ("rowing boats", "- Two rowing boats"),
+        ("nests upstream", "(It nests upstream.)"),
+    ];
+    let gone = ["rtf1", "cellx", "fonttbl", "89504e47", "Page header", "struck", "hidden"];
+    is_found("pond-rules.rtf", "rtf", "application/rtf", &findings, &gone).await;
+}
+
+#[tokio::test]
+async fn a_document_in_xml_is_found_by_its_words_and_not_by_its_tags() {
+    let findings = [
+        ("heron café garden", "The heron fishes at the weir & sleeps in the café garden."),
+        ("nests in reed", "- nests in reed"),
+        ("grebe 31", "| Grebe | 31 |"),
+        ("author surname onym", "bookinfo.author.surname: Onym"),
+    ];
+    let gone = ["<", "ENTITY", "para", "lollol", "aGVyb24"];
+    is_found("pond-guide.xml", "xml", "application/xml", &findings, &gone).await;
+}
+
 #[tokio::test]
 async fn a_hostile_page_settles_with_what_it_shows_or_a_reason() {
     let app = TestApp::start().await;

@@ -64,7 +64,10 @@ fn a_table_has_the_name_and_the_rows_of_one() {
         "<html><body>a,b\n1,2</body></html>",
         "fn main() {\n    let ducks = 72;\n    println!(\"{ducks}\");\n}\n",
     ] {
-        assert!(matches!(named("prose.csv", prose.as_bytes()), Some(Format::Text | Format::Html)), "{prose}");
+        assert!(
+            matches!(named("prose.csv", prose.as_bytes()), Some(Format::Text | Format::Html | Format::Json)),
+            "{prose}"
+        );
     }
     assert_eq!(named("archive.csv", b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), Some(Format::Zip));
     assert_eq!(named("noise.csv", &[0; 100]), None);

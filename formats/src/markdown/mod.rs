@@ -53,9 +53,7 @@ impl Writer {
         match block {
             Block::Heading { level, text: title } => {
                 let title = one_line(&title);
-                text.extend(std::iter::repeat_n('#', usize::from(level.clamp(1, 6))));
-                text.push(' ');
-                escape::push_heading(text, &title);
+                push_heading(text, level, &title);
                 self.extraction.headings.push(Heading { level, title, start });
             }
             Block::Paragraph(paragraph) => escape::push_paragraph(text, &paragraph),
@@ -96,6 +94,34 @@ impl Block {
             Self::Table(table) => table.is_empty(),
         }
     }
+}
+
+/// Appends a text whose lines are no structure; its empty lines part paragraphs.
+pub(crate) fn push_text(out: &mut String, text: &str) {
+    let mut paragraph_start = 0;
+    let mut is_first = true;
+    let mut at = 0;
+    for line in text.split_inclusive('\n').chain(["\n"]) {
+        if line.trim().is_empty() {
+            let paragraph = &text[paragraph_start..at];
+            if !paragraph.is_empty() {
+                if !is_first {
+                    out.push_str("\n\n");
+                }
+                escape::push_paragraph(out, paragraph);
+                is_first = false;
+            }
+            paragraph_start = (at + line.len()).min(text.len());
+        }
+        at += line.len();
+    }
+}
+
+/// Appends a heading of one line.
+pub(crate) fn push_heading(out: &mut String, level: u8, title: &str) {
+    out.extend(std::iter::repeat_n('#', usize::from(level.clamp(1, 6))));
+    out.push(' ');
+    escape::push_heading(out, title);
 }
 
 /// Whether the Markdown has more than its own marks: the bars of an empty table are not text.

@@ -1,0 +1,334 @@
+//! Follows the elements of a document and writes their text.
+
+use super::{
+    fields::Fields,
+    survey::{Survey, path},
+    vocabulary::{Kind, Role, is_citation, is_exhibit, is_front, is_technical, known, may_hold_page, role, shown},
+};
+use crate::{
+    Extraction, FormatError, Limits,
+    extraction::check_text,
+    html,
+    markdown::{Block, Table, Writer, one_line},
+    markup,
+    xml::{Element, Node},
+};
+
+/// Further titles are paragraphs.
+const HEADINGS: usize = 2000;
+/// What is shown of a path: its last names.
+const NAMES: usize = 8;
+
+struct Frame {
+    /// In lower case.
+    name: String,
+    shown: String,
+    path: u64,
+    number: usize,
+    role: Role,
+    /// What the text in it belongs to: its own role, or that of what it is inline in.
+    context: Role,
+    /// Attributes that were not written yet.
+    attributes: Vec<(String, String)>,
+    /// Whether values in it are told apart from those of its neighbours.
+    is_record: bool,
+    has_children: bool,
+    has_title: bool,
+    /// How many elements around it have titles.
+    titles: u8,
+    lists: u8,
+}
+
+pub(super) struct Document<'a> {
+    survey: &'a Survey,
+    limits: &'a Limits,
+    writer: Writer,
+    fields: Fields,
+    frames: Vec<Frame>,
+    numbered: usize,
+    /// The text of the innermost element that is not inline.
+    text: String,
+    table: Table,
+    table_bytes: usize,
+    /// The number of frames around the open table.
+    table_at: Option<usize>,
+    headings: usize,
+    was_end: bool,
+    skipped: usize,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn new(survey: &'a Survey, limits: &'a Limits) -> Self {
+        Self {
+            survey,
+            limits,
+            writer: Writer::default(),
+            fields: Fields::default(),
+            frames: Vec::new(),
+            numbered: 0,
+            text: String::new(),
+            table: Table::default(),
+            table_bytes: 0,
+            table_at: None,
+            headings: 0,
+            was_end: false,
+            skipped: 0,
+        }
+    }
+
+    pub(super) fn node(&mut self, node: Node) -> Result<(), FormatError> {
+        match node {
+            Node::Start(_) if self.skipped > 0 => self.skipped += 1,
+            Node::End if self.skipped > 0 => self.skipped -= 1,
+            Node::Text(_) if self.skipped > 0 => {}
+            Node::Start(element) => {
+                let was_end = std::mem::take(&mut self.was_end);
+                self.start(element, was_end)?;
+            }
+            Node::Text(text) => {
+                self.was_end = false;
+                self.text.extend(text.chars().filter(|character| !character.is_control() || character.is_whitespace()));
+                check_text(self.writer.len() + self.table_bytes + self.text.len(), self.limits)?;
+            }
+            Node::End => {
+                self.end()?;
+                self.was_end = true;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Extraction, FormatError> {
+        self.fields.write(&mut self.writer, self.limits)?;
+        Ok(self.writer.finish("xml"))
+    }
+
+    fn start(&mut self, element: Element, was_end: bool) -> Result<(), FormatError> {
+        let name = known(&element.name);
+        let shown = shown(&element.name).to_owned();
+        let hash = path(self.frames.last().map(|frame| frame.path), &name);
+        let role = self.role(&name, hash);
+        if role == Role::Skipped {
+            self.skipped = 1;
+            return Ok(());
+        }
+        let context = self.frames.last().map_or(Role::Container, |frame| frame.context);
+        if role == Role::Inline {
+            let parent = self.frames.last().map_or("", |frame| frame.name.as_str());
+            let is_apart = matches!(context, Role::Item | Role::Cell) || is_citation(parent);
+            if matches!(name.as_str(), "br" | "lb") || (was_end && is_apart) {
+                self.text.push(if context == Role::Lines { '\n' } else { ' ' });
+            }
+        } else {
+            self.flush()?;
+        }
+        self.write_attributes()?;
+        let parent = self.frames.last_mut();
+        let (titles, lists) = parent.as_ref().map_or((0, 0), |parent| {
+            (parent.titles + u8::from(parent.has_title), parent.lists + u8::from(parent.role == Role::List))
+        });
+        if let Some(parent) = parent {
+            parent.has_children = true;
+        }
+        if role == Role::Table {
+            self.fields.write(&mut self.writer, self.limits)?;
+            self.table_at = Some(self.frames.len());
+        }
+        let keeps = |attribute: &str| match self.survey.kind {
+            Kind::Feed => matches!(attribute, "href" | "url"),
+            Kind::Drawing => false,
+            Kind::Other => !self.survey.is_prose && !is_technical(attribute),
+        };
+        let attributes = match role {
+            Role::Container => element.into_attributes().filter(|(name, _)| keeps(name)).collect(),
+            _ => Vec::new(),
+        };
+        self.numbered += 1;
+        self.frames.push(Frame {
+            name,
+            shown,
+            path: hash,
+            number: self.numbered,
+            role,
+            context: if role == Role::Inline { context } else { role },
+            attributes,
+            is_record: self.survey.is_repeated(hash),
+            has_children: false,
+            has_title: false,
+            titles: titles.min(8),
+            lists: lists.min(8),
+        });
+        Ok(())
+    }
+
+    /// What an element is by its name, by what is around it, and by what it holds.
+    fn role(&self, name: &str, hash: u64) -> Role {
+        let Some(parent) = self.frames.last() else { return Role::Container };
+        let named = role(name);
+        if named == Some(Role::Skipped) {
+            return Role::Skipped;
+        }
+        let begins_block =
+            matches!(named, Some(Role::List | Role::Lines)) || named == Some(Role::Table) && self.table_at.is_none();
+        match parent.context {
+            Role::Heading | Role::Lines | Role::Cell => return Role::Inline,
+            Role::Paragraph | Role::Item if !begins_block => return Role::Inline,
+            Role::Row => return Role::Cell,
+            _ => {}
+        }
+        match (named, name) {
+            (_, "tr" | "row") if self.table_at.is_some() => Role::Row,
+            (Some(Role::Table), _) if self.table_at.is_some() => Role::Container,
+            (_, "item") if parent.role == Role::List && self.survey.is_prose => Role::Item,
+            (Some(Role::List), "list") if !self.survey.is_prose => Role::Container,
+            (Some(Role::Heading), _) if is_exhibit(&parent.name) => Role::Paragraph,
+            (Some(Role::Heading), _) if self.survey.kind == Kind::Drawing && self.frames.len() > 1 => Role::Paragraph,
+            (Some(role), _) => role,
+            (None, "text" | "desc") if self.survey.kind == Kind::Drawing => Role::Paragraph,
+            (None, _) if self.survey.is_mixed(hash) => Role::Paragraph,
+            (None, _) => Role::Container,
+        }
+    }
+
+    fn end(&mut self) -> Result<(), FormatError> {
+        let Some(frame) = self.frames.last() else { return Ok(()) };
+        let is_leaf = !frame.has_children;
+        match frame.role {
+            Role::Inline => {
+                // Paragraphs within a cell or an item are words of it.
+                if role(&frame.name) == Some(Role::Paragraph) {
+                    self.text.push(' ');
+                }
+            }
+            Role::Container if is_leaf => self.value()?,
+            Role::Row => {
+                self.flush()?;
+                self.table.end_row();
+            }
+            Role::Table => {
+                self.flush()?;
+                self.end_table()?;
+            }
+            _ => self.flush()?,
+        }
+        self.write_attributes()?;
+        self.frames.pop();
+        Ok(())
+    }
+
+    /// Writes the text so far as what it belongs to.
+    fn flush(&mut self) -> Result<(), FormatError> {
+        let text = std::mem::take(&mut self.text);
+        let Some(frame) = self.frames.last() else { return Ok(()) };
+        let context = frame.context;
+        // A text between cells is one.
+        if context == Role::Cell || (context == Role::Row && !text.trim().is_empty()) {
+            self.table.cell(&text);
+            self.table_bytes += text.len() + Table::BLANK_BYTES;
+            return check_text(self.writer.len() + self.table_bytes, self.limits);
+        }
+        let line = one_line(&text);
+        if line.is_empty() || markup::is_encoded_value(&line) {
+            return Ok(());
+        }
+        let block = match context {
+            Role::Heading => match self.level() {
+                Some(level) => Block::Heading { level, text: line },
+                None => Block::Paragraph(line),
+            },
+            Role::Item => Block::ListItem { level: frame.lists.saturating_sub(1), text: line },
+            Role::Lines => Block::Paragraph(text),
+            _ => Block::Paragraph(line),
+        };
+        self.fields.write(&mut self.writer, self.limits)?;
+        self.writer.write(block, self.limits).map(drop)
+    }
+
+    /// The level of a title: how many elements with titles it is in. `None` if there are too many titles.
+    fn level(&mut self) -> Option<u8> {
+        self.headings += 1;
+        if self.headings > HEADINGS {
+            return None;
+        }
+        let title = self.frames.iter().rposition(|frame| frame.role == Role::Heading)?;
+        let by_name = self.frames[title].name.strip_prefix('h').and_then(|level| level.parse().ok());
+        let owner = self.frames[..title].iter_mut().rev().find(|frame| !is_front(&frame.name));
+        let titles = owner.map_or(0, |owner| {
+            owner.has_title = true;
+            owner.titles
+        });
+        Some(by_name.unwrap_or(titles + 1))
+    }
+
+    /// Writes the text of an element that holds nothing else.
+    fn value(&mut self) -> Result<(), FormatError> {
+        let text = std::mem::take(&mut self.text);
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        if self.survey.kind == Kind::Feed && may_hold_page(&frame.name) && text.contains('<') {
+            return self.page(&text);
+        }
+        if markup::is_encoded_value(&text) {
+            return Ok(());
+        }
+        // An element may be named by an attribute, as settings and columns are.
+        let is_name = |(name, _): &(String, String)| matches!(name.as_str(), "name" | "key");
+        let named = frame.attributes.iter().position(is_name).filter(|_| !text.trim().is_empty());
+        if let Some(at) = named
+            && frame.attributes.len() == 1
+        {
+            let (_, name) = frame.attributes.remove(at);
+            return self.field(self.frames.len() - 1, Some(name), &text);
+        }
+        if frame.attributes.is_empty() || !frame.is_record {
+            let name = frame.shown.clone();
+            return self.field(self.frames.len() - 1, Some(name), &text);
+        }
+        self.write_attributes()?;
+        self.field(self.frames.len(), None, &text)
+    }
+
+    /// Writes a page that stands in a feed as text.
+    fn page(&mut self, html: &str) -> Result<(), FormatError> {
+        let page = match html::Source::of_text(html).body(self.limits) {
+            Ok(page) => page.text,
+            Err(error) if error.limit().is_some() => return Err(error),
+            // What no reader of pages opens has no text.
+            Err(_) => return Ok(()),
+        };
+        self.fields.write(&mut self.writer, self.limits)?;
+        for paragraph in page.split("\n\n") {
+            self.writer.write(Block::Paragraph(paragraph.to_owned()), self.limits)?;
+        }
+        Ok(())
+    }
+
+    fn write_attributes(&mut self) -> Result<(), FormatError> {
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        for (name, value) in std::mem::take(&mut frame.attributes) {
+            self.field(self.frames.len(), Some(name), &value)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a value in the first `depth` elements, under the innermost one that is a record.
+    fn field(&mut self, depth: usize, name: Option<String>, value: &str) -> Result<(), FormatError> {
+        let record = self.frames[..depth].iter().rposition(|frame| frame.is_record);
+        let begin = record.map_or(1, |at| at + 1).min(depth);
+        let names = |frames: &[Frame]| frames.iter().map(|frame| frame.shown.clone()).collect::<Vec<_>>();
+        // The first element is the whole.
+        let path = names(&self.frames[begin.saturating_sub(NAMES).max(1)..begin.max(1)]).join(".");
+        let mut label = names(&self.frames[begin.max(depth.saturating_sub(NAMES))..depth]);
+        label.extend(name.map(|name| one_line(&name)));
+        let of = record.map_or(0, |at| self.frames[at].number);
+        self.fields.add((of, path), label.join("."), value, (&mut self.writer, self.limits))
+    }
+
+    fn end_table(&mut self) -> Result<(), FormatError> {
+        (self.table_at, self.table_bytes) = (None, 0);
+        let table = std::mem::take(&mut self.table);
+        if table.has_text() {
+            self.writer.write(Block::Table(table), self.limits)?;
+        }
+        Ok(())
+    }
+}

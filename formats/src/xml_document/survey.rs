@@ -1,0 +1,86 @@
+//! A first reading, which finds what no single element shows: which elements come again beside each other, and which
+//! mix text with elements.
+
+use super::vocabulary::{Kind, Role, known, role};
+use crate::{
+    FormatError,
+    xml::{Node, XmlReader},
+};
+use rustc_hash::{FxHashSet, FxHasher};
+use std::{
+    hash::{Hash, Hasher},
+    io::Read,
+};
+
+/// Elements are known by the hash of the names that lead to them.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub kind: Kind,
+    /// Whether it has paragraphs, or text mixed with elements.
+    pub is_prose: bool,
+    repeated: FxHashSet<u64>,
+    mixed: FxHashSet<u64>,
+}
+
+struct Frame {
+    path: u64,
+    children: FxHashSet<u64>,
+    has_text: bool,
+}
+
+impl Survey {
+    pub(super) fn of<R: Read>(mut reader: XmlReader<R>) -> Result<Self, FormatError> {
+        let mut survey =
+            Self { kind: Kind::Other, is_prose: false, repeated: FxHashSet::default(), mixed: FxHashSet::default() };
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut is_first = true;
+        while let Some(node) = reader.next()? {
+            match node {
+                Node::Start(element) => {
+                    let name = known(&element.name);
+                    if std::mem::take(&mut is_first) {
+                        survey.kind = Kind::of(&name);
+                    }
+                    survey.is_prose |= role(&name) == Some(Role::Paragraph);
+                    let path = path(frames.last().map(|frame| frame.path), &name);
+                    if let Some(parent) = frames.last_mut()
+                        && !parent.children.insert(path)
+                    {
+                        survey.repeated.insert(path);
+                    }
+                    frames.push(Frame { path, children: FxHashSet::default(), has_text: false });
+                }
+                Node::Text(text) => {
+                    if let Some(frame) = frames.last_mut() {
+                        frame.has_text |= !text.trim().is_empty();
+                    }
+                }
+                Node::End => {
+                    if let Some(frame) = frames.pop()
+                        && frame.has_text
+                        && !frame.children.is_empty()
+                    {
+                        survey.mixed.insert(frame.path);
+                    }
+                }
+            }
+        }
+        survey.is_prose |= !survey.mixed.is_empty();
+        Ok(survey)
+    }
+
+    pub(super) fn is_repeated(&self, path: u64) -> bool {
+        self.repeated.contains(&path)
+    }
+
+    pub(super) fn is_mixed(&self, path: u64) -> bool {
+        self.mixed.contains(&path)
+    }
+}
+
+/// The hash of the names that lead to an element.
+pub(super) fn path(parent: Option<u64>, name: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    (parent, name).hash(&mut hasher);
+    hasher.finish()
+}

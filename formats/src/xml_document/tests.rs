@@ -1,0 +1,168 @@
+use super::*;
+use crate::{Limit, detect, sections};
+use proptest::prelude::*;
+use std::io::Cursor;
+
+const GUIDE: &[u8] = include_bytes!("../../tests/files/pond-guide.xml");
+
+fn of(xml: impl AsRef<[u8]>) -> Extraction {
+    extract(Cursor::new(xml.as_ref()), &Limits::default()).unwrap()
+}
+
+fn detected(bytes: impl AsRef<[u8]>) -> Option<Format> {
+    detect(&mut Cursor::new(bytes.as_ref())).unwrap().format
+}
+
+#[test]
+fn a_book_reads_as_one() {
+    assert_eq!(detected(GUIDE), Some(Format::Xml));
+    let read = of(GUIDE);
+    let expected = "# Guide to the mill pond\n\nbookinfo.author.surname: Onym\n\n\
+        ## Birds of the upper weir\n\n\
+        The heron fishes at the weir & sleeps in the café garden. &lol2;\n\n\
+        ### Nests\n\nTwo kinds of nests are known:\n\n\
+        - nests in reed\n- nests in trees\n  - of pear\n\n\
+        and H2O is near.\n\nCounts of spring\n\n\
+        | Bird | Number |\n| --- | --- |\n| Grebe | 31 |\n\n\
+        \\# count\ncount(grebe)\n\n\
+        ## Boats\n\n\\- Rowing boats only.";
+    assert_eq!(read.text, expected);
+    let levels: Vec<_> = read.headings.iter().map(|heading| heading.level).collect();
+    assert_eq!((levels, read.headings_from.as_deref()), (vec![1, 2, 3, 2], Some("xml")));
+    assert_eq!((sections(&read).len(), read.charset.as_deref()), (4, Some("windows-1252")));
+}
+
+#[test]
+fn an_article_of_a_journal_has_its_title_and_its_references() {
+    let read = of("<article><front><article-meta><title-group><article-title>Grebes</article-title></title-group>\
+        <abstract><p>They dive.</p></abstract></article-meta></front><body><sec id='s1'><title>Methods</title>\
+        <p>We counted <xref ref-type='bibr' rid='b1'>[1]</xref>.</p></sec></body><back><ref-list><ref id='b1'>\
+        <element-citation><article-title>Old grebes</article-title><year>1998</year></element-citation></ref></ref-list></back></article>");
+    assert_eq!(read.text, "# Grebes\n\nThey dive.\n\n## Methods\n\nWe counted [1].\n\nOld grebes 1998");
+}
+
+#[test]
+fn data_is_values_under_the_names_of_their_elements() {
+    let read = of("<orders xmlns:x='urn:x'><shop><name>Mill</name></shop>\
+        <order id='17'><customer><Name>Ada</Name></customer><tag>old</tag><tag>new</tag><sum currency='EUR'>1.50</sum></order>\
+        <order id='18'><customer><Name>Bea</Name></customer></order></orders>");
+    let expected = "shop.name: Mill\n\norder\nid: 17; customer.Name: Ada; tag: old, new; sum: 1.50; sum.currency: EUR\n\n\
+        order\nid: 18; customer.Name: Bea";
+    assert_eq!(read.text, expected);
+    let settings =
+        of("<resources><string name='greeting'>Good day</string><string name='farewell'>Bye</string></resources>");
+    assert_eq!(settings.text, "greeting: Good day; farewell: Bye");
+    let dump = of("<a><table><row>x<td>y</td></row></table></a>");
+    assert_eq!(dump.text, "| x | y |\n| --- | --- |");
+    let long = of(format!("<a><b><c>{}</c></b></a>", "heron ".repeat(100)));
+    assert!(long.text.starts_with("b.c:\nheron heron"), "{}", long.text);
+}
+
+#[test]
+fn feeds_and_drawings_are_sensible() {
+    let read = of("<rss version='2.0'><channel><title>Pond news</title><item><title>Heron back</title>\
+        <link>https://example.org/1</link><description>&lt;p&gt;It &lt;b&gt;fishes&lt;/b&gt; again.&lt;/p&gt;</description></item>\
+        <item><title>Ice</title><description>No boats.</description></item></channel></rss>");
+    let expected = "# Pond news\n\n## Heron back\n\nchannel.item\nlink: https://example.org/1\n\nIt **fishes** again.\n\n\
+        ## Ice\n\nchannel.item\ndescription: No boats.";
+    assert_eq!(read.text, expected);
+    let drawing =
+        of("<svg xmlns='http://www.w3.org/2000/svg' width='9'><title>Map</title><style>a{}</style><g><path d='M0 0'/>\
+        <text x='1'><tspan>Mill</tspan> pond</text></g></svg>");
+    assert_eq!(drawing.text, "# Map\n\nMill pond");
+}
+
+#[test]
+fn entities_are_never_expanded_and_encoded_bytes_left_out() {
+    let laughs: String =
+        (1..20).map(|level| format!("<!ENTITY l{level} '{}'>", format!("&l{};", level - 1).repeat(10))).collect();
+    let read = of(format!(
+        "<!DOCTYPE a [<!ENTITY l0 'lol'>{laughs}<!ENTITY f SYSTEM 'file:///etc/passwd'>]><a><p>&l19; &f; &#65;</p></a>"
+    ));
+    assert_eq!(read.text, "&l19; &f; A");
+    assert_eq!(of(format!("<a><b>x</b><c>{}</c></a>", "QUFB".repeat(200))).text, "b: x");
+}
+
+#[test]
+fn what_is_damaged_or_too_much_is_refused_by_name() {
+    for damaged in ["<?xml version='1.0'?><a><b></a>", "<a>", "<a b=>x</a", "<?xml version='1.0'?><a>\u{1}</b>"] {
+        assert_eq!(extract(Cursor::new(damaged), &Limits::default()).unwrap_err().code(), "corrupt", "{damaged}");
+    }
+    let component = "<App name={x}>\n  <Nav/><Body a='1'>{rest}\n</App>";
+    assert_eq!(detected(component), Some(Format::Xml));
+    let patterns = probe(Cursor::new(component), &Limits::default()).unwrap();
+    assert!(patterns.holds(Pattern::HasMarkup) && !patterns.holds(Pattern::HasTextLayer), "{patterns:?}");
+    assert!(probe(Cursor::new("<?xml version='1.0'?><a><b></a>"), &Limits::default()).is_err());
+    let deep = format!("{}{}", "<a>".repeat(300), "</a>".repeat(300));
+    assert_eq!(extract(Cursor::new(deep), &Limits::default()).unwrap_err().limit(), Some(Limit::XmlDepth));
+    let limits = Limits { text_bytes: 200, ..Limits::default() };
+    assert_eq!(extract(Cursor::new(GUIDE), &limits).unwrap_err().limit(), Some(Limit::TextBytes));
+    let titles = "<s><title>x</title></s>".repeat(5000);
+    assert_eq!(of(format!("<a>{titles}</a>")).headings.len(), 2000);
+}
+
+#[test]
+fn every_encoding_is_read() {
+    let text = "<?xml version='1.0'?><a><b>Żaneta</b></a>";
+    let wide: Vec<u8> = format!("\u{FEFF}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let declared = b"<?xml version='1.0' encoding='windows-1250'?><a><b>\xAFaneta</b></a>".to_vec();
+    for bytes in [text.as_bytes().to_vec(), wide, declared] {
+        assert_eq!(detected(&bytes), Some(Format::Xml));
+        assert_eq!(of(&bytes).text, "b: Żaneta");
+    }
+    // Nothing but the declaration tells this byte from that of another encoding.
+    assert_eq!(of(b"<?xml version='1.0' encoding=\"KOI8-R\"?><a><b>\xC1</b></a>").text, "b: а");
+}
+
+const NAMES: [&str; 16] = [
+    "a",
+    "b",
+    "p",
+    "title",
+    "sec",
+    "list",
+    "item",
+    "li",
+    "table",
+    "row",
+    "td",
+    "info",
+    "pre",
+    "style",
+    "mixed-citation",
+    "h2",
+];
+
+fn any_element() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof!["[a-z]{1,8}", Just(String::new()), "(&amp;|#|- |\\| )[a-z]{1,4}"];
+    leaf.prop_recursive(6, 60, 6, |inner| {
+        (prop::sample::select(NAMES.to_vec()), "( n='[a-z]{1,3}')?", prop::collection::vec(inner, 0..6))
+            .prop_map(|(name, attribute, inner)| format!("<{name}{attribute}>{}</{name}>", inner.concat()))
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_word_is_lost_and_no_tag_is_kept(inner in any_element()) {
+        let xml = format!("<root>{inner}</root>");
+        let read = of(&xml);
+        prop_assert!(!read.text.contains(['<', '>']), "{}", read.text);
+        for heading in &read.headings {
+            prop_assert!(read.text[heading.start..].starts_with('#'));
+        }
+        if !xml.contains("<style") {
+            let letters = |text: &str| -> String { text.chars().filter(char::is_ascii_lowercase).collect() };
+            let mut words = quick_xml::Reader::from_str(&xml);
+            loop {
+                match words.read_event().unwrap() {
+                    quick_xml::events::Event::Text(word) => {
+                        let word = word.xml10_content().trim().to_owned();
+                        prop_assert!(letters(&read.text).contains(&letters(&word)), "{word}: {}", read.text);
+                    }
+                    quick_xml::events::Event::Eof => break,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
