@@ -54,12 +54,29 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut writing = Writing::new(tools, grant, model);
     match writing.summarise(&sources).await {
         Ok(Summarised::Told(told)) => writing.apply(apply, &sources, told).await,
-        Ok(Summarised::NoText) => {
-            apply.begin().await?.skip("no text is under the container any more".to_owned(), Map::new()).await
-        }
+        Ok(Summarised::NoText) => settle_without_text(tools, apply).await,
         Ok(Summarised::Waits) => writing.park().await,
         Err(failure) => Err(with_reason(tools, grant.document_id, failure).await?),
     }
+}
+
+/// Settles a container under which no text settled, as when all of its leaves failed.
+async fn settle_without_text(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let (grant, id) = (apply.grant, apply.grant.document_id);
+    let reason = "no text under the container has settled";
+    let mut tx = apply.begin().await?;
+    store::locks::tree(tx.conn(), id).await.classified()?;
+    if !store::rollups::lock(tx.conn(), id, &[id]).await.classified()?.is_empty() {
+        let rollup = store::evidence::read_one(tx.conn(), id, Evidence::Rollup).await.classified()?;
+        let mut rollup = rollup.unwrap_or_else(|| json!({}));
+        rollup["not_summarized"] = json!({"reason": reason, "embedding": EMBEDDING});
+        store::evidence::record_all(tx.conn(), &[(id, Evidence::Rollup, rollup)]).await.classified()?;
+        if id == grant.root_id.document() {
+            outdate_sums(&tools.settings.task_badges, tx.conn(), &[id]).await.classified()?;
+        }
+        store::rollups::done(tx.conn(), grant.root_id, &[id]).await.classified()?;
+    }
+    tx.skip(reason.to_owned(), Map::new()).await
 }
 
 /// Adds to a failure what the container's evidence says if the failure is final.
