@@ -17,6 +17,11 @@ mod formats;
 mod hostile;
 mod ingest;
 mod knowledge;
+mod llm;
+#[path = "../../tests/it/support/llm.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+#[expect(clippy::unwrap_used, reason = "a script that does not fit ends the bench")]
+mod llm_endpoint;
 mod markdown;
 mod queue;
 mod raptor;
@@ -120,6 +125,11 @@ const BENCHES: &[(&str, &str)] = &[
         "facts asserted in batches, paths and lists as of a moment, by the owner and by a reader of half of the store; SIZE: facts, default 100000",
     ),
     (
+        "llm/calls",
+        "what the service adds to a call of a language model that takes 20 ms, and how many it has under way; SIZE: files, default 200",
+    ),
+    ("llm/batch", "summaries into a batch of the mock provider and out of it; SIZE: files, default 1000"),
+    (
         "raptor",
         "what summaries and portfolios gain a reader with a budget of tokens, on Cranfield; SIZE: questions, default 75",
     ),
@@ -138,6 +148,7 @@ fn main() -> ExitCode {
         Some("serve" | "bulk" | reader::SUBCOMMAND) => {
             return svc::cli::main(svc::ingest::extension::TaskTypes::default());
         }
+        Some("run" | "finalize") => return svc::cli::batch_worker_main(),
         Some(formats::SUBCOMMAND) => return formats::serve(),
         Some(queue::claimer::EVEN | queue::claimer::OVERLAPPED) => return queue::claimer::main(),
         _ => {}
@@ -199,6 +210,8 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "feed" => feed::run(size.unwrap_or(1000), &mut out).await?,
         "shapes" => shapes::run(size.unwrap_or(20_000), &mut out).await?,
         "knowledge" => knowledge::run(size.unwrap_or(100_000), &mut out).await?,
+        "llm/calls" => llm::calls(size.unwrap_or(200), &mut out).await?,
+        "llm/batch" => llm::batch(size.unwrap_or(1000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {
             let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);

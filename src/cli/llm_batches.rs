@@ -352,7 +352,7 @@ async fn cancel(settings: &Settings, ids: Vec<i64>, all: bool) -> Result<ExitCod
 
 fn show(batches: &[LlmBatchResponse], output: Output) -> Result<(), CliError> {
     match output {
-        Output::Json => batches.iter().try_for_each(|batch| Output::line(batch)).map_err(CliError::from),
+        Output::Json => batches.iter().try_for_each(Output::line).map_err(CliError::from),
         Output::Table if batches.is_empty() => {
             say!("no batches");
             Ok(())

@@ -2,17 +2,23 @@
 use crate::{
     principals::{grant, someone},
     support::{
-        TestApp, Wish, invariants,
+        TOKEN, TestApp, Wish, invariants,
         llm::{Asked, Llm, Reply},
         until,
     },
 };
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use svc_client::{
     FileUpload, Json,
     wire::{
-        DocumentPath, DocumentResponse, ErrorType, GrantRight, PageQuery, ReprocessRequest, Settled, TaskPath,
-        TaskQuery, TaskStatus, UploadQuery, VectorSearch, WaitQuery,
+        DocumentPath, DocumentResponse, ErrorType, GrantRight, LlmUsageQuery, PageQuery, ReprocessRequest, Settled,
+        TaskPath, TaskQuery, TaskStatus, UploadQuery, VectorSearch, WaitQuery,
     },
 };
 
@@ -358,6 +364,74 @@ async fn a_summary_that_failed_is_made_once_there_is_a_model() {
         (&of_file["rollup"]["not_summarized"], &of_file["rollup"]["embedding"]),
         (&Value::Null, &json!("summary of a language model"))
     );
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// What became of each call about a file.
+type Calls = Arc<Mutex<BTreeMap<usize, Vec<&'static str>>>>;
+
+#[tokio::test]
+async fn two_hundred_files_settle_beside_an_endpoint_that_fails_now_and_then_and_none_is_paid_twice() {
+    const FILES: usize = 200;
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let calls = Calls::default();
+    let (noted, mut random) = (calls.clone(), SmallRng::seed_from_u64(7));
+    llm.will_say(move |call| {
+        let number = call.message().split("file-").nth(1).unwrap().split('.').next().unwrap().parse().unwrap();
+        let (word, reply) = match random.random_range(0..100) {
+            0..2 => ("busy", Reply::status("429 Too Many Requests", "retry-after: 1\r\n", "")),
+            2..5 => ("broken", Reply::status("500 Internal Server Error", "", "")),
+            5 => ("cut", Reply::cut("A whole sentence about ovens. And half of")),
+            _ => ("said", Reply::said("The text describes ovens.")),
+        };
+        noted.lock().unwrap().entry(number).or_default().push(word);
+        reply.after(Duration::from_millis(50))
+    });
+    let mut files = Vec::new();
+    for number in 0..FILES {
+        let text = section("", "oven", 60);
+        let file = FileUpload::from_bytes(&format!("file-{number}.md"), format!("file-{number}.\n\n{text}"), None);
+        files.push(app.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id);
+    }
+    for file in files {
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+        let of_file = evidence(&app, file).await;
+        assert_eq!(of_file["effective_content"]["method"], "llm_summary", "{of_file}");
+    }
+    let calls = calls.lock().unwrap().clone();
+    assert_eq!(calls.len(), FILES);
+    for (number, calls) in &calls {
+        // One answer is enough, unless its end was cut off: then a shorter one is asked for.
+        let answers: Vec<&str> = calls.iter().copied().filter(|word| ["said", "cut"].contains(word)).collect();
+        assert!(matches!(answers.as_slice(), ["said"] | ["cut", "said" | "cut"]), "file {number}: {calls:?}");
+    }
+    let all: usize = calls.values().map(Vec::len).sum();
+    let failed = calls.values().flatten().filter(|word| ["busy", "broken"].contains(word)).count();
+    assert!(failed > 0, "the endpoint did not fail");
+    let usage = app.client.read_llm_usage(LlmUsageQuery::default()).await.unwrap().usage;
+    let (counted, lost): (i64, i64) =
+        usage.iter().fold((0, 0), |(all, lost), used| (all + used.calls, lost + used.failed_calls));
+    // Those that were turned away by the pause of the lane called nobody.
+    assert!(
+        counted as usize >= all && lost as usize >= failed && counted - lost == (all - failed) as i64,
+        "{usage:?} {all} {failed}"
+    );
+    let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_svc"));
+    status
+        .args(["status", "--table"])
+        .env("SVC_URL", &app.base)
+        .env("SVC_API_TOKEN", TOKEN)
+        .env("SVC_CONFIG", "/dev/null");
+    let shown = tokio::task::spawn_blocking(move || status.output().unwrap()).await.unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let says = format!(
+        "summarize by scripted: {} calls in 30 days, 0 failed; {} tokens in",
+        all - failed,
+        70 * (all - failed)
+    );
+    assert!(shown.contains(&says), "{shown}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -381,7 +381,7 @@ impl<'a> Writing<'a> {
             code::TOO_LONG => Ok(Asked::Error(LlmError::TooLong(message))),
             code::ONLY_REASONING => Ok(Asked::Error(LlmError::OnlyReasoning)),
             code::REFUSED => Err(TaskFailure::permanent("language_model_refuses", message)),
-            kind => Err(TaskFailure::retryable(&format!("batch_{kind}"), message)),
+            kind => Err(TaskFailure::retryable(format!("batch_{kind}"), message)),
         }
     }
 

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 /// Says what is answered to a call.
@@ -37,6 +38,8 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// Sends these bytes and waits until the caller hangs up.
     Hold(Vec<u8>),
+    /// Thinks for a while before it answers.
+    Late(Duration, Box<Reply>),
 }
 
 impl Asked {
@@ -47,6 +50,11 @@ impl Asked {
 }
 
 impl Reply {
+    /// The same reply, this much later.
+    pub fn after(self, time: Duration) -> Reply {
+        Reply::Late(time, Box::new(self))
+    }
+
     /// A text whose end the endpoint cut off.
     pub fn cut(text: &str) -> Reply {
         let end = END.replace("stop", "length");
@@ -145,9 +153,14 @@ async fn answer(mut stream: TcpStream, script: Script, asked: Arc<Mutex<Vec<Aske
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.unwrap();
     let call = Asked { head, body: serde_json::from_slice(&body).unwrap() };
-    let reply = (script.lock().unwrap())(&call);
+    let mut reply = (script.lock().unwrap())(&call);
     asked.lock().unwrap().push(call);
+    while let Reply::Late(time, then) = reply {
+        tokio::time::timeout(time, std::future::pending::<()>()).await.unwrap_err();
+        reply = *then;
+    }
     match reply {
+        Reply::Late(..) => unreachable!("it was waited for"),
         Reply::Bytes(bytes) => {
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;

@@ -1,0 +1,140 @@
+//! Language models: what the service adds to a call, and how fast summaries go into a batch and come out of it.
+use crate::{
+    figure::{BoxError, Figure},
+    llm_endpoint::{Llm, Reply},
+    sandbox::{Sandbox, TOKEN, interruptible},
+    service_process::{ServiceProcess, peak_memory},
+    uploads,
+};
+use std::{
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use svc_client::{
+    Client, Remote,
+    wire::{PageQuery, TaskQuery, TaskStatus},
+};
+
+/// How long the endpoint takes for an answer.
+const THINKS: Duration = Duration::from_millis(20);
+/// The time between two looks at what changes.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A file that does not fit the window of the small model.
+fn file(number: usize) -> (String, String) {
+    let lines = (0..60).map(|line| format!("The oven {number} of number {line} is described here in a few words.\n"));
+    (format!("ovens-{number}.md"), lines.collect())
+}
+
+/// What the service adds to a call of a language model.
+pub async fn calls(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let llm = Llm::start().await;
+    let (under_way, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, highest) = (under_way.clone(), most.clone());
+    llm.will_say(move |_| {
+        highest.fetch_max(counted.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let counted = counted.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(THINKS).await;
+            counted.fetch_sub(1, Ordering::Relaxed);
+        });
+        Reply::said("The text describes ovens.").after(THINKS)
+    });
+    let sandbox = Sandbox::new()?;
+    let mut service = ServiceProcess::start_with(&sandbox, &[("SVC_LLM_BASE_URL", llm.base.as_str())])?;
+    let measured = interruptible(async {
+        let base = service.base().await?;
+        let client = uploads::client(&base)?;
+        uploads::ingest(&client, (0..files).map(file)).await?;
+        let metrics =
+            reqwest::Client::new().get(format!("{base}/metrics")).bearer_auth(TOKEN).send().await?.text().await?;
+        let value = |name: &str| -> Result<f64, BoxError> {
+            let line = metrics.lines().find(|line| line.starts_with(name) && line.contains("summarize"));
+            let line = line.ok_or_else(|| format!("/metrics has no {name}"))?;
+            Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
+        };
+        Ok((value("svc_llm_seconds_sum")?, value("svc_llm_seconds_count")?))
+    })
+    .await;
+    service.stop().await?;
+    let (seconds, count) = measured?;
+    let overhead = seconds / count * 1e3 - THINKS.as_secs_f64() * 1e3;
+    out(Figure::alone("llm/calls, added to an answer of 20 ms", count as usize, "ms", overhead));
+    out(Figure::alone("llm/calls, at once", count as usize, "calls", most.load(Ordering::Relaxed) as f64));
+    Ok(())
+}
+
+/// How fast summaries go into a batch of the mock provider, and come out of it.
+pub async fn batch(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let sandbox = Sandbox::new()?;
+    let settings = [("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"), ("SVC_WORKER_BADGE", "here")];
+    let mut service = ServiceProcess::start_with(&sandbox, &settings)?;
+    let measured = interruptible(async {
+        let base = service.base().await?;
+        let client = uploads::client(&base)?;
+        for number in 0..files {
+            let (name, text) = file(number);
+            let file = svc_client::FileUpload::from_bytes(&name, text, None);
+            client.upload_file(svc_client::wire::UploadQuery::default(), file).await?;
+        }
+        waiting(&client, files).await?;
+        let store = sandbox.path().join("mock").display().to_string();
+        let run = ["run", "--provider", "mock", "--badge", "batch", "--once", "--store", &store];
+        let (submit, memory) = timed(&sandbox, &run).await?;
+        out(Figure::alone("llm/batch, tasks submitted", files, "tasks/s", files as f64 / submit));
+        out(Figure::alone("llm/batch, memory of a submission", files, "MiB", memory / 1048576.0));
+        timed(&sandbox, &["finalize", "--store", &store]).await?;
+        let (apply, memory) = timed(&sandbox, &run).await?;
+        out(Figure::alone("llm/batch, tasks applied", files, "tasks/s", files as f64 / apply));
+        out(Figure::alone("llm/batch, memory of the results", files, "MiB", memory / 1048576.0));
+        let batches = client.list_llm_batches(PageQuery::default()).await?.batches;
+        let answered: i32 = batches.iter().map(|batch| batch.answered).sum();
+        if answered as usize != files {
+            return Err(format!("{answered} of {files} summaries were answered").into());
+        }
+        Ok(())
+    })
+    .await;
+    service.stop().await?;
+    measured
+}
+
+/// Waits until all summaries wait for a batch.
+async fn waiting(client: &Client<Remote>, files: usize) -> Result<(), BoxError> {
+    loop {
+        let types = client.list_task_types().await?.task_types;
+        let pending = types.iter().find(|known| known.task_type == "summarize:llm").map_or(0, |known| known.pending);
+        let query = TaskQuery { status: Some(TaskStatus::Pending), limit: Some(1), ..TaskQuery::default() };
+        let others = client.list_tasks(TaskQuery { task_type: Some("embed".to_owned()), ..query }).await?;
+        if pending as usize >= files.min(10_000) && others.tasks.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Runs the batch worker to its end; returns the seconds that it took, and its peak of memory in bytes.
+async fn timed(sandbox: &Sandbox, arguments: &[&str]) -> Result<(f64, f64), BoxError> {
+    let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    command.args(arguments).envs(sandbox.variables()).stdin(Stdio::null()).stdout(Stdio::null());
+    let begun = Instant::now();
+    let mut child = command.spawn()?;
+    let mut peak: f64 = 0.0;
+    loop {
+        if let Some(id) = child.id() {
+            peak = peak.max(peak_memory(id).unwrap_or_default());
+        }
+        tokio::select! {
+            status = child.wait() => {
+                let status = status?;
+                let seconds = begun.elapsed().as_secs_f64();
+                return if status.success() { Ok((seconds, peak)) } else { Err(format!("svc-batch-worker ended with {status}").into()) };
+            }
+            () = tokio::time::sleep(LOOK / 4) => {}
+        }
+    }
+}
