@@ -82,7 +82,7 @@ CREATE INDEX task_queue_held ON task_queue (claim_token) WHERE claim_token IS NO
 -- finished tasks of a week.
 CREATE INDEX task_queue_unfinished ON task_queue (task_type, created_at) WHERE NOT final;
 -- What each batch of a provider holds.
-CREATE INDEX task_queue_batched ON task_queue (batch_id) WHERE batch_id IS NOT NULL;
+CREATE INDEX task_queue_batched ON task_queue (batch_id, id) WHERE batch_id IS NOT NULL;
 -- A search says how many documents of its scope wait for their vectors, or could not get them: documents that were written over REST,
 -- which have a task of their own. The columns of the condition change with no start and no beat, whose updates stay within their page.
 CREATE INDEX task_queue_document_embeds ON task_queue (scope_document_id)

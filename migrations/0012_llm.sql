@@ -57,7 +57,7 @@ CREATE TABLE llm_batches (
     expires_at          timestamptz,
     ended_at            timestamptz,
     cancel_requested_at timestamptz,
-    -- What came back: answers, errors, requests without an answer, lines that ask for nothing of this batch, lines that came twice, and answers that
+    -- What came back: answers, errors, requests without an answer, lines that answer no request of this batch, lines that came twice, and answers that
     -- nobody waited for any more.
     answered            integer NOT NULL DEFAULT 0,
     failed              integer NOT NULL DEFAULT 0,
@@ -65,6 +65,8 @@ CREATE TABLE llm_batches (
     unknown             integer NOT NULL DEFAULT 0,
     repeated            integer NOT NULL DEFAULT 0,
     dropped             integer NOT NULL DEFAULT 0,
+    -- How often it is unknown whether the provider got the batch.
+    doubts              integer NOT NULL DEFAULT 0,
     -- What went wrong last.
     problem             text,
     -- No task waits for its answers any more.

@@ -944,6 +944,7 @@ CREATE TABLE llm_batches (
     unknown integer DEFAULT 0 NOT NULL,
     repeated integer DEFAULT 0 NOT NULL,
     dropped integer DEFAULT 0 NOT NULL,
+    doubts integer DEFAULT 0 NOT NULL,
     problem text,
     is_done boolean DEFAULT false NOT NULL
 );
@@ -1805,7 +1806,7 @@ CREATE INDEX task_intent_region ON task_intent USING gist (prange, drange);
 
 CREATE INDEX task_loss_worker ON task_loss USING btree (boot_nonce);
 
-CREATE INDEX task_queue_batched ON task_queue USING btree (batch_id) WHERE (batch_id IS NOT NULL);
+CREATE INDEX task_queue_batched ON task_queue USING btree (batch_id, id) WHERE (batch_id IS NOT NULL);
 
 CREATE INDEX task_queue_document_embeds ON task_queue USING btree (scope_document_id) WHERE ((task_type = 'embed'::text) AND (root_id = scope_document_id) AND ((NOT final) OR (error_type IS NOT NULL)));
 

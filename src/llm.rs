@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout_at},
 };
 
@@ -111,19 +111,31 @@ impl LanguageModel {
     /// Begins a call. It ends, also at the server, when what this returns is dropped.
     pub async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answering, LlmError> {
         let begun = Instant::now();
-        let answering = self.call(&ask, begun).await;
+        let permit = self.admitted().await.inspect_err(|error| count(ask.purpose, begun, error.code()))?;
+        let answering = self.call(&ask, begun, permit).await;
         if let Err(error) = &answering {
             self.ended(ask.purpose, begun, error.code(), None).await;
         }
         answering
     }
 
-    async fn call(self: &Arc<Self>, ask: &Ask, begun: Instant) -> Result<Answering, LlmError> {
-        let endpoint = self.endpoint()?;
+    /// Waits for a place among the calls; refuses where there is no endpoint, or where it is left alone for now.
+    async fn admitted(&self) -> Result<Option<OwnedSemaphorePermit>, LlmError> {
+        self.endpoint()?;
         self.heed_pause()?;
         // The semaphore is never closed.
         let permit = self.calls.clone().acquire_owned().await.ok();
         self.heed_pause()?;
+        Ok(permit)
+    }
+
+    async fn call(
+        self: &Arc<Self>,
+        ask: &Ask,
+        begun: Instant,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Answering, LlmError> {
+        let endpoint = self.endpoint()?;
         let deadline = Instant::now() + endpoint.timeout;
         let response = self.send(endpoint, ask, ask.thinks, deadline).await?;
         Ok(Answering {
@@ -142,15 +154,14 @@ impl LanguageModel {
 
     /// Counts a call that is over; one that was answered with its model and what it took.
     async fn ended(&self, purpose: &'static str, begun: Instant, code: &'static str, answer: Option<(&str, Usage)>) {
-        metrics::counter!(telemetry::LLM_CALLS, "purpose" => purpose, "outcome" => code).increment(1);
-        telemetry::seconds(telemetry::LLM_SECONDS, "purpose", purpose.to_owned(), begun.elapsed());
+        count(purpose, begun, code);
         // No call was made of an endpoint that is not there.
         if code == "not_configured" {
             return;
         }
-        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
         let (model, usage) = answer.unwrap_or_default();
-        let tokens = (count(usage.prompt_tokens), count(usage.completion_tokens));
+        let tokens = (number(usage.prompt_tokens), number(usage.completion_tokens));
         if let Err(error) = store::llm_usage::add(&self.pool, purpose, model, answer.is_none(), tokens).await {
             tracing::warn!(error = %error, "a call of the language model could not be counted");
         }
@@ -300,6 +311,12 @@ impl Endpoint {
         let said = said.unwrap_or(text);
         if self.key.is_blank() { said } else { said.replace(self.key.expose(), "[key]") }
     }
+}
+
+/// Counts in the metrics of this process what came of an ask.
+fn count(purpose: &'static str, begun: Instant, code: &'static str) {
+    metrics::counter!(telemetry::LLM_CALLS, "purpose" => purpose, "outcome" => code).increment(1);
+    telemetry::seconds(telemetry::LLM_SECONDS, "purpose", purpose.to_owned(), begun.elapsed());
 }
 
 /// One line of at most a few hundred characters.

@@ -25,6 +25,9 @@ pub const TASK_BYTES: usize = 16 << 20;
 /// The most questions of one task in one batch.
 pub const TASK_REQUESTS: usize = 1000;
 
+/// No call has more tokens than this, whatever a provider says, so that sums stay numbers.
+const MOST_TOKENS: u64 = 1 << 40;
+
 /// How a process asks by batches.
 #[derive(Debug)]
 pub struct Batching {
@@ -52,9 +55,9 @@ impl Batching {
         }
     }
 
-    /// Remembers a field that a refusal names, and says whether it named one.
+    /// Remembers a field that a refusal names, and says whether it named one. All requests of a batch may be refused for the same field.
     fn learns(&self, refusal: &str) -> bool {
-        let bit = refused_field_of(refusal).filter(|bit| self.refused.load(Ordering::Relaxed) & bit == 0);
+        let bit = refused_field_of(refusal);
         bit.inspect(|bit| {
             self.refused.fetch_or(*bit, Ordering::Relaxed);
         })
@@ -70,6 +73,8 @@ pub mod code {
     pub const REFUSED: &str = "refused";
     /// The provider failed, and may succeed another time.
     pub const FAILED: &str = "failed";
+    /// The batch failed as a whole.
+    pub const BROKEN: &str = "broken";
     pub const ONLY_REASONING: &str = "only_reasoning";
     pub const EXPIRED: &str = "expired";
     pub const CANCELLED: &str = "cancelled";
@@ -104,7 +109,7 @@ fn answer_of(message: &Value) -> Result<LlmAnswer, (String, String)> {
 }
 
 fn answer(text: &str, is_cut: bool, model: &str, prompt_tokens: u64, completion_tokens: u64) -> LlmAnswer {
-    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    let count = |tokens: u64| i64::try_from(tokens.min(MOST_TOKENS)).unwrap_or(i64::MAX);
     LlmAnswer {
         answer: storable(text).into_owned(),
         is_cut,

@@ -168,7 +168,7 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
             });
             let done = done.await.map_err(|error| CliError::Other(error.to_string()))?;
             let count = done.map_err(|error| CliError::Other(format!("{}: {error}", store.display())))?;
-            say!("{count} batches were answered; svc-batch-worker run applies the answers");
+            say!("batches answered: {count}; svc-batch-worker run applies the answers");
             Ok(ExitCode::SUCCESS)
         }
         Command::Status { json } => {
@@ -268,7 +268,10 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     // A second signal means that nobody wants to wait, so whatever still runs is given back.
     worker.stop(DRAIN, asked_to_stop()).await;
     let ended = match (ended, run.once) {
-        (Ok(()), true) => keeper.pass(true).await.map(|_| ()).map_err(|error| CliError::Other(error.to_string())),
+        (Ok(()), true) => match keeper.pass(true).await {
+            Ok(_) => keeper.problem().map_or(Ok(()), |problem| Err(CliError::Other(problem.to_owned()))),
+            Err(error) => Err(CliError::Other(error.to_string())),
+        },
         (ended, _) => ended,
     };
     backend.stop().await;
@@ -339,7 +342,7 @@ async fn cancel(settings: &Settings, ids: Vec<i64>, all: bool) -> Result<ExitCod
     backend.stop().await;
     let (count, unknown) = cancelled.map_err(|error| CliError::Other(format!("nothing was cancelled: {error}")))?;
     if count > 0 {
-        say!("{count} batches will end; svc-batch-worker run tells their provider");
+        say!("batches that will end: {count}; svc-batch-worker run tells their provider");
     }
     match unknown.as_slice() {
         [] => Ok(ExitCode::SUCCESS),

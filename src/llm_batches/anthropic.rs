@@ -1,9 +1,8 @@
 //! Anthropic's batches: a list of requests, and a list of results when all of them are over.
 use super::{
     answer,
-    api::{Api, KeyHeader, away},
+    api::{Api, KeyHeader, away, custom_id, id, message, segment},
     code,
-    openai::segment,
     provider::{Accepted, Progress, ProviderError, Results, Submission},
 };
 use crate::{
@@ -54,7 +53,7 @@ impl Anthropic {
         // A comma takes the place of each line's end but the last one's.
         let length = submission.bytes.saturating_sub(1) + (HEAD.len() + TAIL.len()) as u64;
         let call = self.call(Method::POST, BATCHES).header("content-type", "application/json");
-        accepted(&self.0.json(call.header("content-length", length).body(body)).await?)
+        accepted(&self.0.sent(call.header("content-length", length).body(body), length).await?)
     }
 
     /// Nothing in this provider's list names a batch as ours, and its requests are not shown. So nothing is found, and the batch is submitted again:
@@ -110,35 +109,32 @@ fn time(value: &Value) -> Option<DateTime<Utc>> {
 }
 
 fn accepted(batch: &Value) -> Result<Accepted, ProviderError> {
-    let id = batch["id"].as_str().filter(|id| !id.is_empty());
-    let id = id.ok_or_else(|| away("its answer names no id".to_owned()))?;
-    Ok(Accepted { provider_id: id.to_owned(), expires_at: time(&batch["expires_at"]) })
+    Ok(Accepted { provider_id: id(batch)?, expires_at: time(&batch["expires_at"]) })
 }
 
 /// What a line of results says.
 pub fn result(line: &Value) -> Option<BatchResult> {
-    let custom_id = line["custom_id"].as_str()?.to_owned();
-    Some(BatchResult { custom_id, answer: answer_to(&line["result"]) })
+    Some(BatchResult { custom_id: custom_id(line)?, answer: answer_to(&line["result"]) })
 }
 
 fn answer_to(result: &Value) -> Result<LlmAnswer, (String, String)> {
-    let failed = |code: &str, message: String| Err((code.to_owned(), message));
+    let failed = |code: &str, text: String| Err((code.to_owned(), message(&text)));
     match result["type"].as_str() {
         Some("succeeded") => {
-            let message = &result["message"];
-            let parts = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let said = &result["message"];
+            let parts = said["content"].as_array().map(Vec::as_slice).unwrap_or_default();
             let texts = parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
             let text: String = texts.collect();
-            let count = |name: &str| message["usage"][name].as_u64().unwrap_or_default();
+            let count = |name: &str| said["usage"][name].as_u64().unwrap_or_default();
             match text.trim() {
-                "" if message["stop_reason"] == "refusal" => {
+                "" if said["stop_reason"] == "refusal" => {
                     failed(code::REFUSED, "the model refuses to answer".to_owned())
                 }
                 "" => failed(code::FAILED, "the answer is empty".to_owned()),
                 text => Ok(answer(
                     text,
-                    message["stop_reason"] == "max_tokens",
-                    message["model"].as_str().unwrap_or_default(),
+                    said["stop_reason"] == "max_tokens",
+                    said["model"].as_str().unwrap_or_default(),
                     count("input_tokens"),
                     count("output_tokens"),
                 )),

@@ -1,7 +1,7 @@
 //! Calls of a provider over HTTP.
 use super::provider::ProviderError;
 use crate::{embedding::is_this_machine, settings::Secret};
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{Stream, StreamExt, stream};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde_json::Value;
 use std::time::Duration;
@@ -9,8 +9,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio_util::io::StreamReader;
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long a server may be silent in the middle of a call.
+/// How long a server may be silent.
 const SILENCE: Duration = Duration::from_secs(120);
+/// The slowest upload that is waited for, in bytes a second.
+const SLOWEST: u64 = 50_000;
 /// The most bytes of an answer that is no results.
 const ANSWER_BYTES: usize = 16 << 20;
 /// The most bytes of one line of results.
@@ -44,9 +46,14 @@ pub struct Api {
 impl Api {
     pub fn new(base: &str, key: Secret, key_header: KeyHeader) -> Result<Api, ProviderError> {
         let base = base.trim_end_matches('/').to_owned();
+        let parsed =
+            reqwest::Url::parse(&base).map_err(|error| ProviderError::Refused(format!("the address: {error}")))?;
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            let remedy = format!("the address holds a name or a password: set the key in {}", key_header.setting());
+            return Err(ProviderError::Refused(remedy));
+        }
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
-            .read_timeout(SILENCE)
             .retry(reqwest::retry::never())
             // Following a redirect would take texts and key to where nobody chose.
             .redirect(reqwest::redirect::Policy::none());
@@ -69,7 +76,12 @@ impl Api {
 
     /// Sends a call and reads its JSON.
     pub async fn json(&self, call: RequestBuilder) -> Result<Value, ProviderError> {
-        let response = self.send(call).await?;
+        self.sent(call, 0).await
+    }
+
+    /// Sends a call with so many bytes and reads its JSON.
+    pub async fn sent(&self, call: RequestBuilder, bytes: u64) -> Result<Value, ProviderError> {
+        let response = self.send(call, SILENCE + Duration::from_secs(bytes / SLOWEST)).await?;
         let bytes = self.bytes(response).await?;
         serde_json::from_slice(&bytes).map_err(|error| away(format!("its answer is no JSON: {error}")))
     }
@@ -79,13 +91,25 @@ impl Api {
         &self,
         call: RequestBuilder,
     ) -> Result<impl Stream<Item = Result<Option<Value>, ProviderError>> + Send + 'static, ProviderError> {
-        let response = self.send(call).await?;
-        let pieces = response.bytes_stream().map_err(std::io::Error::other);
-        Ok(json_lines(BufReader::new(StreamReader::new(pieces))))
+        let response = self.send(call, SILENCE).await?;
+        let pieces = stream::unfold(response.bytes_stream().boxed(), |mut pieces| async move {
+            match tokio::time::timeout(SILENCE, pieces.next()).await {
+                Ok(piece) => piece.map(|piece| (piece.map_err(std::io::Error::other), pieces)),
+                Err(_) => Some((Err(std::io::Error::other(format!("silent for {SILENCE:?}"))), pieces)),
+            }
+        });
+        Ok(json_lines(BufReader::new(StreamReader::new(pieces.boxed()))))
     }
 
-    async fn send(&self, call: RequestBuilder) -> Result<Response, ProviderError> {
-        let response = call.send().await.map_err(|error| away(self.shown(&reason(&error))))?;
+    async fn send(&self, call: RequestBuilder, within: Duration) -> Result<Response, ProviderError> {
+        let response = match tokio::time::timeout(within, call.send()).await {
+            Ok(sent) => sent.map_err(|error| ProviderError::Away {
+                reason: self.shown(&reason(&error)),
+                retry_after: None,
+                is_certain: error.is_connect(),
+            })?,
+            Err(_) => return Err(away(format!("no answer within {within:?}"))),
+        };
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -110,10 +134,12 @@ impl Api {
             | StatusCode::CONFLICT
             | StatusCode::TOO_EARLY
             | StatusCode::TOO_MANY_REQUESTS => {
-                ProviderError::Away { reason: format!("it answers {status}: {said}"), retry_after }
+                ProviderError::Away { reason: format!("it answers {status}: {said}"), retry_after, is_certain: true }
             }
             status if status.is_server_error() => {
-                ProviderError::Away { reason: format!("it answers {status}: {said}"), retry_after }
+                // A server that has too much to do says so before it does anything.
+                let is_certain = matches!(status.as_u16(), 503 | 529);
+                ProviderError::Away { reason: format!("it answers {status}: {said}"), retry_after, is_certain }
             }
             status if status.is_redirection() => {
                 ProviderError::Refused(format!("{} answers {status}: name its right address with --llm-url", self.base))
@@ -125,7 +151,9 @@ impl Api {
     async fn bytes(&self, response: Response) -> Result<Vec<u8>, ProviderError> {
         let mut bytes = Vec::new();
         let mut pieces = response.bytes_stream();
-        while let Some(piece) = pieces.next().await {
+        loop {
+            let piece = tokio::time::timeout(SILENCE, pieces.next()).await;
+            let Some(piece) = piece.map_err(|_| away(format!("silent for {SILENCE:?}")))? else { break };
             bytes.extend_from_slice(&piece.map_err(|error| away(self.shown(&reason(&error))))?);
             if bytes.len() > ANSWER_BYTES {
                 return Err(away(format!("its answer is longer than {ANSWER_BYTES} bytes")));
@@ -142,7 +170,31 @@ impl Api {
 }
 
 pub fn away(reason: String) -> ProviderError {
-    ProviderError::Away { reason, retry_after: None }
+    ProviderError::Away { reason, retry_after: None, is_certain: false }
+}
+
+/// The id in an answer, if it can be one.
+pub fn id(value: &Value) -> Result<String, ProviderError> {
+    let id = value["id"].as_str().filter(|id| !id.is_empty() && id.len() <= 200 && segment(id) == *id);
+    id.map(str::to_owned).ok_or_else(|| away("its answer names no id that can be one".to_owned()))
+}
+
+/// An id as a part of a path, whatever a server made of it.
+pub fn segment(id: &str) -> String {
+    id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).collect()
+}
+
+/// Most characters of what a provider says against a request.
+const MESSAGE: usize = 2000;
+
+/// What a provider says against a request, in a length that can be kept.
+pub fn message(text: &str) -> String {
+    text.chars().take(MESSAGE).collect()
+}
+
+/// The name of a request in a line of results; `None` if it can be none of ours.
+pub fn custom_id(line: &Value) -> Option<String> {
+    line["custom_id"].as_str().filter(|id| id.len() <= 64).map(str::to_owned)
 }
 
 fn reason(error: &reqwest::Error) -> String {
@@ -159,7 +211,7 @@ fn reason(error: &reqwest::Error) -> String {
 pub fn json_lines(
     text: impl tokio::io::AsyncBufRead + Send + Unpin + 'static,
 ) -> impl Stream<Item = Result<Option<Value>, ProviderError>> + Send + 'static {
-    futures_util::stream::try_unfold(text, |mut text| async move {
+    stream::try_unfold(text, |mut text| async move {
         let mut line = Vec::new();
         let mut is_too_long = false;
         loop {

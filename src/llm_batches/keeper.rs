@@ -24,12 +24,21 @@ use std::{
 };
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState};
 use tokio::io::{AsyncWriteExt, BufWriter};
+use uuid::Uuid;
 
+/// The parts of a batch that the store keeps.
+const REQUESTS: &str = "requests";
+const ANSWERS: &str = "results";
+/// The size of a message in the count of what is in memory.
+const MESSAGE_BYTES: usize = 2000;
 /// How many results are kept in one transaction.
 const RESULTS: usize = 500;
 /// The longest first pause after a provider did not do what it was asked; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+/// How often a batch is submitted although the provider may have it and cannot be asked.
+const DOUBTS: i32 = 3;
 
 /// What a keeper is told.
 #[derive(Debug)]
@@ -67,13 +76,19 @@ pub struct Keeper {
     next_poll: Instant,
     paused_until: Instant,
     pause: Duration,
+    problem: Option<String>,
 }
 
 impl Keeper {
     pub fn new(pool: PgPool, settings: KeeperSettings) -> Keeper {
         let now = Instant::now();
-        let pause = settings.poll.min(PAUSE);
-        Keeper { pool, settings, lead: None, next_poll: now, paused_until: now, pause }
+        let pause = settings.poll.clamp(LEAST_PAUSE, PAUSE);
+        Keeper { pool, settings, lead: None, next_poll: now, paused_until: now, pause, problem: None }
+    }
+
+    /// What went wrong with the provider in the last pass.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
     /// Moves each batch as far as it goes now; with `hurry`, batches are submitted without waiting for more requests, and the provider is asked at once.
@@ -100,6 +115,8 @@ impl Keeper {
         if asks && polls {
             self.next_poll = Instant::now() + self.settings.poll;
         }
+        self.problem = None;
+        let mut is_away = false;
         for batch in store::llm_batches::owed(lead, name).await? {
             let is_due = asks && (polls || batch.state.0 != LlmBatchState::Submitted);
             let step = match batch.state.0 {
@@ -107,32 +124,41 @@ impl Keeper {
                     self.end(&batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
                     Ok(true)
                 }
+                _ if batch.is_given_up => {
+                    let outcome =
+                        if batch.is_cancelled { LlmBatchOutcome::Cancelled } else { LlmBatchOutcome::Expired };
+                    let problem = "the provider did not end it in time".to_owned();
+                    self.end(&batch, outcome, BatchCounts::default(), Some(problem)).await?;
+                    Ok(true)
+                }
                 LlmBatchState::Closed | LlmBatchState::Submitting if is_due => self.submit(lead, &batch).await?,
                 LlmBatchState::Submitted if is_due => self.look(&batch).await?,
                 _ => Ok(false),
             };
             match step {
-                Ok(is_over) => {
-                    ended |= is_over;
-                    if is_due {
-                        self.pause = self.settings.poll.min(PAUSE);
-                    }
-                }
+                Ok(is_over) => ended |= is_over,
                 Err(error) => {
                     tracing::warn!(batch.id = batch.id, error = %error, "a batch does not move on; it is tried again");
                     store::llm_batches::note(lead, batch.id, &error.to_string()).await?;
+                    self.problem = Some(error.to_string());
+                    // What is wrong with one batch keeps no other from moving on.
+                    let (ProviderError::Away { .. } | ProviderError::Refused(_)) = error else { continue };
                     let asked = if let ProviderError::Away { retry_after, .. } = error { retry_after } else { None };
-                    self.paused_until = Instant::now() + asked.unwrap_or(self.pause).min(LONGEST_PAUSE);
+                    self.paused_until = Instant::now() + asked.unwrap_or_default().max(self.pause).min(LONGEST_PAUSE);
                     self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                    is_away = true;
                     break;
                 }
             }
         }
+        if asks && !is_away {
+            self.pause = self.settings.poll.clamp(LEAST_PAUSE, PAUSE);
+        }
         let forgotten = store::llm_batches::tidy(lead, self.settings.kept).await?;
         if let Some(store) = &self.settings.store {
-            for id in forgotten {
-                for name in [requests_file(id), results_file(id)] {
-                    remove(&store.join(name));
+            for (id, key) in forgotten {
+                for part in [REQUESTS, ANSWERS] {
+                    remove(&store.join(file_name(id, key, part)));
                 }
             }
         }
@@ -163,11 +189,11 @@ impl Keeper {
                 return Ok(Ok(true));
             }
             None => {
-                let written = match self.write(lead, batch.id).await? {
+                let written = match self.write(lead, batch).await? {
                     Ok(written) => written,
                     Err(error) => {
                         let reason = format!("its requests could not be written to a file: {error}");
-                        return Ok(Err(ProviderError::Away { reason, retry_after: None }));
+                        return Ok(Err(ProviderError::Away { reason, retry_after: None, is_certain: true }));
                     }
                 };
                 if written.requests == 0 {
@@ -192,13 +218,25 @@ impl Keeper {
                 self.end(batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(reason)).await?;
                 Ok(Ok(true))
             }
-            Err(error) => Ok(Err(error)),
+            Err(error) => {
+                if matches!(error, ProviderError::Away { is_certain: false, .. })
+                    && !self.settings.provider.can_find()
+                    && store::llm_batches::doubt(lead, batch.id).await? >= DOUBTS
+                {
+                    let problem =
+                        format!("it is unknown whether the provider has it, after {DOUBTS} submissions: {error}");
+                    self.end(batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(problem)).await?;
+                    return Ok(Ok(true));
+                }
+                Ok(Err(error))
+            }
         }
     }
 
     /// Writes the requests of a batch to a file.
-    async fn write(&self, lead: &mut PgConnection, id: i64) -> sqlx::Result<io::Result<Written>> {
-        let kept = self.settings.store.as_ref().map(|store| store.join(requests_file(id)));
+    async fn write(&self, lead: &mut PgConnection, batch: &BatchRow) -> sqlx::Result<io::Result<Written>> {
+        let id = batch.id;
+        let kept = self.settings.store.as_ref().map(|store| store.join(file_name(id, batch.key, REQUESTS)));
         let folder = self.settings.store.as_deref().unwrap_or(&self.settings.spool);
         let path = match new_file(folder) {
             Ok(path) => path,
@@ -250,26 +288,39 @@ impl Keeper {
         };
         match progress {
             Ok(Progress::Working) => Ok(Ok(false)),
-            Ok(Progress::Ended { outcome, results, problem }) => match self.keep(batch.id, &results).await? {
+            Ok(Progress::Ended { outcome, results, problem }) => match self.keep(batch, &results).await? {
                 Ok(counts) => {
                     self.end(batch, outcome, counts, problem).await?;
                     Ok(Ok(true))
                 }
+                // The batch is there, and its results are not, for good.
+                Err(ProviderError::Unknown(reason) | ProviderError::NotTaken(reason)) => {
+                    self.end(batch, outcome, BatchCounts::default(), Some(reason)).await?;
+                    Ok(Ok(true))
+                }
                 Err(error) => Ok(Err(error)),
             },
-            Err(ProviderError::Unknown(reason)) => {
-                self.end(batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(reason)).await?;
+            // A wrong address knows no batch either, so this alone throws away nothing that was paid.
+            Err(ProviderError::Unknown(reason)) if batch.is_cancelled || batch.is_overdue => {
+                let outcome = if batch.is_cancelled { LlmBatchOutcome::Cancelled } else { LlmBatchOutcome::Failed };
+                self.end(batch, outcome, BatchCounts::default(), Some(reason)).await?;
                 Ok(Ok(true))
             }
+            Err(ProviderError::Unknown(reason)) => Ok(Err(ProviderError::Unknown(format!(
+                "{reason}; see that the address and the key are those that it was submitted with, or give it up: svc-batch-worker cancel {}",
+                batch.id
+            )))),
             Err(error) => Ok(Err(error)),
         }
     }
 
     /// Keeps all results of a batch, a few at a time.
-    async fn keep(&self, id: i64, results: &[String]) -> sqlx::Result<Result<BatchCounts, ProviderError>> {
-        let mut counts = BatchCounts::default();
+    async fn keep(&self, batch: &BatchRow, results: &[String]) -> sqlx::Result<Result<BatchCounts, ProviderError>> {
+        let id = batch.id;
+        let most = 2 * usize::try_from(self.settings.batching.caps.requests).unwrap_or(usize::MAX / 4);
+        let (mut counts, mut read) = (BatchCounts::default(), 0);
         let mut seen: HashSet<String> = HashSet::new();
-        let mut copy = match self.settings.store.as_ref().map(|store| Copy::begin(store, id)).transpose() {
+        let mut copy = match self.settings.store.as_ref().map(|store| Copy::begin(store, batch)).transpose() {
             Ok(copy) => copy,
             Err(error) => return Ok(Err(not_kept(&error))),
         };
@@ -284,7 +335,9 @@ impl Keeper {
                     Ok(line) => line,
                     Err(error) => return Ok(Err(error)),
                 };
-                let is_end = line.is_none();
+                read += 1;
+                // No provider has so much to say of a batch.
+                let is_end = line.is_none() || read > most + 1000;
                 if let Some(line) = line {
                     if let Some(Err(error)) = line.as_ref().zip(copy.as_mut()).map(|(line, copy)| copy.add(line)) {
                         return Ok(Err(not_kept(&error)));
@@ -293,7 +346,7 @@ impl Keeper {
                         Some(result) if seen.contains(&result.custom_id) => counts.repeated += 1,
                         Some(result) => {
                             seen.insert(result.custom_id.clone());
-                            bytes += result.answer.as_ref().map_or(0, |answer| answer.answer.len());
+                            bytes += result.answer.as_ref().map_or(MESSAGE_BYTES, |answer| answer.answer.len());
                             part.push(self.learned(result));
                         }
                         None => counts.unknown += 1,
@@ -338,7 +391,7 @@ impl Keeper {
     ) -> sqlx::Result<()> {
         let (kind, says) = match outcome {
             LlmBatchOutcome::Completed => (code::MISSING, "the batch ended without a result for the request"),
-            LlmBatchOutcome::Failed => (code::FAILED, "the batch failed as a whole"),
+            LlmBatchOutcome::Failed => (code::BROKEN, "the batch failed as a whole"),
             LlmBatchOutcome::Expired => (code::EXPIRED, "the batch expired before the request was answered"),
             LlmBatchOutcome::Cancelled => (code::CANCELLED, "the batch was cancelled before the request was answered"),
         };
@@ -390,8 +443,8 @@ struct Copy {
 }
 
 impl Copy {
-    fn begin(store: &Path, id: i64) -> io::Result<Copy> {
-        Ok(Copy { file: new_file(store)?, path: store.join(results_file(id)) })
+    fn begin(store: &Path, batch: &BatchRow) -> io::Result<Copy> {
+        Ok(Copy { file: new_file(store)?, path: store.join(file_name(batch.id, batch.key, ANSWERS)) })
     }
 
     fn add(&mut self, line: &Value) -> io::Result<()> {
@@ -410,17 +463,14 @@ fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     tempfile::NamedTempFile::new_in(folder)
 }
 
-fn requests_file(id: i64) -> String {
-    format!("batch-{id}.requests.jsonl")
-}
-
-fn results_file(id: i64) -> String {
-    format!("batch-{id}.results.jsonl")
+/// The name of what is kept of a batch. The key tells databases apart that share a folder.
+fn file_name(id: i64, key: Uuid, part: &str) -> String {
+    format!("batch-{id}-{key}.{part}.jsonl")
 }
 
 fn not_kept(error: &io::Error) -> ProviderError {
     let reason = format!("its results could not be written to the folder of --store: {error}");
-    ProviderError::Away { reason, retry_after: None }
+    ProviderError::Away { reason, retry_after: None, is_certain: true }
 }
 
 fn remove(path: &Path) {

@@ -1,7 +1,6 @@
 //! A provider in a folder: for trials and tests, without a language model. Whoever runs it decides when a batch is over.
 use super::{
-    api::{away, json_lines},
-    openai,
+    api::{away, json_lines, segment},
     provider::{Accepted, Progress, ProviderError, Results, Submission},
 };
 use futures_util::StreamExt;
@@ -33,7 +32,7 @@ impl Mock {
     }
 
     fn batch(&self, id: &str) -> PathBuf {
-        self.folder.join(openai::segment(id))
+        self.folder.join(segment(id))
     }
 
     pub async fn submit(&self, submission: Submission<'_>) -> Result<Accepted, ProviderError> {

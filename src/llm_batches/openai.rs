@@ -1,7 +1,7 @@
 //! OpenAI's batches: a file of requests, and files of results when all of them are answered.
 use super::{
     answer_of,
-    api::{Api, KeyHeader, away},
+    api::{Api, KeyHeader, away, custom_id, id, message, segment},
     code,
     provider::{Accepted, Progress, ProviderError, Results, Submission},
 };
@@ -45,13 +45,18 @@ impl OpenAi {
             .mime_str("application/jsonl")
             .map_err(|error| away(error.to_string()))?;
         let form = Form::new().text("purpose", "batch").part("file", part);
-        let file = self.0.json(self.0.call(Method::POST, "/files").multipart(form)).await?;
+        let file = self.0.sent(self.0.call(Method::POST, "/files").multipart(form), submission.bytes).await?;
         let file = id(&file)?;
         let batch = json!({
             "input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h",
             "metadata": {KEY: submission.key.to_string()},
         });
-        accepted(&self.0.json(self.0.call(Method::POST, "/batches").json(&batch)).await?)
+        let made = self.0.json(self.0.call(Method::POST, "/batches").json(&batch)).await;
+        if made.is_err() {
+            // The next try brings a file of its own. A batch that the provider made all the same has read this one, or fails and is submitted again.
+            let _ = self.0.json(self.0.call(Method::DELETE, &format!("/files/{file}"))).await;
+        }
+        accepted(&made?)
     }
 
     pub async fn find(&self, key: Uuid, since: DateTime<Utc>) -> Result<Option<Accepted>, ProviderError> {
@@ -91,7 +96,7 @@ impl OpenAi {
         Ok(Progress::Ended {
             outcome,
             results: results.filter(|id| !id.is_empty()).map(str::to_owned).collect(),
-            problem: problem.map(str::to_owned),
+            problem: problem.map(message),
         })
     }
 
@@ -106,16 +111,6 @@ impl OpenAi {
     }
 }
 
-/// An id as a part of a path, whatever a server made of it.
-pub fn segment(id: &str) -> String {
-    id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).collect()
-}
-
-fn id(value: &Value) -> Result<String, ProviderError> {
-    let id = value["id"].as_str().filter(|id| !id.is_empty());
-    id.map(str::to_owned).ok_or_else(|| away("its answer names no id".to_owned()))
-}
-
 fn accepted(batch: &Value) -> Result<Accepted, ProviderError> {
     let expires_at = batch["expires_at"].as_i64().and_then(|at| DateTime::from_timestamp(at, 0));
     Ok(Accepted { provider_id: id(batch)?, expires_at })
@@ -123,15 +118,14 @@ fn accepted(batch: &Value) -> Result<Accepted, ProviderError> {
 
 /// The result of a line of an output file or an error file.
 pub fn result(line: &Value) -> Option<BatchResult> {
-    let custom_id = line["custom_id"].as_str()?.to_owned();
-    Some(BatchResult { custom_id, answer: answer(line) })
+    Some(BatchResult { custom_id: custom_id(line)?, answer: answer(line) })
 }
 
 fn answer(line: &Value) -> Result<LlmAnswer, (String, String)> {
     let response = &line["response"];
     let said = |error: &Value| match error["message"].as_str() {
-        Some(message) => format!("{message} {}", error["code"].as_str().unwrap_or_default()).trim().to_owned(),
-        None => error.to_string(),
+        Some(text) => message(format!("{text} {}", error["code"].as_str().unwrap_or_default()).trim()),
+        None => message(&error.to_string()),
     };
     if response.is_null() {
         let error = &line["error"];

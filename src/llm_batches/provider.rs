@@ -35,7 +35,12 @@ impl ProviderName {
 pub enum ProviderError {
     /// It cannot be reached, or has too much to do; whether it did what it was asked may be unknown.
     #[error("the provider is away: {reason}")]
-    Away { reason: String, retry_after: Option<Duration> },
+    Away {
+        reason: String,
+        retry_after: Option<Duration>,
+        /// Whether it surely did not do it.
+        is_certain: bool,
+    },
     /// It accepts no such call. Somebody has to correct a setting.
     #[error("the provider refuses: {0}")]
     Refused(String),
@@ -111,6 +116,11 @@ impl Provider {
             Provider::Anthropic(provider) => provider.find(since).await,
             Provider::Mock(provider) => provider.find(key).await,
         }
+    }
+
+    /// Whether [`find`](Self::find) tells of every batch.
+    pub fn can_find(&self) -> bool {
+        !matches!(self, Provider::Anthropic(_))
     }
 
     pub async fn progress(&self, provider_id: &str) -> Result<Progress, ProviderError> {

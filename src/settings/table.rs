@@ -396,7 +396,7 @@ settings! {
         /// Age after which an unfinished batch counts as stalled.
         SVC_BATCH_STALL_SECONDS batch_stall: Duration = "93600.0", kind::seconds(1.0..=30.0 * DAY);
         /// Days that svc-batch-worker keeps ended batches, and the files of its --store.
-        SVC_BATCH_KEEP_DAYS batch_keep_days: f64 = "7.0", kind::number(0.0..=3650.0);
+        SVC_BATCH_KEEP_DAYS batch_keep_days: f64 = "7.0", kind::number(1.0..=3650.0);
         /// Base address of the OpenAI batch provider.
         SVC_BATCH_OPENAI_URL batch_openai_url: String = "https://api.openai.com/v1", kind::web_address();
         /// Key of the OpenAI batch provider.

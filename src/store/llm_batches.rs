@@ -47,15 +47,24 @@ pub struct BatchRow {
     pub provider_id: Option<String>,
     pub submitting_at: Option<DateTime<Utc>>,
     pub is_cancelled: bool,
+    /// Its provider should have ended it.
+    pub is_overdue: bool,
+    /// Its provider was asked to end it for so long, or should have ended it so long ago, that nobody waits for it any more.
+    pub is_given_up: bool,
 }
 
+/// How long a provider may take to cancel a batch.
+const CANCELLING: Duration = Duration::from_secs(3600);
+/// How long after its time a batch may end.
+const OVERDUE: Duration = Duration::from_secs(24 * 3600);
+
 /// Puts a running task with its requests into the open batch, of which all requests are for one model. A batch that they would make too large is
-/// closed, and they begin the next one. Returns false if the token is stale or a cancel was requested; then nothing is written.
+/// closed, and they begin the next one. Returns false if the token is stale or a cancel was requested; then the caller rolls back.
 ///
 /// The commit is asynchronous: a crash of the server that loses it leaves the task to its lease.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
 pub async fn park(
-    pool: &PgPool,
+    conn: &mut PgConnection,
     grant: &Grant,
     (provider, model): (&str, &str),
     caps: BatchCaps,
@@ -63,28 +72,27 @@ pub async fn park(
 ) -> sqlx::Result<bool> {
     let count = i64::try_from(requests.len()).unwrap_or(i64::MAX);
     let bytes = requests.iter().map(|request| request.line.len() as i64 + 1).sum::<i64>();
-    let mut tx = super::transaction::begin(pool).await?;
-    sqlx::query("SELECT set_config('synchronous_commit', 'off', true)").execute(&mut *tx).await?;
+    sqlx::query("SELECT set_config('synchronous_commit', 'off', true)").execute(&mut *conn).await?;
     let batch_id = loop {
         let open: Option<(i64, i32, i64)> = sqlx::query_as(
             "SELECT id, requests, bytes FROM llm_batches WHERE provider = $1 AND model = $2 AND state = 'open' FOR UPDATE",
         )
         .bind(provider)
         .bind(model)
-        .fetch_optional(&mut *tx)
+        .fetch_optional(&mut *conn)
         .await?;
         match open {
             None => {
                 sqlx::query("INSERT INTO llm_batches (provider, model) VALUES ($1, $2) ON CONFLICT DO NOTHING")
                     .bind(provider)
                     .bind(model)
-                    .execute(&mut *tx)
+                    .execute(&mut *conn)
                     .await?;
             }
             Some((id, held, size))
                 if held > 0 && (i64::from(held) + count > caps.requests || size + bytes > caps.bytes) =>
             {
-                close(&mut tx, id).await?;
+                close(conn, id).await?;
             }
             Some((id, _, _)) => break id,
         }
@@ -97,7 +105,7 @@ pub async fn park(
     .bind(grant.task_id)
     .bind(grant.token)
     .bind(batch_id)
-    .fetch_optional(&mut *tx)
+    .fetch_optional(&mut *conn)
     .await?;
     if ours.is_none() {
         return Ok(false);
@@ -119,7 +127,7 @@ pub async fn park(
     .bind(lines)
     .bind(i32::try_from(count).unwrap_or(i32::MAX))
     .bind(bytes)
-    .execute(&mut *tx)
+    .execute(&mut *conn)
     .await?;
     let detail = json!({"batch_id": batch_id, "provider": provider, "requests": count});
     sqlx::query(
@@ -132,9 +140,8 @@ pub async fn park(
     .bind(grant.attempt)
     .bind(fingerprint(&grant.params))
     .bind(&detail)
-    .execute(&mut *tx)
+    .execute(&mut *conn)
     .await?;
-    tx.commit().await?;
     Ok(true)
 }
 
@@ -210,8 +217,10 @@ async fn put_back(conn: &mut PgConnection, tasks: &[TaskId]) -> sqlx::Result<()>
         "WITH left_ AS (
              UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, batch_id = NULL, batched_at = NULL
               WHERE id IN (SELECT id FROM task_queue WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE) AND status = 'batched' RETURNING id),
-         freed AS (DELETE FROM task_reservation r USING left_ WHERE r.task_id = left_.id)
-         UPDATE llm_batch_requests q SET is_dropped = true, line = NULL FROM left_ WHERE q.task_id = left_.id AND NOT q.is_over",
+         freed AS (DELETE FROM task_reservation r USING left_ WHERE r.task_id = left_.id),
+         asked AS (
+             SELECT batch_id, custom_id FROM llm_batch_requests WHERE task_id IN (SELECT id FROM left_) AND NOT is_over ORDER BY batch_id, custom_id FOR UPDATE)
+         UPDATE llm_batch_requests q SET is_dropped = true, line = NULL FROM asked a WHERE q.batch_id = a.batch_id AND q.custom_id = a.custom_id",
     )
     .bind(tasks)
     .execute(conn)
@@ -233,12 +242,25 @@ pub async fn lead(pool: &PgPool, provider: i64) -> sqlx::Result<Option<PgConnect
 /// The batches of a provider that owe something, oldest first.
 pub async fn owed(conn: &mut PgConnection, provider: &str) -> sqlx::Result<Vec<BatchRow>> {
     sqlx::query_as(
-        "SELECT id, key, model, state, provider_id, submitting_at, cancel_requested_at IS NOT NULL AS is_cancelled FROM llm_batches
+        "SELECT id, key, model, state, provider_id, submitting_at, cancel_requested_at IS NOT NULL AS is_cancelled,
+                coalesce(expires_at < clock_timestamp(), false) AS is_overdue,
+                coalesce(cancel_requested_at < clock_timestamp() - $2, false) OR coalesce(expires_at < clock_timestamp() - $3, false) AS is_given_up
+           FROM llm_batches
           WHERE provider = $1 AND NOT is_done AND state <> 'ended' ORDER BY id",
     )
     .bind(provider)
+    .bind(interval(CANCELLING))
+    .bind(interval(OVERDUE))
     .fetch_all(conn)
     .await
+}
+
+/// Counts that it is unknown whether the provider got a batch; returns how often that is so.
+pub async fn doubt(conn: &mut PgConnection, id: i64) -> sqlx::Result<i32> {
+    sqlx::query_scalar("UPDATE llm_batches SET doubts = doubts + 1 WHERE id = $1 RETURNING doubts")
+        .bind(id)
+        .fetch_one(conn)
+        .await
 }
 
 /// Closes the batches of a provider that have been open for `wait`.
@@ -342,14 +364,14 @@ pub async fn lines(conn: &mut PgConnection, id: i64, after: &str) -> sqlx::Resul
 }
 
 /// Ends the care for batches that nobody waits for, and forgets those that ended longer ago than this.
-pub async fn tidy(conn: &mut PgConnection, kept: Duration) -> sqlx::Result<Vec<i64>> {
+pub async fn tidy(conn: &mut PgConnection, kept: Duration) -> sqlx::Result<Vec<(i64, Uuid)>> {
     sqlx::query(
         "UPDATE llm_batches b SET is_done = true WHERE b.state = 'ended' AND NOT b.is_done
             AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.batch_id = b.id::text)",
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query_scalar("DELETE FROM llm_batches WHERE is_done AND ended_at < clock_timestamp() - $1 RETURNING id")
+    sqlx::query_as("DELETE FROM llm_batches WHERE is_done AND ended_at < clock_timestamp() - $1 RETURNING id, key")
         .bind(interval(kept))
         .fetch_all(conn)
         .await

@@ -43,8 +43,10 @@ impl IntoFailure for EditError {
 /// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn hold_for_edit(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> Result<(), EditError> {
-    // A task that waits in a batch of a provider, perhaps for a day, keeps nobody from editing.
-    llm_batches::leave(conn, place, mode).await?;
+    // A task that waits in a batch of a provider, perhaps for a day, keeps nobody from editing. An edit of its node alone changes nothing that it asks of.
+    if mode != WriteMode::Itself {
+        llm_batches::leave(conn, place, mode).await?;
+    }
     if let Some(holder) = holder(conn, place, mode).await? {
         return Err(EditError::Held(holder));
     }
@@ -70,7 +72,7 @@ pub async fn hold_for_edit(conn: &mut PgConnection, place: &Place, mode: WriteMo
 async fn holder(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> sqlx::Result<Option<Holder>> {
     sqlx::query_as(
         "SELECT r.task_id, t.task_type, r.worker FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
-          WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) LIMIT 1",
+          WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) AND NOT ($3 = 'self' AND t.batch_id IS NOT NULL) LIMIT 1",
     )
     .bind(path_key(&place.children_path()))
     .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))

@@ -5,7 +5,7 @@ use crate::{
     summarize::{children, evidence, section, upload},
     support::{
         self, TestApp, Wish,
-        batches::{BatchProvider, Ends, Fate, Says},
+        batches::{Batch, BatchProvider, Ends, Fate, Says},
         invariants, until,
     },
 };
@@ -205,7 +205,8 @@ async fn a_batch_is_submitted_answered_and_applied_at_both_providers() {
         assert_eq!((of_batches.calls, of_batches.prompt_tokens, of_batches.completion_tokens), (2, 140, 14));
         // What was sent and what came is kept for its owner alone.
         for part in ["requests", "results"] {
-            let path = kept.path().join(format!("batch-{}.{part}.jsonl", batch.id));
+            let mut names = std::fs::read_dir(kept.path()).unwrap().map(|entry| entry.unwrap().path());
+            let path = names.find(|path| path.to_str().unwrap().ends_with(&format!(".{part}.jsonl"))).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2, "{}", path.display());
             let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
             assert_eq!(mode & 0o777, 0o600);
@@ -312,7 +313,7 @@ async fn a_batch_that_expires_fails_or_is_cancelled_gives_its_tasks_back_and_kee
         assert_eq!((failed[0].retry_count, failed[0].finished), (round as i32 + 1, false));
         let (outcome, code) = match ends {
             Ends::Expired => (LlmBatchOutcome::Expired, "batch_expired"),
-            _ => (LlmBatchOutcome::Failed, "batch_failed"),
+            _ => (LlmBatchOutcome::Failed, "batch_broken"),
         };
         assert_eq!(batch.outcome, Some(outcome));
         assert_eq!(failed[0].last_error.as_ref().unwrap().code.as_deref(), Some(code));
@@ -438,6 +439,93 @@ async fn long_texts_take_several_requests_and_levels_and_batches_keep_their_caps
 }
 
 #[tokio::test]
+async fn what_a_batch_did_not_answer_is_asked_again_as_a_whole_and_without_what_was_refused() {
+    let settings = [
+        ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
+        ("SVC_WORKER_BADGE", "here"),
+        ("SVC_LLM_CONTEXT_TOKENS", "2048"),
+    ];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let provider = BatchProvider::start().await;
+    let file = upload(&app, &section("", "oven", 200), json!({})).await;
+    waiting(&app, 1).await;
+    let worker = {
+        let mut command = command(&app, &run_arguments(&provider, "openai"));
+        command.env("SVC_LLM_CONTEXT_TOKENS", "2048").stdout(Stdio::null()).stderr(Stdio::null());
+        Process(command.spawn().unwrap())
+    };
+    // All of many questions are refused for a field that need not be sent: the task tries once more, and asks all of them without it.
+    provider.will_say(|asked| match asked.params.get("max_tokens") {
+        Some(_) => Says::Error(
+            400,
+            "invalid_request_error",
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.",
+        ),
+        None => Says::Expires,
+    });
+    let of_round = async |round: usize| {
+        until("a batch", async || {
+            sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
+                .execute(&app.pool)
+                .await
+                .unwrap();
+            provider.batches().get(round).cloned()
+        })
+        .await
+    };
+    let first = of_round(0).await;
+    assert!(first.requests.len() > 6, "more questions than a task has retries");
+    provider.end(Ends::Completed);
+    let second = of_round(1).await;
+    let ids = |batch: &Batch| batch.requests.iter().map(|asked| asked.message.len()).collect::<Vec<_>>();
+    assert_eq!(ids(&first), ids(&second), "all are asked again at once");
+    assert!(second.requests.iter().all(|asked| asked.params.get("max_completion_tokens").is_some()));
+    // The same where the whole batch expires.
+    provider.end(Ends::Expired);
+    let third = of_round(2).await;
+    assert_eq!(ids(&first), ids(&third));
+    let retries: i32 = sqlx::query_scalar("SELECT retry_count FROM task_queue WHERE batch_id IS NOT NULL")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(retries, 2);
+    provider.will_say(|asked| Says::Text(format!("A summary for {}.", asked.custom_id)));
+    provider.ends_at_once();
+    provider.end(Ends::Completed);
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    assert_eq!(effective(&app, file).await["method"], "llm_summary");
+    drop(worker);
+
+    // An address that knows nothing throws no batch away, and one batch without results holds no other up.
+    let (first, second) = (upload(&app, &section("", "volcano", 80), json!({})).await, section("", "comet", 80));
+    waiting(&app, 1).await;
+    let provider = BatchProvider::start().await;
+    once(&app, &provider, "openai", &[]).await;
+    let elsewhere = BatchProvider::start().await;
+    let arguments = [&run_arguments(&elsewhere, "openai")[..], &["--once"]].concat();
+    let said = String::from_utf8(ended(command(&app, &arguments)).await.stderr).unwrap();
+    assert!(said.contains("does not know the batch") && said.contains("svc-batch-worker cancel"), "{said}");
+    assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), 1, "nothing that was paid is thrown away");
+    let second = upload(&app, &second, json!({})).await;
+    waiting(&app, 1).await;
+    once(&app, &provider, "openai", &[]).await;
+    provider.end(Ends::Completed);
+    let lost = provider.batches()[0].id.clone();
+    provider.will(
+        move |call| if call.contains("/files/") && call.contains(&lost) { Fate::Refused(404) } else { Fate::Answered },
+    );
+    once(&app, &provider, "openai", &[]).await;
+    assert_eq!(app.settled(second).await.settled, Settled::Settled);
+    sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(finished(&app, &provider, "openai", &[], first).await, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn who_cancels_edits_deletes_or_closes_what_a_batch_asks_of_waits_for_no_provider() {
     let (app, provider) = (app().await, BatchProvider::start().await);
     // A cancelled file leaves its batch, and its answer is dropped.
@@ -461,7 +549,7 @@ async fn who_cancels_edits_deletes_or_closes_what_a_batch_asks_of_waits_for_no_p
     let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
     provider.will(|_| Fate::Refused(503));
     let refused = ended(command(&app, &arguments)).await;
-    assert!(refused.status.success());
+    assert!(!refused.status.success(), "who runs it once hears of it");
     assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), 1);
     app.client.delete_document(DocumentPath { id: file }).await.unwrap();
     provider.will(|_| Fate::Answered);
@@ -674,7 +762,7 @@ async fn the_mock_provider_is_a_folder_and_the_command_says_what_is_wrong() {
         "{findings:?}"
     );
     let (code, text) = said(&["finalize", "--store", store]).await;
-    assert!(code == 0 && text.contains("1 batches were answered"), "{text}");
+    assert!(code == 0 && text.contains("batches answered: 1"), "{text}");
     assert!(ended(command(&app, &run)).await.status.success());
     assert_eq!(app.settled(file).await.settled, Settled::Settled);
     let text = effective(&app, file).await["text"].as_str().unwrap().to_owned();
@@ -722,7 +810,13 @@ async fn what_a_provider_refuses_is_shown_without_the_key_and_ends_nothing() {
     let file = upload(&app, &section("", "oven", 80), json!({})).await;
     waiting(&app, 1).await;
     provider.will(|_| Fate::Refused(401));
-    once(&app, &provider, "openai", &[]).await;
+    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    let refused = ended(command(&app, &arguments)).await;
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        !refused.status.success() && said.contains("SVC_BATCH_OPENAI_KEY") && !said.contains("sk-of-the-test"),
+        "{said}"
+    );
     let batch = &batches(&app).await[0];
     assert_eq!((batch.state, batch.tasks), (LlmBatchState::Submitting, 1));
     let problem = batch.problem.as_ref().unwrap();

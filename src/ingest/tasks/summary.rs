@@ -44,6 +44,8 @@ const LEAST_BYTES: usize = 1024;
 const LEVELS: usize = 4;
 /// How many texts are in memory at once.
 const TEXTS: usize = 64;
+/// The least pause after a batch failed as a whole.
+const BROKEN_PAUSE: Duration = Duration::from_secs(1800);
 /// How the evidence describes the vector of a summarised container.
 const SUMMARY: &str = "summary of a language model";
 
@@ -54,8 +56,13 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut writing = Writing::new(tools, grant, model);
     match writing.summarise(&sources).await {
         Ok(Summarised::Told(told)) => writing.apply(apply, &sources, told).await,
-        Ok(Summarised::NoText) => settle_without_text(tools, apply).await,
-        Ok(Summarised::Waits) => writing.park().await,
+        Ok(Summarised::NoText) => match tools.language_model.must_exist() {
+            Err(error) if tools.batching.is_none() => {
+                Err(with_reason(tools, grant.document_id, error.classify()).await?)
+            }
+            _ => settle_without_text(tools, apply).await,
+        },
+        Ok(Summarised::Waits) => writing.park(&sources).await,
         Err(failure) => Err(with_reason(tools, grant.document_id, failure).await?),
     }
 }
@@ -372,6 +379,10 @@ impl<'a> Writing<'a> {
             store::llm_batches::take_error(&mut conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
         drop(conn);
         let Some((kind, message)) = error else {
+            // Equal parts are asked of once.
+            if self.wanted.iter().any(|wanted| wanted.hash == hash) {
+                return Ok(Asked::Later);
+            }
             let ask = self.question(text, words);
             self.wanted_bytes += ask.message.len();
             self.wanted.push(Wanted { hash, ask });
@@ -379,9 +390,19 @@ impl<'a> Writing<'a> {
         };
         match kind.as_str() {
             code::TOO_LONG => Ok(Asked::Error(LlmError::TooLong(message))),
-            code::ONLY_REASONING => Ok(Asked::Error(LlmError::OnlyReasoning)),
+            code::ONLY_REASONING => {
+                let message = format!(
+                    "{message}: set SVC_SUMMARIZATION_DISABLE_THINKING=true, or name a model that does not reason"
+                );
+                Err(TaskFailure::permanent("only_reasoning", message)
+                    .with_detail("setting", "SVC_SUMMARIZATION_DISABLE_THINKING"))
+            }
             code::REFUSED => Err(TaskFailure::permanent("language_model_refuses", message)),
-            kind => Err(TaskFailure::retryable(format!("batch_{kind}"), message)),
+            kind => {
+                // A provider that takes no batch now, as for a limit of the account, may take one when another has ended.
+                let retry_after = (kind == code::BROKEN).then_some(BROKEN_PAUSE);
+                Err(TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) })
+            }
         }
     }
 
@@ -391,7 +412,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Leaves the questions to the next batch, in which the task waits.
-    async fn park(self) -> Result<Outcome, TaskFailure> {
+    async fn park(self, sources: &[Source]) -> Result<Outcome, TaskFailure> {
         let (tools, grant) = (self.tools, self.grant);
         // Only a process with batches wants any.
         let Some(batching) = &tools.batching else { return Ok(Outcome::LostLease) };
@@ -410,9 +431,21 @@ impl<'a> Writing<'a> {
             .collect();
         let model = self.llm.as_deref().unwrap_or(&batching.model);
         let of = (batching.provider.as_str(), model);
-        if store::llm_batches::park(&tools.pool, grant, of, batching.caps, &requests).await.classified()? {
+        let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
+            sources.iter().map(|source| (source.id, source.content_hash.clone())).unzip();
+        let mut tx = store::transaction::begin(&tools.pool).await.classified()?;
+        // Who deletes, moves or closes something in this tree waits, and then takes the task out of its batch, or was here before this look.
+        store::locks::tree(&mut tx, grant.document_id).await.classified()?;
+        let place = store::places::Place::of_claim(grant);
+        let unchanged = store::raptor::unchanged(&mut tx, &place, &ids, &hashes).await.classified()?;
+        if unchanged < ids.len() as i64 {
+            return Err(TaskFailure::away("changed", "documents were changed before they could be asked of"));
+        }
+        if store::llm_batches::park(&mut tx, grant, of, batching.caps, &requests).await.classified()? {
+            tx.commit().await.classified()?;
             return Ok(Outcome::Batched);
         }
+        drop(tx);
         let mut conn = tools.pool.acquire().await.classified()?;
         match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
             true => Err(TaskFailure::cancelled()),

@@ -53,7 +53,9 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx:
              RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.retry_count, t.param_fingerprint),
          intents AS (DELETE FROM task_intent i USING cancelled c WHERE i.task_id = c.id),
          freed AS (DELETE FROM task_reservation r USING cancelled c WHERE r.task_id = c.id),
-         unasked AS (UPDATE llm_batch_requests q SET is_dropped = true, line = NULL FROM cancelled c WHERE q.task_id = c.id AND NOT q.is_over),
+         asked AS (
+             SELECT batch_id, custom_id FROM llm_batch_requests WHERE task_id IN (SELECT id FROM cancelled) AND NOT is_over ORDER BY batch_id, custom_id FOR UPDATE),
+         unasked AS (UPDATE llm_batch_requests q SET is_dropped = true, line = NULL FROM asked a WHERE q.batch_id = a.batch_id AND q.custom_id = a.custom_id),
          logged AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
              SELECT scope_document_id, id, task_type, retry_count, 'failed', 'permanent', 'cancelled', 'the task was cancelled', '', clock_timestamp(), param_fingerprint

@@ -17,7 +17,7 @@ pub struct BatchResult {
 pub struct BatchCounts {
     pub answered: i32,
     pub failed: i32,
-    /// Lines that ask for nothing of this batch.
+    /// Lines that answer no request of this batch.
     pub unknown: i32,
     pub repeated: i32,
     /// Answers that nobody waits for any more.
@@ -36,6 +36,26 @@ impl BatchCounts {
 
 /// Keeps results of a batch; each custom id stands among them once. A request that has its result already keeps it.
 pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResult]) -> sqlx::Result<BatchCounts> {
+    let ids: Vec<String> = results.iter().map(|result| storable(&result.custom_id).into_owned()).collect();
+    // Documents are locked before anything that hangs on them, as by those who delete them.
+    sqlx::query(
+        "SELECT count(*) FROM (
+             SELECT d.id FROM documents d WHERE d.id IN (
+                    SELECT q.document_id FROM llm_batch_requests q WHERE q.batch_id = $1 AND q.custom_id = ANY($2))
+              ORDER BY d.id FOR KEY SHARE) held",
+    )
+    .bind(batch_id)
+    .bind(&ids)
+    .execute(&mut *conn)
+    .await?;
+    // Whoever locks several requests does so in this order.
+    sqlx::query(
+        "SELECT count(*) FROM (SELECT custom_id FROM llm_batch_requests WHERE batch_id = $1 AND custom_id = ANY($2) ORDER BY custom_id FOR UPDATE) held",
+    )
+    .bind(batch_id)
+    .bind(&ids)
+    .execute(&mut *conn)
+    .await?;
     let answers: Vec<Option<&LlmAnswer>> = results.iter().map(|result| result.answer.as_ref().ok()).collect();
     let errors: Vec<Option<&(String, String)>> = results.iter().map(|result| result.answer.as_ref().err()).collect();
     let of = |field: fn(&LlmAnswer) -> &str| answers.iter().map(|one| one.map(field)).collect::<Vec<_>>();
@@ -50,8 +70,7 @@ pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResu
          kept AS (
              INSERT INTO llm_answers (document_id, asked, answer, is_cut, model, prompt_tokens, completion_tokens, batch_id)
              SELECT n.document_id, n.asked, n.answer, n.is_cut, n.model, n.prompt_tokens, n.completion_tokens, $1
-               FROM new n JOIN documents d ON d.id = n.document_id WHERE n.answer IS NOT NULL AND NOT n.is_dropped
-                FOR KEY SHARE OF d
+               FROM new n WHERE n.answer IS NOT NULL AND NOT n.is_dropped
              ON CONFLICT DO NOTHING),
          used AS (
              INSERT INTO llm_usage AS u (day, purpose, model, is_batched, calls, failed_calls, prompt_tokens, completion_tokens)
@@ -68,7 +87,7 @@ pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResu
            FROM came c LEFT JOIN new n USING (custom_id) LEFT JOIN llm_batch_requests q ON q.batch_id = $1 AND q.custom_id = c.custom_id",
     )
     .bind(batch_id)
-    .bind(results.iter().map(|result| storable(&result.custom_id).into_owned()).collect::<Vec<_>>())
+    .bind(&ids)
     .bind(of(|answer| &answer.answer))
     .bind(answers.iter().map(|one| one.map(|answer| answer.is_cut)).collect::<Vec<_>>())
     .bind(of(|answer| &answer.model))
@@ -78,6 +97,10 @@ pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResu
     .bind(errors.iter().map(|one| one.map(|(_, message)| storable(message).into_owned())).collect::<Vec<_>>())
     .fetch_one(conn)
     .await
+}
+
+fn number(count: i64) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Ends a batch. Each request that has no result yet gets the code and the message, and the tasks of the batch can be taken up again. Returns false if
@@ -97,8 +120,20 @@ pub async fn end(
     if ours.is_none() {
         return Ok(false);
     }
+    sqlx::query("SELECT count(*) FROM (SELECT custom_id FROM llm_batch_requests WHERE batch_id = $1 ORDER BY custom_id FOR UPDATE) held")
+        .bind(batch_id)
+        .execute(&mut *conn)
+        .await?;
+    // What an earlier look kept counts too.
+    let (answered, failed, dropped): (i64, i64, i64) = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE is_over AND error_code IS NULL AND NOT is_dropped), count(*) FILTER (WHERE is_over AND error_code IS NOT NULL AND NOT is_dropped),
+                count(*) FILTER (WHERE is_over AND is_dropped) FROM llm_batch_requests WHERE batch_id = $1",
+    )
+    .bind(batch_id)
+    .fetch_one(&mut *conn)
+    .await?;
     let unanswered = sqlx::query(
-        "UPDATE llm_batch_requests SET is_over = true, line = NULL, error_code = $2, error_message = $3 WHERE batch_id = $1 AND NOT is_over AND NOT is_dropped",
+        "UPDATE llm_batch_requests SET is_over = true, line = NULL, error_code = $2, error_message = left($3, 2000) WHERE batch_id = $1 AND NOT is_over AND NOT is_dropped",
     )
     .bind(batch_id)
     .bind(code)
@@ -113,11 +148,11 @@ pub async fn end(
     )
     .bind(batch_id)
     .bind(outcome.as_str())
-    .bind(counts.answered)
-    .bind(counts.failed)
+    .bind(number(answered))
+    .bind(number(failed))
     .bind(counts.unknown)
     .bind(counts.repeated)
-    .bind(counts.dropped)
+    .bind(number(dropped))
     .bind(i32::try_from(unanswered).unwrap_or(i32::MAX))
     .bind(storable(message).as_ref())
     .execute(conn)
@@ -125,7 +160,8 @@ pub async fn end(
     Ok(true)
 }
 
-/// Takes what a provider said against a question of a task, if it did, so that the next attempt asks again. An error with the code `kept` stays.
+/// Takes what a provider said against a question of a task, if it did, with what it said against the task's other questions, so that the next attempt asks all
+/// of them again. Errors with the code `kept` stay.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
 pub async fn take_error(
     conn: &mut PgConnection,
@@ -135,9 +171,11 @@ pub async fn take_error(
 ) -> sqlx::Result<Option<(String, String)>> {
     sqlx::query_as(
         "WITH said AS (
-             SELECT ctid, error_code, error_message FROM llm_batch_requests
-              WHERE task_id = $1 AND asked = $2 AND is_over AND error_code IS NOT NULL AND NOT is_dropped ORDER BY batch_id DESC LIMIT 1 FOR UPDATE),
-         taken AS (DELETE FROM llm_batch_requests q USING said WHERE q.ctid = said.ctid AND said.error_code <> $3)
+             SELECT error_code, error_message FROM llm_batch_requests
+              WHERE task_id = $1 AND asked = $2 AND is_over AND error_code IS NOT NULL AND NOT is_dropped ORDER BY batch_id DESC LIMIT 1),
+         taken AS (
+             DELETE FROM llm_batch_requests q USING said
+              WHERE q.task_id = $1 AND q.is_over AND q.error_code IS NOT NULL AND q.error_code <> $3 AND said.error_code <> $3)
          SELECT error_code, error_message FROM said",
     )
     .bind(task_id)

@@ -62,6 +62,8 @@ pub struct Asked {
     pub model: String,
     pub instructions: String,
     pub message: String,
+    /// What the model is asked, in the provider's words.
+    pub params: Value,
 }
 
 /// A batch that was submitted.
@@ -422,6 +424,7 @@ fn asked_of(line: &Value, params: &Value, instructions: &Value, message: &Value)
         model: text(&params["model"]),
         instructions: text(instructions),
         message: text(message),
+        params: params.clone(),
     }
 }
 
