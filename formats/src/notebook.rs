@@ -139,12 +139,14 @@ impl Writer<'_> {
             heading
         }));
         self.read.text.push_str(markdown);
-        let ends = [open_fence(markdown), Some("```"), Some("~~~"), Some("-->")];
-        if is_open(markdown)
-            && let Some(end) = ends.into_iter().flatten().find(|end| !is_open(&format!("{markdown}\n{end}")))
-        {
-            self.read.text.push('\n');
-            self.read.text.push_str(end);
+        if is_open(markdown) {
+            // A mark that is as long as the longest one closes any block of code.
+            let fence = |mark: char| mark.to_string().repeat(longest_run(markdown, mark).max(3));
+            let mut ends = [fence('`'), fence('~'), "-->".to_owned()].into_iter();
+            if let Some(end) = ends.find(|end| !is_open(&format!("{markdown}\n{end}"))) {
+                self.read.text.push('\n');
+                self.read.text.push_str(&end);
+            }
         }
         Ok(())
     }
@@ -153,7 +155,7 @@ impl Writer<'_> {
         if code.trim().is_empty() {
             return Ok(());
         }
-        let fence = "`".repeat(longest_run(code).max(2) + 1);
+        let fence = "`".repeat(longest_run(code, '`').max(2) + 1);
         let text = format!("{fence}{language}\n{code}\n{fence}");
         self.begin(&text)?;
         self.read.text.push_str(&text);
@@ -213,28 +215,9 @@ fn is_open(markdown: &str) -> bool {
     text::headings(&followed).last().is_none_or(|heading| heading.start != markdown.len() + 2)
 }
 
-/// The mark of a code block that the text leaves open.
-fn open_fence(markdown: &str) -> Option<&str> {
-    let mut open: Option<&str> = None;
-    for line in markdown.lines() {
-        let indent = line.len() - line.trim_start_matches(' ').len();
-        let line = line.trim();
-        let mark = ['`', '~'].into_iter().find(|mark| line.starts_with(*mark));
-        let length = mark.map_or(0, |mark| line.len() - line.trim_start_matches(mark).len());
-        match open {
-            Some(fence) if length >= fence.len() && length == line.len() && line.starts_with(fence) => open = None,
-            None if length >= 3 && indent < 4 && (mark == Some('~') || !line[length..].contains('`')) => {
-                open = Some(&line[..length]);
-            }
-            _ => {}
-        }
-    }
-    open
-}
-
-/// The longest run of backticks.
-fn longest_run(code: &str) -> usize {
-    code.split(|character| character != '`').map(str::len).max().unwrap_or(0)
+/// The length of the longest run of a mark of one byte.
+fn longest_run(code: &str, mark: char) -> usize {
+    code.split(|character| character != mark).map(str::len).max().unwrap_or(0)
 }
 
 /// Leaves out images that are written into addresses.

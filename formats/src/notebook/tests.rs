@@ -94,6 +94,15 @@ fn what_is_not_as_the_format_says_is_skipped_or_refused() {
     assert_eq!(extract(Cursor::new(HERONS), &limits).unwrap_err().limit(), Some(Limit::TextBytes));
 }
 
+#[test]
+fn a_cell_that_leaves_a_block_open_ends_with_the_cell_however_its_fences_are_indented() {
+    for source in ["```\n      ```\n```\n~~~~\n", "~~~~~\n~~~\n", "`````\n```\n    `````\n", "<!-- c\n```\n"] {
+        let cells = json!([{"cell_type": "markdown", "source": source}, {"cell_type": "markdown", "source": "# Next"}]);
+        let read = of(notebook(cells));
+        assert_eq!(text::headings(&read.text).count(), 1, "{}", read.text);
+    }
+}
+
 proptest! {
     #[test]
     fn any_cells_are_read_and_their_headings_are_where_they_say(
