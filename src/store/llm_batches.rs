@@ -351,7 +351,7 @@ pub async fn not_ended(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
 pub async fn lines(conn: &mut PgConnection, id: i64, after: &str) -> sqlx::Result<Vec<(String, String)>> {
     sqlx::query_as(
         "SELECT custom_id, line FROM (
-             SELECT custom_id, line, sum(length(line)) OVER (ORDER BY custom_id) AS size FROM (
+             SELECT custom_id, line, sum(octet_length(line)) OVER (ORDER BY custom_id) AS size FROM (
                     SELECT custom_id, line FROM llm_batch_requests WHERE batch_id = $1 AND custom_id > $2 AND line IS NOT NULL AND NOT is_dropped
                      ORDER BY custom_id LIMIT 1000) page) sized
           WHERE size <= 4194304 OR custom_id = (SELECT min(custom_id) FROM llm_batch_requests WHERE batch_id = $1 AND custom_id > $2 AND line IS NOT NULL AND NOT is_dropped)

@@ -1,15 +1,17 @@
 //! Summaries by the batch interfaces of providers: the real program against a provider that plays both of them, and misbehaves.
+mod faults;
+mod keeper;
+
 use crate::{
     crash::{Process, url},
     principals::{grant, someone},
     summarize::{children, evidence, section, upload},
     support::{
         self, TestApp, Wish,
-        batches::{Batch, BatchProvider, Ends, Fate, Says},
+        batches::{BatchProvider, Ends, Fate, Says},
         invariants, until,
     },
 };
-use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde_json::{Value, json};
 use std::{
     path::Path,
@@ -294,73 +296,6 @@ async fn results_in_any_order_twice_unknown_wrong_and_missing_each_do_what_they_
 }
 
 #[tokio::test]
-async fn a_batch_that_expires_fails_or_is_cancelled_gives_its_tasks_back_and_keeps_what_was_answered() {
-    let (app, provider) = (app().await, BatchProvider::start().await);
-    let text = section("Ovens", "oven", 80) + &section("Volcanoes", "volcano", 80);
-    let file = upload(&app, &text, json!({})).await;
-    waiting(&app, 2).await;
-    provider.will_say(|asked| match asked.message.contains("The oven") {
-        true => Says::Text("About ovens.".into()),
-        false => Says::Expires,
-    });
-    for (round, ends) in [Ends::Expired, Ends::Failed].into_iter().enumerate() {
-        once(&app, &provider, "openai", &[]).await;
-        provider.end(ends);
-        once(&app, &provider, "openai", &[]).await;
-        let batch = &batches(&app).await[0];
-        let failed = tasks(&app, TaskStatus::Failed).await;
-        assert_eq!(failed.len(), 1, "the one without an answer");
-        assert_eq!((failed[0].retry_count, failed[0].finished), (round as i32 + 1, false));
-        let (outcome, code) = match ends {
-            Ends::Expired => (LlmBatchOutcome::Expired, "batch_expired"),
-            _ => (LlmBatchOutcome::Failed, "batch_broken"),
-        };
-        assert_eq!(batch.outcome, Some(outcome));
-        assert_eq!(failed[0].last_error.as_ref().unwrap().code.as_deref(), Some(code));
-        if ends == Ends::Failed {
-            assert!(batch.problem.as_ref().unwrap().contains("The file is not readable"), "{batch:?}");
-        }
-        sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
-            .execute(&app.pool)
-            .await
-            .unwrap();
-    }
-    // An operator ends a batch that the provider has.
-    once(&app, &provider, "openai", &[]).await;
-    let id = batches(&app).await[0].id.to_string();
-    let said = ended(command(&app, &["cancel", &id])).await;
-    assert!(said.status.success());
-    once(&app, &provider, "openai", &[]).await;
-    assert!(provider.calls().iter().any(|call| call.ends_with("/cancel")));
-    let batch = &batches(&app).await[0];
-    assert_eq!((batch.outcome, batch.tasks), (Some(LlmBatchOutcome::Cancelled), 0));
-    assert_eq!(
-        tasks(&app, TaskStatus::Failed).await[0].last_error.as_ref().unwrap().code.as_deref(),
-        Some("batch_cancelled")
-    );
-    let said = ended(command(&app, &["cancel", &id])).await;
-    assert!(!said.status.success(), "it has ended");
-    provider.will_say(|_| Says::Text("About volcanoes.".into()));
-    sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
-        .execute(&app.pool)
-        .await
-        .unwrap();
-    once(&app, &provider, "openai", &[]).await;
-    provider.end(Ends::Completed);
-    once(&app, &provider, "openai", &[]).await;
-    assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
-    let ovens = provider
-        .batches()
-        .iter()
-        .flat_map(|batch| batch.requests.clone())
-        .filter(|asked| asked.message.contains("The oven"))
-        .count();
-    assert_eq!(ovens, 1, "what was answered in the expired batch is not paid again");
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-#[tokio::test]
 async fn long_texts_take_several_requests_and_levels_and_batches_keep_their_caps() {
     let settings = [
         ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
@@ -439,93 +374,6 @@ async fn long_texts_take_several_requests_and_levels_and_batches_keep_their_caps
 }
 
 #[tokio::test]
-async fn what_a_batch_did_not_answer_is_asked_again_as_a_whole_and_without_what_was_refused() {
-    let settings = [
-        ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
-        ("SVC_WORKER_BADGE", "here"),
-        ("SVC_LLM_CONTEXT_TOKENS", "2048"),
-    ];
-    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
-    let provider = BatchProvider::start().await;
-    let file = upload(&app, &section("", "oven", 200), json!({})).await;
-    waiting(&app, 1).await;
-    let worker = {
-        let mut command = command(&app, &run_arguments(&provider, "openai"));
-        command.env("SVC_LLM_CONTEXT_TOKENS", "2048").stdout(Stdio::null()).stderr(Stdio::null());
-        Process(command.spawn().unwrap())
-    };
-    // All of many questions are refused for a field that need not be sent: the task tries once more, and asks all of them without it.
-    provider.will_say(|asked| match asked.params.get("max_tokens") {
-        Some(_) => Says::Error(
-            400,
-            "invalid_request_error",
-            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.",
-        ),
-        None => Says::Expires,
-    });
-    let of_round = async |round: usize| {
-        until("a batch", async || {
-            sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
-                .execute(&app.pool)
-                .await
-                .unwrap();
-            provider.batches().get(round).cloned()
-        })
-        .await
-    };
-    let first = of_round(0).await;
-    assert!(first.requests.len() > 6, "more questions than a task has retries");
-    provider.end(Ends::Completed);
-    let second = of_round(1).await;
-    let ids = |batch: &Batch| batch.requests.iter().map(|asked| asked.message.len()).collect::<Vec<_>>();
-    assert_eq!(ids(&first), ids(&second), "all are asked again at once");
-    assert!(second.requests.iter().all(|asked| asked.params.get("max_completion_tokens").is_some()));
-    // The same where the whole batch expires.
-    provider.end(Ends::Expired);
-    let third = of_round(2).await;
-    assert_eq!(ids(&first), ids(&third));
-    let retries: i32 = sqlx::query_scalar("SELECT retry_count FROM task_queue WHERE batch_id IS NOT NULL")
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
-    assert_eq!(retries, 2);
-    provider.will_say(|asked| Says::Text(format!("A summary for {}.", asked.custom_id)));
-    provider.ends_at_once();
-    provider.end(Ends::Completed);
-    assert_eq!(app.settled(file).await.settled, Settled::Settled);
-    assert_eq!(effective(&app, file).await["method"], "llm_summary");
-    drop(worker);
-
-    // An address that knows nothing throws no batch away, and one batch without results holds no other up.
-    let (first, second) = (upload(&app, &section("", "volcano", 80), json!({})).await, section("", "comet", 80));
-    waiting(&app, 1).await;
-    let provider = BatchProvider::start().await;
-    once(&app, &provider, "openai", &[]).await;
-    let elsewhere = BatchProvider::start().await;
-    let arguments = [&run_arguments(&elsewhere, "openai")[..], &["--once"]].concat();
-    let said = String::from_utf8(ended(command(&app, &arguments)).await.stderr).unwrap();
-    assert!(said.contains("does not know the batch") && said.contains("svc-batch-worker cancel"), "{said}");
-    assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), 1, "nothing that was paid is thrown away");
-    let second = upload(&app, &second, json!({})).await;
-    waiting(&app, 1).await;
-    once(&app, &provider, "openai", &[]).await;
-    provider.end(Ends::Completed);
-    let lost = provider.batches()[0].id.clone();
-    provider.will(
-        move |call| if call.contains("/files/") && call.contains(&lost) { Fate::Refused(404) } else { Fate::Answered },
-    );
-    once(&app, &provider, "openai", &[]).await;
-    assert_eq!(app.settled(second).await.settled, Settled::Settled);
-    sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
-        .execute(&app.pool)
-        .await
-        .unwrap();
-    assert_eq!(finished(&app, &provider, "openai", &[], first).await, Settled::Settled);
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-#[tokio::test]
 async fn who_cancels_edits_deletes_or_closes_what_a_batch_asks_of_waits_for_no_provider() {
     let (app, provider) = (app().await, BatchProvider::start().await);
     // A cancelled file leaves its batch, and its answer is dropped.
@@ -573,162 +421,6 @@ async fn who_cancels_edits_deletes_or_closes_what_a_batch_asks_of_waits_for_no_p
     let last = provider.batches().pop().unwrap();
     let asked = &last.requests[0].message;
     assert!(asked.contains("The glacier moved.") && !asked.contains("The volcano"), "{asked}");
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-/// Kills the worker at each step of a batch's way, before and after the provider has done what it was asked, and has another go on.
-#[tokio::test]
-async fn a_worker_that_is_killed_between_any_two_steps_loses_no_task_and_applies_none_twice() {
-    let app = app().await;
-    let steps = [
-        ("openai", "POST /files"),
-        ("openai", "POST /batches"),
-        ("openai", "GET /batches/"),
-        ("openai", "GET /files/"),
-        ("anthropic", "POST /messages/batches"),
-        ("anthropic", "GET /messages/batches/msg"),
-    ];
-    let fates = [Fate::HeldBefore, Fate::Held];
-    for (at, ((name, step), fate)) in
-        steps.into_iter().flat_map(|step| fates.each_ref().map(|fate| (step, fate))).enumerate()
-    {
-        let provider = BatchProvider::start().await;
-        provider.ends_at_once();
-        let file = upload(&app, &section("", "oven", 80 + at), json!({})).await;
-        waiting(&app, 1).await;
-        let hurt = Arc::new(AtomicUsize::new(0));
-        let (counted, of_step) = (hurt.clone(), fate.clone());
-        provider.will(move |call| match call.starts_with(step) && counted.fetch_add(1, Ordering::Relaxed) == 0 {
-            true => of_step.clone(),
-            false => Fate::Answered,
-        });
-        let victim = going_on(&app, &provider, name);
-        provider.called(step).await;
-        victim.kill();
-        let other = going_on(&app, &provider, name);
-        assert_eq!(app.settled(file).await.settled, Settled::Settled, "{name} {step} {fate:?}");
-        assert_eq!(effective(&app, file).await["method"], "llm_summary", "{name} {step} {fate:?}");
-        // In doubt a batch is paid twice where the provider cannot be asked for it, and only there.
-        let most = if name == "anthropic" && step.starts_with("POST") { 2 } else { 1 };
-        let made = provider.batches().len();
-        assert!((1..=most).contains(&made), "{name} {step} {fate:?}: {made} batches");
-        other.kill();
-        invariants::check(&app.pool).await;
-    }
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-/// Random results, cancels, expiries, edits and kills: each task ends once, and every region is free at the end.
-#[tokio::test]
-async fn whatever_comes_in_whatever_order_each_task_ends_once() {
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
-    let mut random = SmallRng::seed_from_u64(seed);
-    let (app, provider) = (app().await, BatchProvider::start().await);
-    let name = if random.random() { "openai" } else { "anthropic" };
-    let mut says = SmallRng::seed_from_u64(seed ^ 1);
-    provider.will_say(move |asked| match says.random_range(0..10) {
-        0 => Says::Expires,
-        1 => Says::Nothing,
-        2 => Says::Error(500, "api_error", "broken"),
-        3 => Says::Cut("A whole sentence. And".into()),
-        _ => Says::Text(format!("A summary for {}.", asked.custom_id)),
-    });
-    let mut lines = SmallRng::seed_from_u64(seed ^ 2);
-    provider.spoils(move |results| {
-        if !results.is_empty() && lines.random_bool(0.5) {
-            let again = results[lines.random_range(0..results.len())].clone();
-            results.push(again);
-        }
-    });
-    let mut fates = SmallRng::seed_from_u64(seed ^ 3);
-    provider.will(move |_| match fates.random_range(0..12) {
-        0 => Fate::Lost,
-        1 => Fate::AnswerLost,
-        2 => Fate::Refused(503),
-        _ => Fate::Answered,
-    });
-    let mut files = Vec::new();
-    for n in 0..6 {
-        files.push(upload(&app, &section(&format!("File {n}"), "oven", 80 + n), json!({})).await);
-    }
-    waiting(&app, files.len()).await;
-    let mut gone = Vec::new();
-    let mut worker = Some(going_on(&app, &provider, name));
-    for _ in 0..15 {
-        match random.random_range(0..8) {
-            0..3 => provider.end(Ends::Completed),
-            3 => provider.end(Ends::Expired),
-            4 => {
-                if let Some(worker) = worker.take() {
-                    worker.kill();
-                }
-            }
-            5 if !files.is_empty() && gone.len() < 3 => {
-                let file = files.swap_remove(random.random_range(0..files.len()));
-                if random.random() {
-                    app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
-                    gone.push(file);
-                } else {
-                    // It may be held for a moment.
-                    until("the delete", async || app.client.delete_document(DocumentPath { id: file }).await.ok())
-                        .await;
-                }
-            }
-            6 => {
-                ended(command(&app, &["cancel", "--all"])).await;
-            }
-            _ => {}
-        }
-        if worker.is_none() {
-            worker = Some(going_on(&app, &provider, name));
-        }
-        sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
-            .execute(&app.pool)
-            .await
-            .unwrap();
-        invariants::check(&app.pool).await;
-        tokio::task::yield_now().await;
-        until("a step of the worker", {
-            let before = provider.calls().len();
-            let provider = provider.clone();
-            let mut tries = 0;
-            async move || {
-                tries += 1;
-                (provider.calls().len() > before || tries > 20).then_some(())
-            }
-        })
-        .await;
-    }
-    // From here on all goes well.
-    provider.will(|_| Fate::Answered);
-    provider.will_say(|asked| Says::Text(format!("A summary for {}.", asked.custom_id)));
-    provider.ends_at_once();
-    until("the end", async || {
-        provider.end(Ends::Completed);
-        sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
-            .execute(&app.pool)
-            .await
-            .unwrap();
-        let open: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final").fetch_one(&app.pool).await.unwrap();
-        (open == 0).then_some(())
-    })
-    .await;
-    // The queue may be empty for a moment before a file's summary is queued.
-    for file in files {
-        assert_eq!(app.settled(file).await.settled, Settled::Settled, "seed {seed}");
-    }
-    drop(worker);
-    let ends: Vec<(i64, i64)> = sqlx::query_as(
-        "SELECT task_id, count(*) FROM task_attempts WHERE task_type = 'summarize:llm' AND outcome IN ('completed', 'skipped') GROUP BY 1 HAVING count(*) > 1",
-    )
-    .fetch_all(&app.pool)
-    .await
-    .unwrap();
-    assert!(ends.is_empty(), "seed {seed}: {ends:?}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

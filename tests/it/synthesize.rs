@@ -237,7 +237,7 @@ async fn an_answer_is_made_of_what_its_caller_may_read_and_shows_nothing_else() 
     let app = app(&llm, &[]).await;
     let document = |title: &str, content: &str, parent_id, private| {
         let new = NewDocument { private, parent_id, ..crate::support::document(title, content) };
-        app.client.create_document(WaitQuery::default(), Json(new))
+        app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new))
     };
     let open = document("Grey heron", HERON, None, false).await.unwrap().id;
     let closed = document("Secret heron", "The grey heron eats what it eats in secret.", None, true).await.unwrap().id;

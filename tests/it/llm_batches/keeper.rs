@@ -1,0 +1,110 @@
+//! The keeper of batches between the worker of this process and a provider.
+use super::{app, batches, effective, tasks};
+use crate::{
+    summarize::{section, upload},
+    support::{
+        self, TOKEN, TestApp,
+        batches::{BatchProvider, Ends, Fate},
+        invariants, until,
+    },
+};
+use serde_json::json;
+use std::{path::Path, sync::Arc, time::Duration};
+use svc::{
+    llm_batches::{Batching, Keeper, KeeperError, KeeperSettings, Provider, ProviderName},
+    service::Service,
+    store,
+    worker::{Role, RunningWorker},
+};
+use svc_client::wire::{LlmBatchOutcome, LlmBatchState, Settled, TaskStatus};
+
+/// A keeper that leaves out every pause.
+fn keeper(app: &TestApp, provider: &BatchProvider, batching: &Arc<Batching>, spool: &Path) -> Keeper {
+    let key = app.service.settings.batch_anthropic_key.clone();
+    let settings = KeeperSettings {
+        provider: Provider::anthropic(&provider.base, key).unwrap(),
+        batching: batching.clone(),
+        store: None,
+        spool: spool.to_owned(),
+        wait: Duration::ZERO,
+        poll: Duration::ZERO,
+        kept: Duration::from_secs(3600),
+    };
+    Keeper::new(app.pool.clone(), settings)
+}
+
+/// Waits until a summary is in a batch that is open, however often it failed before.
+async fn parked(app: &TestApp) {
+    until("the summary in a batch", async || {
+        sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
+            .execute(&app.pool)
+            .await
+            .unwrap();
+        let is_open = batches(app).await.first().is_some_and(|batch| batch.state == LlmBatchState::Open);
+        (is_open && tasks(app, TaskStatus::Batched).await.len() == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_keeper_moves_batches_on_and_gives_up_what_may_have_been_paid_thrice() {
+    let provider = BatchProvider::start().await;
+    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps());
+    let app = app().await;
+    let embedder = Some(support::engine().into());
+    let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
+    let service = service.with_batching(batching.clone());
+    let mut role = Role::of(&service.settings);
+    (role.worker_id, role.badges) = ("of-the-batches".to_owned(), vec!["batch".to_owned()]);
+    let worker = RunningWorker::start(role, service.tools(), app.options.clone()).await.unwrap();
+    let spool = tempfile::tempdir().unwrap();
+    let mut first = keeper(&app, &provider, &batching, spool.path());
+    let file = upload(&app, &section("", "oven", 80), json!({})).await;
+    parked(&app).await;
+
+    // This provider cannot be asked whether it has a batch, so the third answer that is lost is the last.
+    provider.will(|call| if call.starts_with("POST") { Fate::AnswerLost } else { Fate::Answered });
+    for submissions in 1..=3 {
+        let ended = first.pass(true).await.unwrap();
+        assert_eq!((ended, provider.batches().len()), (submissions == 3, submissions));
+        assert_eq!(first.problem().is_some(), submissions < 3);
+    }
+    let batch = &batches(&app).await[0];
+    assert_eq!(batch.outcome, Some(LlmBatchOutcome::Failed));
+    assert!(batch.problem.as_ref().unwrap().contains("after 3 submissions"), "{:?}", batch.problem);
+    let second = keeper(&app, &provider, &batching, spool.path()).pass(true).await;
+    assert!(matches!(second, Err(KeeperError::Another)), "{second:?}");
+
+    // What was asked for in vain is asked for in the next batch.
+    provider.will(|_| Fate::Answered);
+    parked(&app).await;
+    assert!(!first.pass(true).await.unwrap());
+    assert!(!first.pass(true).await.unwrap(), "the provider works on it");
+    provider.end(Ends::Completed);
+    assert!(first.pass(true).await.unwrap(), "{:?}", first.problem());
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    assert_eq!(effective(&app, file).await["method"], "llm_summary");
+
+    // A batch that somebody cancels before the provider has it is never sent.
+    let file = upload(&app, &section("", "volcano", 80), json!({})).await;
+    parked(&app).await;
+    let mut conn = app.pool.acquire().await.unwrap();
+    for id in store::llm_batches::not_ended(&mut conn).await.unwrap() {
+        assert!(store::llm_batches::cancel(&mut conn, id).await.unwrap());
+    }
+    drop(conn);
+    let sent = provider.batches().len();
+    assert!(first.pass(true).await.unwrap());
+    assert_eq!((batches(&app).await[0].outcome, provider.batches().len()), (Some(LlmBatchOutcome::Cancelled), sent));
+    provider.ends_at_once();
+    parked(&app).await;
+    until("the summary", async || {
+        first.pass(true).await.unwrap();
+        (tasks(&app, TaskStatus::Batched).await.is_empty()).then_some(())
+    })
+    .await;
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    worker.stop(Duration::from_secs(10), std::future::pending()).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
