@@ -5,7 +5,7 @@ use super::{
 };
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 use svc_client::{
     Client, Json, Remote, Validated,
     wire::{
@@ -45,6 +45,9 @@ pub struct SearchArguments {
     /// The most texts that a file or section shows, 1 to 10.
     #[arg(long, value_name = "N", default_value_t = 1)]
     per_group: u32,
+    /// Goes on behind an earlier page of the same search, which printed this.
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -122,6 +125,7 @@ macro_rules! body {
             group_by: $arguments.grouping(),
             per_group: $arguments.per_group,
             snippets: Some(true),
+            cursor: $arguments.cursor.clone(),
             ..$type::new(&$arguments.query)
         })
     };
@@ -139,6 +143,10 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
     match output {
         Output::Json => found.results.iter().try_for_each(Output::line)?,
         Output::Table => show(client, &arguments.query, &found).await?,
+    }
+    if let Some(cursor) = &found.next_cursor {
+        // Standard output has the results alone.
+        writeln!(std::io::stderr(), "more results: --cursor {cursor}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

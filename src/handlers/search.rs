@@ -115,8 +115,18 @@ impl Handle<ops::follow_synthesis> for Service {
 impl Handle<ops::search> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search>) -> Result<SearchResponse, Failure> {
         let _place = self.admission.search(caller.principal_id()).await?;
-        let SearchQuery { q, context, parent_id, limit, include_content, include_embed, group_by, per_group, snippets } =
-            call.query;
+        let SearchQuery {
+            q,
+            context,
+            parent_id,
+            limit,
+            include_content,
+            include_embed,
+            group_by,
+            per_group,
+            snippets,
+            cursor,
+        } = call.query;
         let body = AutoSearch {
             context,
             parent_id,
@@ -126,6 +136,7 @@ impl Handle<ops::search> for Service {
             group_by,
             per_group,
             snippets,
+            cursor,
             ..AutoSearch::new(&q)
         };
         search::auto(self, caller, body).await

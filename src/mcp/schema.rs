@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 /// What tools neither take nor show: vectors say nothing to a language model.
-pub const HIDDEN: &[&str] = &["include_embed", "embed"];
+pub const HIDDEN: &[&str] = &["include_embed", "include_scores", "embed"];
 
 /// A schema of the contract with everything in it that it refers to.
 pub fn argument(contract: &Value, schema: &Value) -> Value {

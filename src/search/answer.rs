@@ -17,7 +17,9 @@ use crate::{
 use std::collections::{HashMap, HashSet};
 use svc_client::{
     Failure,
-    wire::{DocumentResponse, GroupBy, ScopeState, SearchHit, SearchResponse, SearchResult, Snippet, TotalIs},
+    wire::{
+        DocumentResponse, GroupBy, ScopeState, SearchHit, SearchMethod, SearchResponse, SearchResult, Snippet, TotalIs,
+    },
 };
 use svc_ids::DocumentId;
 
@@ -54,10 +56,12 @@ pub(super) async fn answer(
     asked: Asked<'_>,
     ranking: Ranking<'_>,
 ) -> Result<SearchResponse, Failure> {
-    let (places, found) = match asked.group_by {
+    let (Shown { places, before }, found) = match asked.group_by {
         GroupBy::None => alone(core, eligible, &asked, &ranking).await?,
         GroupBy::File | GroupBy::Section => grouped(core, eligible, &asked, &ranking).await?,
     };
+    let last = places.last().map(|place| place.first);
+    let next_cursor = asked.page.next(before + places.len(), last, found.total_shown(&asked));
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
@@ -76,8 +80,9 @@ pub(super) async fn answer(
         }
         false => HashMap::new(),
     };
+    let shows_legs = asked.include_scores || asked.method == SearchMethod::Hybrid;
     let result = |place: Place| {
-        let legs = found.legs.get(&place.first).copied();
+        let legs = found.legs.get(&place.first).filter(|_| shows_legs).copied();
         let snippet = place.speakers().first().and_then(|speaker| snippets.get(speaker)).cloned();
         Some(SearchResult {
             document: documents.remove(&place.shown)?,
@@ -99,6 +104,7 @@ pub(super) async fn answer(
         why: None,
         group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
         reranked: asked.second_stage,
+        next_cursor,
         scope_state: ScopeState { in_flight, failed },
     })
 }
@@ -112,22 +118,51 @@ fn hit(
     Some(SearchHit { document, score: text.score, texts: text.merged.into_iter().map(|id| id.0).collect(), snippet })
 }
 
+/// A page of places, and how many come before it.
+struct Shown {
+    places: Vec<Place>,
+    before: usize,
+}
+
+impl Found {
+    /// How many results the pages lead through: a second stage ranks no more than its candidates.
+    fn total_shown(&self, asked: &Asked<'_>) -> Total {
+        match (asked.second_stage, asked.group_by) {
+            (Some(_), GroupBy::None) => Total { count: self.ranked.len() as u64, exact: true },
+            _ => self.total,
+        }
+    }
+
+    /// Takes the order of a second stage.
+    fn rerank(&mut self, (ranked, no_tokens): (Ranked, HashSet<DocumentId>)) {
+        for (id, leg) in super::ranks(&ranked) {
+            self.legs.entry(id).or_default().rerank = Some(leg);
+        }
+        (self.ranked, self.no_tokens) = (ranked, no_tokens);
+    }
+}
+
 /// Each document stands for itself.
 async fn alone(
     core: &Core,
     eligible: &Eligible,
     asked: &Asked<'_>,
     ranking: &Ranking<'_>,
-) -> Result<(Vec<Place>, Found), Failure> {
-    let mut found = ranking.first(core, eligible, asked.depth, asked.depth).await?;
+) -> Result<(Shown, Found), Failure> {
+    let depth = match asked.second_stage {
+        Some(_) => asked.depth,
+        None => asked.page.reach() as u32,
+    };
+    let mut found = ranking.first(core, eligible, depth, depth).await?;
     if let Some(method) = asked.second_stage {
         let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
         // This takes time, and a connection of its own if it needs one.
-        (found.ranked, found.no_tokens) = rerank::run(core, &eligible.scope, method, asked.query, &ids).await?;
+        found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &ids).await?);
     }
-    found.ranked.truncate(asked.limit as usize);
+    let before = asked.page.start(found.ranked.iter().map(|(id, _)| *id));
     let place = |(id, score): &(DocumentId, f64)| Place { shown: *id, first: *id, score: *score, texts: None };
-    Ok((found.ranked.iter().map(place).collect(), found))
+    let places = found.ranked.iter().skip(before).take(asked.limit as usize).map(place).collect();
+    Ok((Shown { places, before }, found))
 }
 
 /// Containers stand for their texts. The first stage is asked for more until there are enough groups or nothing else matches, so the first
@@ -137,10 +172,11 @@ async fn grouped(
     eligible: &Eligible,
     asked: &Asked<'_>,
     ranking: &Ranking<'_>,
-) -> Result<(Vec<Place>, Found), Failure> {
-    let limit = asked.limit as usize;
+) -> Result<(Shown, Found), Failure> {
+    let limit = asked.page.reach();
     let deepest = if matches!(ranking, Ranking::Maxsim(_)) { DEEPEST_BY_TOKENS } else { DEEPEST };
-    let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * asked.depth), asked.depth);
+    let reach = asked.depth.max(limit as u32);
+    let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), reach);
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
     let (mut found, mut groups, total) = loop {
         let found = ranking.first(core, eligible, depth, enough).await?;
@@ -173,9 +209,12 @@ async fn grouped(
     found.total = total;
     if let Some(method) = asked.second_stage {
         let candidates = candidates(&found.ranked, &groups, asked.depth as usize);
-        (found.ranked, found.no_tokens) = rerank::run(core, &eligible.scope, method, asked.query, &candidates).await?;
+        found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &candidates).await?);
         groups = tree.groups(&found.ranked, limit).0;
     }
+    let before = asked.page.start(groups.iter().map(|group| group.first.0)).min(groups.len());
+    groups.drain(..before);
+    groups.truncate(asked.limit as usize);
     find_texts(core, eligible, asked, ranking, &mut tree, &mut groups).await?;
     let sections = sections(core, eligible, asked, &tree, &found.ranked).await?;
     let place = |group: Group| Place {
@@ -184,7 +223,8 @@ async fn grouped(
         score: group.first.1,
         texts: Some(tree.choose(&group, &sections, asked.per_group as usize)),
     };
-    Ok((groups.into_iter().map(place).collect(), found))
+    let places = groups.into_iter().map(place).collect();
+    Ok((Shown { places, before }, found))
 }
 
 /// Whether anything is eligible outside of these groups. To find that out takes less than to rank everything in them.

@@ -1,5 +1,5 @@
 //! Which method suits a query.
-use super::{bm25, fulltext, hybrid, maxsim, preset, vector};
+use super::{bm25, fulltext, hybrid, maxsim, paging, preset, vector};
 use crate::{access::Caller, core::Core};
 use svc_client::{
     Code, Failure,
@@ -79,8 +79,13 @@ fn route(named: Option<SearchMethod>, query: &str, has_model: bool) -> (SearchMe
 pub async fn auto(core: &Core, caller: &Caller, mut body: AutoSearch) -> Result<SearchResponse, Failure> {
     let preset = preset(core, caller, body.context.take()).await?;
     body.fill(&preset);
-    let is_free = preset.method.is_none();
-    let (method, why) = route(preset.method, &body.query, core.embedder.is_some());
+    // A further page goes on with the method of the first.
+    let begun = paging::method(body.cursor.as_deref());
+    let is_free = preset.method.is_none() && begun.is_none();
+    let (method, why) = match begun {
+        Some(method) => (method, "the first page took it"),
+        None => route(preset.method, &body.query, core.embedder.is_some()),
+    };
     let (found, why) = match by(core, caller, &body, &preset, method).await {
         Ok(found) if is_free && method == SearchMethod::Bm25 && found.results.is_empty() && core.embedder.is_some() => {
             let found = by(core, caller, &body, &preset, SearchMethod::Hybrid).await?;

@@ -6,6 +6,7 @@ mod fulltext;
 mod groups;
 mod legs;
 pub(crate) mod maxsim;
+mod paging;
 pub(crate) mod portfolio;
 pub(crate) mod rerank;
 mod results;
@@ -24,6 +25,7 @@ use crate::{
 };
 pub use auto::auto;
 use legs::{Leg, bm25_leg, vector_leg};
+use paging::Page;
 use std::{
     collections::{HashMap, HashSet},
     time::Instant,
@@ -83,11 +85,13 @@ struct Asked<'a> {
     started: Instant,
     query: &'a str,
     limit: u32,
+    page: Page,
     /// How many results the first stage is asked for.
     depth: u32,
     second_stage: Option<RerankMethod>,
     include_content: bool,
     include_embed: bool,
+    include_scores: bool,
     group_by: GroupBy,
     per_group: u32,
     snippets: bool,
@@ -101,10 +105,12 @@ macro_rules! asked {
             started: Instant::now(),
             query: &$body.query,
             limit: $body.limit,
+            page: Page::of(SearchMethod::$method, &$body, $body.cursor.as_deref(), $body.limit)?,
             depth: $body.depth(),
             second_stage: $body.second_stage(),
             include_content: $body.include_content,
             include_embed: $body.include_embed,
+            include_scores: $body.include_scores,
             group_by: $body.grouping(),
             per_group: $body.per_group,
             snippets: $body.shows_snippets(),
@@ -134,6 +140,19 @@ struct Found {
 }
 
 impl Found {
+    /// The results of one leg, which is a member of [`Legs`].
+    fn alone(ranked: Ranked, total: Total, set: fn(&mut Legs, Option<WireLeg>)) -> Found {
+        let mut found = Found::new(ranked, total);
+        found.legs = ranks(&found.ranked)
+            .map(|(id, leg)| {
+                let mut legs = Legs::default();
+                set(&mut legs, Some(leg));
+                (id, legs)
+            })
+            .collect();
+        found
+    }
+
     fn new(ranked: Ranked, total: Total) -> Found {
         let is_whole = total.exact && total.count == ranked.len() as u64;
         Found { ranked, total, is_whole, is_narrow: false, legs: HashMap::new(), no_tokens: HashSet::new() }
@@ -148,7 +167,7 @@ impl Ranking<'_> {
             Ranking::Fulltext(body) => fulltext_first(core, eligible, &body.query, enough, depth).await,
             Ranking::Bm25(body) => {
                 let Leg { ranked, total } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
-                Ok(Found::new(ranked, total))
+                Ok(Found::alone(ranked, total, |legs, leg| legs.bm25 = leg))
             }
             Ranking::Maxsim(body) => maxsim_first(core, eligible, body, depth).await,
             Ranking::Hybrid(body) => hybrid_first(core, eligible, body, depth).await,
@@ -182,13 +201,14 @@ pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Res
 
 async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, depth: u32) -> Result<Found, Failure> {
     let Leg { mut ranked, total } = vector_leg(core, eligible, &body.query, depth).await?;
-    let Some(least) = body.min_similarity else { return Ok(Found::new(ranked, total)) };
+    let found_alone = |ranked, total| Found::alone(ranked, total, |legs, leg| legs.vector = leg);
+    let Some(least) = body.min_similarity else { return Ok(found_alone(ranked, total)) };
     let found = ranked.len();
     ranked.retain(|(_, score)| *score >= least);
     // If one of these is too far away, so is everything after it, unless an index gave them: it may have left out some that are nearer.
     let is_whole = found as u64 == total.count || ranked.len() < found;
     let total = Total { count: ranked.len() as u64, exact: total.exact && is_whole };
-    Ok(Found { is_whole, ..Found::new(ranked, total) })
+    Ok(Found { is_whole, ..found_alone(ranked, total) })
 }
 
 /// Searches by PostgreSQL full text.
@@ -208,7 +228,7 @@ async fn fulltext_first(
     depth: u32,
 ) -> Result<Found, Failure> {
     let (Leg { ranked, total }, is_narrow) = fulltext::leg(core, eligible, query, enough, depth).await?;
-    Ok(Found { is_narrow, ..Found::new(ranked, total) })
+    Ok(Found { is_narrow, ..Found::alone(ranked, total, |legs, leg| legs.fulltext = leg) })
 }
 
 /// Searches by BM25.
@@ -241,7 +261,12 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
     let candidates: Vec<DocumentId> = fused.iter().map(|result| DocumentId(result.id)).collect();
     let (mut ranked, no_tokens) = rerank::by_tokens(core, &body.query, &candidates).await?;
     ranked.truncate(depth as usize);
-    Ok(Found { no_tokens, ..Found::new(ranked, total) })
+    let mut legs: HashMap<DocumentId, Legs> =
+        fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
+    for (id, leg) in ranks(&ranked) {
+        legs.entry(id).or_default().maxsim = Some(leg);
+    }
+    Ok(Found { no_tokens, legs, ..Found::new(ranked, total) })
 }
 
 /// Searches by fusing the ranks of both.
@@ -284,7 +309,12 @@ fn numbers(leg: &Leg) -> Vec<(i64, f64)> {
 
 fn places(fused: &Fused) -> Legs {
     let leg = |place: Option<Place>| place.map(|Place { rank, score }| WireLeg { rank, score });
-    Legs { vector: leg(fused.vector), bm25: leg(fused.bm25) }
+    Legs { vector: leg(fused.vector), bm25: leg(fused.bm25), ..Legs::default() }
+}
+
+/// The place of each document in a ranking.
+fn ranks(ranked: &Ranked) -> impl Iterator<Item = (DocumentId, WireLeg)> {
+    ranked.iter().zip(1..).map(|((id, score), rank)| (*id, WireLeg { rank, score: *score }))
 }
 
 /// The values of the context that a search names; 404 if there is none that the caller may see.

@@ -52,6 +52,7 @@ mod ontologies;
 mod outage;
 mod outbox;
 mod overview;
+mod paging;
 mod pieces;
 mod plan;
 mod presentations;

@@ -25,6 +25,9 @@ pub struct SearchResponse {
     /// What ranked the results again; absent if nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reranked: Option<RerankMethod>,
+    /// The `cursor` of the next page; absent on the last one. A search pages through its first 1,000 results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
     /// Nodes of the readable scope that a search cannot show.
     pub scope_state: ScopeState,
 }
@@ -42,7 +45,7 @@ pub struct SearchResult {
     /// The document has no token vectors of this model, so `maxsim` scores it 0; absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_tokens: bool,
-    /// The rank and score in each leg; only for `hybrid`. A group has those of its best result.
+    /// The rank and score in each stage, for `hybrid` and where `include_scores` asks for them. A group has those of its best result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legs: Option<Legs>,
     /// Why it was found. A group has the snippet of its best text. Absent unless asked for.
@@ -96,15 +99,24 @@ pub struct Highlight {
     pub end: usize,
 }
 
-/// The place of a result in each leg of a hybrid search; null if the leg did not return it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The place of a result in each stage of a search. `vector` and `bm25` are null if that leg did not return it, or there was none; the others are
+/// absent then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Legs {
     pub vector: Option<Leg>,
     pub bm25: Option<Leg>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fulltext: Option<Leg>,
+    /// Late interaction as the method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maxsim: Option<Leg>,
+    /// The second stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerank: Option<Leg>,
 }
 
-/// A place in one leg.
+/// A place in one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Leg {

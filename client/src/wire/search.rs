@@ -1,7 +1,7 @@
 //! Finding documents.
 use crate::{
     Failure,
-    constraint::{Constraint, Form, NAME, constrain},
+    constraint::{CURSOR, Constraint, Form, NAME, constrain},
     operation::{Params, Wire},
     wire::{ContextConfig, SearchFilter, filter::filter_constraints},
     words::wire_words,
@@ -57,6 +57,12 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// Whether to include the piece of each result that shows why it was found; by default if `group_by` is not `none`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub snippets: Option<bool>,
+        /// Goes on behind an earlier page of the same search: its `next_cursor`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cursor: Option<String>,
+        /// Whether each result says its rank and score in every stage that ranked it (`legs`). `hybrid` always does.
+        #[serde(default)]
+        pub include_scores: bool,
         $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
         $($( $(#[doc = $odoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $own: Option<$otype>, )*)?
     }
@@ -66,7 +72,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             $name {
                 query: query.to_owned(), context: None, parent_id: None, limit: default_limit(), usetype: None, filter: None,
                 rerank: None, rerank_method: None, rerank_top: None, include_content: true, include_embed: false,
-                group_by: None, per_group: default_per_group(), snippets: None, $( $field: None, )* $($( $own: None, )*)?
+                group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, $( $field: None, )* $($( $own: None, )*)?
             }
         }
 
@@ -107,7 +113,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
     }
     impl Wire for $name {
         fn constraints() -> Vec<(&'static str, Constraint)> {
-            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("per_group", PER_GROUP)];
+            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("per_group", PER_GROUP), ("cursor", CURSOR)];
             all.extend(filter_constraints!("filter"));
             all.extend_from_slice(&[$($constraints)*]);
             all
@@ -120,6 +126,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             self.filter.as_ref().map_or(Ok(()), |filter| filter.check("filter"))?;
             LIMIT.check("rerank_top", &self.rerank_top)?;
             PER_GROUP.check("per_group", &self.per_group)?;
+            CURSOR.check("cursor", &self.cursor)?;
             let check: fn(&$name) -> Result<(), Failure> = $check;
             check(self)
         }
@@ -228,6 +235,8 @@ impl From<TemplateSearch> for AutoSearch {
             snippets: body.snippets,
             weights: body.weights,
             index: body.index,
+            cursor: body.cursor,
+            include_scores: body.include_scores,
             query: body.query,
         }
     }
@@ -245,6 +254,9 @@ search_body! {
         max_sources: u32,
     } constrain { ("max_sources", MAX_SOURCES), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         MAX_SOURCES.check("max_sources", &body.max_sources)?;
+        if body.cursor.is_some() {
+            return Err(Failure::field("cursor", "is not for answers: they are made of the best texts"));
+        }
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())
     }
@@ -267,6 +279,8 @@ impl From<SynthesizeSearch> for AutoSearch {
             snippets: body.snippets,
             weights: body.weights,
             index: body.index,
+            cursor: None,
+            include_scores: body.include_scores,
             query: body.query,
         }
     }
@@ -280,7 +294,7 @@ macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
                 parent_id: auto.parent_id, limit: auto.limit, usetype: auto.usetype, filter: auto.filter,
                 rerank: auto.rerank, rerank_method: auto.rerank_method, rerank_top: auto.rerank_top, include_content: auto.include_content,
                 include_embed: auto.include_embed, group_by: Some(auto.group_by.unwrap_or(GroupBy::File)), per_group: auto.per_group,
-                snippets: auto.snippets, $( $field: auto.$field, )*
+                snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, $( $field: auto.$field, )*
                 ..$name::new(&auto.query)
             }
         }
@@ -364,6 +378,9 @@ pub struct SearchQuery {
     /// Whether to include the piece of each result that shows why it was found; by default if `group_by` is not `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snippets: Option<bool>,
+    /// Goes on behind an earlier page of the same search: its `next_cursor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 impl SearchQuery {
     /// A search with all defaults.
@@ -378,11 +395,12 @@ impl SearchQuery {
             group_by: None,
             per_group: default_per_group(),
             snippets: None,
+            cursor: None,
         }
     }
 }
 impl Params for SearchQuery {
-    constrain! { q: QUERY, context: NAME, limit: LIMIT, per_group: PER_GROUP }
+    constrain! { q: QUERY, context: NAME, limit: LIMIT, per_group: PER_GROUP, cursor: CURSOR }
 }
 
 wire_words! {

@@ -35,6 +35,8 @@ pub struct Wanted {
     pub usetype: String,
     pub from: String,
     pub until: String,
+    /// Where the page of results begins.
+    pub cursor: Option<String>,
 }
 
 impl Wanted {
@@ -49,11 +51,22 @@ impl Wanted {
             usetype: text("usetype"),
             from: text("from"),
             until: text("until"),
+            cursor: Some(text("cursor")).filter(|cursor| !cursor.is_empty()),
         }
     }
 
     /// The address of this search without the document that it stays under.
     pub fn everywhere(&self) -> String {
+        self.address(None, "")
+    }
+
+    /// The address of a page of the results.
+    pub fn page(&self, cursor: &str) -> String {
+        self.address(self.parent, cursor)
+    }
+
+    fn address(&self, parent: Option<i64>, cursor: &str) -> String {
+        let parent = parent.map(|id| id.to_string()).unwrap_or_default();
         let pairs = [
             ("q", self.q.as_str()),
             ("method", self.method),
@@ -61,6 +74,8 @@ impl Wanted {
             ("usetype", &self.usetype),
             ("from", &self.from),
             ("until", &self.until),
+            ("parent_id", &parent),
+            ("cursor", cursor),
         ];
         format!("/view?{}", query(&pairs))
     }
@@ -80,6 +95,7 @@ impl Wanted {
             group_by: GROUPS.iter().find(|(word, ..)| *word == self.group).map(|(.., group)| *group),
             per_group: TEXTS,
             snippets: Some(true),
+            cursor: self.cursor.clone(),
             ..AutoSearch::new(&self.q)
         })
     }
