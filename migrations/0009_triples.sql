@@ -75,6 +75,7 @@ CREATE TABLE triples (
     fact_type       text NOT NULL CHECK (fact_type IN ('atemporal', 'static', 'dynamic')),
     -- The document that states it. There is no foreign key, because a delete closes facts and erases none.
     source_id       bigint,
+    -- The rule that wrote it, such as `rule:transitive:12`. Such a fact has no source: its zone is the one private zone of what it follows from.
     derived_by      text,
     CHECK ((object_id IS NULL) <> (object_literal IS NULL)),
     CHECK ((object_literal IS NULL) = (object_datatype IS NULL)),
@@ -83,7 +84,8 @@ CREATE TABLE triples (
     CHECK ((invalidated_at IS NULL) = (invalidation IS NULL)),
     CHECK (fact_type <> 'atemporal' OR (valid_from IS NULL AND valid_until IS NULL))
 );
-CREATE UNIQUE INDEX triples_once ON triples (statement, zone, coalesce(valid_from, '-infinity')) WHERE invalidated_at IS NULL;
+-- What is asserted closes what was derived in the same statement, which the index therefore lets pass.
+CREATE UNIQUE INDEX triples_once ON triples (statement, zone, coalesce(valid_from, '-infinity'), (derived_by IS NULL)) WHERE invalidated_at IS NULL;
 CREATE INDEX triples_out ON triples (subject_id, predicate_id);
 CREATE INDEX triples_in ON triples (object_id, predicate_id) WHERE object_id IS NOT NULL;
 CREATE INDEX triples_predicate ON triples (predicate_id, id);
@@ -92,6 +94,7 @@ CREATE INDEX triples_literal ON triples USING hash (object_literal) WHERE object
 CREATE INDEX triples_recorded ON triples USING brin (recorded_at) WITH (autosummarize = on);
 CREATE INDEX triples_invalidated ON triples (invalidated_at) WHERE invalidated_at IS NOT NULL;
 CREATE INDEX triples_source ON triples (source_id) WHERE source_id IS NOT NULL;
+CREATE INDEX triples_derived ON triples (predicate_id) WHERE derived_by IS NOT NULL AND invalidated_at IS NULL;
 
 -- The documents that state a fact, each with the place of the words that do.
 CREATE TABLE triple_citations (
@@ -108,3 +111,25 @@ CREATE TABLE triple_citations (
 );
 CREATE UNIQUE INDEX triple_citations_once ON triple_citations (triple_id, document_id, coalesce(quote_start, -1), coalesce(quote_end, -1));
 CREATE INDEX triple_citations_document ON triple_citations (document_id);
+
+-- The facts that a derived one follows from. Some of them may be derived themselves.
+CREATE TABLE triple_premises (
+    derived_id bigint NOT NULL REFERENCES triples (id),
+    premise_id bigint NOT NULL REFERENCES triples (id),
+    PRIMARY KEY (derived_id, premise_id)
+);
+CREATE INDEX triple_premises_premise ON triple_premises (premise_id);
+
+-- Predicates whose facts or axioms have changed since somebody derived what follows from them, one row a change. Rows are only added and
+-- deleted, so that no writer waits for another one here.
+CREATE TABLE derivations (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    predicate_id bigint NOT NULL
+);
+CREATE INDEX derivations_predicate ON derivations (predicate_id);
+
+-- Predicates of groups from which more follows than SVC_RULES_MAX_DERIVED allows. Nothing that follows from them is written.
+CREATE TABLE derivations_given_up (
+    predicate_id bigint PRIMARY KEY REFERENCES predicates (id) ON DELETE CASCADE,
+    given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);

@@ -1,4 +1,6 @@
-//! What the store knows of facts beyond storing them: when they hold, what takes their place, and how they lead from one document to another.
+//! What the store knows of facts beyond storing them: when they hold, what takes their place, what follows from them, and how they lead from
+//! one document to another.
+pub mod deriving;
 pub mod facts;
 mod interval;
 pub mod literal;
@@ -6,3 +8,4 @@ pub mod named;
 pub mod network;
 pub mod paths;
 mod quotes;
+mod rules;

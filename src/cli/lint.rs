@@ -12,7 +12,7 @@ use svc_client::{
 
 #[derive(Args)]
 pub struct LintArguments {
-    /// Only this audit: orphan, contradiction, staleness, coverage or unprotected; may be given several times [default: all].
+    /// Only this audit: orphan, contradiction, staleness, coverage, unprotected or rules; may be given several times [default: all].
     #[arg(long)]
     audit: Vec<LintAudit>,
     /// Only documents at and under this one, and facts about them.

@@ -16,7 +16,7 @@ use crate::{
         away::sql_state,
         places::Place,
         triples::{
-            FactRow,
+            FactRow, derived,
             write::{self, Asked, Closing, NewCitation, NewTriple, Object},
         },
     },
@@ -89,8 +89,10 @@ async fn hold(conn: &mut PgConnection, caller: &Caller, id: TripleId) -> Result<
         });
     }
     if let Some(rule) = &fact.derived_by {
+        let premises = derived::premises(conn, &scope, &[id]).await.or_fail()?.remove(&id).unwrap_or_default();
         return Err(conflict("derived", id, format!("fact {id} is derived by {rule}"))
-            .with("remedy", "change the facts that it follows from"));
+            .with("premises", premises)
+            .with("remedy", "change the facts that it follows from, its premises"));
     }
     Ok(Held { fact, subject, at })
 }

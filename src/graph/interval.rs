@@ -41,6 +41,19 @@ impl Interval {
         }
     }
 
+    /// The moments that are in both.
+    pub fn intersection(self, other: Interval) -> Option<Interval> {
+        self.overlaps(other).then(|| Interval {
+            from: if earlier(self.from, other.from).is_ge() { self.from } else { other.from },
+            until: if later(self.until, other.until).is_le() { self.until } else { other.until },
+        })
+    }
+
+    /// Whether the other one begins where this one ends.
+    pub fn meets(self, other: Interval) -> bool {
+        self.until.is_some() && self.until == other.from
+    }
+
     /// What is left of this without a portion of it: nothing, one piece or two.
     pub fn minus(self, portion: Interval) -> Vec<Interval> {
         if !self.overlaps(portion) {
@@ -97,11 +110,14 @@ mod tests {
         fn the_algebra_is_that_of_sets_of_moments(a in any(), b in any()) {
             prop_assert_eq!(a.overlaps(b), CELLS.into_iter().any(|cell| has(a, cell) && has(b, cell)));
             prop_assert_eq!(a.covers(b), CELLS.into_iter().all(|cell| has(a, cell) || !has(b, cell)));
+            let both = a.intersection(b);
+            prop_assert_eq!(both.is_some(), a.overlaps(b));
             let rest = a.minus(b);
             prop_assert!(rest.len() <= 2);
             for cell in CELLS {
                 let times = rest.iter().filter(|piece| has(**piece, cell)).count();
                 prop_assert_eq!(times, usize::from(has(a, cell) && !has(b, cell)), "cell {}", cell);
+                prop_assert_eq!(both.is_some_and(|both| has(both, cell)), has(a, cell) && has(b, cell));
                 if a.overlaps(b) {
                     prop_assert_eq!(has(a.union(b), cell), has(a, cell) || has(b, cell));
                 }

@@ -27,8 +27,8 @@ use svc_client::{
     Call, Failure, ops,
     wire::{
         AuthorityResponse, CentralDocument, CentralityMetric, CentralityResponse, CommunitiesResponse, CommunityMember,
-        CommunityResponse, EdgeKind, GraphDocument, GraphStats, PredicateCount, SpineResponse, SpinesResponse,
-        SubtreeAuthority, predicate_name,
+        CommunityResponse, Derivation, EdgeKind, GraphDocument, GraphStats, PredicateCount, SpineResponse,
+        SpinesResponse, SubtreeAuthority, predicate_name,
     },
 };
 use svc_ids::DocumentId;
@@ -38,6 +38,8 @@ use svc_ranking::{Betweenness, Communities, Network, PageRank};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of how many documents the paths are looked at, if the caller does not say.
 const PIVOTS: u32 = 256;
+/// How many predicates that were given up are shown.
+const GIVEN_UP: i64 = 1_000;
 
 /// What every analysis is asked for.
 struct Asked {
@@ -325,6 +327,8 @@ impl Handle<ops::read_graph_stats> for Service {
         let counts = stats::counts(&mut tx, &scope, &moment, parent_id).await.or_fail()?;
         let limit = i64::try_from(query.results()).unwrap_or(i64::MAX);
         let predicates = stats::by_predicate(&mut tx, &scope, &moment, parent_id, limit).await.or_fail()?;
+        let waiting = store::predicates::waiting(&mut tx, &scope).await.or_fail()?;
+        let given_up = store::predicates::given_up(&mut tx, &scope, GIVEN_UP).await.or_fail()?;
         drop(tx);
         let (graph, components, degrees) = compute(move |_| {
             let _place = place;
@@ -353,6 +357,10 @@ impl Handle<ops::read_graph_stats> for Service {
             largest_component: count(components.iter().copied().max().unwrap_or(0)),
             highest_degree: whole(degrees.iter().copied().fold(0.0, f64::max)),
             mean_degree: if connected == 0 { 0.0 } else { degrees.iter().sum::<f64>() / connected as f64 },
+            derivation: Derivation {
+                pending: u32::try_from(waiting).unwrap_or(u32::MAX),
+                given_up: given_up.iter().map(|(namespace, name)| predicate_name(namespace, name)).collect(),
+            },
             documents: count(graph.ids.len()),
             edges: count(graph.network.edges()),
             valid_at: moment.valid_at,

@@ -95,6 +95,12 @@ impl Handle<ops::list_facts> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_facts>) -> Result<FactPage, Failure> {
         let query = call.query;
         let (limit, after) = (query.rows(), id_cursor(query.cursor.as_deref())?);
+        if query.asserted_only && query.derived == Some(true) {
+            return Err(Failure::field(
+                "derived",
+                "does not go with `asserted_only`, which leaves out what is derived",
+            ));
+        }
         let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
         let predicate_id = match &query.predicate {
             None => None,
@@ -120,7 +126,7 @@ impl Handle<ops::list_facts> for Service {
             parent_id: query.parent_id,
             fact_type: query.fact_type,
             invalidated: query.invalidated,
-            asserted_only: query.asserted_only,
+            derived: if query.asserted_only { Some(false) } else { query.derived },
             valid_at: match valid_at {
                 ValidAt::Any => None,
                 ValidAt::At(moment) => Some(moment),

@@ -268,6 +268,8 @@ settings! {
         SVC_RDF_BASE rdf_base: String = "urn:svc:", kind::required_text();
         /// Most triples of one import of RDF; `svc rdf import` sends a larger text in parts.
         SVC_RDF_MAX_TRIPLES rdf_max_triples: usize = "50000", kind::integer(1..=1_000_000);
+        /// Most facts that rules derive from a group of predicates which depend on each other; if there are more, none of them is written.
+        SVC_RULES_MAX_DERIVED rules_max_derived: usize = "100000", kind::integer(0..=10_000_000);
     }
     "Search" {
         /// Language whose stems full text and the index `default` use; detect finds out that of each document, and none leaves words as they

@@ -22,6 +22,8 @@ pub enum AdvisoryLock {
     Sequencer = 0x7376_6307,
     /// Held by the connection that tells the outcomes of the bulk feed, for as long as it lasts.
     Outcomes = 0x7376_6308,
+    /// Held by the connection that derives facts by rules, for as long as it lasts.
+    Rules = 0x7376_6309,
     /// Held by the connection that moves the batches of a provider, for as long as it lasts. The provider's number is added.
     LlmBatches = 0x7376_6320,
     /// Held while a link is added that must not close a circle.

@@ -280,6 +280,27 @@ pub async fn update(
     .await
 }
 
+/// How many predicates that the scope covers wait for somebody to derive what follows from their facts.
+pub async fn waiting(conn: &mut PgConnection, scope: &Readable) -> sqlx::Result<i64> {
+    let query = concat!(
+        "SELECT count(*) FROM predicates p WHERE p.id IN (SELECT w.predicate_id FROM derivations w) AND ",
+        predicate_readable!()
+    );
+    sqlx::query_scalar_with(query, scope.arguments()).persistent(false).fetch_one(conn).await
+}
+
+/// The namespaces and names of predicates from whose facts too much follows, at most `limit`, as far as the scope covers them.
+pub async fn given_up(conn: &mut PgConnection, scope: &Readable, limit: i64) -> sqlx::Result<Vec<(String, String)>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, limit);
+    let query = concat!(
+        "SELECT p.namespace, p.name FROM derivations_given_up g JOIN predicates p ON p.id = g.predicate_id WHERE ",
+        predicate_readable!(),
+        " ORDER BY p.namespace, p.name LIMIT $3"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
 /// A fact with a predicate, believed or not.
 #[tracing::instrument(level = "debug", skip_all, fields(predicate.id = id.0))]
 pub async fn is_used(conn: &mut PgConnection, id: PredicateId) -> sqlx::Result<bool> {

@@ -1,6 +1,7 @@
 //! Facts over two times, as they are read. `triples/write.rs` writes them, `triples/follow.rs` has them follow their documents, and
 //! `triples/paths.rs` reads them as a graph.
 pub mod around;
+pub mod derived;
 pub mod export;
 pub mod follow;
 pub mod paths;
@@ -82,7 +83,8 @@ pub struct Wanted {
     pub parent_id: Option<i64>,
     pub fact_type: Option<FactType>,
     pub invalidated: bool,
-    pub asserted_only: bool,
+    /// What rules derived, or what somebody asserted; `None` for both.
+    pub derived: Option<bool>,
     /// `None` for all times.
     pub valid_at: Option<DateTime<Utc>>,
 }
@@ -113,7 +115,7 @@ pub async fn page(
     add(&mut arguments, wanted.parent_id);
     add(&mut arguments, wanted.fact_type.map(FactType::as_str));
     add(&mut arguments, wanted.invalidated);
-    add(&mut arguments, wanted.asserted_only);
+    add(&mut arguments, wanted.derived);
     add(&mut arguments, wanted.valid_at);
     // The planner sees the values, and chooses the index of what is given.
     let mut rows: Vec<FactRow> = sqlx::query_as_with(
@@ -127,7 +129,7 @@ pub async fn page(
                  AND ($8::bigint IS NULL OR t.object_id = $8) AND ($9::text IS NULL OR t.object_literal = $9)
                  AND ($10::bigint IS NULL OR t.id = ANY(ARRAY(SELECT c.triple_id FROM triple_citations c WHERE c.document_id = $10 AND c.cited_at <= $3)))
                  AND ($11::bigint IS NULL OR t.subject_id = $11 OR EXISTS (SELECT FROM documents d WHERE d.id = t.subject_id AND d.path @> ARRAY[$11]))
-                 AND ($12::text IS NULL OR t.fact_type = $12) AND (NOT $14 OR t.derived_by IS NULL)
+                 AND ($12::text IS NULL OR t.fact_type = $12) AND ($14::boolean IS NULL OR (t.derived_by IS NOT NULL) = $14)
                  AND ($15::timestamptz IS NULL OR t.valid @> $15) AND ",
             fact_readable!(),
             " ORDER BY t.id LIMIT $5"
@@ -217,7 +219,7 @@ struct CitationRow {
     cited_at: DateTime<Utc>,
 }
 
-/// What facts are to be shown as: their citations and what took their place, as far as the scope covers these.
+/// What facts are to be shown as: their citations, their premises and what took their place, as far as the scope covers these.
 pub async fn shown(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -251,6 +253,11 @@ pub async fn shown(
         let citation = Citation { document_id, quote, quote_start, quote_end, source_hash, confidence, cited_at };
         citations.entry(triple_id).or_default().push(citation);
     }
+    let derived: Vec<TripleId> = rows.iter().filter(|row| row.derived_by.is_some()).map(|row| row.id).collect();
+    let mut premises = match derived.is_empty() {
+        true => HashMap::new(),
+        false => derived::premises(conn, scope, &derived).await?,
+    };
     let followers: Vec<TripleId> = rows.iter().filter_map(|row| row.invalidated_by).collect();
     let visible: HashSet<TripleId> = match followers.is_empty() || scope.is_everything() {
         true => followers.into_iter().collect(),
@@ -283,6 +290,7 @@ pub async fn shown(
         invalidation: row.invalidation,
         previous_id: row.previous_id.map(|id| id.0),
         derived_by: row.derived_by,
+        premises: premises.remove(&row.id).unwrap_or_default(),
         citations: citations.remove(&row.id).unwrap_or_default(),
     };
     Ok(rows.into_iter().map(show).collect())

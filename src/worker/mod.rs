@@ -5,6 +5,7 @@ mod starts;
 pub(crate) mod unserved;
 pub mod wakeup;
 
+pub use crate::graph::deriving;
 use crate::{
     events::sequencer,
     ingest::{
@@ -107,6 +108,7 @@ impl RunningWorker {
             lease: role.lease,
         };
         let sending = webhooks::start(tools.pool.clone(), &tools.settings);
+        let deriving = deriving::start(tools.pool.clone(), tools.settings.rules_max_derived);
         let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());
         let retention = Some(tools.settings.task_retention_days).filter(|days| *days > 0.0);
         let retention = retention.map(|days| Duration::from_secs_f64(days * 86_400.0));
@@ -120,6 +122,7 @@ impl RunningWorker {
         let mut listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
         listeners.push(sequencer::start(pool.clone()));
         listeners.push(sending);
+        listeners.push(deriving);
         Ok(RunningWorker { worker, pool, row, listeners })
     }
 

@@ -273,7 +273,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "words",
         ],
     ),
-    ("worker", &["core", "events", "ingest", "search", "settings", "store", "telemetry", "webhooks"]),
+    ("worker", &["core", "events", "graph", "ingest", "search", "settings", "store", "telemetry", "webhooks"]),
     (
         "service",
         &[

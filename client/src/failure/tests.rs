@@ -36,6 +36,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("models", "the state of the models"),
     ("oldest_seq", "the number of the oldest event that is kept"),
     ("predicate_id", "the predicate that has the name or IRI already"),
+    ("premises", "the facts that a derived one follows from, as far as the caller may read them"),
     ("reason", "a stable word for why the workbook cannot be read, or why the fact cannot be written"),
     ("ref", "the cell reference that was asked for or is meant"),
     ("requested_options", "the options of this upload"),

@@ -68,8 +68,11 @@ pub struct FactQuery {
     pub fact_type: Option<FactType>,
     /// Those that the store no longer believes, in place of those that it believes.
     pub invalidated: bool,
-    /// Leaves out what rules derived.
+    /// Leaves out what rules derived, as `derived=false` does.
     pub asserted_only: bool,
+    /// Only facts that rules derived, or only those that somebody asserted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub derived: Option<bool>,
     /// Only facts that hold at this time, now by default; `any` for all times.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]

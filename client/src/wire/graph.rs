@@ -425,4 +425,16 @@ GraphStats {
     highest_degree: u64,
     /// How many do on average, of documents with an edge.
     mean_degree: f64,
+    derivation: Derivation,
 } }
+
+/// How far rules have come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Derivation {
+    /// How many predicates have facts or axioms that changed since what follows from them was derived.
+    pub pending: u32,
+    /// Predicates of groups from which more follows than SVC_RULES_MAX_DERIVED allows, so that none of it is written; at most 1,000, as
+    /// `namespace:name`.
+    pub given_up: Vec<String>,
+}

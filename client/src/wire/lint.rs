@@ -14,9 +14,11 @@ const SHARE: Constraint = Constraint::Number(0.0, 1.0);
 
 wire_words! {
     /// What an audit looks for: what hangs on nothing (`orphan`), facts that cannot be true together (`contradiction`), facts that nobody has
-    /// confirmed for long (`staleness`), documents that cannot be found (`coverage`), and trees that every principal may read (`unprotected`).
+    /// confirmed for long (`staleness`), documents that cannot be found (`coverage`), trees that every principal may read (`unprotected`), and
+    /// rules that were given up (`rules`).
     LintAudit {
         Orphan = "orphan", Contradiction = "contradiction", Staleness = "staleness", Coverage = "coverage", Unprotected = "unprotected",
+        Rules = "rules",
     }
     /// What was found. Orphans: an `entity` without facts and links, a root without children, facts and links (`lonely_root`), a predicate
     /// that somebody created and that has no facts (`unused_predicate`). Contradictions: two objects of a functional predicate (`functional`),
@@ -24,7 +26,8 @@ wire_words! {
     /// classes that do (`disjoint_classes`), an asymmetric predicate in both directions (`asymmetric`), and an irreflexive one from a document
     /// to itself (`irreflexive`). Staleness: a dynamic fact whose last support is too old (`old`), and one whose cited text has changed since
     /// (`source_changed`). Coverage: too few documents of a usetype with a vector (`vectors`), an entry in a BM25 index (`bm25`) or token
-    /// vectors (`tokens`). Unprotected: a root (`open_root`).
+    /// vectors (`tokens`). Unprotected: a root (`open_root`). Rules: a predicate from whose facts and those of the predicates that it depends on
+    /// more follows than SVC_RULES_MAX_DERIVED allows (`given_up`).
     LintKind {
         Entity = "entity", LonelyRoot = "lonely_root", UnusedPredicate = "unused_predicate",
         Functional = "functional", InverseFunctional = "inverse_functional", DisjointPredicates = "disjoint_predicates",
@@ -32,6 +35,7 @@ wire_words! {
         Old = "old", SourceChanged = "source_changed",
         Vectors = "vectors", Bm25 = "bm25", Tokens = "tokens",
         OpenRoot = "open_root",
+        GivenUp = "given_up",
     }
 }
 

@@ -242,12 +242,15 @@ pub struct FactResponse {
     pub invalidated_at: Option<DateTime<Utc>>,
     /// The fact that took its place, if one did and the caller may see it.
     pub invalidated_by: Option<i64>,
-    /// Why: `superseded`, `merged`, `withdrawn`, `source_deleted`, `reprocessed`, or what the caller said.
+    /// Why: `superseded`, `merged`, `withdrawn`, `source_deleted`, `reprocessed`, `replaced`, or what the caller said; of a derived fact
+    /// `premise_invalidated`, `rederived` if it follows no longer or for another time, or `asserted` if somebody says so by now.
     pub invalidation: Option<String>,
     /// The fact that this one is left of, after a part of its time was taken away.
     pub previous_id: Option<i64>,
     /// The rule that wrote it; null for what somebody asserted.
     pub derived_by: Option<String>,
+    /// What a derived fact follows from: the first hundred facts that the caller may read. Some may be derived themselves.
+    pub premises: Vec<i64>,
     /// The first ten that the caller may read.
     pub citations: Vec<Citation>,
 }

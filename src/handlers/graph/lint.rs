@@ -22,8 +22,14 @@ use svc_client::{
 use svc_ids::DocumentId;
 
 /// All audits, in the order of their definition.
-const AUDITS: [LintAudit; 5] =
-    [LintAudit::Orphan, LintAudit::Contradiction, LintAudit::Staleness, LintAudit::Coverage, LintAudit::Unprotected];
+const AUDITS: [LintAudit; 6] = [
+    LintAudit::Orphan,
+    LintAudit::Contradiction,
+    LintAudit::Staleness,
+    LintAudit::Coverage,
+    LintAudit::Unprotected,
+    LintAudit::Rules,
+];
 /// The age at which a fact is stale, if the caller does not say.
 const DAYS: u32 = 180;
 
@@ -92,6 +98,7 @@ async fn found(
             (LintKind::SourceChanged, lint::source_changed(conn, within).await?),
         ],
         LintAudit::Unprotected => vec![(LintKind::OpenRoot, lint::open_roots(conn, within).await?)],
+        LintAudit::Rules => vec![(LintKind::GivenUp, lint::given_up(conn, within).await?)],
         LintAudit::Coverage => Vec::new(),
     };
     let total = kinds.iter().filter_map(|(_, found)| found.first()).map(|found| found.total).sum::<i64>();

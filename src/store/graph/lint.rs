@@ -223,7 +223,7 @@ pub async fn old(
            LEFT JOIN LATERAL (SELECT max(greatest(c.cited_at, d.updated_at)) AS at FROM triple_citations c JOIN documents d ON d.id = c.document_id AND ",
         readable!(),
         " WHERE c.triple_id = t.id) s ON true
-          WHERE t.fact_type = 'dynamic' AND t.valid @> $5 AND t.recorded_at < $6 AND (s.at IS NULL OR s.at < $6) AND ",
+          WHERE t.fact_type = 'dynamic' AND t.derived_by IS NULL AND t.valid @> $5 AND t.recorded_at < $6 AND (s.at IS NULL OR s.at < $6) AND ",
         believed!()
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
@@ -248,6 +248,18 @@ pub async fn open_roots(conn: &mut PgConnection, within: &Within) -> sqlx::Resul
         "SELECT d.id AS document_id, '{}'::bigint[] AS triple_ids, NULL::text AS namespace, NULL::text AS name, NULL::timestamptz AS since
            FROM documents d WHERE d.parent_id IS NULL AND d.guard = 0 AND ",
         within!()
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// Predicates from whose facts more follows than may be written.
+pub async fn given_up(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT NULL::bigint AS document_id, '{}'::bigint[] AS triple_ids, p.namespace, p.name, g.given_up_at AS since
+           FROM derivations_given_up g JOIN predicates p ON p.id = g.predicate_id
+          WHERE p.is_declared OR EXISTS (SELECT FROM triples t WHERE t.predicate_id = p.id AND ",
+        believed!(),
+        ")"
     );
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
 }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 /// Puts the facts that documents at and under `root` state into the zones of these. Call it after their guards have changed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn into_zones(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<()> {
+    super::derived::reguarded(conn, root).await?;
     let moving: Vec<TripleId> = sqlx::query_scalar(
         "SELECT t.id FROM triples t JOIN documents d ON d.id = t.source_id
           WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND t.zone <> d.guard",
@@ -70,7 +71,7 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
     let met: Vec<Met> = sqlx::query_as(
         "SELECT t.id, d.guard AS zone, min(x.id) AS by
            FROM triples t JOIN documents d ON d.id = t.source_id AND d.guard <> t.zone
-           JOIN triples x ON x.statement = t.statement AND x.zone = d.guard AND x.invalidated_at IS NULL AND x.valid && t.valid
+           JOIN triples x ON x.statement = t.statement AND x.zone = d.guard AND x.invalidated_at IS NULL AND x.derived_by IS NULL AND x.valid && t.valid
           WHERE t.id = ANY($1) AND t.invalidated_at IS NULL GROUP BY t.id, d.guard",
     )
     .bind(facts)
@@ -89,7 +90,7 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
                     c.source_id, c.derived_by
                FROM closed c CROSS JOIN LATERAL unnest(tstzmultirange(c.valid) - (
                     SELECT range_agg(x.valid) FROM triples x
-                     WHERE x.statement = c.statement AND x.zone = c.zone AND x.invalidated_at IS NULL AND x.valid && c.valid)) piece
+                     WHERE x.statement = c.statement AND x.zone = c.zone AND x.invalidated_at IS NULL AND x.derived_by IS NULL AND x.valid && c.valid)) piece
              RETURNING previous_id, id",
         )
         .bind(at)
@@ -116,6 +117,7 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
 /// Closes the facts about documents that were deleted, and those that no other document states, which only the owner sees from then on. What
 /// another one states goes on.
 pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
+    super::derived::ends_gone(conn, gone).await?;
     let concerned: Vec<TripleId> = sqlx::query_scalar(
         "SELECT id FROM triples WHERE invalidated_at IS NULL AND (subject_id = ANY($1) OR object_id = ANY($1))
          UNION SELECT id FROM triples WHERE source_id = ANY($1)",
@@ -140,13 +142,15 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     .persistent(false)
     .fetch_all(&mut *conn)
     .await?;
-    let ending: Vec<TripleId> =
-        sqlx::query_scalar("SELECT id FROM triples WHERE id = ANY($1) AND id <> ALL($2) AND invalidated_at IS NULL")
-            .bind(&concerned)
-            .bind(&kept)
-            .persistent(false)
-            .fetch_all(&mut *conn)
-            .await?;
+    let ending: Vec<TripleId> = sqlx::query_scalar(
+        "SELECT id FROM triples WHERE id = ANY($1) AND id <> ALL($2) AND invalidated_at IS NULL AND derived_by IS NULL",
+    )
+    .bind(&concerned)
+    .bind(&kept)
+    .persistent(false)
+    .fetch_all(&mut *conn)
+    .await?;
+    // Only what somebody asserted is told of: what follows from it goes with it.
     events::facts(conn, EventKind::TripleInvalidated, &ending).await?;
     sqlx::query(
         "UPDATE triples SET invalidated_at = coalesce(invalidated_at, $1), invalidation = coalesce(invalidation, 'source_deleted'),
@@ -281,7 +285,7 @@ pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gon
                 t.object_literal, t.object_datatype, t.object_language
            FROM triples t LEFT JOIN unnest($1::bigint[], $2::bigint[]) s(old, new) ON s.old = t.subject_id
            LEFT JOIN unnest($1::bigint[], $2::bigint[]) o(old, new) ON o.old = t.object_id
-          WHERE t.invalidated_at IS NULL AND (t.subject_id = ANY($1) OR t.object_id = ANY($1)) AND t.subject_id <> ALL($3)
+          WHERE t.invalidated_at IS NULL AND t.derived_by IS NULL AND (t.subject_id = ANY($1) OR t.object_id = ANY($1)) AND t.subject_id <> ALL($3)
             AND (t.object_id IS NULL OR t.object_id <> ALL($3)) AND (t.source_id IS NULL OR t.source_id <> ALL($3))",
     )
     .bind(&old)
@@ -303,7 +307,8 @@ pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gon
                 t.valid_from, t.valid_until, t.created_at, $1, t.id, t.fact_type, t.source_id, t.derived_by
            FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[]) m(id, subject_id, object_id, statement)
            JOIN triples t ON t.id = m.id
-          WHERE NOT EXISTS (SELECT FROM triples x WHERE x.statement = m.statement AND x.zone = t.zone AND x.invalidated_at IS NULL AND x.valid && t.valid)
+          WHERE NOT EXISTS (SELECT FROM triples x WHERE x.statement = m.statement AND x.zone = t.zone AND x.invalidated_at IS NULL AND x.derived_by IS NULL
+                                 AND x.valid && t.valid)
          RETURNING previous_id, id",
     )
     .bind(at)

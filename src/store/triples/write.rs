@@ -112,12 +112,13 @@ pub struct Believed {
     pub source_id: Option<DocumentId>,
 }
 
-/// The believed facts with the same statements in the same zones that overlap, each once.
+/// The believed facts with the same statements in the same zones that overlap, each once. What rules derived is not among them: it makes room
+/// for what is asserted.
 pub async fn believed(conn: &mut PgConnection, asked: &[Asked]) -> sqlx::Result<Vec<Believed>> {
     sqlx::query_as(
         "SELECT DISTINCT t.id, t.statement, t.zone, t.valid_from, t.valid_until, t.created_at, t.source_id
            FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[]) a(statement, zone, valid_from, valid_until)
-           JOIN triples t ON t.statement = a.statement AND t.zone = a.zone AND t.invalidated_at IS NULL
+           JOIN triples t ON t.statement = a.statement AND t.zone = a.zone AND t.invalidated_at IS NULL AND t.derived_by IS NULL
             AND t.valid && tstzrange(a.valid_from, a.valid_until)",
     )
     .bind(asked.iter().map(|asked| asked.statement).collect::<Vec<_>>())

@@ -12,9 +12,16 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "a fact is in the zone of its source, and no believed fact has an end or a source that is gone",
         "SELECT t.id::text FROM triples t LEFT JOIN documents d ON d.id = t.source_id
-          WHERE (t.source_id IS NULL AND t.zone <> 0) OR (d.id IS NOT NULL AND t.zone <> d.guard)
+          WHERE (t.source_id IS NULL AND t.zone <> 0 AND t.derived_by IS NULL) OR (d.id IS NOT NULL AND t.zone <> d.guard)
              OR (t.invalidated_at IS NULL AND (NOT EXISTS (SELECT FROM documents s WHERE s.id = t.subject_id) OR (t.source_id IS NOT NULL AND d.id IS NULL)
                  OR (t.object_id IS NOT NULL AND NOT EXISTS (SELECT FROM documents o WHERE o.id = t.object_id))))",
+    ),
+    (
+        "what rules derived follows from believed facts, and is as closed as they are",
+        "SELECT t.id::text FROM triples t WHERE t.derived_by IS NOT NULL AND t.invalidated_at IS NULL
+            AND (NOT EXISTS (SELECT FROM triple_premises p WHERE p.derived_id = t.id) OR t.source_id IS NOT NULL
+                 OR EXISTS (SELECT FROM triple_premises p JOIN triples x ON x.id = p.premise_id
+                             WHERE p.derived_id = t.id AND (x.invalidated_at IS NOT NULL OR x.zone NOT IN (0, t.zone))))",
     ),
     (
         "what a source states is cited, and what took a fact's place is there",

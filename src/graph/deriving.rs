@@ -1,0 +1,400 @@
+//! Derives what follows from facts by rules: one process of the fleet looks which predicates wait, computes all that follows from the facts of
+//! their group, and writes the difference to what is there.
+use super::{
+    interval::Interval,
+    rules::{self, Derived, Fact, OPEN, Object, Premise, Rule, Step},
+};
+use crate::store::{
+    self,
+    triples::{
+        derived::{self, AssertedRow, Axiom, Classes, DerivedRow, NewDerived},
+        write::{self, statement},
+    },
+};
+use sqlx::{PgConnection, PgPool};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
+use svc_client::wire::FactType;
+use svc_ids::{DocumentId, PredicateId, TripleId};
+use tokio::task::JoinHandle;
+
+const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
+const SUB_CLASS_OF: &str = "http://www.w3.org/2000/01/rdf-schema#subClassOf";
+/// The time between two looks for predicates that wait.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The time between two tries to become the one that derives, and after an error.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a group is computed while others write, before they wait for it.
+const TRIES: usize = 2;
+/// The most facts that are read for each one that may be derived.
+const READ: usize = 20;
+/// The most facts that one statement writes.
+const ROWS: usize = 10_000;
+
+/// Derives facts whenever this process is the one, until it is aborted.
+pub fn start(pool: PgPool, most: usize) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            if let Err(error) = lead(&pool, most).await {
+                tracing::warn!(%error, "not deriving facts; another process will, or this one again");
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    })
+}
+
+/// Derives facts for as long as this process is the one and has its connection.
+async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
+    let Some(mut conn) = derived::leader(pool).await? else { return Ok(()) };
+    loop {
+        let waiting = derived::waiting(&mut conn).await?;
+        let mut done: HashSet<PredicateId> = HashSet::new();
+        let mut pause = if waiting.is_empty() { PAUSE } else { Duration::ZERO };
+        for predicate in waiting {
+            if done.contains(&predicate) {
+                continue;
+            }
+            match derive(pool, predicate, most).await {
+                Ok(group) => done.extend(group),
+                // The others need not wait for what fails.
+                Err(error) => {
+                    tracing::warn!(predicate.id = predicate.0, %error, "what follows from the facts of a predicate was not derived; it is tried again");
+                    pause = RETRY;
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// What may go wrong.
+#[derive(Debug, thiserror::Error)]
+enum DeriveError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error("the computation broke off: {0}")]
+    Broken(#[from] tokio::task::JoinError),
+}
+
+/// Derives what follows from the facts of a predicate's group; returns the group.
+async fn derive(pool: &PgPool, predicate: PredicateId, most: usize) -> Result<Vec<PredicateId>, DeriveError> {
+    for attempt in 0.. {
+        // Others write while the group is computed; whoever keeps writing is held up in the end.
+        let ahead = if attempt < TRIES {
+            let mut tx = store::transaction::begin_snapshot(pool).await?;
+            let group = Group::read(&mut tx, predicate, most).await?;
+            tx.commit().await?;
+            Some(tokio::task::spawn_blocking(move || group.plan(most)).await?)
+        } else {
+            None
+        };
+        let mut tx = store::transaction::begin(pool).await?;
+        let at = write::take_pen(&mut tx).await?;
+        let is_ahead = ahead.is_some();
+        let plan = match ahead {
+            Some(plan) => plan,
+            None => {
+                let group = Group::read(&mut tx, predicate, most).await?;
+                tokio::task::spawn_blocking(move || group.plan(most)).await?
+            }
+        };
+        let is_current = derived::catch_up(&mut tx, &plan.changes, &plan.predicates).await?;
+        if is_ahead && !is_current {
+            tx.rollback().await?;
+            continue;
+        }
+        plan.write(&mut tx, at).await?;
+        tx.commit().await?;
+        return Ok(plan.predicates);
+    }
+    Ok(Vec::new())
+}
+
+/// Predicates whose facts depend on each other, with their facts.
+struct Group {
+    predicates: Vec<PredicateId>,
+    changes: Vec<i64>,
+    type_of: Option<PredicateId>,
+    rules: Vec<(Rule, String)>,
+    facts: Vec<Fact>,
+    is_too_large: bool,
+    literals: Vec<(String, String, Option<String>)>,
+    guards: BTreeMap<i64, i64>,
+    believed: Vec<DerivedRow>,
+}
+
+impl Group {
+    async fn read(conn: &mut PgConnection, predicate: PredicateId, most: usize) -> sqlx::Result<Group> {
+        let axioms = derived::axioms(conn).await?;
+        let predicates = group_of(&axioms, predicate);
+        // What comes after this look waits on.
+        let changes = derived::changes(conn, &predicates).await?;
+        let named = |iri: &str| axioms.iter().find(|axiom| axiom.iri.as_deref() == Some(iri)).map(|axiom| axiom.id);
+        let classes = named(TYPE).zip(named(SUB_CLASS_OF)).map(|(of, above)| Classes { of, above });
+        let classes = classes.filter(|classes| predicates.contains(&classes.of));
+        let rules = rules_of(&axioms, &predicates, classes);
+        let mut group = Group {
+            type_of: classes.map(|classes| classes.of),
+            believed: derived::believed(conn, &predicates).await?,
+            predicates,
+            changes,
+            rules,
+            facts: Vec::new(),
+            is_too_large: false,
+            literals: Vec::new(),
+            guards: BTreeMap::new(),
+        };
+        if group.rules.is_empty() {
+            return Ok(group);
+        }
+        // Other rules may need the types of all classes.
+        let is_alone = |classes: &Classes| {
+            let reads = |(rule, _): &(Rule, String)| match rule.step {
+                // A class may be above another one by such a rule alone.
+                Step::Copied { from, to, .. } => from == classes.of.0 || to == classes.above.0,
+                Step::Joined { first, then } => then == classes.of.0 || (first == classes.of.0 && then == first),
+            };
+            !group.rules.iter().any(reads)
+        };
+        let classes = classes.filter(is_alone);
+        let limit = most.max(1_000).saturating_mul(READ);
+        let mut numbers: HashMap<(String, String, Option<String>), usize> = HashMap::new();
+        let predicates = group.predicates.clone();
+        let take = |row: AssertedRow| group.take(row, &mut numbers);
+        derived::asserted(conn, &predicates, classes, i64::try_from(limit + 1).unwrap_or(i64::MAX), take).await?;
+        group.is_too_large = group.facts.len() > limit;
+        Ok(group)
+    }
+
+    fn take(&mut self, row: AssertedRow, numbers: &mut HashMap<(String, String, Option<String>), usize>) {
+        let object = match (row.object_id, row.object_literal) {
+            (Some(id), _) => Object::Node(id.0),
+            (None, value) => {
+                let value = value.map_or_else(String::new, |value| value.0);
+                let literal = (value, row.object_datatype.unwrap_or_default(), row.object_language);
+                let next = self.literals.len();
+                Object::Literal(*numbers.entry(literal).or_insert_with_key(|literal| {
+                    self.literals.push(literal.clone());
+                    next
+                }))
+            }
+        };
+        if row.subject_guard.0 != OPEN {
+            self.guards.insert(row.subject_id.0, row.subject_guard.0);
+        }
+        if let Some(id) = row.object_id.filter(|_| row.object_guard.0 != OPEN) {
+            self.guards.insert(id.0, row.object_guard.0);
+        }
+        self.facts.push(Fact {
+            id: row.id.0,
+            subject: row.subject_id.0,
+            predicate: row.predicate_id.0,
+            object,
+            zone: row.zone.0,
+            time: Interval { from: row.valid_from, until: row.valid_until },
+        });
+    }
+
+    /// What is to be written, so that exactly what follows is believed. This may take long.
+    fn plan(self, most: usize) -> Plan {
+        let steps: Vec<Rule> = self.rules.iter().map(|(rule, _)| *rule).collect();
+        let follows = match self.is_too_large {
+            true => Err(rules::TooMuch),
+            false => rules::derive(&self.facts, &steps, &self.guards, most),
+        };
+        let is_too_much = follows.is_err();
+        let follows = follows.unwrap_or_default();
+        let names: HashSet<&str> = self.rules.iter().map(|(_, name)| name.as_str()).collect();
+        let mut known: HashMap<_, &DerivedRow> = HashMap::new();
+        for row in self.believed.iter().filter(|row| names.contains(row.derived_by.as_str())) {
+            known.insert((row.statement, row.zone, row.valid_from, row.valid_until), row);
+        }
+        let mut plan =
+            Plan { is_too_much, changes: self.changes.clone(), predicates: self.predicates.clone(), ..Plan::default() };
+        let mut kept: HashSet<TripleId> = HashSet::new();
+        for fact in &follows {
+            let new = self.row(fact);
+            match known.get(&(new.statement, new.zone, new.valid_from, new.valid_until)) {
+                Some(row) => {
+                    kept.insert(row.id);
+                    plan.facts.push(Planned {
+                        new: None,
+                        id: row.id,
+                        told: row.premises.clone(),
+                        premises: fact.premises.clone(),
+                    });
+                }
+                None => {
+                    let (id, told) = (TripleId(0), Vec::new());
+                    plan.facts.push(Planned { new: Some(new), id, told, premises: fact.premises.clone() });
+                }
+            }
+        }
+        plan.closed = self.believed.iter().map(|row| row.id).filter(|id| !kept.contains(id)).collect();
+        plan
+    }
+
+    fn row(&self, fact: &Derived) -> NewDerived {
+        let (subject_id, predicate_id) = (DocumentId(fact.subject), PredicateId(fact.predicate));
+        let (object_id, literal) = match fact.object {
+            Object::Node(id) => (Some(DocumentId(id)), None),
+            Object::Literal(at) => (None, self.literals.get(at).cloned()),
+        };
+        let object = match (object_id, &literal) {
+            (Some(id), _) => write::Object::Node(id),
+            (None, literal) => {
+                let (value, datatype, language) = literal.clone().unwrap_or_default();
+                write::Object::Literal { value, datatype, language }
+            }
+        };
+        let is_timeless = self.type_of == Some(predicate_id) && fact.time == Interval::ALWAYS;
+        NewDerived {
+            id: TripleId(0),
+            zone: DocumentId(fact.zone),
+            subject_id,
+            predicate_id,
+            object_id,
+            literal,
+            statement: statement(subject_id, predicate_id, &object),
+            valid_from: fact.time.from,
+            valid_until: fact.time.until,
+            fact_type: if is_timeless { FactType::Atemporal } else { FactType::Dynamic },
+            derived_by: self.rules.get(fact.rule).map(|(_, name)| name.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// The predicates that depend on one over axioms, with itself.
+fn group_of(axioms: &[Axiom], predicate: PredicateId) -> Vec<PredicateId> {
+    let mut beside: HashMap<PredicateId, Vec<PredicateId>> = HashMap::new();
+    let mut join = |one: PredicateId, other: PredicateId| {
+        beside.entry(one).or_default().push(other);
+        beside.entry(other).or_default().push(one);
+    };
+    for axiom in axioms {
+        axiom.inverse_of.iter().chain(&axiom.sub_property_of).for_each(|other| join(axiom.id, *other));
+    }
+    let classes: Vec<&Axiom> =
+        axioms.iter().filter(|axiom| [Some(TYPE), Some(SUB_CLASS_OF)].contains(&axiom.iri.as_deref())).collect();
+    if let [one, other] = classes[..] {
+        join(one.id, other.id);
+    }
+    let (mut group, mut at) = (vec![predicate], 0);
+    let mut known = HashSet::from([predicate]);
+    while let Some(next) = group.get(at).copied() {
+        at += 1;
+        group.extend(beside.get(&next).into_iter().flatten().copied().filter(|other| known.insert(*other)));
+    }
+    group.sort_unstable();
+    group
+}
+
+/// The rules of a group, with the names that derived facts bear.
+fn rules_of(axioms: &[Axiom], group: &[PredicateId], classes: Option<Classes>) -> Vec<(Rule, String)> {
+    let mut rules = Vec::new();
+    for axiom in axioms.iter().filter(|axiom| group.contains(&axiom.id)) {
+        let (id, zone) = (axiom.id.0, axiom.zone.0);
+        let mut add = |step, name: &str| rules.push((Rule { step, zone }, format!("rule:{name}:{id}")));
+        for to in &axiom.sub_property_of {
+            add(Step::Copied { from: id, to: to.0, turned: false }, "sub_property_of");
+        }
+        if let Some(other) = axiom.inverse_of {
+            add(Step::Copied { from: id, to: other.0, turned: true }, "inverse_of");
+            add(Step::Copied { from: other.0, to: id, turned: true }, "inverse_of");
+        }
+        if axiom.is_symmetric {
+            add(Step::Copied { from: id, to: id, turned: true }, "symmetric");
+        }
+        if axiom.is_transitive {
+            add(Step::Joined { first: id, then: id }, "transitive");
+        }
+    }
+    if let Some(Classes { of, above }) = classes {
+        let step = Step::Joined { first: of.0, then: above.0 };
+        rules.push((Rule { step, zone: OPEN }, format!("rule:sub_class_of:{above}")));
+    }
+    rules
+}
+
+/// A fact that follows: one that is believed already, or a new one.
+struct Planned {
+    new: Option<NewDerived>,
+    id: TripleId,
+    /// What it is said to follow from so far.
+    told: Vec<TripleId>,
+    premises: Vec<Premise>,
+}
+
+/// The difference between what follows and what is believed.
+#[derive(Default)]
+struct Plan {
+    predicates: Vec<PredicateId>,
+    changes: Vec<i64>,
+    facts: Vec<Planned>,
+    closed: Vec<TripleId>,
+    is_too_much: bool,
+}
+
+impl Plan {
+    async fn write(&self, conn: &mut PgConnection, at: chrono::DateTime<chrono::Utc>) -> sqlx::Result<()> {
+        derived::give_up(conn, &self.predicates, self.is_too_much).await?;
+        if self.is_too_much {
+            tracing::warn!(predicates = ?self.predicates, "more follows from the facts of these predicates than SVC_RULES_MAX_DERIVED allows, so none of it is written");
+        }
+        let new = self.facts.iter().filter(|fact| fact.new.is_some()).count();
+        let mut fresh = write::reserve(conn, new).await?.into_iter();
+        let ids: Vec<TripleId> = self
+            .facts
+            .iter()
+            .map(|fact| if fact.new.is_some() { fresh.next().unwrap_or(fact.id) } else { fact.id })
+            .collect();
+        let premises = |fact: &Planned| -> Vec<TripleId> {
+            let id = |premise: &Premise| match premise {
+                Premise::Asserted(id) => TripleId(*id),
+                Premise::Derived(at) => ids[*at],
+            };
+            let mut premises: Vec<TripleId> = fact.premises.iter().map(id).collect();
+            premises.sort_unstable();
+            premises
+        };
+        let changed: Vec<(TripleId, Vec<TripleId>)> = self
+            .facts
+            .iter()
+            .zip(&ids)
+            .map(|(fact, id)| (fact, *id, premises(fact)))
+            .filter(|(fact, _, premises)| fact.new.is_some() || fact.told != *premises)
+            .map(|(_, id, premises)| (id, premises))
+            .collect();
+        // What stays hangs no longer on what is closed next.
+        let stays: Vec<TripleId> = self.facts.iter().filter(|fact| fact.new.is_none()).map(|fact| fact.id).collect();
+        let stays: HashSet<TripleId> = stays.into_iter().collect();
+        let loose: Vec<TripleId> = changed.iter().map(|(id, _)| *id).filter(|id| stays.contains(id)).collect();
+        for part in loose.chunks(ROWS) {
+            derived::set_premises(conn, part, &[]).await?;
+        }
+        for part in self.closed.chunks(ROWS) {
+            derived::close(conn, at, part).await?;
+        }
+        let rows: Vec<NewDerived> = self
+            .facts
+            .iter()
+            .zip(&ids)
+            .filter_map(|(fact, id)| fact.new.clone().map(|new| NewDerived { id: *id, ..new }))
+            .collect();
+        for part in rows.chunks(ROWS) {
+            derived::insert(conn, at, part).await?;
+        }
+        for part in changed.chunks(ROWS / 4) {
+            let facts: Vec<TripleId> = part.iter().map(|(id, _)| *id).collect();
+            let pairs: Vec<(TripleId, TripleId)> =
+                part.iter().flat_map(|(id, premises)| premises.iter().map(|premise| (*id, *premise))).collect();
+            derived::set_premises(conn, &facts, &pairs).await?;
+        }
+        if new > 0 || !self.closed.is_empty() {
+            tracing::debug!(predicates = ?self.predicates, new, closed = self.closed.len(), "facts were derived");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,410 @@
+//! What follows from facts by rules: the closure of asserted facts, each with the time for which it follows and with what it follows from.
+//!
+//! A worklist of newly covered pieces of time: each piece of a statement is joined once with the pieces that were there before it. What is open
+//! to all is closed first. Then each zone is closed on top of that, with its own facts, axioms and nodes, so that nothing follows from two
+//! private zones together.
+#[cfg(test)]
+mod tests;
+
+use super::interval::Interval;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The zone of what is open to all.
+pub const OPEN: i64 = 0;
+/// The most pieces that are looked at for each fact that may be derived.
+const EFFORT: usize = 2_000;
+
+/// What a statement leads to. Literals have numbers of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Object {
+    Node(i64),
+    Literal(usize),
+}
+
+/// A fact that somebody asserted.
+#[derive(Clone, Copy, Debug)]
+pub struct Fact {
+    pub id: i64,
+    pub subject: i64,
+    pub predicate: i64,
+    pub object: Object,
+    pub zone: i64,
+    pub time: Interval,
+}
+
+/// What a rule does with facts.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// A fact with one predicate is one with another, in the other direction if it is `turned`.
+    Copied { from: i64, to: i64, turned: bool },
+    /// A fact and one with another predicate that begins where it ends make one with the first predicate: transitive predicates, and types with
+    /// their superclasses.
+    Joined { first: i64, then: i64 },
+}
+
+/// A rule, which those may use who may read its zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    pub step: Step,
+    pub zone: i64,
+}
+
+/// What a derived fact follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Premise {
+    Asserted(i64),
+    /// The position of another derived fact.
+    Derived(usize),
+}
+
+/// A fact that follows for all of a time, and for no longer one.
+#[derive(Clone, Debug)]
+pub struct Derived {
+    pub subject: i64,
+    pub predicate: i64,
+    pub object: Object,
+    pub zone: i64,
+    pub time: Interval,
+    /// The position of the rule that gave the first part of it.
+    pub rule: usize,
+    pub premises: Vec<Premise>,
+}
+
+/// More follows than is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMuch;
+
+/// All that follows from facts and is not asserted itself; in a zone without what is open to all. Facts of one statement and zone do not overlap.
+/// `guards` has the zone of each node that is not open to all: what leads through such a node belongs to its zone.
+pub fn derive(
+    facts: &[Fact],
+    rules: &[Rule],
+    guards: &BTreeMap<i64, i64>,
+    most: usize,
+) -> Result<Vec<Derived>, TooMuch> {
+    let mut closure = Closure::new(rules, guards, most);
+    for fact in facts.iter().filter(|fact| fact.zone == OPEN) {
+        let line = closure.line(fact.subject, fact.predicate, fact.object);
+        closure.cover(line, fact.time, From::Asserted(fact.id));
+    }
+    closure.close()?;
+    closure.gather(0..closure.lines.len())?;
+    let mut zones: BTreeMap<i64, Vec<&Fact>> = BTreeMap::new();
+    for fact in facts.iter().filter(|fact| fact.zone > OPEN) {
+        zones.entry(fact.zone).or_default().push(fact);
+    }
+    let mut nodes: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    guards.iter().for_each(|(node, zone)| nodes.entry(*zone).or_default().push(*node));
+    let others = rules.iter().map(|rule| rule.zone).chain(nodes.keys().copied()).filter(|zone| *zone > OPEN);
+    let all: BTreeSet<i64> = zones.keys().copied().chain(others).collect();
+    for zone in all {
+        closure.zone = zone;
+        for fact in zones.get(&zone).map(Vec::as_slice).unwrap_or_default() {
+            let line = closure.line(fact.subject, fact.predicate, fact.object);
+            closure.cover(line, fact.time, From::Asserted(fact.id));
+        }
+        closure.open_with(nodes.get(&zone).map(Vec::as_slice).unwrap_or_default())?;
+        closure.close()?;
+        let touched = std::mem::take(&mut closure.touched);
+        closure.gather(touched.iter().copied())?;
+        touched.into_iter().for_each(|line| closure.lines[line].own.clear());
+    }
+    Ok(closure.derived)
+}
+
+/// A part of a statement's time, which no other part of it covers.
+struct Piece {
+    line: usize,
+    time: Interval,
+    from: From,
+}
+
+#[derive(Clone, Copy)]
+enum From {
+    Asserted(i64),
+    Rule { rule: usize, pieces: [usize; 2] },
+}
+
+/// A statement, with the pieces that are open to all and those of the zone that is being closed.
+struct Line {
+    subject: i64,
+    predicate: i64,
+    object: Object,
+    open: Vec<usize>,
+    own: Vec<usize>,
+    /// The zone that something of it was derived in last.
+    derived_in: Option<i64>,
+}
+
+impl Line {
+    fn pieces(&self) -> impl Iterator<Item = usize> {
+        self.open.iter().chain(&self.own).copied()
+    }
+}
+
+struct Closure<'a> {
+    rules: &'a [Rule],
+    guards: &'a BTreeMap<i64, i64>,
+    /// The rules that look at facts with a predicate.
+    of: HashMap<i64, Vec<usize>>,
+    zone: i64,
+    lines: Vec<Line>,
+    known: HashMap<(i64, i64, Object), usize>,
+    /// The statements of a predicate that begin at a node, and those that lead to one.
+    out: HashMap<(i64, i64), Vec<usize>>,
+    into: HashMap<(i64, i64), Vec<usize>>,
+    pieces: Vec<Piece>,
+    work: Vec<usize>,
+    /// The statements with pieces of the zone.
+    touched: BTreeSet<usize>,
+    derived: Vec<Derived>,
+    /// The derived fact that each piece is a part of.
+    part_of: HashMap<usize, usize>,
+    /// How many facts are derived at least.
+    least: usize,
+    most: usize,
+    effort: usize,
+}
+
+/// A piece that follows.
+struct Follows {
+    subject: i64,
+    predicate: i64,
+    object: Object,
+    time: Interval,
+    rule: usize,
+    pieces: [usize; 2],
+}
+
+impl<'a> Closure<'a> {
+    fn new(rules: &'a [Rule], guards: &'a BTreeMap<i64, i64>, most: usize) -> Closure<'a> {
+        let mut of: HashMap<i64, Vec<usize>> = HashMap::new();
+        for (at, rule) in rules.iter().enumerate() {
+            let (one, other) = match rule.step {
+                Step::Copied { from, .. } => (from, from),
+                Step::Joined { first, then } => (first, then),
+            };
+            of.entry(one).or_default().push(at);
+            if other != one {
+                of.entry(other).or_default().push(at);
+            }
+        }
+        Closure {
+            rules,
+            guards,
+            of,
+            zone: OPEN,
+            lines: Vec::new(),
+            known: HashMap::new(),
+            out: HashMap::new(),
+            into: HashMap::new(),
+            pieces: Vec::new(),
+            work: Vec::new(),
+            touched: BTreeSet::new(),
+            derived: Vec::new(),
+            part_of: HashMap::new(),
+            least: 0,
+            most,
+            effort: most.max(1_000).saturating_mul(EFFORT),
+        }
+    }
+
+    fn line(&mut self, subject: i64, predicate: i64, object: Object) -> usize {
+        *self.known.entry((subject, predicate, object)).or_insert_with(|| {
+            let at = self.lines.len();
+            self.lines.push(Line { subject, predicate, object, open: Vec::new(), own: Vec::new(), derived_in: None });
+            if let Object::Node(node) = object {
+                self.out.entry((predicate, subject)).or_default().push(at);
+                self.into.entry((predicate, node)).or_default().push(at);
+            }
+            at
+        })
+    }
+
+    /// Adds what a time has that the statement did not have yet.
+    fn cover(&mut self, line: usize, time: Interval, from: From) {
+        let mut free = vec![time];
+        for piece in self.lines[line].pieces() {
+            let taken = self.pieces[piece].time;
+            free = free.into_iter().flat_map(|time| time.minus(taken)).collect();
+            if free.is_empty() {
+                return;
+            }
+        }
+        if matches!(from, From::Rule { .. }) && self.lines[line].derived_in.replace(self.zone) != Some(self.zone) {
+            self.least += 1;
+        }
+        for time in free {
+            let piece = self.pieces.len();
+            self.pieces.push(Piece { line, time, from });
+            self.work.push(piece);
+            if self.zone == OPEN {
+                self.lines[line].open.push(piece);
+            } else {
+                self.lines[line].own.push(piece);
+                self.touched.insert(line);
+            }
+        }
+    }
+
+    /// Whether something that leads through a node is of the zone that is being closed.
+    fn passes(&self, node: i64) -> bool {
+        self.guards.get(&node).is_none_or(|guard| *guard == self.zone)
+    }
+
+    /// Takes pieces off the worklist until nothing new follows.
+    fn close(&mut self) -> Result<(), TooMuch> {
+        while let Some(piece) = self.work.pop() {
+            let predicate = self.lines[self.pieces[piece].line].predicate;
+            for rule in self.of.get(&predicate).cloned().unwrap_or_default() {
+                if self.rules[rule].zone == OPEN || self.rules[rule].zone == self.zone {
+                    self.apply(rule, piece)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what follows from a piece by a rule, with all pieces that are there.
+    fn apply(&mut self, rule: usize, piece: usize) -> Result<(), TooMuch> {
+        let Piece { line, time, .. } = self.pieces[piece];
+        let Line { subject, predicate, object, .. } = self.lines[line];
+        let mut found = Vec::new();
+        match self.rules[rule].step {
+            Step::Copied { to, turned, .. } => {
+                let ends = match (turned, object) {
+                    (false, object) => Some((subject, object)),
+                    (true, Object::Node(node)) => Some((node, Object::Node(subject))),
+                    (true, Object::Literal(_)) => None,
+                };
+                found.extend(ends.map(|(subject, object)| {
+                    let pieces = [piece, piece];
+                    Follows { subject, predicate: to, object, time, rule, pieces }
+                }));
+            }
+            Step::Joined { first, then } => {
+                if let Object::Node(node) = object
+                    && predicate == first
+                    && self.passes(node)
+                {
+                    for other in self.out.get(&(then, node)).into_iter().flatten() {
+                        let object = self.lines[*other].object;
+                        self.meet(*other, time, &mut |with, time| {
+                            found.push(Follows {
+                                subject,
+                                predicate: first,
+                                object,
+                                time,
+                                rule,
+                                pieces: [piece, with],
+                            });
+                        });
+                    }
+                }
+                if predicate == then && matches!(object, Object::Node(_)) && self.passes(subject) {
+                    for other in self.into.get(&(first, subject)).into_iter().flatten() {
+                        let from = self.lines[*other].subject;
+                        self.meet(*other, time, &mut |with, time| {
+                            let pieces = [with, piece];
+                            found.push(Follows { subject: from, predicate: first, object, time, rule, pieces });
+                        });
+                    }
+                }
+            }
+        }
+        self.add(found)
+    }
+
+    /// The pieces of a statement that overlap a time.
+    fn meet(&self, line: usize, time: Interval, take: &mut dyn FnMut(usize, Interval)) {
+        for piece in self.lines[line].pieces() {
+            if let Some(both) = time.intersection(self.pieces[piece].time) {
+                take(piece, both);
+            }
+        }
+    }
+
+    fn add(&mut self, found: Vec<Follows>) -> Result<(), TooMuch> {
+        self.effort = self.effort.checked_sub(found.len()).ok_or(TooMuch)?;
+        for Follows { subject, predicate, object, time, rule, pieces } in found {
+            let line = self.line(subject, predicate, object);
+            self.cover(line, time, From::Rule { rule, pieces });
+        }
+        if self.least > self.most { Err(TooMuch) } else { Ok(()) }
+    }
+
+    /// Adds what follows from facts that are open to all by the axioms of a zone, and what leads through its nodes.
+    fn open_with(&mut self, nodes: &[i64]) -> Result<(), TooMuch> {
+        for rule in 0..self.rules.len() {
+            if self.rules[rule].zone == self.zone {
+                for line in 0..self.lines.len() {
+                    if self.of.get(&self.lines[line].predicate).is_some_and(|rules| rules.contains(&rule)) {
+                        for piece in self.lines[line].open.clone() {
+                            self.apply(rule, piece)?;
+                        }
+                    }
+                }
+            }
+            if self.rules[rule].zone == OPEN
+                && let Step::Joined { first, .. } = self.rules[rule].step
+            {
+                for node in nodes {
+                    for line in self.into.get(&(first, *node)).cloned().unwrap_or_default() {
+                        for piece in self.lines[line].open.clone() {
+                            self.apply(rule, piece)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Unites the derived pieces of statements into facts.
+    fn gather(&mut self, lines: impl Iterator<Item = usize>) -> Result<(), TooMuch> {
+        let begun = self.derived.len();
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        for line in lines {
+            let Line { subject, predicate, object, .. } = self.lines[line];
+            let all = if self.zone == OPEN { &self.lines[line].open } else { &self.lines[line].own };
+            let is_derived = |piece: &usize| matches!(self.pieces[*piece].from, From::Rule { .. });
+            let mut pieces: Vec<usize> = all.iter().copied().filter(is_derived).collect();
+            pieces.sort_unstable_by_key(|piece| self.pieces[*piece].time.from);
+            let mut before: Option<Interval> = None;
+            for piece in pieces {
+                let Piece { time, from, .. } = self.pieces[piece];
+                let From::Rule { rule, .. } = from else { continue };
+                match (self.derived.last_mut(), members.last_mut()) {
+                    (Some(last), Some(members)) if before.is_some_and(|before| before.meets(time)) => {
+                        last.time = last.time.union(time);
+                        members.push(piece);
+                    }
+                    _ => {
+                        if self.derived.len() == self.most {
+                            return Err(TooMuch);
+                        }
+                        let (zone, premises) = (self.zone, Vec::new());
+                        self.derived.push(Derived { subject, predicate, object, zone, time, rule, premises });
+                        members.push(vec![piece]);
+                    }
+                }
+                before = Some(time);
+                self.part_of.insert(piece, self.derived.len() - 1);
+            }
+        }
+        for (at, members) in (begun..).zip(members) {
+            let from = members.iter().filter_map(|piece| match self.pieces[*piece].from {
+                From::Rule { pieces, .. } => Some(pieces),
+                From::Asserted(_) => None,
+            });
+            let premise = |piece: usize| match (self.pieces[piece].from, self.part_of.get(&piece)) {
+                (From::Asserted(id), _) => Some(Premise::Asserted(id)),
+                // A part of the fact itself says nothing more.
+                (From::Rule { .. }, part) => part.filter(|part| **part != at).map(|part| Premise::Derived(*part)),
+            };
+            let premises: BTreeSet<Premise> = from.flatten().filter_map(premise).collect();
+            self.derived[at].premises = premises.into_iter().collect();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+use super::*;
+use chrono::{DateTime, Utc};
+use proptest::prelude::*;
+
+/// The days 1 to 5, on which bounds are; the cells 0 and 5 stand for all before and after.
+const CELLS: std::ops::RangeInclusive<i64> = 0..=5;
+const NODES: i64 = 5;
+const ZONES: [i64; 3] = [OPEN, 101, 102];
+
+type Statement = (i64, i64, Object);
+
+fn day(day: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(day * 86_400, 0).unwrap_or_default()
+}
+
+fn has(time: Interval, cell: i64) -> bool {
+    time.from.is_none_or(|from| from <= day(cell)) && time.until.is_none_or(|until| day(cell) < until)
+}
+
+fn times() -> impl Strategy<Value = Interval> {
+    (prop::option::of(1..5_i64), prop::option::of(2..6_i64)).prop_filter_map("empty", |(from, until)| {
+        let is_empty = from.zip(until).is_some_and(|(from, until)| from >= until);
+        (!is_empty).then(|| Interval { from: from.map(day), until: until.map(day) })
+    })
+}
+
+fn objects() -> impl Strategy<Value = Object> {
+    prop_oneof![5 => (0..NODES).prop_map(Object::Node), 1 => (0..2_usize).prop_map(Object::Literal)]
+}
+
+fn zones() -> impl Strategy<Value = i64> {
+    prop_oneof![3 => Just(OPEN), 1 => Just(ZONES[1]), 1 => Just(ZONES[2])]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..4_i64, 0..4_i64, any::<bool>()).prop_map(|(from, to, turned)| Step::Copied { from, to, turned }),
+        (0..4_i64).prop_map(|one| Step::Joined { first: one, then: one }),
+        (0..4_i64, 0..4_i64).prop_map(|(first, then)| Step::Joined { first, then }),
+    ]
+}
+
+/// Facts of which no two of a statement and a zone overlap.
+fn facts() -> impl Strategy<Value = Vec<Fact>> {
+    prop::collection::vec((0..NODES, 0..4_i64, objects(), zones(), times()), 0..14).prop_map(|drawn| {
+        let mut facts: Vec<Fact> = Vec::new();
+        for (id, (subject, predicate, object, zone, time)) in (1..).zip(drawn) {
+            let is_same = |fact: &&Fact| {
+                (fact.subject, fact.predicate, fact.object, fact.zone) == (subject, predicate, object, zone)
+            };
+            if !facts.iter().filter(is_same).any(|fact| fact.time.overlaps(time)) {
+                facts.push(Fact { id, subject, predicate, object, zone, time });
+            }
+        }
+        facts
+    })
+}
+
+/// All that holds in a cell for who may read one zone beside what is open to all.
+fn naive(facts: &[Fact], rules: &[Rule], guards: &BTreeMap<i64, i64>, zone: i64, cell: i64) -> BTreeSet<Statement> {
+    let sees = |of: i64| of == OPEN || of == zone;
+    let passes = |node: i64| sees(guards.get(&node).copied().unwrap_or(OPEN));
+    let there = facts.iter().filter(|fact| sees(fact.zone) && has(fact.time, cell));
+    let mut all: BTreeSet<Statement> = there.map(|fact| (fact.subject, fact.predicate, fact.object)).collect();
+    loop {
+        let mut more = all.clone();
+        for rule in rules.iter().filter(|rule| sees(rule.zone)) {
+            for (subject, predicate, object) in &all {
+                match (rule.step, object) {
+                    (Step::Copied { from, to, turned: false }, _) if from == *predicate => {
+                        more.insert((*subject, to, *object));
+                    }
+                    (Step::Copied { from, to, turned: true }, Object::Node(node)) if from == *predicate => {
+                        more.insert((*node, to, Object::Node(*subject)));
+                    }
+                    (Step::Joined { first, then }, Object::Node(node)) if first == *predicate && passes(*node) => {
+                        let next = all.iter().filter(|next| next.0 == *node && next.1 == then);
+                        more.extend(
+                            next.filter(|next| matches!(next.2, Object::Node(_))).map(|next| (*subject, first, next.2)),
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if more.len() == all.len() {
+            return all;
+        }
+        all = more;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn what_is_derived_is_the_naive_closure_in_every_zone_at_every_moment(
+        facts in facts(),
+        rules in prop::collection::vec((steps(), zones()), 0..5),
+        guards in prop::collection::btree_map(0..NODES, prop_oneof![Just(ZONES[1]), Just(ZONES[2])], 0..2),
+    ) {
+        let rules: Vec<Rule> = rules.into_iter().map(|(step, zone)| Rule { step, zone }).collect();
+        let derived = derive(&facts, &rules, &guards, 100_000).expect("little follows");
+        for cell in CELLS {
+            let open = naive(&facts, &rules, &guards, OPEN, cell);
+            for zone in ZONES {
+                let mut right = naive(&facts, &rules, &guards, zone, cell);
+                right.retain(|statement| zone == OPEN || !open.contains(statement));
+                for fact in facts.iter().filter(|fact| fact.zone == zone && has(fact.time, cell)) {
+                    right.remove(&(fact.subject, fact.predicate, fact.object));
+                }
+                let there = derived.iter().filter(|fact| fact.zone == zone && has(fact.time, cell));
+                let found: Vec<Statement> = there.map(|fact| (fact.subject, fact.predicate, fact.object)).collect();
+                prop_assert_eq!(found.iter().copied().collect::<BTreeSet<_>>(), right, "zone {} in cell {}", zone, cell);
+                prop_assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), found.len(), "one fact a moment");
+            }
+        }
+        let zone_of = |premise: &Premise| match premise {
+            Premise::Asserted(id) => facts.iter().find(|fact| fact.id == *id).map(|fact| fact.zone),
+            Premise::Derived(at) => derived.get(*at).map(|fact| fact.zone),
+        };
+        for (at, fact) in derived.iter().enumerate() {
+            prop_assert!(!fact.premises.is_empty() && !fact.premises.contains(&Premise::Derived(at)), "{:?}", fact);
+            prop_assert!(fact.premises.iter().all(|premise| [Some(OPEN), Some(fact.zone)].contains(&zone_of(premise))));
+            let joins = |other: &&Derived| {
+                (other.subject, other.predicate, other.object, other.zone) == (fact.subject, fact.predicate, fact.object, fact.zone)
+                    && (other.time.meets(fact.time) || fact.time.meets(other.time))
+            };
+            prop_assert!(derived.iter().find(joins).is_none(), "{:?} goes on", fact);
+        }
+    }
+}
+
+/// A chain of facts with a transitive predicate.
+fn chain(length: i64) -> Vec<Fact> {
+    let fact =
+        |id| Fact { id, subject: id, predicate: 1, object: Object::Node(id + 1), zone: OPEN, time: Interval::ALWAYS };
+    (1..=length).map(fact).collect()
+}
+
+#[test]
+fn a_group_is_given_up_as_a_whole_at_its_limit() {
+    let rules = [Rule { step: Step::Joined { first: 1, then: 1 }, zone: OPEN }];
+    // A chain of n facts leads to n (n - 1) / 2 more.
+    let of = |most| derive(&chain(20), &rules, &BTreeMap::new(), most).map(|derived| derived.len());
+    assert_eq!(of(190), Ok(190));
+    assert_eq!(of(189), Err(TooMuch));
+    assert_eq!(of(0), Err(TooMuch));
+    assert_eq!(derive(&chain(2_000), &rules, &BTreeMap::new(), 1_000).err(), Some(TooMuch));
+}
