@@ -1,5 +1,6 @@
 //! The task handlers. Each prepares without a transaction, and then applies in one that its claim token fences.
 mod apply;
+mod asking;
 mod embed;
 mod extract;
 pub(super) mod probe;
