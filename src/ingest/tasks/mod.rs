@@ -3,6 +3,7 @@ mod apply;
 mod asking;
 mod embed;
 mod extract;
+pub(crate) mod facts;
 pub(super) mod probe;
 mod profile;
 mod raptor;
