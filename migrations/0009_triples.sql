@@ -37,6 +37,36 @@ CREATE TABLE graph_nodes (
 );
 CREATE INDEX graph_nodes_iri ON graph_nodes USING hash (iri);
 
+-- Entities that texts speak of, by their names. A name of a type stands once in a zone, so that all who read it in texts mean one document.
+CREATE TABLE entity_names (
+    document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
+    -- The guard of the document.
+    zone        bigint NOT NULL,
+    -- The name and the type as they are compared: in small letters, without marks. The type is blank if nobody said one.
+    name_key    text NOT NULL,
+    type_key    text NOT NULL,
+    -- The vector of the name, by the model that made it.
+    embed       halfvec,
+    embed_model text,
+    CHECK ((embed IS NULL) = (embed_model IS NULL)),
+    UNIQUE (zone, name_key, type_key)
+);
+
+-- Two documents that are taken for one, from `merged_at` to `undone_at` on the clock of facts. Facts keep the ids that they were stated with.
+CREATE TABLE entity_merges (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kept_id   bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
+    merged_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
+    method    text NOT NULL CHECK (method IN ('exact', 'similarity', 'manual')),
+    score     double precision,
+    merged_at timestamptz NOT NULL,
+    undone_at timestamptz,
+    CHECK (kept_id <> merged_id),
+    CHECK (merged_at < undone_at)
+);
+CREATE INDEX entity_merges_kept ON entity_merges (kept_id);
+CREATE INDEX entity_merges_merged ON entity_merges (merged_id);
+
 -- The pen: whoever writes facts takes this row once, as the last lock, and holds it to the commit. So `recorded_at` grows in the order
 -- of commits, and what was believed at a past moment reads the same for ever.
 CREATE TABLE knowledge_clock (

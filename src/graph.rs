@@ -7,5 +7,6 @@ pub mod literal;
 pub mod named;
 pub mod network;
 pub mod paths;
-mod quotes;
+pub mod quotes;
+pub mod resolve;
 mod rules;

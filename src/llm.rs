@@ -98,6 +98,19 @@ impl LanguageModel {
         self.endpoint().map(|_| ())
     }
 
+    /// Refuses where no endpoint is named and none answers by default.
+    pub async fn must_answer(&self) -> Result<(), LlmError> {
+        let endpoint = self.endpoint()?;
+        if endpoint.is_chosen {
+            return Ok(());
+        }
+        match self.http(endpoint)?.head(&endpoint.url).timeout(CONNECT).send().await {
+            Err(error) if error.is_connect() => Err(endpoint.unreached(&error)),
+            // Whatever it answers, somebody is there.
+            _ => Ok(()),
+        }
+    }
+
     /// The model of the settings; blank without an endpoint.
     pub fn model(&self) -> &str {
         self.endpoint.as_ref().map_or("", |endpoint| &endpoint.model)

@@ -130,8 +130,6 @@ pub struct SettingRow {
     /// Completes "takes ...".
     pub takes: String,
     pub meaning: &'static str,
-    /// What a setting that nothing reads yet is for.
-    pub waits_for: Option<&'static str>,
 }
 
 impl Settings {
@@ -233,9 +231,7 @@ impl Settings {
             }
             let default = if row.bare { row.default.to_owned() } else { format!("{:?}", row.default) };
             let (key, name) = (source::file_key(row.name), row.name);
-            let waits =
-                row.waits_for.map(|what| format!(" Has no effect yet: it waits for {what}.")).unwrap_or_default();
-            let _ = write!(text, "\n# {} [{name}]\n# Takes {}.{waits}\n#{key} = {default}\n", row.meaning, row.takes);
+            let _ = write!(text, "\n# {} [{name}]\n# Takes {}.\n#{key} = {default}\n", row.meaning, row.takes);
         }
         text
     }

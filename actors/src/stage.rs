@@ -18,6 +18,7 @@ const STAGES: &[(&str, &str, i32)] = &[
     ("summarize", "rollup", 7),
     ("summarize:llm", "rollup", 8),
     ("raptor", "raptor", 9),
+    ("extract:facts", "facts", 9),
 ];
 
 /// How far along its document is when a task of this type runs, 0 to 9. Of two equal uploads the one further along goes

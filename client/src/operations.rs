@@ -106,6 +106,11 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// under this one, of the usetype `summary`, and a search finds them by that usetype. With `wait` the answer has the
     /// tree, if that is made within a minute.
     POST   "/documents/{id}/raptor"       make_raptor(path: DocumentPath, query: WaitQuery, body: OptionalJson<RaptorRequest>) -> Accepted<RaptorResponse>, access Write, needs Model, fails [Conflict, TooLarge];
+    /// Has a language model read facts in the texts at and under a document, as far as the caller may write these; each is cited with its words.
+    ///
+    /// A task reads each text. Names become entities beside the text, or stand for those that are there. With `wait` the answer has what came of it,
+    /// if all tasks end within a minute.
+    POST   "/documents/{id}/extract-facts" extract_facts(path: DocumentPath, query: WaitQuery, body: OptionalJson<ExtractFactsRequest>) -> Accepted<ExtractFactsResponse>, access Write, fails [NotConfigured, TooLarge];
     /// Chooses the texts under a document that cover all of them best within a budget of tokens.
     POST   "/documents/{id}/raptor/portfolio" choose_portfolio(path: DocumentPath, body: Json<PortfolioRequest>) -> Json<PortfolioResponse>, needs Model, fails [TooLarge, TextTooLong];
 
@@ -272,6 +277,12 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/triples/{id}/supersede"      supersede_fact(path: FactPath, body: Json<Supersession>) -> Created<SupersededFact>, access Write, fails [Conflict, ShapeViolation];
     /// Ends the belief in a fact, for all of its time or for a part; the fact stays readable.
     POST   "/triples/{id}/invalidate"     invalidate_fact(path: FactPath, body: OptionalJson<Invalidation>) -> Json<InvalidatedFact>, access Write, fails [Conflict, ShapeViolation];
+    /// Lists which entities are taken for one, page by page.
+    GET    "/graph/merges"                list_merges(query: MergeQuery) -> Json<MergePage>;
+    /// Takes two documents for one, from now on and until that is undone. No fact is rewritten.
+    POST   "/graph/merges"                merge_entities(body: Json<NewMerge>) -> Created<MergeResponse>, access Write, fails [Conflict];
+    /// Undoes a merge: every answer is as it would be without it.
+    DELETE "/graph/merges/{id}"           undo_merge(path: MergePath) -> NoContent, access Write, fails [Conflict];
     /// Finds the shortest paths between two documents along facts that the caller may read.
     POST   "/triples/path-find"           find_paths(body: Json<PathSearch>) -> Json<PathResponse>, tool Read;
 

@@ -12,6 +12,7 @@ mod documents;
 mod edits;
 mod embed;
 mod events;
+mod extraction;
 mod facts;
 mod fetch;
 mod follow;
@@ -140,6 +141,10 @@ enum Command {
     Cells(cells::CellsArguments),
     /// Asserts facts about documents, lists them as of any time, replaces and ends them.
     Facts(facts::FactsArguments),
+    /// Has the language model of the settings read facts in the texts at and under a document.
+    ExtractFacts(extraction::ExtractFactsArguments),
+    /// Lists which entities are taken for one, makes such merges by hand, and undoes them.
+    Merges(extraction::MergesArguments),
     /// Finds the shortest path between two documents along facts; the exit code is 1 if there is none.
     Path(path::PathArguments),
     /// Analyses the graph of documents: what is central, how it groups, and what has changed.
@@ -300,6 +305,8 @@ async fn run(
         Command::View(arguments) => view::view(&client(&settings)?, output, arguments).await,
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
         Command::Facts(arguments) => facts::facts(&client(&settings)?, output, arguments).await,
+        Command::ExtractFacts(arguments) => extraction::extract_facts(&client(&settings)?, output, arguments).await,
+        Command::Merges(arguments) => extraction::merges(&client(&settings)?, output, arguments).await,
         Command::Path(arguments) => path::path(&client(&settings)?, output, arguments).await,
         Command::Template(arguments) => templates::template(&client(&settings)?, output, arguments).await,
         Command::Conversation(arguments) => conversations::conversation(&client(&settings)?, output, arguments).await,

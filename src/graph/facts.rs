@@ -184,6 +184,22 @@ pub async fn invalidate(
     Ok((held.fact.subject_id, left))
 }
 
+/// Has a fact give way to another one, which is believed already, for the time of that. Returns the ids of what is left of it.
+pub async fn give_way(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: TripleId,
+    to: TripleId,
+    (from, until): (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
+) -> Result<Vec<TripleId>, Failure> {
+    let held = hold(conn, caller, id).await?;
+    let portion = Interval::between(from, until);
+    if !time_of(&held.fact).overlaps(portion) {
+        return Err(disjoint(id));
+    }
+    take_away(conn, &held, portion, Some(to), "superseded").await
+}
+
 /// A fact in the place of another.
 pub struct Superseded {
     pub id: TripleId,

@@ -3,7 +3,10 @@
 use crate::{
     access::Caller,
     error::OrFail,
-    store::triples::paths::{Along, Edge, edges},
+    store::{
+        merges::{self, Sets},
+        triples::paths::{Along, Edge, edges},
+    },
 };
 use sqlx::PgConnection;
 use std::{
@@ -27,6 +30,8 @@ pub struct Found {
     pub paths: Vec<Vec<(TripleId, DocumentId)>>,
     pub visited: usize,
     pub truncated: Option<PathLimit>,
+    /// The documents on the way that are taken for others; paths name the others.
+    pub sets: Sets,
 }
 
 /// One side of a search.
@@ -74,6 +79,8 @@ pub async fn find(
 ) -> Result<Found, Failure> {
     let scope = caller.readable();
     let begun = Instant::now();
+    let mut merged = Merged::begin(conn, caller, along, &[from, to]).await?;
+    let (from, to) = (merged.sets.canonical(from), merged.sets.canonical(to));
     let (mut near, mut far) = (Side::new(from), Side::new(to));
     let mut met = if from == to { vec![from] } else { Vec::new() };
     let mut truncated = None;
@@ -81,12 +88,16 @@ pub async fn find(
         let backwards = far.frontier.len() < near.frontier.len();
         let side = if backwards { &mut far } else { &mut near };
         let left = TIME.saturating_sub(begun.elapsed());
-        let read = edges(conn, &scope, &side.frontier, along, backwards, EDGES as i64 + 1);
+        let frontier = merged.members(&side.frontier);
+        let read = async {
+            let read = edges(conn, &scope, &frontier, along, backwards, EDGES as i64 + 1).await.or_fail()?;
+            merged.unite(conn, caller, along, read).await
+        };
         let Ok(read) = tokio::time::timeout(left, read).await else {
             truncated = Some(PathLimit::Time);
             break;
         };
-        let read = read.or_fail()?;
+        let read = read?;
         if read.len() > EDGES {
             truncated = Some(PathLimit::Nodes);
             break;
@@ -101,7 +112,67 @@ pub async fn find(
         }
     }
     let paths = if from == to { vec![Vec::new()] } else { join(&near, &far, &met, to, limit) };
-    Ok(Found { paths, visited: near.depth.len() + far.depth.len() - met.len(), truncated })
+    Ok(Found { paths, visited: near.depth.len() + far.depth.len() - met.len(), truncated, sets: merged.sets })
+}
+
+/// The documents of a search that are taken for one.
+struct Merged {
+    /// Whether anything is merged, as is asked once.
+    is_any: bool,
+    sets: Sets,
+}
+
+impl Merged {
+    async fn begin(
+        conn: &mut PgConnection,
+        caller: &Caller,
+        along: &Along,
+        ends: &[DocumentId],
+    ) -> Result<Merged, Failure> {
+        let mut merged = Merged { is_any: merges::any(conn, along.known_at).await.or_fail()?, sets: Sets::default() };
+        merged.meet(conn, caller, along, ends).await?;
+        Ok(merged)
+    }
+
+    async fn meet(
+        &mut self,
+        conn: &mut PgConnection,
+        caller: &Caller,
+        along: &Along,
+        ids: &[DocumentId],
+    ) -> Result<(), Failure> {
+        if self.is_any && !ids.is_empty() {
+            let scope = caller.readable();
+            self.sets.extend(merges::sets(conn, &scope, ids, along.known_at).await.or_fail()?);
+        }
+        Ok(())
+    }
+
+    /// All that are taken for one of these.
+    fn members(&self, ids: &[DocumentId]) -> Vec<DocumentId> {
+        match self.is_any {
+            true => ids.iter().flat_map(|id| self.sets.members(*id)).collect(),
+            false => ids.to_vec(),
+        }
+    }
+
+    /// Edges between the documents by which answers name their ends.
+    async fn unite(
+        &mut self,
+        conn: &mut PgConnection,
+        caller: &Caller,
+        along: &Along,
+        mut edges: Vec<Edge>,
+    ) -> Result<Vec<Edge>, Failure> {
+        if self.is_any {
+            let met: Vec<DocumentId> = edges.iter().map(|edge| edge.to).collect::<HashSet<_>>().into_iter().collect();
+            self.meet(conn, caller, along, &met).await?;
+            for edge in &mut edges {
+                (edge.from, edge.to) = (self.sets.canonical(edge.from), self.sets.canonical(edge.to));
+            }
+        }
+        Ok(edges)
+    }
 }
 
 /// The paths over the documents where both sides met, those with the smallest ids of facts first.

@@ -2,11 +2,7 @@
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{
-        parent,
-        queueing::{Queueing, Work},
-        tasks::types::EMBED,
-    },
+    ingest::{parent, queueing::embed_together},
     registry::Handle,
     service::Service,
     store::{self, batch, ingest_nodes::Frontier, places::Place},
@@ -20,12 +16,7 @@ use svc_client::{
     Call, Code, Failure, ops,
     wire::{BatchItem, BatchResponse, BatchedDocument, EventKind, NewBatch},
 };
-use svc_ids::{DocumentId, TaskId};
-
-/// The most documents that one task embeds.
-const TOGETHER: usize = 64;
-/// The most bytes of their texts; a longer document has a task of its own.
-const TOGETHER_BYTES: usize = 128 * 1024;
+use svc_ids::DocumentId;
 
 impl Handle<ops::create_documents> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_documents>) -> Result<BatchResponse, Failure> {
@@ -98,7 +89,7 @@ pub(super) async fn create(
     }
     let ids: Vec<DocumentId> = to_embed.iter().map(|(place, _)| place.id()).collect();
     store::events::record(conn, EventKind::DocumentCreated, &ids, &json!({})).await.or_fail()?;
-    queue(service, conn, &to_embed, new.priority).await?;
+    embed_together(&service.settings.task_badges, conn, &to_embed, new.priority).await.or_fail()?;
     Ok((answers, making.caller))
 }
 
@@ -197,34 +188,4 @@ impl<'a> Making<'a> {
         }
         Ok(())
     }
-}
-
-/// Queues the tasks that embed documents, which come with the bytes of their texts; one task embeds many. It stands at
-/// its first document and reserves only that; see `ingest/tasks/embed.rs` for what happens if another one changes
-/// meanwhile.
-pub(super) async fn queue(
-    service: &Service,
-    conn: &mut PgConnection,
-    documents: &[(Place, usize)],
-    priority: i32,
-) -> Result<Vec<TaskId>, Failure> {
-    let (mut rest, mut tasks) = (documents, Vec::new());
-    while let Some((first, _)) = rest.first() {
-        let mut bytes = 0;
-        let fits = |(_, size): &&(Place, usize)| {
-            bytes += size;
-            bytes <= TOGETHER_BYTES
-        };
-        let together = rest.iter().take(TOGETHER).take_while(fits).count().max(1);
-        let (group, after) = rest.split_at(together);
-        rest = after;
-        let params = match group {
-            [_] => json!({}),
-            group => json!({"documents": group.iter().map(|(place, _)| place.id()).collect::<Vec<_>>()}),
-        };
-        let queueing = Queueing { root_id: first.id().as_root(), badges: &service.settings.task_badges, priority };
-        let work = Work::of(&EMBED).write_mode(WriteMode::Itself).params(params);
-        tasks.push(queueing.add(conn, first, work).await.or_fail()?);
-    }
-    Ok(tasks)
 }

@@ -16,6 +16,7 @@ use crate::{
     store::{
         self,
         documents::Shape,
+        merges,
         triples::{self, Wanted, paths::Along},
     },
 };
@@ -117,10 +118,14 @@ impl Handle<ops::list_facts> for Service {
         }
         let valid_at = query.valid_at.unwrap_or_else(|| ValidAt::At(Utc::now().trunc_subsecs(6)));
         let known_at = known(&mut tx, query.known_at).await?;
+        let scope = caller.readable();
+        let ends: Vec<DocumentId> = [query.subject_id, query.object_id].into_iter().flatten().map(DocumentId).collect();
+        let sets = merges::sets(&mut tx, &scope, &ends, known_at).await.or_fail()?;
+        let members = |id: Option<i64>| id.map(|id| sets.members(DocumentId(id)));
         let wanted = Wanted {
-            subject_id: query.subject_id,
+            subjects: members(query.subject_id),
             predicate_id,
-            object_id: query.object_id,
+            objects: members(query.object_id),
             object_literal: query.object_literal,
             source_id: query.source_id,
             parent_id: query.parent_id,
@@ -132,7 +137,6 @@ impl Handle<ops::list_facts> for Service {
                 ValidAt::At(moment) => Some(moment),
             },
         };
-        let scope = caller.readable();
         let rows = triples::page(&mut tx, &scope, &wanted, known_at, TripleId(after), limit + 1).await.or_fail()?;
         let (rows, next_cursor) = page_by_id(rows, limit, |row| row.id.0);
         let facts = triples::shown(&mut tx, &scope, rows, Some(known_at)).await.or_fail()?;
@@ -227,14 +231,18 @@ impl Handle<ops::find_paths> for Service {
         let facts: Vec<TripleId> = found.paths.iter().flatten().map(|(fact, _)| *fact).collect();
         let steps = triples::paths::steps(&mut tx, &facts).await.or_fail()?;
         let steps: HashMap<TripleId, _> = steps.into_iter().map(|step| (step.id, step)).collect();
+        let sets = &found.sets;
         let step = |(fact, to): &(TripleId, DocumentId)| {
             let row = steps.get(fact)?;
+            let (subject_id, object_id) = (sets.canonical(row.subject_id), sets.canonical(row.object_id));
             Some(PathStep {
                 triple_id: fact.0,
-                subject_id: row.subject_id.0,
+                subject_id: subject_id.0,
+                stated_subject_id: sets.stated(row.subject_id),
                 predicate: row.predicate(),
-                object_id: row.object_id.0,
-                forward: row.object_id == *to,
+                object_id: object_id.0,
+                stated_object_id: sets.stated(row.object_id),
+                forward: object_id == *to,
             })
         };
         let paths: Vec<FoundPath> = found
@@ -245,7 +253,7 @@ impl Handle<ops::find_paths> for Service {
                 steps: path.iter().filter_map(step).collect(),
             })
             .collect();
-        let on = found.paths.iter().flatten().map(|(_, to)| *to).chain((!paths.is_empty()).then_some(from));
+        let on = found.paths.iter().flatten().map(|(_, to)| *to).chain((!paths.is_empty()).then_some(sets.canonical(from)));
         let on: Vec<DocumentId> = on.collect::<BTreeSet<_>>().into_iter().collect();
         let shape = Shape { embed: false, content: true, structured_content: true };
         let rows = store::documents::read_many(&mut tx, &caller.readable(), &on, shape).await.or_fail()?;

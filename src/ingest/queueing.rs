@@ -1,6 +1,6 @@
 //! The only way in which a task gets into the queue.
 use crate::{
-    ingest::tasks::types::TaskType,
+    ingest::tasks::types::{EMBED, TaskType},
     store::{
         places::Place,
         tasks::{self, NewTask},
@@ -11,6 +11,11 @@ use sqlx::PgConnection;
 use std::collections::BTreeMap;
 use svc_actors::{LeafRange, WriteMode};
 use svc_ids::{RootId, TaskId};
+
+/// The most documents that one task embeds.
+const TOGETHER: usize = 64;
+/// The most bytes of their texts; a longer document has a task of its own.
+const TOGETHER_BYTES: usize = 128 * 1024;
 
 /// What the tasks of one tree have in common.
 #[derive(Clone, Copy)]
@@ -84,4 +89,33 @@ impl<'a> Queueing<'a> {
         };
         tasks::enqueue(conn, &task).await
     }
+}
+
+/// Queues the tasks that embed documents, which come with the bytes of their texts; one task embeds many. It stands at its first document and reserves
+/// only that; see `ingest/tasks/embed.rs` for what happens if another one changes meanwhile.
+pub async fn embed_together(
+    badges: &BTreeMap<String, String>,
+    conn: &mut PgConnection,
+    documents: &[(Place, usize)],
+    priority: i32,
+) -> sqlx::Result<Vec<TaskId>> {
+    let (mut rest, mut tasks) = (documents, Vec::new());
+    while let Some((first, _)) = rest.first() {
+        let mut bytes = 0;
+        let fits = |(_, size): &&(Place, usize)| {
+            bytes += size;
+            bytes <= TOGETHER_BYTES
+        };
+        let together = rest.iter().take(TOGETHER).take_while(fits).count().max(1);
+        let (group, after) = rest.split_at(together);
+        rest = after;
+        let params = match group {
+            [_] => json!({}),
+            group => json!({"documents": group.iter().map(|(place, _)| place.id()).collect::<Vec<_>>()}),
+        };
+        let queueing = Queueing { root_id: first.id().as_root(), badges, priority };
+        let work = Work::of(&EMBED).write_mode(WriteMode::Itself).params(params);
+        tasks.push(queueing.add(conn, first, work).await?);
+    }
+    Ok(tasks)
 }

@@ -11,6 +11,8 @@ pub struct Ask {
     pub message: String,
     /// The most tokens of the answer.
     pub max_tokens: u32,
+    /// How freely the model chooses its words; 0 for the likeliest ones.
+    pub temperature: f64,
     /// The JSON schema of the answer; plain text without one.
     pub schema: Option<Value>,
     /// The model, if it is another one than that of the settings.
@@ -51,7 +53,7 @@ pub fn body(ask: &Ask, model: &str, thinks: bool, refused: u8) -> Value {
         }
     };
     add("stream_options", json!({"include_usage": true}));
-    add("temperature", json!(0.0));
+    add("temperature", ask.temperature.into());
     add("max_tokens", ask.max_tokens.into());
     if let Some(schema) = &ask.schema {
         let schema = json!({"name": "answer", "strict": true, "schema": schema});
@@ -100,6 +102,7 @@ mod tests {
             instructions: "i".into(),
             message: "m".into(),
             max_tokens: 9,
+            temperature: 0.0,
             schema,
             model: None,
             thinks: true,

@@ -26,10 +26,13 @@ pub struct Anthropic(Api);
 
 /// A request, as it stands in the list.
 pub fn line(custom_id: &str, ask: &Ask, model: &str) -> String {
-    let params = json!({
+    let mut params = json!({
         "model": model, "max_tokens": ask.max_tokens, "system": ask.instructions,
         "messages": [{"role": "user", "content": ask.message}],
     });
+    if ask.temperature > 0.0 {
+        params["temperature"] = ask.temperature.into();
+    }
     json!({"custom_id": custom_id, "params": params}).to_string()
 }
 

@@ -38,6 +38,11 @@ pub fn entities(base: &str, principal: Option<i64>) -> String {
     }
 }
 
+/// The IRI of the document that gets the entities which texts with one guard speak of.
+pub fn entities_of_zone(base: &str, zone: i64) -> String {
+    format!("{base}entities/of/{zone}")
+}
+
 /// The IRI of a blank node.
 pub fn of_blank(base: &str, import: &str, label: &str) -> String {
     format!("{base}genid/{import}/{label}")

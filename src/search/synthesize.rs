@@ -131,6 +131,7 @@ fn ask(question: &str, sources: &[AnswerSource], texts: &[Quotable]) -> Ask {
         instructions: INSTRUCTIONS.to_owned(),
         message,
         max_tokens: ANSWER_TOKENS,
+        temperature: 0.0,
         schema: Some(schema()),
         model: None,
         thinks: true,

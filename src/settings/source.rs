@@ -114,13 +114,6 @@ impl Source {
         value
     }
 
-    /// Warns if somebody set a setting that nothing reads yet.
-    pub fn warn_if_set(&mut self, name: &'static str, waits_for: &'static str) {
-        if self.origins.get(name).is_some_and(|origin| *origin != Origin::Default) {
-            self.warnings.push(format!("{name} has no effect yet: it waits for {waits_for}"));
-        }
-    }
-
     pub fn finish(self) -> Result<(BTreeMap<&'static str, Origin>, Vec<String>), SettingsError> {
         if self.problems.is_empty() {
             Ok((self.origins, self.warnings))

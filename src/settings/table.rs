@@ -30,8 +30,7 @@ const LOG_LEVELS: &[(&str, LogLevel)] = &[
 
 macro_rules! settings {
     ($($section:literal {
-        $($(#[doc = $meaning:literal])+ $name:ident $field:ident: $type:ty = $default:literal, $kind:expr
-            $(, waits_for $waits:literal)?;)+
+        $($(#[doc = $meaning:literal])+ $name:ident $field:ident: $type:ty = $default:literal, $kind:expr;)+
     })+) => {
         /// Every setting, read and checked. Each field is the setting named `SVC_` and the field's name in capitals.
         #[derive(Debug, Clone)]
@@ -52,7 +51,6 @@ macro_rules! settings {
             /// Reads each setting from its source; all bad values are reported at once.
             pub(super) fn read(mut source: Source) -> Result<Self, SettingsError> {
                 $($(let $field = source.take(stringify!($name), $default, &$kind);)+)+
-                $($($(source.warn_if_set(stringify!($name), $waits);)?)+)+
                 let (origins, warnings) = source.finish()?;
                 // If there was no problem, every value exists; the fallback is the same error without a problem to
                 // report.
@@ -83,7 +81,6 @@ macro_rules! settings {
                         secret: kind.secret,
                         takes: kind.takes,
                         meaning: concat!($($meaning),+).trim(),
-                        waits_for: None$(.or(Some($waits)))?,
                     }
                 }),+),+]
             }
@@ -316,15 +313,15 @@ settings! {
         /// otherwise return a fragment.
         SVC_SUMMARIZATION_DISABLE_THINKING summarization_disable_thinking: Option<bool> = "", kind::optional(kind::flag());
         /// Most facts that are taken from one text.
-        SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000), waits_for "the extraction of facts";
+        SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000);
         /// Confidence below which facts are dropped.
-        SVC_EXTRACTION_CONFIDENCE_THRESHOLD extraction_confidence_threshold: f64 = "0.5", kind::number(0.0..=1.0), waits_for "the extraction of facts";
+        SVC_EXTRACTION_CONFIDENCE_THRESHOLD extraction_confidence_threshold: f64 = "0.5", kind::number(0.0..=1.0);
         /// Least similarity at which two names are one entity.
-        SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD extraction_entity_similarity_threshold: f64 = "0.8", kind::number(0.0..=1.0), waits_for "the extraction of facts";
+        SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD extraction_entity_similarity_threshold: f64 = "0.8", kind::number(0.0..=1.0);
         /// Temperature for the extraction of facts.
-        SVC_EXTRACTION_TEMPERATURE extraction_temperature: f64 = "0.1", kind::number(0.0..=2.0), waits_for "the extraction of facts";
+        SVC_EXTRACTION_TEMPERATURE extraction_temperature: f64 = "0.1", kind::number(0.0..=2.0);
         /// Most tokens of an extraction's answer.
-        SVC_EXTRACTION_MAX_TOKENS extraction_max_tokens: usize = "4096", kind::integer(16..=1_000_000), waits_for "the extraction of facts";
+        SVC_EXTRACTION_MAX_TOKENS extraction_max_tokens: usize = "4096", kind::integer(16..=1_000_000);
     }
     "Workers" {
         /// Whether the API process also runs a worker.

@@ -220,17 +220,6 @@ fn the_shipped_file_lists_every_setting_at_its_default() {
     }
 }
 
-#[test]
-fn a_setting_that_nothing_reads_yet_says_so_when_it_is_set() {
-    let set = [("SVC_EXTRACTION_MAX_FACTS", "7"), ("SVC_EXTRACTION_TEMPERATURE", "0.2"), ("SVC_BM25_K1", "1.5")];
-    let settings = load(Some("batch_store = \"batches\""), &set).unwrap();
-    let warnings = [
-        "SVC_EXTRACTION_MAX_FACTS has no effect yet: it waits for the extraction of facts",
-        "SVC_EXTRACTION_TEMPERATURE has no effect yet: it waits for the extraction of facts",
-    ];
-    assert_eq!(settings.warnings(), warnings);
-}
-
 /// The code that reads settings: all of src/ but the table, what checks it, and tests.
 fn readers() -> String {
     let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
@@ -260,15 +249,12 @@ fn readers() -> String {
 }
 
 #[test]
-fn a_setting_waits_for_something_exactly_if_no_code_reads_it() {
+fn some_code_reads_every_setting() {
     let code = readers();
     for (row, field) in load(None, &[]).unwrap().rows().iter().zip(table::FIELDS) {
         let read = format!("settings.{field}");
         let ends = |after: &str| !after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
         let is_read = code.match_indices(&read).any(|(at, _)| ends(&code[at + read.len()..]));
-        match row.waits_for {
-            Some(what) => assert!(!is_read, "{} is read, so it no longer waits for {what}", row.name),
-            None => assert!(is_read, "nothing reads {}: say in the table what it waits for", row.name),
-        }
+        assert!(is_read, "nothing reads {}", row.name);
     }
 }

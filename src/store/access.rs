@@ -81,6 +81,7 @@ pub async fn protect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Resu
         .execute(&mut *conn)
         .await?;
     super::triples::follow::into_zones(conn, id).await?;
+    super::entities::into_zones(conn, id).await?;
     Ok(true)
 }
 
@@ -99,6 +100,7 @@ pub async fn unprotect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Re
         sqlx::query(change).bind(id).bind(above).execute(&mut *conn).await?;
     }
     super::triples::follow::into_zones(conn, id).await?;
+    super::entities::into_zones(conn, id).await?;
     Ok(true)
 }
 

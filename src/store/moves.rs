@@ -48,6 +48,7 @@ pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Pla
     .await?;
     if old != new {
         super::triples::follow::into_zones(conn, place.id()).await?;
+        super::entities::into_zones(conn, place.id()).await?;
     }
     Ok(old != new)
 }

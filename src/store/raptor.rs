@@ -116,7 +116,7 @@ pub async fn leaves(
     .await
 }
 
-/// How many of these leaves are still under the place, with its guard and with the texts of these hashes.
+/// How many of these documents are still at or under the place, with its guard and with the texts of these hashes.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn unchanged(
     conn: &mut PgConnection,
@@ -127,7 +127,7 @@ pub async fn unchanged(
     sqlx::query_scalar(
         "SELECT count(*) FROM unnest($2::bigint[], $3::text[]) AS l(id, hash)
            JOIN documents n ON n.id = $1
-           JOIN documents d ON d.id = l.id AND d.content_hash = l.hash AND d.guard = n.guard AND d.path @> ARRAY[$1::bigint]",
+           JOIN documents d ON d.id = l.id AND d.content_hash = l.hash AND d.guard = n.guard AND (d.id = $1 OR d.path @> ARRAY[$1::bigint])",
     )
     .bind(place.id())
     .bind(ids)

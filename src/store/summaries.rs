@@ -144,17 +144,19 @@ pub async fn set_vector(
     .map(|_| ())
 }
 
-/// Removes the texts of the summaries that tell of something at or under these places, and what the language model answered for them.
+/// Removes the texts of the summaries that tell of something at or under these places, and what language models answered for them and for these.
 pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<()> {
     let above: BTreeSet<i64> = places.iter().flat_map(|place| place.path().iter().copied()).collect();
     let above = Vec::from_iter(above);
     super::llm_batches::leave_of(conn, &above).await?;
     sqlx::query(
-        "WITH gone AS (DELETE FROM llm_answers WHERE document_id = ANY($1))
+        "WITH gone AS (DELETE FROM llm_answers WHERE document_id = ANY($1) OR document_id = ANY($2)),
+         shown AS (DELETE FROM node_evidence WHERE document_id = ANY($2) AND name = 'facts.dry_run')
          UPDATE node_evidence SET value = (value - 'text') || '{\"text_removed\": \"a part of it was changed, moved or closed\"}'
           WHERE document_id = ANY($1) AND name = 'effective_content' AND value ? 'text'",
     )
     .bind(above)
+    .bind(places.iter().map(Place::id).collect::<Vec<_>>())
     .execute(conn)
     .await
     .map(|_| ())

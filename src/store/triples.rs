@@ -9,6 +9,7 @@ pub mod write;
 
 use super::{
     documents::add,
+    merges,
     scope::{Readable, readable},
     text::Verbatim,
     word::Word,
@@ -75,9 +76,10 @@ macro_rules! columns {
 /// Which facts are read.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    pub subject_id: Option<i64>,
+    /// Any of these, which are taken for one.
+    pub subjects: Option<Vec<DocumentId>>,
     pub predicate_id: Option<PredicateId>,
-    pub object_id: Option<i64>,
+    pub objects: Option<Vec<DocumentId>>,
     pub object_literal: Option<String>,
     pub source_id: Option<i64>,
     pub parent_id: Option<i64>,
@@ -107,9 +109,9 @@ pub async fn page(
     add(&mut arguments, known_at);
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
-    add(&mut arguments, wanted.subject_id);
+    add(&mut arguments, wanted.subjects.clone());
     add(&mut arguments, wanted.predicate_id);
-    add(&mut arguments, wanted.object_id);
+    add(&mut arguments, wanted.objects.clone());
     add(&mut arguments, wanted.object_literal.clone().map(Verbatim));
     add(&mut arguments, wanted.source_id);
     add(&mut arguments, wanted.parent_id);
@@ -125,8 +127,8 @@ pub async fn page(
             " FROM triples t JOIN predicates p ON p.id = t.predicate_id
                WHERE t.id > $4 AND t.recorded_at <= $3
                  AND CASE WHEN $13 THEN t.invalidated_at <= $3 ELSE (t.invalidated_at IS NULL OR t.invalidated_at > $3) END
-                 AND ($6::bigint IS NULL OR t.subject_id = $6) AND ($7::bigint IS NULL OR t.predicate_id = $7)
-                 AND ($8::bigint IS NULL OR t.object_id = $8) AND ($9::text IS NULL OR t.object_literal = $9)
+                 AND ($6::bigint[] IS NULL OR t.subject_id = ANY($6)) AND ($7::bigint IS NULL OR t.predicate_id = $7)
+                 AND ($8::bigint[] IS NULL OR t.object_id = ANY($8)) AND ($9::text IS NULL OR t.object_literal = $9)
                  AND ($10::bigint IS NULL OR t.id = ANY(ARRAY(SELECT c.triple_id FROM triple_citations c WHERE c.document_id = $10 AND c.cited_at <= $3)))
                  AND ($11::bigint IS NULL OR t.subject_id = $11 OR EXISTS (SELECT FROM documents d WHERE d.id = t.subject_id AND d.path @> ARRAY[$11]))
                  AND ($12::text IS NULL OR t.fact_type = $12) AND ($14::boolean IS NULL OR (t.derived_by IS NOT NULL) = $14)
@@ -265,17 +267,25 @@ pub async fn shown(
             concat!("SELECT t.id FROM triples t WHERE t.id = ANY($3) AND ", fact_readable!()),
             of_ids(scope, &followers),
         )
-        .fetch_all(conn)
+        .fetch_all(&mut *conn)
         .await?
         .into_iter()
         .collect(),
     };
+    let known_at = match known_at {
+        Some(known_at) => known_at,
+        None => known_to(conn).await?,
+    };
+    let ends: Vec<DocumentId> = rows.iter().flat_map(|row| [Some(row.subject_id), row.object_id]).flatten().collect();
+    let sets = merges::sets(conn, scope, &ends, known_at).await?;
     let show = |row: FactRow| FactResponse {
         id: row.id.0,
-        subject_id: row.subject_id.0,
+        subject_id: sets.canonical(row.subject_id).0,
+        stated_subject_id: sets.stated(row.subject_id),
         predicate_id: row.predicate_id.0,
         predicate: predicate_name(&row.namespace, &row.name),
-        object_id: row.object_id.map(|id| id.0),
+        object_id: row.object_id.map(|id| sets.canonical(id).0),
+        stated_object_id: row.object_id.and_then(|id| sets.stated(id)),
         object_literal: row.object_literal.map(|literal| literal.0),
         object_datatype: row.object_datatype,
         object_language: row.object_language,

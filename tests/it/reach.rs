@@ -71,6 +71,10 @@ fn held(row: &OperationInfo) -> Held {
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" | "search_auto" => {
             Held::Searches
         }
+        // Whose texts are read, and who sees what comes of it, `extraction::facts_of_a_closed_text_...` holds to the definition.
+        "extract_facts" => Held::Apart,
+        // So does `merges::merges_are_of_those_...` for what is taken for one.
+        "list_merges" | "merge_entities" | "undo_merge" => Held::Apart,
         // What an answer is made of and shows, `synthesize::an_answer_is_made_of_...` holds to the definition.
         "synthesize" => Held::Apart,
         // Of facts, `triples::rights` holds every read to the definition; predicates are open to all.

@@ -221,10 +221,16 @@ pub struct Citation {
 pub struct FactResponse {
     pub id: i64,
     pub subject_id: i64,
+    /// The document that the fact was stated of, if that is taken for another one, which `subject_id` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated_subject_id: Option<i64>,
     pub predicate_id: i64,
     /// `namespace:name`.
     pub predicate: String,
     pub object_id: Option<i64>,
+    /// The same for the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated_object_id: Option<i64>,
     pub object_literal: Option<String>,
     /// The whole IRI of the literal's datatype.
     pub object_datatype: Option<String>,

@@ -4,7 +4,7 @@ use crate::{
     access::Caller,
     admission::Waiting,
     error::OrFail,
-    handlers::batch,
+    ingest::queueing::embed_together,
     ingest::{
         options::Structure,
         raptor,
@@ -251,7 +251,7 @@ async fn make(
     store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
     store::events::record(&mut tx, EventKind::DocumentCreated, &ids, &json!({})).await.or_fail()?;
     let to_embed: Vec<(Place, usize)> = places.into_iter().zip(sizes).collect();
-    let tasks = batch::queue(service, &mut tx, &to_embed, 0).await?;
+    let tasks = embed_together(&service.settings.task_badges, &mut tx, &to_embed, 0).await.or_fail()?;
     tx.commit().await.or_fail()?;
     service.wake.notify(Lanes::of(Lane::Model));
     let warnings = match waiting {

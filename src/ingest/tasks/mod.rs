@@ -1,7 +1,9 @@
 //! The task handlers. Each prepares without a transaction, and then applies in one that its claim token fences.
 mod apply;
+mod asking;
 mod embed;
 mod extract;
+pub(crate) mod facts;
 pub(super) mod probe;
 mod profile;
 mod raptor;

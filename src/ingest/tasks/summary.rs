@@ -5,16 +5,20 @@
 //! If no summary can be had, the container settles with the weighted sum of its children's vectors, and its evidence says why.
 mod groups;
 
-use super::{Apply, Classify, OrTaskFailure, rollup::EMBEDDING, structure::model, windows};
+use super::{
+    Apply, Classify, OrTaskFailure,
+    asking::{Asked, Asking, hash},
+    rollup::EMBEDDING,
+    structure::model,
+    windows,
+};
 use crate::{
     embedding::Model,
     ingest::{Tools, segments::outdate_sums},
     llm::{Ask, LlmError, mark},
-    llm_batches::{TASK_BYTES, TASK_REQUESTS, code},
     store::{
         self,
         evidence::Evidence,
-        llm_batches::Request,
         nodes::TextRow,
         summaries::{LlmAnswer, Source},
         vectors,
@@ -22,11 +26,10 @@ use crate::{
     },
     usetype::Usetype,
 };
-use groups::{Groups, beginning};
+pub(super) use groups::beginning;
+use groups::Groups;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
-use std::time::{Duration, Instant};
-use svc_actors::{ErrorClass, Grant, Outcome, TaskFailure};
+use svc_actors::{Grant, Outcome, TaskFailure};
 use svc_client::wire::Settled;
 use svc_ids::DocumentId;
 use svc_ranking::sentences;
@@ -44,8 +47,6 @@ const LEAST_BYTES: usize = 1024;
 const LEVELS: usize = 4;
 /// How many texts are in memory at once.
 const TEXTS: usize = 64;
-/// The least pause after a batch failed as a whole.
-const BROKEN_PAUSE: Duration = Duration::from_secs(1800);
 /// How the evidence describes the vector of a summarised container.
 const SUMMARY: &str = "summary of a language model";
 
@@ -62,7 +63,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
             }
             _ => settle_without_text(tools, apply).await,
         },
-        Ok(Summarised::Waits) => writing.park(&sources).await,
+        Ok(Summarised::Waits) => writing.asking.park(&hashes(&sources)).await,
         Err(failure) => Err(with_reason(tools, grant.document_id, failure).await?),
     }
 }
@@ -96,6 +97,11 @@ async fn with_reason(tools: &Tools, id: DocumentId, mut failure: TaskFailure) ->
     Ok(failure)
 }
 
+/// The documents of sources, each with the hash of its text.
+fn hashes(sources: &[Source]) -> Vec<(DocumentId, String)> {
+    sources.iter().map(|source| (source.id, source.content_hash.clone())).collect()
+}
+
 /// The sources in the order in which they are read.
 async fn sources(tools: &Tools, id: DocumentId) -> Result<Vec<Source>, TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
@@ -105,31 +111,6 @@ async fn sources(tools: &Tools, id: DocumentId) -> Result<Vec<Source>, TaskFailu
     let mut keyed: Vec<_> = keys.into_iter().zip(sources).collect();
     keyed.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(keyed.into_iter().map(|(_, source)| source).collect())
-}
-
-impl Classify for LlmError {
-    fn classify(self) -> TaskFailure {
-        let message = self.to_string();
-        match self {
-            LlmError::NotConfigured(_) => {
-                let message = format!("{message} (SVC_LLM_BASE_URL)");
-                TaskFailure::new(ErrorClass::Dependency, "no_language_model", message)
-            }
-            LlmError::Away(_) => TaskFailure::away("language_model_away", message),
-            LlmError::Busy { retry_after } => {
-                TaskFailure { retry_after: Some(retry_after), ..TaskFailure::away("language_model_busy", message) }
-            }
-            LlmError::Refused { setting, .. } => {
-                TaskFailure::permanent("language_model_refuses", message).with_detail("setting", setting)
-            }
-            LlmError::TooLong(_) => {
-                TaskFailure::permanent("text_too_long", message).with_detail("setting", "SVC_LLM_CONTEXT_TOKENS")
-            }
-            LlmError::Broken(_) => TaskFailure::retryable("language_model_failed", message),
-            LlmError::OnlyReasoning => TaskFailure::permanent("only_reasoning", message)
-                .with_detail("setting", "SVC_SUMMARIZATION_DISABLE_THINKING"),
-        }
-    }
 }
 
 /// A text of the language model.
@@ -147,45 +128,15 @@ enum Summarised {
     Waits,
 }
 
-/// What came of a question.
-enum Asked {
-    Answer(LlmAnswer),
-    Error(LlmError),
-    /// It is asked in the next batch.
-    Later,
-}
-
-/// A question for a batch.
-struct Wanted {
-    hash: Vec<u8>,
-    ask: Ask,
-}
-
 /// The work on one container.
 struct Writing<'a> {
     tools: &'a Tools,
-    grant: &'a Grant,
+    asking: Asking<'a>,
     model: Model,
     id: DocumentId,
-    /// The language model of the file's options; `None`: that of the settings.
-    llm: Option<String>,
     words: usize,
     /// The most bytes of a group.
     most: usize,
-    begun: Instant,
-    /// The time after which the task goes on in another attempt.
-    enough: Duration,
-    asked: Vec<Vec<u8>>,
-    /// The questions that wait for a batch of a provider.
-    wanted: Vec<Wanted>,
-    wanted_bytes: usize,
-    /// How many of the questions an earlier attempt has asked.
-    kept: usize,
-    /// How many answers came by batches.
-    batched: usize,
-    /// The model that answered last.
-    name: String,
-    tokens: (i64, i64),
     /// The characters of summaries of parts that were not summarised in turn.
     left_out: usize,
 }
@@ -199,21 +150,11 @@ impl<'a> Writing<'a> {
         let words = (model.document_window() / 2 * 3 / 4).min(MOST_WORDS).min(most / 4 / 8).max(8);
         Writing {
             tools,
-            grant,
+            asking: Asking::new(tools, grant, llm),
             model,
             id: grant.document_id,
-            llm,
             words,
             most,
-            begun: Instant::now(),
-            enough: grant.deadline.map_or(Duration::MAX, |deadline| deadline / 2),
-            asked: Vec::new(),
-            wanted: Vec::new(),
-            wanted_bytes: 0,
-            kept: 0,
-            batched: 0,
-            name: String::new(),
-            tokens: (0, 0),
             left_out: 0,
         }
     }
@@ -232,7 +173,7 @@ impl<'a> Writing<'a> {
                 for group in groups.add(&source.title, text) {
                     told.extend(self.tell_all(group).await?);
                     groups.limit(self.most);
-                    if self.wants_enough() {
+                    if self.asking.wants_enough() {
                         return Ok(Summarised::Waits);
                     }
                 }
@@ -247,7 +188,7 @@ impl<'a> Writing<'a> {
                 told.extend(self.tell_all(group).await?);
             }
             // What a batch will tell is still unknown.
-            if !self.wanted.is_empty() {
+            if self.asking.waits() {
                 return Ok(Summarised::Waits);
             }
             let mut groups = Groups::new(self.most);
@@ -263,7 +204,7 @@ impl<'a> Writing<'a> {
             }
             (told, last) = (next, groups.end());
         }
-        if !self.wanted.is_empty() {
+        if self.asking.waits() {
             return Ok(Summarised::Waits);
         }
         if !told.is_empty() {
@@ -274,14 +215,14 @@ impl<'a> Writing<'a> {
         }
         let Some(group) = last else { return Ok(Summarised::NoText) };
         // Short summaries of what is below need no further one.
-        if self.asked.is_empty() {
+        if self.asking.asked.is_empty() {
             let told = self.fit(group.clone()).await?;
             if told.truncated_at.is_none() {
                 return Ok(Summarised::Told(told));
             }
         }
         let mut told = self.tell_all(group).await?;
-        if !self.wanted.is_empty() {
+        if self.asking.waits() {
             return Ok(Summarised::Waits);
         }
         Ok(Summarised::Told(match (told.pop(), told.is_empty()) {
@@ -340,156 +281,21 @@ impl<'a> Writing<'a> {
 
     /// The answer to one question; an earlier one if there is one.
     async fn asked(&mut self, text: &str, words: usize) -> Result<Asked, TaskFailure> {
-        let name = self.llm.as_deref().unwrap_or(self.default_model());
-        let hash = hash(&[PROMPT, name, &words.to_string(), text]);
-        let mut conn = self.tools.pool.acquire().await.classified()?;
-        let known = store::summaries::answer(&mut conn, &hash).await.classified()?;
-        drop(conn);
-        let batching = self.tools.batching.clone();
-        self.kept += usize::from(known.is_some());
-        let answer = match known {
-            Some(answer) => answer,
-            None if batching.is_some() => return self.asked_later(hash, text, words).await,
-            None if self.begun.elapsed() > self.enough => {
-                let message = "the text takes more calls than one attempt has time for; the next one goes on";
-                return Err(TaskFailure::away("unfinished", message));
-            }
-            None => {
-                let answer = match self.call(text, words).await {
-                    Ok(answer) => answer,
-                    Err(error) => return Ok(Asked::Error(error)),
-                };
-                let mut conn = self.tools.pool.acquire().await.classified()?;
-                store::summaries::keep_answer(&mut conn, self.id, &hash, &answer).await.classified()?;
-                answer
-            }
-        };
-        self.tokens.0 = self.tokens.0.saturating_add(answer.prompt_tokens);
-        self.tokens.1 = self.tokens.1.saturating_add(answer.completion_tokens);
-        self.asked.push(hash);
-        self.name.clone_from(&answer.model);
-        self.batched += usize::from(answer.batch_id.is_some());
-        Ok(Asked::Answer(answer))
-    }
-
-    /// What a batch said against a question; else the question is asked in the next batch.
-    async fn asked_later(&mut self, hash: Vec<u8>, text: &str, words: usize) -> Result<Asked, TaskFailure> {
-        let mut conn = self.tools.pool.acquire().await.classified()?;
-        let error =
-            store::llm_batches::take_error(&mut conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
-        drop(conn);
-        let Some((kind, message)) = error else {
-            // Equal parts are asked of once.
-            if self.wanted.iter().any(|wanted| wanted.hash == hash) {
-                return Ok(Asked::Later);
-            }
-            let ask = self.question(text, words);
-            self.wanted_bytes += ask.message.len();
-            self.wanted.push(Wanted { hash, ask });
-            return Ok(Asked::Later);
-        };
-        match kind.as_str() {
-            code::TOO_LONG => Ok(Asked::Error(LlmError::TooLong(message))),
-            code::ONLY_REASONING => {
-                let message = format!(
-                    "{message}: set SVC_SUMMARIZATION_DISABLE_THINKING=true, or name a model that does not reason"
-                );
-                Err(TaskFailure::permanent("only_reasoning", message)
-                    .with_detail("setting", "SVC_SUMMARIZATION_DISABLE_THINKING"))
-            }
-            code::REFUSED => Err(TaskFailure::permanent("language_model_refuses", message)),
-            kind => {
-                // A provider that takes no batch now, as for a limit of the account, may take one when another has ended.
-                let retry_after = (kind == code::BROKEN).then_some(BROKEN_PAUSE);
-                Err(TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) })
-            }
-        }
-    }
-
-    /// Whether the questions so far are enough for one batch.
-    fn wants_enough(&self) -> bool {
-        self.wanted_bytes >= TASK_BYTES || self.wanted.len() >= TASK_REQUESTS
-    }
-
-    /// Leaves the questions to the next batch, in which the task waits.
-    async fn park(self, sources: &[Source]) -> Result<Outcome, TaskFailure> {
-        let (tools, grant) = (self.tools, self.grant);
-        // Only a process with batches wants any.
-        let Some(batching) = &tools.batching else { return Ok(Outcome::LostLease) };
-        let many = self.wanted.len() > 1;
-        let requests: Vec<Request> = self
-            .wanted
-            .into_iter()
-            .enumerate()
-            .map(|(at, Wanted { hash, ask })| {
-                let custom_id = match many {
-                    false => format!("task-{}", grant.task_id),
-                    true => format!("task-{}-{}", grant.task_id, at + 1),
-                };
-                Request { line: batching.line(&custom_id, &ask), custom_id, asked: hash }
-            })
-            .collect();
-        let model = self.llm.as_deref().unwrap_or(&batching.model);
-        let of = (batching.provider.as_str(), model);
-        let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
-            sources.iter().map(|source| (source.id, source.content_hash.clone())).unzip();
-        let mut tx = store::transaction::begin(&tools.pool).await.classified()?;
-        // Who deletes, moves or closes something in this tree waits, and then takes the task out of its batch, or was here before this look.
-        store::locks::tree(&mut tx, grant.document_id).await.classified()?;
-        let place = store::places::Place::of_claim(grant);
-        let unchanged = store::raptor::unchanged(&mut tx, &place, &ids, &hashes).await.classified()?;
-        if unchanged < ids.len() as i64 {
-            return Err(TaskFailure::away("changed", "documents were changed before they could be asked of"));
-        }
-        if store::llm_batches::park(&mut tx, grant, of, batching.caps, &requests).await.classified()? {
-            tx.commit().await.classified()?;
-            return Ok(Outcome::Batched);
-        }
-        drop(tx);
-        let mut conn = tools.pool.acquire().await.classified()?;
-        match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
-            true => Err(TaskFailure::cancelled()),
-            false => Ok(Outcome::LostLease),
-        }
-    }
-
-    /// The model that is asked if the file's options name none.
-    fn default_model(&self) -> &'a str {
-        match &self.tools.batching {
-            Some(batching) => &batching.model,
-            None => self.tools.language_model.model(),
-        }
-    }
-
-    fn question(&self, text: &str, words: usize) -> Ask {
+        let hash = hash(&[PROMPT, self.asking.model(), &words.to_string(), text]);
         let mark = mark();
-        Ask {
+        let ask = Ask {
             purpose: "summarize",
             instructions: INSTRUCTIONS.to_owned(),
             message: format!(
                 "Summarise the text between the marks in at most {words} words.\n\n{mark}\n{text}\n{mark}\n"
             ),
             max_tokens: ANSWER_TOKENS as u32,
+            temperature: 0.0,
             schema: None,
-            model: self.llm.clone(),
+            model: self.asking.llm.clone(),
             thinks: self.tools.settings.summarization_disable_thinking != Some(true),
-        }
-    }
-
-    async fn call(&self, text: &str, words: usize) -> Result<LlmAnswer, LlmError> {
-        let ask = self.question(text, words);
-        let mut answering = self.tools.language_model.ask(ask).await?;
-        let answer = answering.whole().await?;
-        let usage = answering.usage().unwrap_or_default();
-        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
-        Ok(LlmAnswer {
-            answer: store::text::storable(answer.trim()).into_owned(),
-            is_cut: answering.is_cut(),
-            model: store::text::storable(answering.name()).into_owned(),
-            prompt_tokens: count(usage.prompt_tokens),
-            completion_tokens: count(usage.completion_tokens),
-            batch_id: None,
-        })
+        };
+        self.asking.asked(hash, ask).await
     }
 
     /// As many sentences of a text as fit the window.
@@ -565,17 +371,14 @@ impl<'a> Writing<'a> {
         if self.left_out > 0 {
             effective["left_out"] = self.left_out.into();
         }
-        let took = json!({
-            "model": (!self.name.is_empty()).then_some(self.name), "prompt": PROMPT, "calls": self.asked.len(), "kept_calls": self.kept, "batched_calls": self.batched, "prompt_tokens": self.tokens.0,
-            "completion_tokens": self.tokens.1, "milliseconds": u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        });
+        let took = self.asking.took(PROMPT);
         let evidence = [
             (id, Evidence::EffectiveContent, effective),
             (id, Evidence::Rollup, rollup),
             (id, Evidence::LlmSummarize, took.clone()),
         ];
         store::evidence::record_all(tx.conn(), &evidence).await.classified()?;
-        store::summaries::keep_only(tx.conn(), id, &self.asked).await.classified()?;
+        store::summaries::keep_only(tx.conn(), id, &self.asking.asked).await.classified()?;
         if id == grant.root_id.document() {
             outdate_sums(&tools.settings.task_badges, tx.conn(), &[id]).await.classified()?;
         }
@@ -589,16 +392,6 @@ impl<'a> Writing<'a> {
 fn cut(text: &str, most: usize) -> Told {
     let text = beginning(text, most);
     Told { text: text.to_owned(), truncated_at: Some(text.chars().count()) }
-}
-
-/// Tells questions apart.
-fn hash(parts: &[&str]) -> Vec<u8> {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().to_vec()
 }
 
 #[cfg(test)]

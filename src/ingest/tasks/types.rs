@@ -1,7 +1,7 @@
 //! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
 //! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{
-    Apply, Run, embed, extract, probe, profile, raptor, records, registered, rollup, semantic, sheets, structure,
+    Apply, Run, embed, extract, facts, probe, profile, raptor, records, registered, rollup, semantic, sheets, structure,
     summary,
 };
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
         extension::{TaskDeclaration, TaskHandler},
         options::{self, OptionGroup},
     },
-    store::{ingest_nodes::Rollup, raptor::RULE},
+    store::{extraction, ingest_nodes::Rollup, raptor::RULE},
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -184,6 +184,17 @@ pub static RAPTOR: TaskType = TaskType {
     leads_to: Lanes::NONE,
 };
 
+/// It adds facts and entities, and changes nothing of its node.
+pub static EXTRACT_FACTS: TaskType = TaskType {
+    name: extraction::TASK,
+    lane: Lane::Llm,
+    write_mode: WriteMode::Itself,
+    options: &[],
+    run: Runner::Here(|tools, apply| Box::pin(facts::run(tools, apply))),
+    final_failure: FinalFailure::Nothing,
+    leads_to: MODEL,
+};
+
 /// Every task type of the service.
 static TABLE: &[&TaskType] = &[
     &PROBE,
@@ -201,6 +212,7 @@ static TABLE: &[&TaskType] = &[
     &SUMMARIZE,
     &SUMMARIZE_LLM,
     &RAPTOR,
+    &EXTRACT_FACTS,
 ];
 
 fn find(name: &str) -> Option<&'static TaskType> {

@@ -152,6 +152,15 @@ evidence! {
     /// `prompt_tokens`, `completion_tokens` and `milliseconds`. Where the summaries below fit the window together, there are no calls.
     LlmSummarize = "llm.summarize", by "`summarize:llm`",
         absent "no language model has summarized the node";
+    /// The facts that a language model found in the text: their ids (`facts`), how many were `created`, how many were `dropped` by the reason, the
+    /// `entities` that were made, the ids of `merges`, the facts that were `superseded`, and how many were `closed` because the text no longer states them;
+    /// `truncated` if an answer was cut off; with the `model`, the `prompt`'s version, `calls`, `kept_calls`, `batched_calls`, `prompt_tokens`,
+    /// `completion_tokens` and `milliseconds`.
+    Facts = "facts", by "`extract:facts`",
+        absent "nobody had facts extracted from the text";
+    /// The facts that would be written (`would`), and the rest as in `facts`.
+    FactsDryRun = "facts.dry_run", by "`extract:facts` with `dry_run`",
+        absent "nobody asked what an extraction would write";
     /// How many nodes under the settled file failed, and how many tasks failed for which reason.
     FailedParts = "failed_parts", by "the settling of the file",
         absent "no part of the file failed";

@@ -1,0 +1,257 @@
+//! What a task asks a language model. Every answer is kept before the next question, so that no attempt pays for what an earlier one got, and a
+//! process with batches leaves its questions to the next one.
+use super::{Classify, OrTaskFailure};
+use crate::{
+    ingest::Tools,
+    llm::{Ask, LlmError},
+    llm_batches::{TASK_BYTES, TASK_REQUESTS, code},
+    store::{self, llm_batches::Request, summaries::LlmAnswer},
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::time::{Duration, Instant};
+use svc_actors::{ErrorClass, Grant, Outcome, TaskFailure};
+use svc_ids::DocumentId;
+
+/// The least pause after a batch failed as a whole.
+const BROKEN_PAUSE: Duration = Duration::from_secs(1800);
+
+impl Classify for LlmError {
+    fn classify(self) -> TaskFailure {
+        let message = self.to_string();
+        match self {
+            LlmError::NotConfigured(_) => {
+                let message = format!("{message} (SVC_LLM_BASE_URL)");
+                TaskFailure::new(ErrorClass::Dependency, "no_language_model", message)
+            }
+            LlmError::Away(_) => TaskFailure::away("language_model_away", message),
+            LlmError::Busy { retry_after } => {
+                TaskFailure { retry_after: Some(retry_after), ..TaskFailure::away("language_model_busy", message) }
+            }
+            LlmError::Refused { setting, .. } => {
+                TaskFailure::permanent("language_model_refuses", message).with_detail("setting", setting)
+            }
+            LlmError::TooLong(_) => {
+                TaskFailure::permanent("text_too_long", message).with_detail("setting", "SVC_LLM_CONTEXT_TOKENS")
+            }
+            LlmError::Broken(_) => TaskFailure::retryable("language_model_failed", message),
+            LlmError::OnlyReasoning => TaskFailure::permanent("only_reasoning", message)
+                .with_detail("setting", "SVC_SUMMARIZATION_DISABLE_THINKING"),
+        }
+    }
+}
+
+/// What came of a question.
+pub(super) enum Asked {
+    Answer(LlmAnswer),
+    Error(LlmError),
+    /// It is asked in the next batch.
+    Later,
+}
+
+/// A question for a batch.
+struct Wanted {
+    hash: Vec<u8>,
+    ask: Ask,
+}
+
+/// The questions of one task.
+pub(super) struct Asking<'a> {
+    tools: &'a Tools,
+    grant: &'a Grant,
+    /// The language model of the file's options; `None`: that of the settings.
+    pub llm: Option<String>,
+    begun: Instant,
+    /// The time after which the task goes on in another attempt.
+    enough: Duration,
+    /// The hashes of the questions that were answered.
+    pub asked: Vec<Vec<u8>>,
+    /// The questions that wait for a batch of a provider.
+    wanted: Vec<Wanted>,
+    wanted_bytes: usize,
+    /// How many of the questions an earlier attempt has asked.
+    kept: usize,
+    /// How many answers came by batches.
+    batched: usize,
+    /// The model that answered last.
+    name: String,
+    tokens: (i64, i64),
+}
+
+impl<'a> Asking<'a> {
+    pub fn new(tools: &'a Tools, grant: &'a Grant, llm: Option<String>) -> Asking<'a> {
+        Asking {
+            tools,
+            grant,
+            llm,
+            begun: Instant::now(),
+            enough: grant.deadline.map_or(Duration::MAX, |deadline| deadline / 2),
+            asked: Vec::new(),
+            wanted: Vec::new(),
+            wanted_bytes: 0,
+            kept: 0,
+            batched: 0,
+            name: String::new(),
+            tokens: (0, 0),
+        }
+    }
+
+    /// The model that is asked.
+    pub fn model(&self) -> &str {
+        self.llm.as_deref().unwrap_or(match &self.tools.batching {
+            Some(batching) => &batching.model,
+            None => self.tools.language_model.model(),
+        })
+    }
+
+    /// The answer to one question, which its hash tells from others; an earlier one if there is one.
+    pub async fn asked(&mut self, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let known = store::summaries::answer(&mut conn, &hash).await.classified()?;
+        drop(conn);
+        self.kept += usize::from(known.is_some());
+        let answer = match known {
+            Some(answer) => answer,
+            None if self.tools.batching.is_some() => return self.asked_later(hash, ask).await,
+            None if self.begun.elapsed() > self.enough => {
+                let message = "the text takes more calls than one attempt has time for; the next one goes on";
+                return Err(TaskFailure::away("unfinished", message));
+            }
+            None => {
+                let answer = match self.call(ask).await {
+                    Ok(answer) => answer,
+                    Err(error) => return Ok(Asked::Error(error)),
+                };
+                let mut conn = self.tools.pool.acquire().await.classified()?;
+                let id = self.grant.document_id;
+                store::summaries::keep_answer(&mut conn, id, &hash, &answer).await.classified()?;
+                answer
+            }
+        };
+        self.tokens.0 = self.tokens.0.saturating_add(answer.prompt_tokens);
+        self.tokens.1 = self.tokens.1.saturating_add(answer.completion_tokens);
+        self.asked.push(hash);
+        self.name.clone_from(&answer.model);
+        self.batched += usize::from(answer.batch_id.is_some());
+        Ok(Asked::Answer(answer))
+    }
+
+    /// What a batch said against a question; else the question is asked in the next batch.
+    async fn asked_later(&mut self, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let error =
+            store::llm_batches::take_error(&mut conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
+        drop(conn);
+        let Some((kind, message)) = error else {
+            // Equal parts are asked of once.
+            if self.wanted.iter().any(|wanted| wanted.hash == hash) {
+                return Ok(Asked::Later);
+            }
+            self.wanted_bytes += ask.message.len();
+            self.wanted.push(Wanted { hash, ask });
+            return Ok(Asked::Later);
+        };
+        match kind.as_str() {
+            code::TOO_LONG => Ok(Asked::Error(LlmError::TooLong(message))),
+            code::ONLY_REASONING => {
+                let message = format!(
+                    "{message}: set SVC_SUMMARIZATION_DISABLE_THINKING=true, or name a model that does not reason"
+                );
+                Err(TaskFailure::permanent("only_reasoning", message)
+                    .with_detail("setting", "SVC_SUMMARIZATION_DISABLE_THINKING"))
+            }
+            code::REFUSED => Err(TaskFailure::permanent("language_model_refuses", message)),
+            kind => {
+                // A provider that takes no batch now, as for a limit of the account, may take one when another has ended.
+                let retry_after = (kind == code::BROKEN).then_some(BROKEN_PAUSE);
+                Err(TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) })
+            }
+        }
+    }
+
+    /// Whether questions wait for a batch.
+    pub fn waits(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Whether the questions so far are enough for one batch.
+    pub fn wants_enough(&self) -> bool {
+        self.wanted_bytes >= TASK_BYTES || self.wanted.len() >= TASK_REQUESTS
+    }
+
+    /// Leaves the questions to the next batch, in which the task waits, unless one of the documents that it asks of, each with the hash of its
+    /// text, is another by now.
+    pub async fn park(self, sources: &[(DocumentId, String)]) -> Result<Outcome, TaskFailure> {
+        let (tools, grant) = (self.tools, self.grant);
+        // Only a process with batches wants any.
+        let Some(batching) = &tools.batching else { return Ok(Outcome::LostLease) };
+        let many = self.wanted.len() > 1;
+        let requests: Vec<Request> = self
+            .wanted
+            .into_iter()
+            .enumerate()
+            .map(|(at, Wanted { hash, ask })| {
+                let custom_id = match many {
+                    false => format!("task-{}", grant.task_id),
+                    true => format!("task-{}-{}", grant.task_id, at + 1),
+                };
+                Request { line: batching.line(&custom_id, &ask), custom_id, asked: hash }
+            })
+            .collect();
+        let model = self.llm.as_deref().unwrap_or(&batching.model);
+        let of = (batching.provider.as_str(), model);
+        let (ids, hashes): (Vec<DocumentId>, Vec<String>) = sources.iter().cloned().unzip();
+        let mut tx = store::transaction::begin(&tools.pool).await.classified()?;
+        // Who deletes, moves or closes something in this tree waits, and then takes the task out of its batch, or was here before this look.
+        store::locks::tree(&mut tx, grant.document_id).await.classified()?;
+        let place = store::places::Place::of_claim(grant);
+        let unchanged = store::raptor::unchanged(&mut tx, &place, &ids, &hashes).await.classified()?;
+        if unchanged < ids.len() as i64 {
+            return Err(TaskFailure::away("changed", "documents were changed before they could be asked of"));
+        }
+        if store::llm_batches::park(&mut tx, grant, of, batching.caps, &requests).await.classified()? {
+            tx.commit().await.classified()?;
+            return Ok(Outcome::Batched);
+        }
+        drop(tx);
+        let mut conn = tools.pool.acquire().await.classified()?;
+        match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
+            true => Err(TaskFailure::cancelled()),
+            false => Ok(Outcome::LostLease),
+        }
+    }
+
+    async fn call(&self, ask: Ask) -> Result<LlmAnswer, LlmError> {
+        let mut answering = self.tools.language_model.ask(ask).await?;
+        let answer = answering.whole().await?;
+        let usage = answering.usage().unwrap_or_default();
+        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        Ok(LlmAnswer {
+            answer: store::text::storable(answer.trim()).into_owned(),
+            is_cut: answering.is_cut(),
+            model: store::text::storable(answering.name()).into_owned(),
+            prompt_tokens: count(usage.prompt_tokens),
+            completion_tokens: count(usage.completion_tokens),
+            batch_id: None,
+        })
+    }
+
+    /// What the questions took, as evidence.
+    pub fn took(&self, prompt: &str) -> Value {
+        json!({
+            "model": (!self.name.is_empty()).then_some(self.name.as_str()), "prompt": prompt, "calls": self.asked.len(), "kept_calls": self.kept,
+            "batched_calls": self.batched, "prompt_tokens": self.tokens.0, "completion_tokens": self.tokens.1,
+            "milliseconds": u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+/// Tells questions apart.
+pub(super) fn hash(parts: &[&str]) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().to_vec()
+}

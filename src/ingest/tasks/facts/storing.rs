@@ -1,0 +1,231 @@
+//! Writes the facts of a text, with the entities and predicates that they name, in one transaction.
+use super::{
+    Dropped, PROMPT, Parameters,
+    answer::{Checked, Mention, Object, Predicate},
+    entities::{Name, Things},
+};
+use crate::{
+    access::Caller,
+    graph::facts::{self, Manner, Origin},
+    ingest::{
+        Tools,
+        tasks::{Apply, OrTaskFailure, asking::Asking, structure::model},
+    },
+    store::{self, evidence::Evidence, extraction::SourceText, triples::write::take_pen},
+};
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use std::collections::{BTreeSet, HashMap};
+use svc_actors::{Outcome, TaskFailure};
+use svc_client::{
+    Failure,
+    wire::{FactOutcome, NewFact, NewPredicates, OnOverlap, ResolveNames, SupersedeFacts},
+};
+use svc_ids::{DocumentId, PredicateId, TripleId};
+
+/// How often facts are looked for that give way to new ones.
+const ROUNDS: usize = 20;
+
+/// What was found in a text.
+pub struct Found<'a> {
+    pub parameters: Parameters,
+    pub source: SourceText,
+    pub facts: Vec<Checked>,
+    pub dropped: Dropped,
+    pub asking: Asking<'a>,
+    pub truncated: bool,
+}
+
+/// What was written.
+#[derive(Default)]
+struct Written {
+    facts: Vec<TripleId>,
+    created: usize,
+    entities: usize,
+    merges: Vec<i64>,
+    superseded: Vec<TripleId>,
+    closed: usize,
+}
+
+pub async fn store(tools: &Tools, apply: Apply<'_>, found: Found<'_>) -> Result<Outcome, TaskFailure> {
+    let (id, parameters) = (apply.grant.document_id, &found.parameters);
+    let mentions = found.facts.iter().flat_map(|fact| {
+        let object = match &fact.object {
+            Object::Thing(mention) => Some(mention),
+            Object::Literal { .. } => None,
+        };
+        [Some(&fact.subject), object].into_iter().flatten()
+    });
+    let mut things = Things::of(mentions);
+    // A process without a model knows names by their letters alone.
+    if parameters.resolve == ResolveNames::Similar && tools.embedder.is_some() {
+        things.embed(model(tools).await?).await?;
+    }
+    let mut tx = apply.begin_creating().await?;
+    let now = store::extraction::text(tx.conn(), id).await.classified()?;
+    if !now.is_some_and(|now| now.content_hash == found.source.content_hash && now.zone == found.source.zone) {
+        return Err(TaskFailure::away("changed", "the text was changed while facts were read in it"));
+    }
+    let zone = found.source.zone;
+    store::graph_nodes::hold_zone(tx.conn(), zone).await.classified()?;
+    let plan = things.plan(tx.conn(), zone, parameters.resolve, parameters.similarity).await.classified()?;
+    let mut took = found.asking.took(PROMPT);
+    took["dropped"] = json!(found.dropped);
+    if found.truncated {
+        took["truncated"] = true.into();
+    }
+    let mut detail = Map::new();
+    let name = if parameters.dry_run {
+        let known = plan.known(&things);
+        took["would"] = found.facts.iter().map(|fact| shown(fact, &things, &known)).collect();
+        let (entities, merges) = plan.counts();
+        (took["entities"], took["merges"]) = (entities.into(), merges.into());
+        detail.insert("dry_run".to_owned(), true.into());
+        Evidence::FactsDryRun
+    } else {
+        let made =
+            things.make(tools, tx.conn(), zone, &plan, parameters.resolve != ResolveNames::Off).await?;
+        let written = write(tools, tx.conn(), id, &found, &things, &made.documents).await?;
+        let mut written = Written { entities: made.created.len(), ..written };
+        if !made.merges.is_empty() {
+            let at = take_pen(tx.conn()).await.classified()?;
+            written.merges = store::merges::insert(tx.conn(), at, &made.merges).await.classified()?;
+        }
+        detail.insert("facts".to_owned(), written.facts.len().into());
+        detail.insert("entities".to_owned(), written.entities.into());
+        took["facts"] = written.facts.iter().map(|id| id.0).collect();
+        took["created"] = written.created.into();
+        took["entities"] = written.entities.into();
+        took["merges"] = json!(written.merges);
+        took["superseded"] = written.superseded.iter().map(|id| id.0).collect();
+        took["closed"] = written.closed.into();
+        Evidence::Facts
+    };
+    detail.insert("dropped".to_owned(), json!(found.dropped));
+    store::evidence::record(tx.conn(), id, name, &took).await.classified()?;
+    store::summaries::keep_only(tx.conn(), id, &found.asking.asked).await.classified()?;
+    tx.complete(detail).await
+}
+
+/// A fact as a dry run shows it.
+fn shown(fact: &Checked, things: &Things, known: &HashMap<Name, DocumentId>) -> Value {
+    let thing = |mention: &Mention| {
+        let id = known.get(&things.name(mention)).map(|id| id.0);
+        json!({"name": mention.name, "type": (!mention.type_key.is_empty()).then_some(&mention.type_key), "document_id": id})
+    };
+    let object = match &fact.object {
+        Object::Thing(mention) => thing(mention),
+        Object::Literal { value, datatype } => json!({"literal": value, "datatype": datatype}),
+    };
+    let predicate = match &fact.predicate {
+        Predicate::Known(id) => json!({"predicate_id": id.0}),
+        Predicate::New(name) => json!({"name": format!("{}:{name}", store::extraction::NAMESPACE)}),
+    };
+    json!({
+        "subject": thing(&fact.subject), "predicate": predicate, "object": object, "fact_type": fact.fact_type, "valid_from": fact.valid_from,
+        "valid_until": fact.valid_until, "confidence": fact.confidence, "quote": fact.quote,
+    })
+}
+
+/// Writes the facts. Whoever queued the task may change the text, so that the facts of the text are its own; entities that are open to all are
+/// only seen with them by who may read the text.
+async fn write(
+    tools: &Tools,
+    conn: &mut PgConnection,
+    source: DocumentId,
+    found: &Found<'_>,
+    things: &Things,
+    documents: &HashMap<Name, DocumentId>,
+) -> Result<Written, TaskFailure> {
+    let Found { parameters, source: text, facts, .. } = found;
+    let mut written = Written::default();
+    let new: Vec<&str> = facts
+        .iter()
+        .filter_map(|fact| match &fact.predicate {
+            Predicate::New(name) => Some(name.as_str()),
+            Predicate::Known(_) => None,
+        })
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    debug_assert!(new.is_empty() || parameters.new_predicates == NewPredicates::Allow);
+    let predicates = match new.is_empty() {
+        true => HashMap::new(),
+        false => store::extraction::make_predicates(conn, &new).await.classified()?,
+    };
+    let id_of = |mention: &Mention| documents.get(&things.name(mention)).map(|id| id.0);
+    let predicate_id = |predicate: &Predicate| -> Option<PredicateId> {
+        match predicate {
+            Predicate::Known(id) => Some(*id),
+            Predicate::New(name) => predicates.get(name).copied(),
+        }
+    };
+    let fact = |fact: &Checked| -> Option<NewFact> {
+        let new = NewFact {
+            subject_id: Some(id_of(&fact.subject)?),
+            predicate_id: Some(predicate_id(&fact.predicate)?.0),
+            valid_from: fact.valid_from,
+            valid_until: fact.valid_until,
+            fact_type: Some(fact.fact_type),
+            source_id: Some(source.0),
+            quote: Some(fact.quote.clone()),
+            confidence: Some(fact.confidence),
+            ..NewFact::default()
+        };
+        Some(match &fact.object {
+            Object::Thing(mention) => NewFact { object_id: Some(id_of(mention)?), ..new },
+            Object::Literal { value, datatype } => {
+                NewFact { object_literal: Some(value.clone()), object_datatype: Some(datatype.clone()), ..new }
+            }
+        })
+    };
+    let new: Vec<NewFact> = facts.iter().filter_map(fact).collect();
+    if new.len() < facts.len() {
+        return Err(TaskFailure::retryable("changed", "a predicate or an entity is gone meanwhile"));
+    }
+    let base = &tools.settings.rdf_base;
+    if !new.is_empty() {
+        let manner = Manner { on_overlap: OnOverlap::Merge, origin: Origin::Caller };
+        let asserted = facts::assert(conn, &Caller::Owner, base, &new, manner).await;
+        let asserted = asserted.map_err(|(_, failure)| refused(failure))?;
+        let ids: BTreeSet<TripleId> = asserted.outcomes.iter().map(|(id, _)| *id).collect();
+        let created = asserted.outcomes.iter().filter(|(_, outcome)| *outcome != FactOutcome::Existing);
+        written.created = created.map(|(id, _)| *id).collect::<BTreeSet<_>>().len();
+        written.facts = ids.into_iter().collect();
+    }
+    if parameters.supersede == SupersedeFacts::Auto {
+        written.superseded = supersede(conn, &written.facts, text).await?;
+    }
+    if parameters.replace {
+        let closed = store::triples::follow::no_longer_stated(conn, source, &written.facts).await;
+        written.closed = closed.classified()?;
+    }
+    Ok(written)
+}
+
+/// Has older facts give way to new ones of functional predicates; returns those that did.
+async fn supersede(
+    conn: &mut PgConnection,
+    new: &[TripleId],
+    text: &SourceText,
+) -> Result<Vec<TripleId>, TaskFailure> {
+    let mut superseded = Vec::new();
+    for _ in 0..ROUNDS {
+        // What a fact leaves of itself may be in the way of another new one.
+        let rivals = store::extraction::rivals(conn, new, text.told_at).await.classified()?;
+        if rivals.is_empty() {
+            break;
+        }
+        let mut seen = BTreeSet::new();
+        for rival in rivals.into_iter().filter(|rival| seen.insert(rival.id)) {
+            let portion = (rival.valid_from, rival.valid_until);
+            facts::give_way(conn, &Caller::Owner, rival.id, rival.new_id, portion).await.map_err(refused)?;
+            superseded.push(rival.id);
+        }
+    }
+    Ok(superseded)
+}
+
+fn refused(failure: Failure) -> TaskFailure {
+    TaskFailure::retryable("facts_refused", failure.detail)
+}

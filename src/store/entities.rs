@@ -1,0 +1,114 @@
+//! Entities that texts speak of, by their names. Whoever adds one holds the zone, see [`super::graph_nodes::hold_zone`].
+use pgvector::HalfVector;
+use sqlx::PgConnection;
+use svc_ids::DocumentId;
+
+/// The most names of a zone that a new one is compared with: the youngest ones.
+const COMPARED: i64 = 20_000;
+/// How many of the nearest names are looked at.
+const NEAREST: i64 = 10;
+
+/// An entity that has a name.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct NamedEntity {
+    pub document_id: DocumentId,
+    pub zone: DocumentId,
+    pub name_key: String,
+    pub type_key: String,
+}
+
+/// The entities of a zone, and those that are open to all, that have these names.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn named(conn: &mut PgConnection, zone: DocumentId, names: &[&str]) -> sqlx::Result<Vec<NamedEntity>> {
+    sqlx::query_as(
+        "SELECT document_id, zone, name_key, type_key FROM entity_names WHERE zone IN ($1, 0) AND name_key = ANY($2) ORDER BY document_id",
+    )
+    .bind(zone)
+    .bind(names)
+    .fetch_all(conn)
+    .await
+}
+
+/// The entities of a zone with the nearest names, each with the cosine, nearest first.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn near(
+    conn: &mut PgConnection,
+    zone: DocumentId,
+    model: &str,
+    name: &HalfVector,
+    least: f64,
+) -> sqlx::Result<Vec<(DocumentId, String, String, f64)>> {
+    sqlx::query_as(
+        "SELECT document_id, name_key, type_key, score FROM (
+             SELECT n.document_id, n.name_key, n.type_key, 1 - (n.embed <=> $3) AS score FROM (
+                 SELECT * FROM entity_names WHERE zone = $1 AND embed_model = $2 ORDER BY document_id DESC LIMIT $5) n) s
+          WHERE score >= $4 ORDER BY score DESC, document_id LIMIT $6",
+    )
+    .bind(zone)
+    .bind(model)
+    .bind(name)
+    .bind(least)
+    .bind(COMPARED)
+    .bind(NEAREST)
+    .fetch_all(conn)
+    .await
+}
+
+/// A name for a document that the caller has just made in a zone.
+pub struct NewName<'a> {
+    pub document_id: DocumentId,
+    pub name_key: &'a str,
+    pub type_key: &'a str,
+    /// The model, and the vector of the name.
+    pub vector: Option<(&'a str, &'a HalfVector)>,
+}
+
+/// Gives new documents of a zone their names.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn name(conn: &mut PgConnection, zone: DocumentId, new: &[NewName<'_>]) -> sqlx::Result<()> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO entity_names (document_id, zone, name_key, type_key, embed, embed_model)
+         SELECT n.id, $1, n.name_key, n.type_key, n.embed, n.model
+           FROM unnest($2::bigint[], $3::text[], $4::text[], $5::halfvec[], $6::text[]) n(id, name_key, type_key, embed, model)",
+    )
+    .bind(zone)
+    .bind(new.iter().map(|new| new.document_id).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.name_key).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.type_key).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.vector.map(|(_, vector)| vector.clone())).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.vector.map(|(model, _)| model)).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Has the names of entities at and under `root` follow these into other zones. Where a name is taken there the one that comes gives it up, and
+/// its document is found by it no more. Call it after guards have changed, while no other does.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
+pub async fn into_zones(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<()> {
+    sqlx::query(
+        "DELETE FROM entity_names WHERE document_id IN (
+             SELECT m.document_id FROM (
+                 SELECT n.document_id, n.name_key, n.type_key, d.guard,
+                        row_number() OVER (PARTITION BY d.guard, n.name_key, n.type_key ORDER BY n.document_id) AS turn
+                   FROM entity_names n JOIN documents d ON d.id = n.document_id
+                  WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND n.zone <> d.guard) m
+              WHERE m.turn > 1 OR EXISTS (SELECT FROM entity_names t WHERE t.zone = m.guard AND t.name_key = m.name_key AND t.type_key = m.type_key))",
+    )
+    .bind(root)
+    .persistent(false)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query(
+        "UPDATE entity_names n SET zone = d.guard FROM documents d
+          WHERE d.id = n.document_id AND (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND n.zone <> d.guard",
+    )
+    .bind(root)
+    .persistent(false)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}

@@ -1,0 +1,231 @@
+//! The texts that facts are extracted from, and what came of it.
+use super::{
+    documents::add,
+    evidence::Evidence,
+    places::Place,
+    predicates,
+    scope::{Readable, Writable, readable},
+};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::PgConnection;
+use std::collections::HashMap;
+use svc_ids::{DocumentId, PredicateId, RootId, TaskId, TripleId};
+
+/// The type of the tasks that read texts.
+pub const TASK: &str = "extract:facts";
+/// The usetypes that are no texts of others: what the service says of them, and what is meant for machines.
+const NO_TEXTS: [&str; 6] = ["entity", "summary", "raptor", "profile", "template", "ontology"];
+
+/// A text whose facts are wanted.
+#[derive(Debug, sqlx::FromRow)]
+pub struct TextNode {
+    #[sqlx(flatten)]
+    pub place: Place,
+    /// The document whose supervisor runs its tasks, if it was ingested.
+    root_id: Option<RootId>,
+    pub content_hash: String,
+}
+
+impl TextNode {
+    pub fn root_id(&self) -> RootId {
+        self.root_id.unwrap_or(self.place.id().as_root())
+    }
+}
+
+/// Settled texts at and under a document that the scope covers, by id, after `after`. A text that was cut into parts is read in these.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
+pub async fn texts(
+    conn: &mut PgConnection,
+    scope: &Writable,
+    under: DocumentId,
+    after: DocumentId,
+    limit: i64,
+) -> sqlx::Result<Vec<TextNode>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, under);
+    add(&mut arguments, after);
+    add(&mut arguments, NO_TEXTS.map(str::to_owned).to_vec());
+    add(&mut arguments, super::raptor::RULE.to_owned());
+    add(&mut arguments, limit);
+    let query = concat!(
+        "SELECT d.id, d.path, d.content_hash,
+                (SELECT n.root_id FROM unnest(d.path || d.id) WITH ORDINALITY a(id, depth) JOIN ingest_node n ON n.document_id = a.id
+                  ORDER BY a.depth DESC LIMIT 1) AS root_id
+           FROM documents d
+          WHERE (d.id = $3 OR d.path @> ARRAY[$3::bigint]) AND d.id > $4 AND d.settled = 'settled' AND d.content <> '' AND d.usetype <> ALL($5)
+            AND NOT EXISTS (SELECT FROM documents c JOIN node_origins o ON o.document_id = c.id AND o.rule NOT IN ('upload', $6) WHERE c.parent_id = d.id)
+            AND ",
+        readable!(),
+        " ORDER BY d.id LIMIT $7"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// How many such texts there are, counted up to `most`.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
+pub async fn count(conn: &mut PgConnection, scope: &Writable, under: DocumentId, most: i64) -> sqlx::Result<i64> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, under);
+    add(&mut arguments, NO_TEXTS.map(str::to_owned).to_vec());
+    add(&mut arguments, super::raptor::RULE.to_owned());
+    add(&mut arguments, most);
+    let query = concat!(
+        "SELECT count(*) FROM (SELECT FROM documents d
+          WHERE (d.id = $3 OR d.path @> ARRAY[$3::bigint]) AND d.settled = 'settled' AND d.content <> '' AND d.usetype <> ALL($4)
+            AND NOT EXISTS (SELECT FROM documents c JOIN node_origins o ON o.document_id = c.id AND o.rule NOT IN ('upload', $5) WHERE c.parent_id = d.id)
+            AND ",
+        readable!(),
+        " LIMIT $6) t"
+    );
+    sqlx::query_scalar_with(query, arguments).persistent(false).fetch_one(conn).await
+}
+
+/// The tasks of these documents that have not ended, each with the fingerprint of what it was asked to do.
+pub async fn unfinished(
+    conn: &mut PgConnection,
+    documents: &[DocumentId],
+) -> sqlx::Result<HashMap<(DocumentId, String), TaskId>> {
+    let rows: Vec<(DocumentId, String, TaskId)> = sqlx::query_as(
+        "SELECT scope_document_id, param_fingerprint, id FROM task_queue WHERE scope_document_id = ANY($1) AND task_type = $2 AND NOT final",
+    )
+    .bind(documents)
+    .bind(TASK)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|(document, fingerprint, task)| ((document, fingerprint), task)).collect())
+}
+
+/// How many of these tasks still owe work, and the documents of those that failed for good.
+pub async fn progress(conn: &mut PgConnection, tasks: &[TaskId]) -> sqlx::Result<(i64, Vec<DocumentId>)> {
+    sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE NOT final), coalesce(array_agg(scope_document_id) FILTER (WHERE final AND status <> 'completed'), '{}')
+           FROM task_queue WHERE id = ANY($1)",
+    )
+    .bind(tasks)
+    .fetch_one(conn)
+    .await
+}
+
+/// What the evidence of these documents says under a name.
+pub async fn recorded(conn: &mut PgConnection, documents: &[DocumentId], name: Evidence) -> sqlx::Result<Vec<Value>> {
+    sqlx::query_scalar("SELECT value FROM node_evidence WHERE document_id = ANY($1) AND name = $2")
+        .bind(documents)
+        .bind(name.as_str())
+        .fetch_all(conn)
+        .await
+}
+
+/// A text as a language model is to read it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct SourceText {
+    pub content: String,
+    pub content_hash: String,
+    /// The guard of the document.
+    pub zone: DocumentId,
+    pub is_settled: bool,
+    /// When what it tells happened, or when it was stored.
+    pub told_at: DateTime<Utc>,
+    /// The titles from the top down to its own.
+    pub titles: Vec<String>,
+}
+
+/// A document's text; `None` if the document is gone, or out of everybody's reach.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn text(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<SourceText>> {
+    sqlx::query_as(
+        "SELECT d.content, d.content_hash, d.guard AS zone, d.settled = 'settled' AS is_settled, coalesce(d.event_time, d.created_at) AS told_at,
+                ARRAY(SELECT a.title FROM unnest(d.path || d.id) WITH ORDINALITY p(id, depth) JOIN documents a ON a.id = p.id ORDER BY p.depth) AS titles
+           FROM documents d WHERE d.id = $1 AND d.guard <> -1",
+    )
+    .bind(id)
+    .fetch_optional(conn)
+    .await
+}
+
+/// A predicate that somebody made, as a language model is told of it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct VocabularyRow {
+    pub id: PredicateId,
+    pub namespace: String,
+    pub name: String,
+    pub label: Option<String>,
+    pub description: Option<String>,
+}
+
+/// The predicates that somebody made, at most `limit`; those that are about classes and names are left out.
+pub async fn vocabulary(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<VocabularyRow>> {
+    sqlx::query_as(
+        "SELECT id, namespace, name, label, description FROM predicates
+          WHERE is_declared AND namespace NOT IN ('rdf', 'rdfs', 'owl', 'sh') ORDER BY id LIMIT $1",
+    )
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+/// The predicates that texts gave their names, by these; those that are missing are made.
+pub async fn make_predicates(conn: &mut PgConnection, names: &[&str]) -> sqlx::Result<HashMap<String, PredicateId>> {
+    sqlx::query(
+        "INSERT INTO predicates (namespace, name, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
+                sub_property_of, disjoint_with, is_declared)
+         SELECT $1, n, false, false, false, false, false, false, '{}', '{}', false FROM unnest($2::text[]) n ORDER BY n ON CONFLICT DO NOTHING",
+    )
+    .bind(NAMESPACE)
+    .bind(names)
+    .execute(&mut *conn)
+    .await?;
+    let rows: Vec<(String, PredicateId)> =
+        sqlx::query_as("SELECT name, id FROM predicates WHERE namespace = $1 AND name = ANY($2)")
+            .bind(NAMESPACE)
+            .bind(names)
+            .fetch_all(conn)
+            .await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// The predicates among these that texts gave their names, as far as the scope covers facts with them.
+pub async fn extracted(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    names: &[String],
+) -> sqlx::Result<Vec<(String, PredicateId)>> {
+    let named: Vec<predicates::Named<'_>> =
+        names.iter().map(|name| predicates::Named { name: Some((NAMESPACE, name)), iri: "" }).collect();
+    let found = predicates::resolve(conn, scope, &named).await?;
+    let name = |at: i64| usize::try_from(at - 1).ok().and_then(|at| names.get(at).cloned());
+    Ok(found.into_iter().filter_map(|(at, id)| Some((name(at)?, id))).collect())
+}
+
+/// The namespace of predicates that texts gave their names.
+pub const NAMESPACE: &str = "extracted";
+
+/// A believed fact that another one of a functional predicate may take the place of.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Rival {
+    pub id: TripleId,
+    /// The fact that may take its place.
+    pub new_id: TripleId,
+    pub valid_from: Option<DateTime<Utc>>,
+    pub valid_until: Option<DateTime<Utc>>,
+}
+
+/// The facts that say something else than new ones of functional predicates for a part of their time, in the same zone, if they may go stale and
+/// nothing that states them is younger than `told_at`.
+pub async fn rivals(conn: &mut PgConnection, new: &[TripleId], told_at: DateTime<Utc>) -> sqlx::Result<Vec<Rival>> {
+    sqlx::query_as(
+        "SELECT t.id, n.id AS new_id, n.valid_from, n.valid_until
+           FROM triples n JOIN predicates p ON p.id = n.predicate_id AND p.is_functional
+           JOIN triples t ON t.subject_id = n.subject_id AND t.predicate_id = n.predicate_id AND t.zone = n.zone AND t.statement <> n.statement
+            AND t.invalidated_at IS NULL AND t.valid && n.valid AND t.fact_type = 'dynamic' AND t.derived_by IS NULL
+          WHERE n.id = ANY($1) AND n.invalidated_at IS NULL AND t.id <> ALL($1)
+            AND (SELECT max(coalesce(d.event_time, d.created_at)) FROM triple_citations c JOIN documents d ON d.id = c.document_id
+                  WHERE c.triple_id = t.id) <= $2
+          ORDER BY n.id, t.id",
+    )
+    .bind(new)
+    .bind(told_at)
+    .persistent(false)
+    .fetch_all(conn)
+    .await
+}

@@ -1,0 +1,224 @@
+//! Entities that are taken for one. Both ends of a merge have one guard, or the merge counts for nothing: who sees one of them sees the other.
+use super::{
+    documents::add,
+    places::Place,
+    scope::{Readable, readable},
+    word::Word,
+};
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use svc_client::wire::{MergeMethod, MergeResponse};
+use svc_ids::DocumentId;
+
+/// The most documents of all sets that one read looks at.
+const MEMBERS: usize = 100_000;
+
+/// Two documents to take for one, which have one guard.
+#[derive(Clone, Copy, Debug)]
+pub struct NewMerge {
+    pub kept_id: DocumentId,
+    pub merged_id: DocumentId,
+    pub method: MergeMethod,
+    pub score: Option<f64>,
+}
+
+/// Records merges at the moment of the pen, which the caller has; returns their ids.
+pub async fn insert(conn: &mut PgConnection, at: DateTime<Utc>, new: &[NewMerge]) -> sqlx::Result<Vec<i64>> {
+    if new.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_scalar(
+        "INSERT INTO entity_merges (kept_id, merged_id, method, score, merged_at)
+         SELECT m.*, $1 FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::float8[]) m RETURNING id",
+    )
+    .bind(at)
+    .bind(new.iter().map(|new| new.kept_id).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.merged_id).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.method.as_str()).collect::<Vec<_>>())
+    .bind(new.iter().map(|new| new.score).collect::<Vec<_>>())
+    .fetch_all(conn)
+    .await
+}
+
+/// Ends a merge between documents that the caller may change; false if it is undone already. The caller has the pen.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = kept.id().0))]
+pub async fn undo(conn: &mut PgConnection, kept: &Place, id: i64, at: DateTime<Utc>) -> sqlx::Result<bool> {
+    let done = sqlx::query("UPDATE entity_merges SET undone_at = $3 WHERE id = $1 AND kept_id = $2 AND undone_at IS NULL")
+        .bind(id)
+        .bind(kept.id())
+        .bind(at)
+        .execute(conn)
+        .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+#[derive(sqlx::FromRow)]
+struct MergeRow {
+    id: i64,
+    kept_id: i64,
+    kept_title: String,
+    merged_id: i64,
+    merged_title: String,
+    method: Word<MergeMethod>,
+    score: Option<f64>,
+    merged_at: DateTime<Utc>,
+    undone_at: Option<DateTime<Utc>>,
+}
+
+impl From<MergeRow> for MergeResponse {
+    fn from(row: MergeRow) -> MergeResponse {
+        let MergeRow { id, kept_id, kept_title, merged_id, merged_title, method, score, merged_at, undone_at } = row;
+        let method = method.0;
+        MergeResponse { id, kept_id, kept_title, merged_id, merged_title, method, score, merged_at, undone_at }
+    }
+}
+
+/// Which merges are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    pub id: Option<i64>,
+    pub document_id: Option<i64>,
+    pub method: Option<MergeMethod>,
+    /// Only those that were undone, or only those that were not.
+    pub undone: Option<bool>,
+}
+
+/// Merges that the scope covers, by id, after `after`.
+pub async fn page(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    wanted: &Wanted,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<MergeResponse>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, wanted.id);
+    add(&mut arguments, wanted.document_id);
+    add(&mut arguments, wanted.method.map(MergeMethod::as_str));
+    add(&mut arguments, wanted.undone);
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    let query = concat!(
+        "SELECT e.id, e.kept_id, d.title AS kept_title, e.merged_id, o.title AS merged_title, e.method, e.score, e.merged_at, e.undone_at
+           FROM entity_merges e JOIN documents d ON d.id = e.kept_id JOIN documents o ON o.id = e.merged_id AND o.guard = d.guard
+          WHERE e.id > $7 AND ($3::bigint IS NULL OR e.id = $3) AND ($4::bigint IS NULL OR e.kept_id = $4 OR e.merged_id = $4)
+            AND ($5::text IS NULL OR e.method = $5) AND ($6::boolean IS NULL OR (e.undone_at IS NOT NULL) = $6) AND ",
+        readable!(),
+        " ORDER BY e.id LIMIT $8"
+    );
+    let rows: Vec<MergeRow> = sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await?;
+    Ok(rows.into_iter().map(MergeResponse::from).collect())
+}
+
+/// The documents that are taken for one with others at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct Sets {
+    /// The canonical member of each document's set; a document without merges is not in here.
+    canonical: HashMap<DocumentId, DocumentId>,
+    members: HashMap<DocumentId, Vec<DocumentId>>,
+}
+
+impl Sets {
+    /// The document by whose id answers name this one.
+    pub fn canonical(&self, id: DocumentId) -> DocumentId {
+        self.canonical.get(&id).copied().unwrap_or(id)
+    }
+
+    /// This document, if answers name it by another one.
+    pub fn stated(&self, id: DocumentId) -> Option<i64> {
+        self.canonical.get(&id).filter(|canonical| **canonical != id).map(|_| id.0)
+    }
+
+    /// All that are taken for the same as this document, and the document.
+    pub fn members(&self, id: DocumentId) -> Vec<DocumentId> {
+        self.members.get(&self.canonical(id)).cloned().unwrap_or_else(|| vec![id])
+    }
+
+    /// Takes the documents of other sets in.
+    pub fn extend(&mut self, other: Sets) {
+        self.canonical.extend(other.canonical);
+        self.members.extend(other.members);
+    }
+
+    /// The components of merges. The canonical member is the smallest one that was kept and in no merge given up.
+    fn of(merges: &BTreeSet<(DocumentId, DocumentId)>) -> Sets {
+        let mut beside: BTreeMap<DocumentId, Vec<DocumentId>> = BTreeMap::new();
+        for (kept, merged) in merges {
+            beside.entry(*kept).or_default().push(*merged);
+            beside.entry(*merged).or_default().push(*kept);
+        }
+        let given_up: BTreeSet<DocumentId> = merges.iter().map(|(_, merged)| *merged).collect();
+        let mut sets = Sets::default();
+        for begin in beside.keys() {
+            if sets.canonical.contains_key(begin) {
+                continue;
+            }
+            let (mut set, mut open) = (BTreeSet::from([*begin]), vec![*begin]);
+            while let Some(node) = open.pop() {
+                open.extend(beside[&node].iter().copied().filter(|other| set.insert(*other)));
+            }
+            let first = set.iter().find(|id| !given_up.contains(id)).unwrap_or(begin);
+            sets.canonical.extend(set.iter().map(|id| (*id, *first)));
+            sets.members.insert(*first, set.into_iter().collect());
+        }
+        sets
+    }
+}
+
+/// Whether any merge is in force at a moment.
+pub async fn any(conn: &mut PgConnection, known_at: DateTime<Utc>) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM entity_merges WHERE merged_at <= $1 AND (undone_at IS NULL OR undone_at > $1))",
+    )
+    .bind(known_at)
+    .fetch_one(conn)
+    .await
+}
+
+/// The sets of these documents by the merges in force at a moment, as far as the scope covers them.
+pub async fn sets(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    documents: &[DocumentId],
+    known_at: DateTime<Utc>,
+) -> sqlx::Result<Sets> {
+    let mut merges: BTreeSet<(DocumentId, DocumentId)> = BTreeSet::new();
+    let mut seen: BTreeSet<DocumentId> = documents.iter().copied().collect();
+    let mut open: Vec<DocumentId> = seen.iter().copied().collect();
+    while !open.is_empty() && merges.len() < MEMBERS {
+        let mut arguments = scope.arguments();
+        add(&mut arguments, std::mem::take(&mut open));
+        add(&mut arguments, known_at);
+        let query = concat!(
+            "SELECT e.kept_id, e.merged_id FROM (
+                 SELECT * FROM entity_merges WHERE kept_id = ANY($3) UNION SELECT * FROM entity_merges WHERE merged_id = ANY($3)) e
+               JOIN documents d ON d.id = e.kept_id JOIN documents o ON o.id = e.merged_id AND o.guard = d.guard
+              WHERE e.merged_at <= $4 AND (e.undone_at IS NULL OR e.undone_at > $4) AND ",
+            readable!()
+        );
+        let found: Vec<(DocumentId, DocumentId)> =
+            sqlx::query_as_with(query, arguments).persistent(false).fetch_all(&mut *conn).await?;
+        for (kept, merged) in found {
+            merges.insert((kept, merged));
+            open.extend([kept, merged].into_iter().filter(|id| seen.insert(*id)));
+        }
+    }
+    Ok(Sets::of(&merges))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_a_component_of_merges_and_its_first_kept_member_names_it() {
+        let merges = [(5, 3), (3, 9), (1, 2)].map(|(kept, merged)| (DocumentId(kept), DocumentId(merged)));
+        let sets = Sets::of(&BTreeSet::from(merges));
+        for (id, canonical) in [(5, 5), (3, 5), (9, 5), (1, 1), (2, 1), (4, 4)] {
+            assert_eq!(sets.canonical(DocumentId(id)), DocumentId(canonical));
+        }
+        assert_eq!(sets.members(DocumentId(9)), [3, 5, 9].map(DocumentId));
+        assert_eq!(sets.members(DocumentId(4)), [DocumentId(4)]);
+    }
+}

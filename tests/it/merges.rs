@@ -1,0 +1,196 @@
+//! Entities that are taken for one, by hand and by what texts call them.
+use crate::{
+    extraction::{app, entities, extract, facts, said, text},
+    principals::{grant, someone},
+    support::{TestApp, invariants, llm::Llm},
+    triples::{doc, fact, predicate, under},
+};
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use svc_client::{
+    Code, Json,
+    wire::{
+        DocumentPath, ExtractFactsRequest, FactQuery, GrantRight, MergeMethod, MergePath, MergeQuery, NewMerge, PathSearch, ResolveNames,
+        ValidAt,
+    },
+};
+
+async fn merge(app: &TestApp, kept_id: i64, merged_id: i64) -> i64 {
+    app.client.merge_entities(Json(NewMerge { kept_id, merged_id })).await.unwrap().id
+}
+
+/// Every answer about these documents, to the byte, but the moments that it repeats.
+async fn answers(app: &TestApp, ids: &[i64], known_at: Option<DateTime<Utc>>) -> String {
+    let valid_at = "2024-06-01T00:00:00Z".parse().unwrap();
+    let mut all: Vec<Value> = Vec::new();
+    for subject_id in ids.iter().copied().map(Some).chain([None]) {
+        let query = FactQuery { subject_id, valid_at: Some(ValidAt::At(valid_at)), known_at, ..FactQuery::default() };
+        all.push(json!(app.client.list_facts(query.clone()).await.unwrap().facts));
+        let query = FactQuery { subject_id: None, object_id: subject_id, ..query };
+        all.push(json!(app.client.list_facts(query).await.unwrap().facts));
+    }
+    for from in ids {
+        for to in ids {
+            let search =
+                PathSearch { valid_at: Some(valid_at), known_at, limit: Some(10), ..PathSearch::new(*from, *to) };
+            let mut found = json!(app.client.find_paths(Json(search)).await.unwrap());
+            found["known_at"] = Value::Null;
+            all.push(found);
+        }
+    }
+    serde_json::to_string(&all).unwrap()
+}
+
+#[tokio::test]
+async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restores_every_answer() {
+    let app = TestApp::start().await;
+    predicate(&app, "knows").await;
+    let [ada, lovelace, countess, bea, cora] = [
+        doc(&app, "Ada").await,
+        doc(&app, "Lovelace").await,
+        doc(&app, "Countess").await,
+        doc(&app, "Bea").await,
+        doc(&app, "Cora").await,
+    ];
+    for (from, to) in [(bea, ada), (lovelace, cora), (countess, bea)] {
+        app.client.assert_fact(Json(fact(from, "knows", to))).await.unwrap();
+    }
+    let all = [ada, lovelace, countess, bea, cora];
+    let before = answers(&app, &all, None).await;
+    let known = app.client.list_facts(FactQuery::default()).await.unwrap().known_at;
+
+    let first = merge(&app, ada, lovelace).await;
+    let second = merge(&app, lovelace, countess).await;
+    let stated: Vec<(i64, Option<i64>)> = {
+        let query = FactQuery { subject_id: Some(lovelace), ..FactQuery::default() };
+        let facts = app.client.list_facts(query).await.unwrap().facts;
+        facts.iter().map(|fact| (fact.subject_id, fact.stated_subject_id)).collect()
+    };
+    assert_eq!(stated, [(ada, Some(lovelace)), (ada, Some(countess))], "all of the set, by the id that was kept");
+    let path = app.client.find_paths(Json(PathSearch::new(bea, cora))).await.unwrap().paths;
+    let steps: Vec<(i64, i64, Option<i64>, bool)> = path[0]
+        .steps
+        .iter()
+        .map(|step| (step.subject_id, step.object_id, step.stated_subject_id, step.forward))
+        .collect();
+    assert_eq!(steps, [(bea, ada, None, true), (ada, cora, Some(lovelace), true)], "two facts meet in one of whom two are said");
+    let same = app.client.find_paths(Json(PathSearch::new(ada, countess))).await.unwrap().paths;
+    assert_eq!((same.len(), same[0].length), (1, 0), "they are one");
+    let twice = app.client.merge_entities(Json(NewMerge { kept_id: countess, merged_id: ada })).await.expect_err("one already");
+    assert_eq!((twice.code, &twice.members["canonical_id"]), (Code::Conflict, &json!(ada)));
+    assert_eq!(answers(&app, &all, Some(known)).await, before, "what was known before is known so for ever");
+    let merged = answers(&app, &all, None).await;
+    assert_ne!(merged, before);
+    let after = app.client.list_facts(FactQuery::default()).await.unwrap().known_at;
+
+    for id in [first, second] {
+        app.client.undo_merge(MergePath { id }).await.unwrap();
+        assert_eq!(app.client.undo_merge(MergePath { id }).await.expect_err("undone").code, Code::Conflict);
+    }
+    assert_eq!(answers(&app, &all, None).await, before, "an undone merge leaves no trace");
+    assert_eq!(answers(&app, &all, Some(after)).await, merged, "but what was known while it was in force");
+    assert!(app.client.list_merges(MergeQuery::default()).await.unwrap().merges.is_empty());
+    let undone = app.client.list_merges(MergeQuery { undone: true, ..MergeQuery::default() }).await.unwrap().merges;
+    assert_eq!(undone.iter().map(|merge| (merge.id, merge.method)).collect::<Vec<_>>(), [(first, MergeMethod::Manual), (second, MergeMethod::Manual)]);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn merges_are_of_those_who_may_read_and_write_both_and_never_of_two_guards() {
+    let app = TestApp::start().await;
+    predicate(&app, "knows").await;
+    let (reader, writer, stranger) = (someone(&app, "reader").await, someone(&app, "writer").await, someone(&app, "stranger").await);
+    let folder = doc(&app, "Closed").await;
+    let [ada, countess] = [under(&app, "Ada", Some(folder)).await, under(&app, "Countess", Some(folder)).await];
+    let open = doc(&app, "Open").await;
+    app.client.protect_document(DocumentPath { id: folder }).await.unwrap();
+    grant(&app, &reader, folder, GrantRight::Read).await;
+    grant(&app, &writer, folder, GrantRight::Write).await;
+    let both = NewMerge { kept_id: ada, merged_id: countess };
+    for (client, code) in [(&reader.client, Code::Forbidden), (&stranger.client, Code::NotFound)] {
+        assert_eq!(client.merge_entities(Json(both)).await.expect_err("refused").code, code);
+    }
+    let refused = app.client.merge_entities(Json(NewMerge { kept_id: ada, merged_id: open })).await.expect_err("two guards");
+    assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("merged_id")));
+    let id = writer.client.merge_entities(Json(both)).await.unwrap().id;
+    assert_eq!(reader.client.list_merges(MergeQuery::default()).await.unwrap().merges.len(), 1);
+    assert!(stranger.client.list_merges(MergeQuery::default()).await.unwrap().merges.is_empty());
+    let of = MergeQuery { document_id: Some(ada), ..MergeQuery::default() };
+    assert_eq!(stranger.client.list_merges(of).await.expect_err("hidden").code, Code::NotFound);
+    for (client, code) in [(&reader.client, Code::Forbidden), (&stranger.client, Code::NotFound)] {
+        assert_eq!(client.undo_merge(MergePath { id }).await.expect_err("refused").code, code);
+    }
+    let unknown = stranger.client.undo_merge(MergePath { id: id + 99 }).await.expect_err("no merge");
+    let hidden = stranger.client.undo_merge(MergePath { id }).await.expect_err("no merge");
+    assert_eq!(unknown.detail.replace(&(id + 99).to_string(), "N"), hidden.detail.replace(&id.to_string(), "N"));
+
+    // Where the two come to have different guards, who reads one of them is told of neither as the other.
+    app.client.assert_fact(Json(fact(countess, "knows", ada))).await.unwrap();
+    app.client.protect_document(DocumentPath { id: countess }).await.unwrap();
+    let query = FactQuery { subject_id: Some(ada), ..FactQuery::default() };
+    assert!(reader.client.list_facts(query.clone()).await.unwrap().facts.is_empty());
+    assert!(app.client.list_facts(query.clone()).await.unwrap().facts.is_empty(), "the merge counts for nothing");
+    assert!(reader.client.list_merges(MergeQuery::default()).await.unwrap().merges.is_empty());
+    app.client.unprotect_document(DocumentPath { id: countess }).await.unwrap();
+    assert_eq!(reader.client.list_facts(query).await.unwrap().facts[0].stated_subject_id, Some(countess));
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn names_of_nearly_the_same_meaning_are_merged_unless_numbers_or_types_differ() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[("SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD", "0.5")]).await;
+    let words = "Acme Corporation pays Invoice 1001. Acme Corporation Ltd pays Invoice 1002. Acme Corporation Inc pays nobody.";
+    let id = text(&app, words, None).await;
+    let pays = |subject: &str, kind: &str, object: &str| {
+        said(json!({"subject": subject, "subject_type": kind, "predicate": "pays", "object": object, "object_type": null, "quote": format!("{subject} pays {object}")}))
+    };
+    llm.will([facts(&[pays("Acme Corporation", "company", "Invoice 1001")])]);
+    let done = extract(&app.client, id, ExtractFactsRequest::default()).await;
+    assert_eq!((done.entities, done.merges), (2, 0), "{done:?}");
+    let more = |max_facts| ExtractFactsRequest { max_facts: Some(max_facts), ..ExtractFactsRequest::default() };
+    llm.will([facts(&[pays("Acme Corporation Ltd", "company", "Invoice 1002"), pays("Acme Corporation Inc", "ship", "nobody")])]);
+    let done = extract(&app.client, id, more(7)).await;
+    assert_eq!((done.entities, done.dropped.get("pronoun")), (2, Some(&1)), "{done:?}");
+    let merges = app.client.list_merges(MergeQuery::default()).await.unwrap().merges;
+    let [merge] = &merges[..] else { panic!("invoices have different numbers: {merges:?}") };
+    assert_eq!((merge.kept_title.as_str(), merge.merged_title.as_str()), ("Acme Corporation", "Acme Corporation Ltd"));
+    assert_eq!((merge.method, merge.score.is_some_and(|score| (0.5..=1.0).contains(&score))), (MergeMethod::Similarity, true));
+    let query = FactQuery { subject_id: Some(merge.kept_id), valid_at: Some(ValidAt::Any), ..FactQuery::default() };
+    assert_eq!(app.client.list_facts(query.clone()).await.unwrap().facts.len(), 2);
+    // What somebody undid is not merged again when the text is read again.
+    app.client.undo_merge(MergePath { id: merge.id }).await.unwrap();
+    extract(&app.client, id, more(8)).await;
+    assert!(app.client.list_merges(MergeQuery::default()).await.unwrap().merges.is_empty());
+    assert_eq!(app.client.list_facts(query).await.unwrap().facts.len(), 1);
+
+    // By letters alone nothing is near.
+    let other = text(&app, "Acme Corporation Plc pays Invoice 1003.", None).await;
+    llm.will([facts(&[pays("Acme Corporation Plc", "company", "Invoice 1003")])]);
+    let exact = ExtractFactsRequest { resolve: Some(ResolveNames::Exact), ..ExtractFactsRequest::default() };
+    assert_eq!(extract(&app.client, other, exact).await.merges, 0);
+    assert_eq!(entities(&app).await.len(), 6);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_extracts_facts_and_lists_and_undoes_merges() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let id = text(&app, crate::extraction::TEXT, None).await;
+    llm.will([facts(&[said(json!({}))])]);
+    let said = crate::cli::svc(&app, &["extract-facts", &id.to_string(), "--wait", "--resolve", "exact"]).await;
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(crate::cli::lines(&said)[0]["done"]["facts"], 1);
+    let found = entities(&app).await;
+    let (kept, merged) = (found[0].0.to_string(), found[1].0.to_string());
+    assert!(crate::cli::svc(&app, &["merges", "add", &kept, &merged]).await.status.success());
+    let listed = crate::cli::lines(&crate::cli::svc(&app, &["merges"]).await);
+    assert_eq!((listed.len(), &listed[0]["merged_title"]), (1, &json!(found[1].1)));
+    assert!(crate::cli::svc(&app, &["merges", "undo", &listed[0]["id"].to_string()]).await.status.success());
+    assert!(crate::cli::lines(&crate::cli::svc(&app, &["merges"]).await).is_empty());
+    app.end().await;
+}
