@@ -6,12 +6,15 @@
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
-    charset, delimited, json, markup, rtf,
+    charset, delimited, json, markup, odf, rtf,
 };
 use std::io::{self, Read, Seek, SeekFrom};
 
 const HEAD: u64 = 64 << 10;
 const CONTENT_TYPES: u64 = 1 << 20;
+/// The member that names the type is among the first so many, and no longer than this.
+const MIME_MEMBERS: usize = 1000;
+const MIME_BYTES: u64 = 200;
 /// How much of a long text is examined at each of three places after its head, and of a PDF behind junk at its end.
 const WINDOW: u64 = 4 << 10;
 
@@ -148,6 +151,7 @@ fn archive<R: Read + Seek>(source: &mut R, head: &[u8], directory: Option<&Direc
         // A truncated file has lost its directory, but the local headers still tell what it was.
         None => kind_by_names(local_names(head)),
         Some(directory) => kind_by_content_types(source, directory)
+            .or_else(|| kind_by_mime(source, directory))
             .or_else(|| kind_by_names(directory.entries().map(|entry| entry.name))),
     };
     Ok(match kind {
@@ -163,6 +167,12 @@ fn kind_by_content_types<R: Read + Seek>(source: &mut R, directory: &Directory) 
     types.retain(|&byte| byte != 0);
     types.make_ascii_lowercase();
     kind_by_types(&types)
+}
+
+/// Open documents and books name their type in a member of its own, which is stored first.
+fn kind_by_mime<R: Read + Seek>(source: &mut R, directory: &Directory) -> Option<Format> {
+    let entry = directory.entries().take(MIME_MEMBERS).find(|entry| entry.name == b"mimetype")?;
+    odf::by_mime(&directory.unpack(source, &entry, MIME_BYTES).ok()?)
 }
 
 /// Names in the local headers of the head, for a file that lost its directory.
@@ -257,8 +267,15 @@ mod tests {
 
     #[test]
     fn other_packages_are_archives() {
-        for first in [("mimetype", "application/epub+zip"), ("META-INF/MANIFEST.MF", ""), ("xl/workbook.bin", "")] {
+        for first in [("mimetype", "application/x-other"), ("META-INF/MANIFEST.MF", ""), ("xl/workbook.bin", "")] {
             assert_eq!(of(&zipped(&[first, ("content.xml", "<x/>")])), Some(Format::Zip), "{first:?}");
+        }
+        for (mime, format) in [
+            ("application/epub+zip", Format::Epub),
+            ("application/vnd.oasis.opendocument.text", Format::Odt),
+            ("application/vnd.oasis.opendocument.presentation-template\n", Format::Odp),
+        ] {
+            assert_eq!(of(&zipped(&[("mimetype", mime), ("content.xml", "<x/>")])), Some(format));
         }
         let types = "<Override ContentType=\"application/vnd.ms-powerpoint.slideshow.macroEnabled.main+xml\"/>";
         assert_eq!(of(&zipped(&[("[content_types].xml", types)])), Some(Format::Pptx));

@@ -23,10 +23,13 @@ pub enum Format {
     Ipynb,
     Rtf,
     Xml,
+    Odt,
+    Odp,
+    Epub,
 }
 
 impl Format {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -42,6 +45,9 @@ impl Format {
         Self::Ipynb,
         Self::Rtf,
         Self::Xml,
+        Self::Odt,
+        Self::Odp,
+        Self::Epub,
     ];
 
     /// The detector's name, as used on the wire.
@@ -62,6 +68,9 @@ impl Format {
             Self::Ipynb => "ipynb",
             Self::Rtf => "rtf",
             Self::Xml => "xml",
+            Self::Odt => "odt",
+            Self::Odp => "odp",
+            Self::Epub => "epub",
         }
     }
 
@@ -83,6 +92,9 @@ impl Format {
             Self::Ipynb => "application/x-ipynb+json",
             Self::Rtf => "application/rtf",
             Self::Xml => "application/xml",
+            Self::Odt => "application/vnd.oasis.opendocument.text",
+            Self::Odp => "application/vnd.oasis.opendocument.presentation",
+            Self::Epub => "application/epub+zip",
         }
     }
 

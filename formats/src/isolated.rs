@@ -63,8 +63,8 @@ pub enum Step {
     SharedStrings,
     /// Measure a sheet, given by its position among the tabs.
     ProfileSheet { sheet: u32, sketch_columns: bool },
-    /// Read a sheet's rows as records: a stream of [`Answer::Records`].
-    Records { sheet: u32 },
+    /// Read a sheet's rows as records: a stream of [`Answer::Records`]. `tables` finds them wherever they stand.
+    Records { sheet: u32, tables: bool },
     /// Read a rectangle of a sheet; the caller has checked its area.
     Cells { sheet: u32, range: Range },
     /// Read templates, and render one; the file is a [`crate::TemplateJob`] as JSON.
@@ -216,8 +216,8 @@ pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<()
         Step::ProfileSheet { sheet, sketch_columns } => {
             emit(Answer::SheetProfile(xlsx::profile_sheet(workbook(input), *sheet, *sketch_columns, limits)?))
         }
-        Step::Records { sheet } => {
-            xlsx::records(workbook(input), *sheet, limits, &mut |part| emit(Answer::Records(part)))
+        Step::Records { sheet, tables } => {
+            xlsx::records(workbook(input), *sheet, *tables, limits, &mut |part| emit(Answer::Records(part)))
         }
         Step::Cells { sheet, range } => emit(Answer::Cells(xlsx::cells(workbook(input), *sheet, *range, limits)?)),
         Step::Template => emit(Answer::Template(template(input, limits)?)),

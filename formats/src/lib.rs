@@ -15,6 +15,7 @@ mod chunk;
 mod delimited;
 mod detect;
 mod docx;
+mod epub;
 mod error;
 mod extraction;
 mod facts;
@@ -28,6 +29,7 @@ mod markdown;
 mod markup;
 mod math;
 mod notebook;
+mod odf;
 mod ole2;
 mod package;
 mod patterns;
@@ -86,6 +88,8 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Ipynb => notebook::probe(source, limits),
         Format::Rtf => rtf::probe(source, limits),
         Format::Xml => xml_document::probe(source, limits),
+        Format::Odt | Format::Odp => odf::probe(format, source, limits),
+        Format::Epub => epub::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => Ok(Patterns::default()),
     }
@@ -113,6 +117,8 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Ipynb => notebook::extract(source, limits),
         Format::Rtf => rtf::extract(source, limits),
         Format::Xml => xml_document::extract(source, limits),
+        Format::Odt | Format::Odp => odf::extract(format, source, limits),
+        Format::Epub => epub::extract(source, limits),
         Format::Xlsx | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }

@@ -146,7 +146,7 @@ fn normal(name: &str) -> String {
 }
 
 /// Resolves a target relative to the folder of the referring part; a leading slash is the package's root.
-fn resolve(folder: &str, target: &str) -> String {
+pub(crate) fn resolve(folder: &str, target: &str) -> String {
     let target = target.replace('\\', "/");
     let mut steps: Vec<&str> = if target.starts_with('/') { Vec::new() } else { folder.split('/').collect() };
     for step in target.split('/') {

@@ -9,7 +9,7 @@ mod child;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::{
     fs::File,
-    io::Write,
+    io::{Cursor, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -19,6 +19,7 @@ use svc_formats::{
     isolated::{Answer, Confinement, Request, Step, Usage, Work, answer, serve},
     xlsx::RecordsPart,
 };
+use zip::{ZipWriter, write::SimpleFileOptions};
 
 /// The most resident memory that one hostile file may cost.
 const MOST_BYTES: i64 = 300 << 20;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     hostile_json_ends_named();
     hostile_rtf_ends_named();
     hostile_xml_ends_named();
+    hostile_packages_end_named();
     // This comes last, because its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
     println!("isolation ... ok");
@@ -151,7 +153,7 @@ fn read_bytes(step: Step, bytes: &[u8], cpu_seconds: u64) -> (Vec<Answer>, Resul
 }
 
 fn large_tables_cost_little() {
-    let records = |bytes: &[u8]| read_bytes(Step::Records { sheet: 0 }, bytes, 60);
+    let records = |bytes: &[u8]| read_bytes(Step::Records { sheet: 0, tables: true }, bytes, 60);
     let mut table = "name;place;count\n".to_owned();
     for row in 0..1_000_000 {
         table += &format!("duck {row};mill pond;{}\n", row % 97);
@@ -319,6 +321,75 @@ fn hostile_xml_ends_named() {
             }
             Ok(_) => panic!("{case} is refused"),
             Err(error) => assert!(!is_read && is_named(&error), "{case}: {error}"),
+        }
+    }
+}
+
+/// A package with these members, of which the first names the type.
+fn package(mime: &str, members: &[(&str, &str)]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, text) in [("mimetype", mime)].iter().chain(members) {
+        writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+fn hostile_packages_end_named() {
+    let open = |body: String| {
+        let text = format!("<d><office:body><office:text><text:p>Ducks</text:p>{body}</office:text></office:body></d>");
+        package("application/vnd.oasis.opendocument.text", &[("content.xml", &text)])
+    };
+    let slides = |body: String| {
+        let text = format!("<d><office:presentation>{body}</office:presentation></d>");
+        package("application/vnd.oasis.opendocument.presentation", &[("content.xml", &text)])
+    };
+    let book = |page: &str, pages: usize| {
+        let items: String =
+            (0..pages).map(|at| format!("<item id=\"i{at}\" href=\"p{at}.html\" media-type=\"text/html\"/>")).collect();
+        let order: String = (0..pages).map(|at| format!("<itemref idref=\"i{at}\"/>")).collect();
+        let root = format!("<p><manifest>{items}</manifest><spine>{order}</spine></p>");
+        let container = "<c><rootfile full-path=\"b.opf\"/></c>";
+        let names: Vec<String> = (0..pages).map(|at| format!("p{at}.html")).collect();
+        let mut members = vec![("META-INF/container.xml", container), ("b.opf", &root)];
+        members.extend(names.iter().map(|name| (name.as_str(), page)));
+        package("application/epub+zip", &members)
+    };
+    let cell = "<table:table-cell table:number-columns-repeated=\"2000000000\"><text:p>x</text:p></table:table-cell>";
+    let row = format!("<table:table-row table:number-rows-repeated=\"1000000\">{cell}</table:table-row>");
+    let many = |text: &str, count: usize| text.repeat(count);
+    for (case, format, bytes, is_read) in [
+        ("200,000 elements in each other", Format::Odt, open(many("<text:section>", 200_000)), false),
+        ("blanks that unpack to 100 MB", Format::Odt, open(many(" ", 100 << 20)), false),
+        (
+            "cells that repeat two thousand million times",
+            Format::Odt,
+            open(format!("<table:table>{row}</table:table>")),
+            true,
+        ),
+        ("a million tables", Format::Odt, open(many("<table:table><table:table-row/></table:table>", 300_000)), false),
+        (
+            "a million blanks in one element",
+            Format::Odt,
+            open("<text:p><text:s text:c=\"4000000000\"/>x</text:p>".to_owned()),
+            true,
+        ),
+        ("a hundred thousand slides", Format::Odp, slides(many("<draw:page/>", 100_000)), true),
+        ("more slides than headings", Format::Odp, slides(many("<draw:page/>", 100_001)), false),
+        ("a page of 30 MB that is nothing", Format::Epub, book(&many(" ", 30 << 20), 1), false),
+        ("ten thousand pages", Format::Epub, book("<p>Ducks</p>", 9_000), true),
+        ("more pages than members", Format::Epub, book("<p>Ducks</p>", 10_001), false),
+        ("elements in each other", Format::Epub, book(&many("<div>", 200_000), 1), false),
+    ] {
+        let (answers, end) = read_bytes(Step::Extract(format), &bytes, 60);
+        println!("{case}: {:?}", end.as_ref().map_err(ToString::to_string));
+        match end {
+            Ok(usage) => {
+                assert!(is_read, "{case} is refused");
+                assert!(matches!(&answers[..], [Answer::Extracted(read)] if read.text.len() < 16 << 20), "{case}");
+                assert!(usage.peak_bytes < 256 << 20, "{case}: {usage:?}");
+            }
+            Err(error) => assert!(!is_read && (is_named(&error) || error.is_permanent()), "{case}: {error}"),
         }
     }
 }

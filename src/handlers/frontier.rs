@@ -167,10 +167,20 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
     let mut warnings: Vec<String> =
         empty.iter().filter_map(|value| value.as_str()).map(|reason| warning(Evidence::ExtractEmpty, reason)).collect();
     let failed = store::evidence::read_one(&mut tx, id, Evidence::FailedParts).await.or_fail()?;
-    warnings.extend(failed.map(|failed| {
+    if let Some(failed) = failed {
         let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
-        warning(Evidence::FailedParts, &format!("{} ({})", failed["nodes"], reasons.join(", ")))
-    }));
+        let mut text = format!("{} ({})", failed["nodes"], reasons.join(", "));
+        // The names of parts are shown to those who may read them.
+        let mut names = Vec::new();
+        for part in failed["parts"].as_array().into_iter().flatten().filter_map(Value::as_i64) {
+            let row = store::documents::read(&mut tx, &caller.readable(), DocumentId(part), false).await.or_fail()?;
+            names.extend(row.map(|row| format!("`{}`", row.title)));
+        }
+        if !names.is_empty() {
+            text = format!("{text} in {}", names.join(", "));
+        }
+        warnings.push(warning(Evidence::FailedParts, &text));
+    }
     let refused = store::evidence::read_one(&mut tx, id, Evidence::WithoutVector).await.or_fail()?;
     warnings.extend(refused.iter().filter_map(Value::as_object).map(|reasons| {
         let nodes: i64 = reasons.values().filter_map(Value::as_i64).sum();

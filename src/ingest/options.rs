@@ -48,11 +48,14 @@ pub struct Rollup {
     pub llm_model: String,
 }
 
-/// Used by the spreadsheet profile.
+/// Used by the tasks that read a sheet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Profile {
+    /// Whether the profile says what values the columns have.
     pub sketch_columns: bool,
+    /// Whether tables are looked for below the first row, and what is in none becomes chunks.
+    pub tables: bool,
 }
 
 impl Default for Structure {
@@ -68,7 +71,7 @@ impl Default for Rollup {
 }
 impl Default for Profile {
     fn default() -> Self {
-        Profile { sketch_columns: true }
+        Profile { sketch_columns: true, tables: true }
     }
 }
 
@@ -149,11 +152,19 @@ impl Options {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Whether these options ingest a file as the `stored` ones did. Stored groups that nobody registers any more do not count.
+    /// Whether these options ingest a file as the `stored` ones did. Stored groups that nobody registers any more do not
+    /// count, nor do keys that are younger than the stored ones.
     pub fn agree_with(&self, stored: &Value, registered: &[&OptionGroup]) -> bool {
         let (asked, mut stored) = (self.to_value(), stored.clone());
         complete(&mut stored, registered);
-        asked.as_object().is_some_and(|groups| groups.iter().all(|(name, group)| stored.get(name) == Some(group)))
+        let agrees = |group: &Value, stored: &Value| match (group.as_object(), stored.as_object()) {
+            (Some(group), Some(stored)) => {
+                group.iter().all(|(key, value)| stored.get(key).is_none_or(|of| of == value))
+            }
+            _ => false,
+        };
+        let mut groups = asked.as_object().into_iter().flatten();
+        groups.all(|(name, group)| stored.get(name).is_some_and(|stored| agrees(group, stored)))
     }
 }
 
@@ -299,6 +310,19 @@ mod tests {
     fn defaults_are_the_contract() {
         let options = Options::resolve(None, &[]).expect("defaults");
         insta::assert_json_snapshot!(options.to_value());
+    }
+
+    #[test]
+    fn options_that_are_younger_than_a_file_are_not_held_against_it() {
+        let asked = |overrides: Value| Options::resolve(Some(&overrides), &[]).expect("valid");
+        let mut stored = Options::default().to_value();
+        stored["profile"] = json!({"sketch_columns": true});
+        assert!(asked(json!({})).agree_with(&stored, &[]));
+        assert!(!asked(json!({"profile": {"sketch_columns": false}})).agree_with(&stored, &[]));
+        let other = json!({"profile": {"tables": false}});
+        assert!(!asked(other).agree_with(&Options::default().to_value(), &[]));
+        stored.as_object_mut().expect("groups").remove("rollup");
+        assert!(!asked(json!({})).agree_with(&stored, &[]), "a group that is missing is no younger key");
     }
 
     #[test]

@@ -1,16 +1,45 @@
-//! Makes record nodes of a sheet's rows: labelled prose to find them by, typed values to compute with.
+//! Makes record nodes of a sheet's rows: labelled prose to find them by, typed values to compute with. What is in no record
+//! is packed into pieces of the grid.
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value as Json};
 use svc_formats::{
     ChunkOptions, TokenCounter, chunk,
-    xlsx::{Record, RecordsHead, Value},
+    xlsx::{CellRef, LooseCell, LooseRow, Range, Record, Table, Value},
 };
+
+/// A node to be made of a sheet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewRow {
+    Record(NewRecord),
+    Piece(NewPiece),
+}
+
+impl NewRow {
+    /// The tokens of its text.
+    pub fn tokens(&self) -> i64 {
+        match self {
+            NewRow::Record(record) => record.tokens,
+            NewRow::Piece(piece) => piece.tokens,
+        }
+    }
+
+    /// The texts that the text is cut into.
+    pub fn pieces(&self) -> &[(usize, usize, i64)] {
+        match self {
+            NewRow::Record(record) => &record.pieces,
+            NewRow::Piece(_) => &[],
+        }
+    }
+}
 
 /// A record node to be made. It waits in a spool file until all records of its sheet are there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewRecord {
     /// The worksheet's number for the row.
     pub row: u32,
+    /// Where its table is among those of the sheet.
+    pub table: u32,
     /// Hidden by hand or by a filter.
     pub hidden: bool,
     /// For example `Year: 2019; Ducks: 200`.
@@ -23,6 +52,14 @@ pub struct NewRecord {
     pub pieces: Vec<(usize, usize, i64)>,
 }
 
+/// A piece of the grid: rows without a header, a line each, as the sheet shows them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewPiece {
+    pub range: Range,
+    pub text: String,
+    pub tokens: i64,
+}
+
 /// The bounds of a piece of text.
 pub struct Fit<'a> {
     pub chunk: &'a ChunkOptions,
@@ -33,8 +70,8 @@ pub struct Fit<'a> {
 
 /// Makes the node of a row. A row is one text, whatever `max_tokens` says, as long as it fits the model's window and
 /// the hard cap of a chunk, because half a row says little. Beyond that it is cut as any text is.
-pub fn record(head: &RecordsHead, record: &Record, fit: &Fit<'_>) -> NewRecord {
-    let prose = prose(head, record);
+pub fn record(table: &Table, record: &Record, fit: &Fit<'_>) -> NewRecord {
+    let prose = prose(table, record);
     let short = prose.chars().nth(fit.chunk.max_chars).is_none();
     // A text over the hard cap is cut in any case, so it is not worth counting as a whole.
     let tokens = if short { fit.tokens.count(&prose) } else { usize::MAX };
@@ -48,9 +85,10 @@ pub fn record(head: &RecordsHead, record: &Record, fit: &Fit<'_>) -> NewRecord {
     };
     NewRecord {
         row: record.row,
+        table: record.table,
         hidden: record.hidden,
         prose,
-        values: values(head, record),
+        values: values(table, record),
         tokens: count(tokens),
         pieces,
     }
@@ -61,11 +99,11 @@ fn count(tokens: usize) -> i64 {
 }
 
 /// For example `Year: 2019; Ducks: 200`: the values as the sheet shows them, in the order of the columns.
-fn prose(head: &RecordsHead, record: &Record) -> String {
+fn prose(table: &Table, record: &Record) -> String {
     let mut prose = String::new();
     for cell in &record.cells {
         let shown = one_line(cell.shown());
-        let Some(column) = head.columns.get(cell.column as usize).filter(|_| !shown.is_empty()) else { continue };
+        let Some(column) = table.columns.get(cell.column as usize).filter(|_| !shown.is_empty()) else { continue };
         if !prose.is_empty() {
             prose.push_str("; ");
         }
@@ -77,12 +115,66 @@ fn prose(head: &RecordsHead, record: &Record) -> String {
 }
 
 /// The filled cells by their column's header. A formula without a stored value is null.
-fn values(head: &RecordsHead, record: &Record) -> Map<String, Json> {
+fn values(table: &Table, record: &Record) -> Map<String, Json> {
     let cells = record.cells.iter().filter_map(|cell| {
-        let header = &head.columns.get(cell.column as usize)?.header;
+        let header = &table.columns.get(cell.column as usize)?.header;
         Some((header.clone(), cell.value.as_ref().map_or(Json::Null, json)))
     });
     cells.collect()
+}
+
+/// Packs rows of a grid into pieces that are no larger than a chunk.
+#[derive(Default)]
+pub struct Packer {
+    text: String,
+    tokens: usize,
+    /// The cells of the text so far.
+    range: Option<Range>,
+}
+
+impl Packer {
+    /// Adds a row; returns the pieces that are full.
+    pub fn add(&mut self, row: &LooseRow, fit: &Fit<'_>) -> Vec<NewPiece> {
+        let cell = |at: Option<&LooseCell>| CellRef::new(row.row, at?.column);
+        let (Some(first), Some(last)) = (cell(row.cells.first()), cell(row.cells.last())) else { return Vec::new() };
+        let texts: Vec<String> = row.cells.iter().map(|cell| one_line(&cell.text)).collect();
+        let line = texts.join(" | ");
+        let range = Range::new(first, last);
+        let most = fit.chunk.max_tokens.min(fit.window);
+        let is_short = line.chars().nth(fit.chunk.max_chars).is_none();
+        let tokens = if is_short { fit.tokens.count(&line) } else { usize::MAX };
+        // Rows that blank ones part, or a table, are seldom about one matter.
+        let is_apart = self.range.is_some_and(|range| range.last().row() + 1 < row.row);
+        let characters = self.text.chars().count() + 1 + if is_short { line.chars().count() } else { 0 };
+        let mut full = Vec::new();
+        if is_apart || tokens.saturating_add(self.tokens) > most || characters > fit.chunk.max_chars {
+            full.extend(self.rest(fit));
+        }
+        if tokens > most {
+            let options = ChunkOptions { max_tokens: most, ..fit.chunk.clone() };
+            let pieces = chunk(&line, 0..line.len(), &options, fit.tokens).into_iter();
+            full.extend(pieces.map(|piece| NewPiece {
+                range,
+                text: line[piece.start..piece.end].to_owned(),
+                tokens: count(piece.tokens),
+            }));
+            return full;
+        }
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(&line);
+        self.tokens += tokens;
+        self.range = Some(self.range.map_or(range, |before| before.hull(range)));
+        full
+    }
+
+    /// The piece that is still open.
+    pub fn rest(&mut self, fit: &Fit<'_>) -> Option<NewPiece> {
+        let Packer { text, range, .. } = std::mem::take(self);
+        let tokens = count(fit.tokens.count(&text));
+        range.map(|range| NewPiece { range, text, tokens })
+    }
 }
 
 /// A cell's value as JSON: numbers and booleans as such, dates and durations in ISO 8601, errors as `#DIV/0!`.
@@ -120,33 +212,36 @@ pub fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
-    use svc_formats::xlsx::{Duration, HeaderEvidence, RecordCell, RecordColumn, Sheet, SheetKind, SheetState};
+    use svc_formats::xlsx::{Duration, RecordCell, RecordColumn};
 
-    fn head(headers: &[&str]) -> RecordsHead {
-        let sheet = Sheet { index: 0, name: "Ducks".into(), kind: SheetKind::Worksheet, state: SheetState::Visible };
-        RecordsHead {
-            sheet,
-            used_range: "A1:C3".parse().ok(),
-            header: HeaderEvidence { row: Some(1), is_header: true, reason: String::new() },
-            columns: headers
-                .iter()
-                .zip('A'..)
-                .map(|(header, column)| RecordColumn { column: column.into(), header: (*header).into() })
-                .collect(),
+    fn head(headers: &[&str]) -> Table {
+        let columns = headers
+            .iter()
+            .zip('A'..)
+            .map(|(header, column)| RecordColumn { column: column.into(), header: (*header).into() })
+            .collect();
+        Table {
+            range: "A1:C3".parse().expect("a range"),
+            header_rows: vec![1],
+            columns,
+            titles: Vec::new(),
+            totals_row: None,
+            renamed: Vec::new(),
+            reason: String::new(),
         }
     }
 
     fn row(cells: Vec<(u32, Option<Value>, Option<&str>)>) -> Record {
         let cells =
             cells.into_iter().map(|(column, value, text)| RecordCell { column, value, text: text.map(Into::into) });
-        Record { row: 2, hidden: false, cells: cells.collect() }
+        Record { row: 2, table: 0, hidden: false, cells: cells.collect() }
     }
 
     fn words(text: &str) -> usize {
         text.split_whitespace().count()
     }
 
-    fn make(head: &RecordsHead, row: &Record, max_chars: usize) -> NewRecord {
+    fn make(head: &Table, row: &Record, max_chars: usize) -> NewRecord {
         let chunk = ChunkOptions { max_chars, max_tokens: 10, min_chunk_length: 0, ..ChunkOptions::default() };
         record(head, row, &Fit { chunk: &chunk, window: 100, tokens: &words })
     }
@@ -195,6 +290,38 @@ mod tests {
         assert_eq!(made.tokens, made.pieces.iter().map(|piece| piece.2).sum::<i64>());
         let by_characters = make(&head(&["Note"]), &row(vec![(0, Some(Value::Text("x".repeat(500))), None)]), 100);
         assert!(by_characters.pieces.len() >= 5, "{:?}", by_characters.pieces);
+    }
+
+    #[test]
+    fn a_grid_is_packed_into_pieces_that_hold_all_of_it() {
+        let chunk = ChunkOptions { max_chars: 200, max_tokens: 12, min_chunk_length: 0, ..ChunkOptions::default() };
+        let fit = Fit { chunk: &chunk, window: 100, tokens: &words };
+        let long = "a sentence of words. ".repeat(9);
+        let lines: [(u32, &[&str]); 6] = [
+            (1, &["Ducks"]),
+            (2, &["Mill", "14"]),
+            (3, &[&long]),
+            (4, &["Lock\npond", "3"]),
+            (9, &["note"]),
+            (10, &["x", "y"]),
+        ];
+        let mut packer = Packer::default();
+        let mut pieces = Vec::new();
+        for (row, texts) in lines {
+            let cells = (2..).zip(texts).map(|(column, text)| LooseCell { column, text: (*text).to_owned() }).collect();
+            pieces.extend(packer.add(&LooseRow { row, cells }, &fit));
+        }
+        pieces.extend(packer.rest(&fit));
+        assert!(packer.rest(&fit).is_none());
+        let shown: Vec<_> = pieces.iter().map(|piece| (piece.range.to_string(), piece.text.as_str())).collect();
+        assert_eq!(shown[0], ("B1:C2".to_owned(), "Ducks\nMill | 14"));
+        assert_eq!(shown[shown.len() - 2], ("B4:C4".to_owned(), "Lock pond | 3"));
+        assert_eq!(shown[shown.len() - 1], ("B9:C10".to_owned(), "note\nx | y"));
+        let of_long = &shown[1..shown.len() - 2];
+        assert!(of_long.len() > 2 && of_long.iter().all(|(range, _)| range == "B3:B3"), "{of_long:?}");
+        let joined: Vec<&str> = of_long.iter().flat_map(|(_, text)| text.split_whitespace()).collect();
+        assert_eq!(joined, long.split_whitespace().collect::<Vec<_>>());
+        assert!(pieces.iter().all(|piece| piece.tokens == words(&piece.text) as i64 && piece.tokens <= 12));
     }
 
     #[test]

@@ -44,6 +44,9 @@ const PROBED: &[Format] = &[
     Format::Ipynb,
     Format::Rtf,
     Format::Xml,
+    Format::Odt,
+    Format::Odp,
+    Format::Epub,
 ];
 /// The formats whose images are counted.
 const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
@@ -227,6 +230,9 @@ mod tests {
             (Format::Ipynb, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Rtf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Xml, &[HasTextLayer], &["extract:text", "structure:inferred"]),
+            (Format::Odt, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Odp, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Epub, &[HasTextLayer], &["extract:text", "structure:inferred"]),
             (Format::Csv, &[HasSheets], &["structure:sheets"]),
             (Format::Tsv, &[HasSheets], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),

@@ -29,6 +29,8 @@ use svc_ids::{DocumentId, RootId};
 
 /// The lanes of the tasks that settling queues.
 pub const QUEUES: Lanes = Lanes::of(Lane::Model).with(Lanes::of(Lane::Cpu));
+/// How many failed parts of a file are named in its warning.
+const NAMED_PARTS: i64 = 5;
 
 /// Takes all settle events of a root, unless somebody else is doing so: they will see ours too, or the sweep will.
 /// Returns true if tasks were queued.
@@ -170,7 +172,8 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
                 .into_iter()
                 .map(|(reason, tasks)| (reason, tasks.into()))
                 .collect();
-            let evidence = json!({"nodes": failed, "tasks_by_reason": reasons});
+            let parts = store::evidence::first_failed(conn, root_id, NAMED_PARTS).await?;
+            let evidence = json!({"nodes": failed, "tasks_by_reason": reasons, "parts": parts});
             store::evidence::record(conn, root_id.document(), Evidence::FailedParts, &evidence).await?;
         } else {
             // What failed before may have been tried again.

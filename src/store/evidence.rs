@@ -213,6 +213,20 @@ pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: RootId) -> sq
     .await
 }
 
+/// The first failed nodes under a root of ingestion, from the top down, without those under another failed one.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn first_failed(conn: &mut PgConnection, root_id: RootId, most: i64) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar(
+        "WITH failed AS (SELECT id, path, position FROM documents WHERE path @> ARRAY[$1::bigint] AND settled = 'failed' LIMIT 1000)
+         SELECT id FROM failed WHERE NOT EXISTS (SELECT FROM failed above WHERE above.id = ANY(failed.path))
+          ORDER BY cardinality(path), position, id LIMIT $2",
+    )
+    .bind(root_id)
+    .bind(most)
+    .fetch_all(conn)
+    .await
+}
+
 /// Stores the text that a reader extracted from a file.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn store_extraction(

@@ -5,6 +5,7 @@ use svc_client::{
     Json,
     wire::{Bm25Search, DocumentPath, Settled},
 };
+use svc_formats::Format;
 
 /// The texts of all chunks under a file.
 async fn chunks(app: &TestApp, id: i64) -> String {
@@ -155,6 +156,51 @@ async fn a_document_in_xml_is_found_by_its_words_and_not_by_its_tags() {
     ];
     let gone = ["<", "ENTITY", "para", "lollol", "aGVyb24"];
     is_found("pond-guide.xml", "xml", "application/xml", &findings, &gone).await;
+}
+
+#[tokio::test]
+async fn open_documents_and_books_are_found_by_their_words() {
+    let findings = [
+        (
+            "lockkeeper weir dawn",
+            "The lockkeeper opens the weir at dawn [In winter an hour later.] and the eels go down.",
+        ),
+        ("sluice alone", "- Leave the sluice alone"),
+        ("kingfisher", "| Kingfisher | 4 |"),
+    ];
+    is_found("pond-walk.odt", "odt", Format::Odt.mime(), &findings, &["<", "cormorant", "remark"]).await;
+    let findings = [
+        ("pipistrelles dusk", "- Pipistrelles leave the mill at dusk"),
+        ("detectors", "Hand out the detectors first."),
+        ("slates boathouse", "Under the slates of the boathouse."),
+    ];
+    is_found("bat-talk.odp", "odp", Format::Odp.mime(), &findings, &["<", "page1"]).await;
+    let findings = [
+        ("toad anvil", "A toad lived beneath the anvil — for years."),
+        ("otter ferry", "An otter slept on the *ferry* all summer."),
+        ("crayfish", "- It ate crayfish"),
+    ];
+    is_found("pond-tales.epub", "epub", Format::Epub.mime(), &findings, &["<", "teal"]).await;
+}
+
+#[tokio::test]
+async fn a_damaged_open_document_fails_for_good_and_says_so() {
+    let app = TestApp::start().await;
+    for (name, format) in [("pond-walk.odt", "odt"), ("bat-talk.odp", "odp"), ("pond-tales.epub", "epub")] {
+        let mut bytes = std::fs::read(repository().join("formats/tests/files").join(name)).unwrap();
+        // The members stay named, but none of them inflates.
+        let at = bytes.len() / 4;
+        bytes[at..at + 60].fill(0xff);
+        let id = app.upload_bytes(name, bytes).await.unwrap().document_id;
+        assert_eq!(app.settled(id).await.settled, Settled::Failed, "{name}");
+        let read = evidence(&app, id).await;
+        assert_eq!(
+            (&read["detected"]["format"], &read["attempts"][0]["error_type"]),
+            (&json!(format), &json!("permanent"))
+        );
+        assert_eq!(read["attempts"].as_array().unwrap().len(), 1, "{read}");
+    }
+    app.end().await;
 }
 
 #[tokio::test]

@@ -82,8 +82,80 @@ async fn a_workbook_becomes_sheets_profiles_and_records() {
         ("record", &json!("Upper lock"))
     );
     let found = app.client.search_bm25(Json(Bm25Search::new("binoculars bank counting"))).await.unwrap();
-    assert_eq!(found.results[0].document.usetype, "profile", "a sheet without records is found by its profile");
+    let places: Vec<_> = found.results.iter().filter_map(|result| result.document.parent_id).collect();
+    assert_eq!(places[0], sheet(&nodes, "How we count").id, "a sheet without records is found by what it shows");
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn tables_below_titles_and_beside_each_other_give_records_and_every_value_is_found() {
+    let app = TestApp::start().await;
+    let rows: Vec<Vec<&str>> = [
+        "Census of the Wexlow reserve",
+        "",
+        "Pond|Warden|Species||Boat|Captain|Berth",
+        "Mill|Anselm|teal||Heron|Odalys|north quay",
+        "Lock|Bertram|wigeon||Coot|Perpetua|south quay",
+        "",
+        "",
+        "",
+        "Zephyrine lent the scales.",
+    ]
+    .iter()
+    .map(|row| row.split('|').collect())
+    .collect();
+    let bytes = workbook(&rows);
+    let id = app.upload_bytes("census.xlsx", bytes.clone()).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed, frontier.warnings.len()), (Settled::Settled, 0, 0));
+    let nodes = app.subtree(id).await;
+    let of_sheet = sheet(&nodes, "Sheet1");
+    let read = evidence(&app, of_sheet.id).await["extract.sheet"].clone();
+    assert_eq!((&read["records"], &read["table_count"]), (&json!(4), &json!(2)), "{read}");
+    assert_eq!(read["tables"][0]["range"], "A3:C5");
+    assert_eq!(
+        (&read["tables"][1]["range"], &read["tables"][0]["titles"]),
+        (&json!("E3:G5"), &json!(["Census of the Wexlow reserve"]))
+    );
+    let records = of_type(&nodes, "record");
+    let captain = records.iter().find(|record| record.content.contains("Perpetua")).unwrap();
+    assert_eq!(captain.content, "Boat: Coot; Captain: Perpetua; Berth: south quay");
+    let own = cells(&app, captain.id, None, None).await.unwrap();
+    assert_eq!((own.ref_source, own.reference.as_deref()), (RefSource::Anchor, Some("E5:G5")));
+    for word in rows.iter().flatten().flat_map(|text| text.split_whitespace()).filter(|word| word.len() > 4) {
+        let found = app.client.search_bm25(Json(Bm25Search::new(word))).await.unwrap();
+        let shows = |usetype: &str| found.results.iter().any(|result| result.document.usetype == usetype);
+        assert!(shows("record") || shows("chunk"), "`{word}` is not found");
+    }
+    let note = nodes.iter().find(|node| node.usetype == "chunk" && node.content.contains("Zephyrine")).unwrap();
+    assert_eq!(evidence(&app, note.id).await["anchor"]["cells"], "Sheet1!A9:A9");
+    assert_eq!(cells(&app, note.id, None, None).await.unwrap().values, [[json!("Zephyrine lent the scales.")]]);
+    let mut order: Vec<_> = nodes.iter().filter(|node| node.parent_id == Some(of_sheet.id)).collect();
+    order.sort_by_key(|node| node.position);
+    let usetypes: Vec<&str> = order.iter().map(|node| node.usetype.as_str()).collect();
+    assert_eq!(usetypes, ["profile", "chunk", "chunk", "record", "record", "record", "record", "chunk"]);
+
+    let options = json!({"profile": {"tables": false}});
+    let plain = svc_client::FileUpload::from_bytes("census.xlsx", bytes, Some(options));
+    assert_eq!(app.client.upload_file(Default::default(), plain).await.unwrap_err().code, Code::StoredWithOtherOptions);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn without_tables_only_the_first_row_names_columns() {
+    let app = TestApp::start().await;
+    let rows = [vec!["Census"], vec!["Pond", "Warden", "Species"], vec!["Mill", "Anselm", "teal"]];
+    let options = json!({"profile": {"tables": false}});
+    let upload = svc_client::FileUpload::from_bytes("census.xlsx", workbook(&rows), Some(options));
+    let id = app.client.upload_file(Default::default(), upload).await.unwrap().document_id;
+    app.settled(id).await;
+    let nodes = app.subtree(id).await;
+    let usetypes: Vec<&str> = nodes.iter().map(|node| node.usetype.as_str()).collect();
+    assert_eq!(usetypes, ["sheet", "profile"]);
+    let read = evidence(&app, sheet(&nodes, "Sheet1").id).await["extract.sheet"].clone();
+    assert_eq!((&read["records"], &read["reason"]), (&json!(0), &json!("no text in column B")));
     app.end().await;
 }
 
@@ -302,10 +374,15 @@ async fn a_sheet_that_cannot_be_read_fails_alone() {
     let app = TestApp::with(Wish { settings: &[("SVC_PARSER_CELLS", "10")], ..Default::default() }).await;
     let (id, frontier) = app.ingest(&sample("duck-counts.xlsx")).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 1));
-    assert_eq!(frontier.warnings, ["failed_parts: 1 (cells)"], "a settled file does not hide what failed in it");
-    assert_eq!(evidence(&app, id).await["failed_parts"], json!({"nodes": 1, "tasks_by_reason": {"cells": 1}}));
+    assert_eq!(
+        frontier.warnings,
+        ["failed_parts: 1 (cells) in `Duck counts`"],
+        "a settled file does not hide what failed in it"
+    );
     let nodes = app.subtree(id).await;
     let counts = sheet(&nodes, "Duck counts");
+    let failed = json!({"nodes": 1, "tasks_by_reason": {"cells": 1}, "parts": [counts.id]});
+    assert_eq!(evidence(&app, id).await["failed_parts"], failed);
     assert_eq!(counts.settled, Settled::Failed);
     let attempts = evidence(&app, counts.id).await["attempts"].clone();
     assert_eq!(

@@ -140,7 +140,7 @@ fn cells(file: &Path, limits: &Limits) -> Result<u64, FormatError> {
             }
             Ok(())
         })?;
-        ask(Step::Records { sheet: sheet.index }, file, limits, &mut |answer| {
+        ask(Step::Records { sheet: sheet.index, tables: true }, file, limits, &mut |answer| {
             std::hint::black_box(answer);
             Ok(())
         })?;

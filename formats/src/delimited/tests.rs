@@ -13,11 +13,11 @@ fn named(name: &str, bytes: &[u8]) -> Option<Format> {
 
 fn try_read(bytes: &[u8], limits: &Limits) -> Result<(RecordsHead, Vec<Record>), FormatError> {
     let (mut head, mut records) = (None, Vec::new());
-    xlsx::records(Source::from(Cursor::new(bytes)), 0, limits, &mut |part| {
+    xlsx::records(Source::from(Cursor::new(bytes)), 0, false, limits, &mut |part| {
         match part {
             RecordsPart::Head(found) => head = Some(found),
             RecordsPart::Batch(batch) => records.extend(batch),
-            RecordsPart::End { .. } => {}
+            RecordsPart::Loose(_) | RecordsPart::End { .. } => {}
         }
         Ok(())
     })?;
@@ -28,7 +28,10 @@ fn try_read(bytes: &[u8], limits: &Limits) -> Result<(RecordsHead, Vec<Record>),
 fn read(bytes: impl AsRef<[u8]>) -> (Vec<String>, Vec<Vec<String>>) {
     let (head, records) = try_read(bytes.as_ref(), &Limits::default()).unwrap();
     let shown = |record: Record| record.cells.iter().map(|cell| cell.shown().to_owned()).collect();
-    (head.columns.into_iter().map(|column| column.header).collect(), records.into_iter().map(shown).collect())
+    (
+        head.tables.into_iter().flat_map(|table| table.columns).map(|column| column.header).collect(),
+        records.into_iter().map(shown).collect(),
+    )
 }
 
 #[test]

@@ -10,11 +10,13 @@ mod outline;
 mod profile;
 mod range;
 mod records;
+mod regions;
 mod scan;
 mod shared_strings;
 mod sheet;
 mod sketch;
 mod styles;
+mod tables;
 mod tally;
 mod value;
 mod workbook;
@@ -28,12 +30,13 @@ pub use cells::{Cell, CellRow, Cells};
 use markup::{Mark, Markup};
 pub use moment::DateEpoch;
 pub use range::{CellRef, MAX_COLUMN, MAX_ROW, Range, Reference, ReferenceError, column_letters};
-pub use records::{Record, RecordCell, RecordColumn, RecordsHead, RecordsPart};
+pub use records::{LooseCell, LooseRow, Record, RecordCell, RecordColumn, RecordsHead, RecordsPart};
 pub use sheet::{ColumnProfile, ColumnSketch, Comment, HeaderEvidence, SheetProfile, TypeCounts};
 use std::{
     fs::File,
     io::{self, Read, Seek, Write},
 };
+pub use tables::{Table, Untitled};
 pub use value::{Duration, Value};
 use workbook::Opened;
 pub use workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook};
@@ -106,17 +109,19 @@ pub fn profile_sheet<R: Read + Seek>(
     profile::profile(source.open(limits)?, sheet, sketch_columns, limits)
 }
 
-/// Emits a sheet's records as they are read, in bounded memory.
+/// Emits a sheet's records as they are read, in bounded memory. If its first row is no header, `tables` has them looked
+/// for anywhere on the sheet, and what is in none of them is emitted, too.
 ///
 /// # Errors
 /// What the reader or `emit` met.
 pub fn records<R: Read + Seek>(
     source: Source<R>,
     sheet: u32,
+    tables: bool,
     limits: &Limits,
     emit: &mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
-    records::records(source.open(limits)?, sheet, limits, emit)
+    records::records(source.open(limits)?, sheet, tables, limits, emit)
 }
 
 /// Reads a rectangle of a sheet, and no further than its last row. The caller must bound its area.

@@ -2,37 +2,47 @@
 
 use super::{
     outline::Outline,
-    range::{Range, column_letters},
-    sheet::HeaderEvidence,
+    range::{CellRef, Range, column_letters, column_number},
+    regions::Finder,
+    sheet::{HeaderEvidence, SheetProfile},
+    tables::{Layout, Table, Untitled},
     value::{Interpreter, Seen, Value},
     workbook::{Opened, Sheet},
     worksheet::{Item, RawCell},
 };
-use crate::{FormatError, Limits};
+use crate::{FormatError, Limits, extraction::check_text};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Seek};
 
-/// What a reading of records emits, in this order: a head, batches of records, an end.
+/// What a reading of records emits: a head, then batches from top to bottom, an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordsPart {
     Head(RecordsHead),
     /// Bounded in rows and bytes, and not empty.
     Batch(Vec<Record>),
-    /// All were emitted; this is their number.
+    /// What is in no record, row by row; bounded like records, and not empty. Nothing is, if tables are not looked for
+    /// or the first row is a header.
+    Loose(Vec<LooseRow>),
+    /// All were emitted; this is the number of records.
     End {
         records: u64,
     },
 }
 
-/// What comes before the records of a sheet. If the sheet has no header, no record follows and the evidence says why.
+/// What comes before the records of a sheet. If the sheet has no table, no record follows and the evidence says why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordsHead {
     pub sheet: Sheet,
     pub used_range: Option<Range>,
+    /// Whether the first row names the columns of the whole sheet, which then is one table.
     pub header: HeaderEvidence,
-    /// The columns of the used range, from left to right; empty without a header.
-    pub columns: Vec<RecordColumn>,
+    /// From top to bottom.
+    pub tables: Vec<Table>,
+    /// Blocks of cells that are no tables.
+    pub others: Vec<Untitled>,
+    /// Why no tables were looked for, although the first row is no header.
+    pub unsearched: Option<String>,
 }
 
 /// A column and its name.
@@ -50,14 +60,33 @@ pub struct Record {
     pub row: u32,
     /// Hidden by hand or by a filter.
     pub hidden: bool,
+    /// An index into [`RecordsHead::tables`].
+    pub table: u32,
     /// From left to right, without empty and blank ones.
     pub cells: Vec<RecordCell>,
+}
+
+/// A row's cells that are in no record: of a title, a header, a note, or of a block without a header.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LooseRow {
+    /// The worksheet's number for the row.
+    pub row: u32,
+    /// From left to right, without those that show nothing.
+    pub cells: Vec<LooseCell>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LooseCell {
+    /// Counted from 1.
+    pub column: u32,
+    /// The value as the sheet shows it.
+    pub text: String,
 }
 
 /// A filled cell of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordCell {
-    /// An index into [`RecordsHead::columns`].
+    /// An index into the columns of the record's table.
     pub column: u32,
     /// `None` for a formula without a stored value.
     pub value: Option<Value>,
@@ -79,11 +108,15 @@ impl RecordCell {
 /// A batch ends after this many records, or this many bytes of text.
 const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 512 << 10;
+/// A sheet whose every row has cells beside a table would otherwise come row by row.
+const EARLY_BATCHES: u32 = 64;
 
-/// Emits the records of a sheet. A first pass finds the used range and the header, a second reads on.
+/// Emits the records of a sheet. A first pass finds the used range and the header; where the first row is none, a second
+/// finds the tables. The last pass reads the rows.
 pub(super) fn records<R: Read + Seek>(
     mut opened: Opened<R>,
     index: u32,
+    tables: bool,
     limits: &Limits,
     emit: &mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
@@ -99,34 +132,149 @@ pub(super) fn records<R: Read + Seek>(
     drop(worksheet);
     let (header, names) = outline.header(&interpreter);
     let used_range = outline.used();
-    let first_column = used_range.map_or(1, |used| used.first().column());
-    let columns = (first_column..)
-        .zip(names)
-        .map(|(column, header)| RecordColumn { column: column_letters(column), header })
-        .collect();
-    let below = header.row.filter(|_| header.is_header);
-    emit(RecordsPart::Head(RecordsHead { sheet, used_range, header, columns }))?;
-    let mut records = 0;
-    if let Some(header_row) = below {
-        let mut batch = Batch { records: Vec::new(), bytes: 0, emit, count: 0 };
+    let mut head = RecordsHead { sheet, used_range, header, tables: Vec::new(), others: Vec::new(), unsearched: None };
+    let looks_further = tables && !head.header.is_header && used_range.is_some();
+    if looks_further {
+        match find(&mut opened, &part, &interpreter, limits)? {
+            Ok(Layout { tables, others }) => (head.tables, head.others) = (tables, others),
+            Err(reason) => head.unsearched = Some(reason),
+        }
+    } else if let (true, Some(range), Some(row)) = (head.header.is_header, used_range, head.header.row) {
+        let columns = (range.first().column()..).zip(names);
+        head.tables.push(Table {
+            range,
+            header_rows: vec![row],
+            columns: columns.map(|(column, header)| RecordColumn { column: column_letters(column), header }).collect(),
+            titles: Vec::new(),
+            totals_row: None,
+            renamed: Vec::new(),
+            reason: head.header.reason.clone(),
+        });
+    }
+    let mut places = Places::of(&head.tables);
+    emit(RecordsPart::Head(head))?;
+    let mut batch = Batch { records: Vec::new(), loose: Vec::new(), bytes: 0, early: 0, emit, count: 0 };
+    if looks_further || !places.all.is_empty() {
         let mut worksheet = opened.scan(&part, limits)?;
         let mut hidden_row = false;
         while let Some(item) = worksheet.next()? {
             match item {
                 Item::Row { hidden, .. } => hidden_row = hidden,
-                Item::Cell(at, raw) if at.row() > header_row => {
-                    let cell = record_cell(at.column() - first_column, raw, &interpreter);
-                    if let Some(cell) = cell {
-                        batch.add(at.row(), hidden_row, cell)?;
+                Item::Cell(at, raw) => match places.of_cell(at) {
+                    Place::Column { table, column } => {
+                        if let Some(cell) = record_cell(column, raw, &interpreter) {
+                            batch.add(at.row(), hidden_row, table, cell)?;
+                        }
                     }
-                }
+                    Place::Loose if looks_further => {
+                        let Some(value) = interpreter.value(raw) else { continue };
+                        let text = interpreter.shown(raw, &value);
+                        if !text.trim().is_empty() {
+                            check_text(text.len(), limits)?;
+                            batch.add_loose(at, text.into_owned())?;
+                        }
+                    }
+                    Place::Loose => {}
+                },
                 _ => {}
             }
         }
-        batch.flush()?;
-        records = batch.count;
     }
+    batch.flush()?;
+    let records = batch.count;
     emit(RecordsPart::End { records })
+}
+
+/// The tables of a sheet, or why none were looked for.
+fn find<R: Read + Seek>(
+    opened: &mut Opened<R>,
+    part: &str,
+    interpreter: &Interpreter,
+    limits: &Limits,
+) -> Result<Result<Layout, String>, FormatError> {
+    let mut finder = Finder::default();
+    let mut merged = Vec::new();
+    let mut worksheet = opened.scan(part, limits)?;
+    while let Some(item) = worksheet.next()? {
+        match item {
+            Item::Cell(at, raw) => finder.add(at, raw, interpreter),
+            Item::Merged(range) if merged.len() < SheetProfile::MAX_MERGED => merged.push(range),
+            _ => {}
+        }
+    }
+    Ok(finder.finish().map(|regions| Layout::of(regions, &merged)))
+}
+
+/// Where a cell belongs.
+enum Place {
+    Column { table: u32, column: u32 },
+    Loose,
+}
+
+/// Finds the table of a cell by its place.
+struct Places {
+    all: Vec<Extent>,
+    /// The tables with the present row, from left to right.
+    open: Vec<usize>,
+    row: u32,
+    /// The first table that begins below the present row.
+    next: usize,
+}
+
+/// The rows of a table below its header, and where its columns are among those of the sheet.
+struct Extent {
+    range: Range,
+    header: u32,
+    columns: Vec<Option<u32>>,
+}
+
+impl Places {
+    fn of(tables: &[Table]) -> Self {
+        let extent = |table: &Table| {
+            let mut columns = vec![None; table.range.width() as usize];
+            for (index, column) in (0..).zip(&table.columns) {
+                let at =
+                    column_number(&column.column).and_then(|number| number.checked_sub(table.range.first().column()));
+                if let Some(slot) = at.and_then(|at| columns.get_mut(at as usize)) {
+                    *slot = Some(index);
+                }
+            }
+            Extent { range: table.range, header: table.header_rows.last().copied().unwrap_or_default(), columns }
+        };
+        Self { all: tables.iter().map(extent).collect(), open: Vec::new(), row: 0, next: 0 }
+    }
+
+    fn of_cell(&mut self, at: CellRef) -> Place {
+        if at.row() != self.row {
+            self.go_to(at.row());
+        }
+        let after = self.open.partition_point(|table| self.all[*table].range.first().column() <= at.column());
+        let Some(&table) = after.checked_sub(1).and_then(|before| self.open.get(before)) else { return Place::Loose };
+        let extent = &self.all[table];
+        let column = extent.columns.get((at.column() - extent.range.first().column()) as usize).copied().flatten();
+        match (column, u32::try_from(table)) {
+            (Some(column), Ok(table)) if at.row() > extent.header => Place::Column { table, column },
+            _ => Place::Loose,
+        }
+    }
+
+    fn go_to(&mut self, row: u32) {
+        if row < self.row {
+            // Rows of a damaged sheet need not ascend.
+            self.open.clear();
+            self.next = 0;
+        }
+        self.row = row;
+        self.open.retain(|table| self.all[*table].range.last().row() >= row);
+        while self.all.get(self.next).is_some_and(|extent| extent.range.first().row() <= row) {
+            if self.all[self.next].range.last().row() >= row {
+                let column = |table: &usize| self.all[*table].range.first().column();
+                let at = self.open.partition_point(|open| column(open) < column(&self.next));
+                self.open.insert(at, self.next);
+            }
+            self.next += 1;
+        }
+    }
 }
 
 fn record_cell(column: u32, raw: &RawCell, interpreter: &Interpreter) -> Option<RecordCell> {
@@ -146,32 +294,60 @@ fn record_cell(column: u32, raw: &RawCell, interpreter: &Interpreter) -> Option<
     Some(RecordCell { column, value: seen.map(|value| value.to_value()), text })
 }
 
-/// Gathers cells into records and records into batches.
+/// Gathers cells into rows and rows into batches.
 struct Batch<'a> {
     records: Vec<Record>,
+    loose: Vec<LooseRow>,
     bytes: usize,
+    /// How many batches ended because what followed is of the other kind.
+    early: u32,
     emit: &'a mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
     count: u64,
 }
 
 impl Batch<'_> {
-    fn add(&mut self, row: u32, hidden: bool, cell: RecordCell) -> Result<(), FormatError> {
+    fn add(&mut self, row: u32, hidden: bool, table: u32, cell: RecordCell) -> Result<(), FormatError> {
+        self.begin(row, self.records.is_empty() && !self.loose.is_empty())?;
         // The memory of a cell besides its text.
         self.bytes += 64 + cell.shown().len();
-        match self.records.last_mut().filter(|record| record.row == row) {
+        let mut last = self.records.iter_mut().rev().take_while(|record| record.row == row);
+        match last.find(|record| record.table == table) {
             Some(record) => record.cells.push(cell),
-            None => {
-                if self.records.len() >= BATCH_RECORDS || self.bytes >= BATCH_BYTES {
-                    self.flush()?;
-                }
-                self.records.push(Record { row, hidden, cells: vec![cell] });
-            }
+            None => self.records.push(Record { row, hidden, table, cells: vec![cell] }),
         }
         Ok(())
     }
 
+    fn add_loose(&mut self, at: CellRef, text: String) -> Result<(), FormatError> {
+        self.begin(at.row(), self.loose.is_empty() && !self.records.is_empty())?;
+        self.bytes += 64 + text.len();
+        let cell = LooseCell { column: at.column(), text };
+        match self.loose.last_mut().filter(|loose| loose.row == at.row()) {
+            Some(loose) => loose.cells.push(cell),
+            None => self.loose.push(LooseRow { row: at.row(), cells: vec![cell] }),
+        }
+        Ok(())
+    }
+
+    /// Before a new row, hands out a batch that is full, or one of the other kind, so that the parts of a sheet keep their
+    /// order.
+    fn begin(&mut self, row: u32, is_other: bool) -> Result<(), FormatError> {
+        let last = self.records.last().map(|record| record.row).max(self.loose.last().map(|loose| loose.row));
+        let is_full = self.records.len() + self.loose.len() >= BATCH_RECORDS || self.bytes >= BATCH_BYTES;
+        let is_early = is_other && self.early < EARLY_BATCHES;
+        if (!is_full && !is_early) || last == Some(row) {
+            return Ok(());
+        }
+        self.early += u32::from(!is_full);
+        self.flush()
+    }
+
+    /// Loose rows come before the records of the same batch, as a title comes before its table.
     fn flush(&mut self) -> Result<(), FormatError> {
         self.bytes = 0;
+        if !self.loose.is_empty() {
+            (self.emit)(RecordsPart::Loose(std::mem::take(&mut self.loose)))?;
+        }
         if self.records.is_empty() {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 mod cells;
 mod package;
 mod sheets;
+mod tables;
 
 use super::*;
 use std::io::{Cursor, Write};
@@ -87,18 +88,25 @@ impl<'a> Book<'a> {
     }
 
     fn records(&self) -> (RecordsHead, Vec<Record>) {
-        let (mut head, mut all, mut end) = (None, Vec::new(), None);
-        records(self.bytes().into(), 0, &Limits::default(), &mut |part| {
+        let (head, all, loose) = self.rows(false);
+        assert!(loose.is_empty(), "only who looks for tables is given what is in none");
+        (head, all)
+    }
+
+    fn rows(&self, tables: bool) -> (RecordsHead, Vec<Record>, Vec<LooseRow>) {
+        let (mut head, mut all, mut loose, mut end) = (None, Vec::new(), Vec::new(), None);
+        records(self.bytes().into(), 0, tables, &Limits::default(), &mut |part| {
             match part {
                 RecordsPart::Head(given) => head = Some(given),
                 RecordsPart::Batch(batch) => all.extend(batch),
+                RecordsPart::Loose(batch) => loose.extend(batch),
                 RecordsPart::End { records } => end = Some(records),
             }
             Ok(())
         })
         .unwrap();
         assert_eq!(end, Some(all.len() as u64));
-        (head.unwrap(), all)
+        (head.unwrap(), all, loose)
     }
 }
 

@@ -137,7 +137,7 @@ fn two_cells_in_the_corners_cost_no_rectangle() {
     assert_eq!(profile.used_range.unwrap().area(), 17_179_869_184);
     assert_eq!(entry.cells(0, profile.used_range.unwrap()).rows.len(), 2);
     let mut parts = 0;
-    xlsx::records(entry.open().into(), 0, &Limits::default(), &mut |part| {
+    xlsx::records(entry.open().into(), 0, false, &Limits::default(), &mut |part| {
         parts += 1;
         let no_records = matches!(&part, xlsx::RecordsPart::Head(head) if !head.header.is_header)
             || matches!(part, xlsx::RecordsPart::End { records: 0 });

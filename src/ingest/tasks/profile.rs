@@ -24,7 +24,7 @@ use svc_ids::DocumentId;
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let sheet = sheets::sheet_index(grant)?;
-    let Profile { sketch_columns } = serde_json::from_value(grant.params["profile"].clone()).unwrap_or_default();
+    let Profile { sketch_columns, .. } = serde_json::from_value(grant.params["profile"].clone()).unwrap_or_default();
     let request = Request::new(Step::ProfileSheet { sheet, sketch_columns }, limits(&tools.settings));
     let workbook = {
         let mut conn = tools.pool.acquire().await.classified()?;

@@ -131,7 +131,7 @@ pub static EXTRACT_SHEET: TaskType = TaskType {
     name: "extract:sheet",
     lane: Lane::Cpu,
     write_mode: WriteMode::Subtree,
-    options: &["structure"],
+    options: &["structure", "profile"],
     run: Runner::Here(|tools, apply| Box::pin(records::run(tools, apply))),
     final_failure: FinalFailure::Node,
     leads_to: MODEL,

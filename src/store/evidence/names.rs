@@ -123,7 +123,8 @@ evidence! {
     ProfileSheet = "profile.sheet", by "`profile:sheet`",
         absent "the node is not a sheet";
     /// The number of records that the sheet gave, how many were cut into pieces, and whether and why its first row is a
-    /// header.
+    /// header. If it is none, the `tables` that were found (range, rows of the header, columns, titles, the row of totals, columns whose names were
+    /// made up), the `others`, blocks of cells without a header and why, and how many `chunks` hold what is in no record.
     ExtractSheet = "extract.sheet", by "`extract:sheet`",
         absent "the node is not a sheet";
     /// Of a text that is longer than the model's window, the number of `windows` whose weighted sum is its vector, its `tokens`, and how many
@@ -161,7 +162,8 @@ evidence! {
     /// The facts that would be written (`would`), and the rest as in `facts`.
     FactsDryRun = "facts.dry_run", by "`extract:facts` with `dry_run`",
         absent "nobody asked what an extraction would write";
-    /// How many nodes under the settled file failed, and how many tasks failed for which reason.
+    /// How many nodes under the settled file failed, how many tasks failed for which reason, and the ids of the first failed `parts`, such as
+    /// sheets.
     FailedParts = "failed_parts", by "the settling of the file",
         absent "no part of the file failed";
     /// When the ingestion was cancelled, and how many nodes and tasks that ended.

@@ -7,7 +7,7 @@ fn records_need_a_distinct_text_in_every_column() {
     let head = |first: &str, more: &str| {
         let rows = format!("<row r=\"2\">{first}</row><row r=\"3\">{more}</row>");
         let (head, records) = Book::new(&rows).records();
-        assert_eq!(head.header.is_header, !head.columns.is_empty());
+        assert_eq!(head.header.is_header, !head.tables.is_empty());
         (head.header.reason, records.len())
     };
     let text = |at: &str, text: &str| format!("<c r=\"{at}\" t=\"str\"><v>{text}</v></c>");
@@ -27,7 +27,8 @@ fn records_need_a_distinct_text_in_every_column() {
     );
     let (head, records) = Book::new(&rows).styles(&["0%"]).records();
     assert_eq!(head.used_range.unwrap().to_string(), "B2:C6");
-    let headers: Vec<_> = head.columns.iter().map(|column| (column.column.as_str(), column.header.as_str())).collect();
+    let headers: Vec<_> =
+        head.tables[0].columns.iter().map(|column| (column.column.as_str(), column.header.as_str())).collect();
     assert_eq!(headers, [("B", "name"), ("C", "qty")]);
     let [record] = records.as_slice() else { panic!("a row of blanks is no record: {records:?}") };
     assert_eq!((record.row, record.hidden), (5, true));
@@ -42,7 +43,7 @@ fn many_records_come_in_bounded_batches() {
         rows += &format!("<row r=\"{row}\"><c r=\"A{row}\"><v>{row}</v></c></row>");
     }
     let mut batches = Vec::new();
-    records(Book::new(&rows).bytes().into(), 0, &Limits::default(), &mut |part| {
+    records(Book::new(&rows).bytes().into(), 0, true, &Limits::default(), &mut |part| {
         if let RecordsPart::Batch(batch) = part {
             batches.push(batch.len());
         }
@@ -51,7 +52,7 @@ fn many_records_come_in_bounded_batches() {
     .unwrap();
     assert!(batches.len() > 3 && batches.iter().all(|size| (1..=500).contains(size)), "{batches:?}");
     assert_eq!(batches.iter().sum::<usize>(), 2999);
-    let stopped = records(Book::new(&rows).bytes().into(), 0, &Limits::default(), &mut |part| match part {
+    let stopped = records(Book::new(&rows).bytes().into(), 0, true, &Limits::default(), &mut |part| match part {
         RecordsPart::Head(_) => Ok(()),
         _ => Err(FormatError::UnknownFormat),
     });

@@ -1,0 +1,70 @@
+//! Reads text documents and presentations in the OpenDocument format (ISO 26300): `content.xml` in a zip, as Markdown.
+
+mod body;
+mod styles;
+#[cfg(test)]
+mod tests;
+
+use crate::{Extraction, Format, FormatError, Limits, Patterns, package::Package, xml::Node};
+use body::Body;
+use std::io::{Read, Seek};
+use styles::Styles;
+
+/// The part with the text.
+const CONTENT: &str = "content.xml";
+
+/// The format that the member `mimetype` of a package names.
+pub(crate) fn by_mime(mime: &[u8]) -> Option<Format> {
+    let mime = std::str::from_utf8(mime).ok()?.trim().to_ascii_lowercase();
+    if mime == "application/epub+zip" {
+        return Some(Format::Epub);
+    }
+    match mime.strip_prefix("application/vnd.oasis.opendocument.")? {
+        "text" | "text-template" | "text-master" | "text-web" => Some(Format::Odt),
+        "presentation" | "presentation-template" => Some(Format::Odp),
+        _ => None,
+    }
+}
+
+pub(crate) fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Patterns, FormatError> {
+    let mut package = Package::open(source, format, limits)?;
+    read(format, &mut package, limits).map(|read| read.patterns())
+}
+
+pub(crate) fn extract<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+    read(format, &mut Package::open(source, format, limits)?, limits)
+}
+
+fn read<R: Read + Seek>(format: Format, package: &mut Package<R>, limits: &Limits) -> Result<Extraction, FormatError> {
+    check_encryption(format, package)?;
+    let mut styles = Styles::default();
+    if let Some(mut xml) = package.xml("styles.xml")? {
+        while let Some(node) = xml.next()? {
+            if let Node::Start(element) = node {
+                styles.add(&element);
+            }
+        }
+    }
+    let missing = || FormatError::corrupt(format, "the package has no content.xml");
+    let mut xml = package.xml(CONTENT)?.ok_or_else(missing)?;
+    let mut body = Body::new(styles, format, limits);
+    while let Some(node) = xml.next()? {
+        match node {
+            Node::Start(element) => body.start(element)?,
+            Node::Text(text) => body.text(&text)?,
+            Node::End => body.end()?,
+        }
+    }
+    body.finish()?.within(limits)
+}
+
+/// Refuses a package whose parts are encrypted; its manifest says so.
+fn check_encryption<R: Read + Seek>(format: Format, package: &mut Package<R>) -> Result<(), FormatError> {
+    let Some(mut xml) = package.xml("META-INF/manifest.xml")? else { return Ok(()) };
+    while let Some(node) = xml.next()? {
+        if matches!(&node, Node::Start(element) if element.name == "encryption-data") {
+            return Err(FormatError::Sealed { format });
+        }
+    }
+    Ok(())
+}
