@@ -30,12 +30,8 @@ impl Handle<ops::list_merges> for Service {
         if let Some(id) = query.document_id {
             must_exist(&mut tx, caller, DocumentId(id)).await?;
         }
-        let wanted = Wanted {
-            id: None,
-            document_id: query.document_id,
-            method: query.method,
-            undone: Some(query.undone),
-        };
+        let wanted =
+            Wanted { id: None, document_id: query.document_id, method: query.method, undone: Some(query.undone) };
         let rows = merges::page(&mut tx, &caller.readable(), &wanted, after, limit + 1).await.or_fail()?;
         let (merges, next_cursor) = page_by_id(rows, limit, |row| row.id);
         Ok(MergePage { merges, next_cursor })
