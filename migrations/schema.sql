@@ -277,6 +277,65 @@ BEGIN
     RETURN is_done;
 END $$;
 
+CREATE FUNCTION follow_axioms() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    named bigint[] := ARRAY[NEW.id, NEW.inverse_of] || NEW.sub_property_of;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF (OLD.is_symmetric, OLD.is_transitive, OLD.inverse_of, OLD.sub_property_of, OLD.iri, OLD.ontology_id)
+           IS NOT DISTINCT FROM (NEW.is_symmetric, NEW.is_transitive, NEW.inverse_of, NEW.sub_property_of, NEW.iri, NEW.ontology_id) THEN
+            RETURN NULL;
+        END IF;
+        named := named || OLD.inverse_of || OLD.sub_property_of;
+    ELSIF NOT (NEW.is_symmetric OR NEW.is_transitive OR NEW.inverse_of IS NOT NULL OR NEW.sub_property_of <> '{}') THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO derivations (predicate_id) SELECT DISTINCT n FROM unnest(named) n WHERE n IS NOT NULL;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION follow_rules() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    moment timestamptz;
+    hanging bigint[];
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO derivations (predicate_id)
+        SELECT w.id FROM (SELECT DISTINCT predicate_id AS id FROM written WHERE derived_by IS NULL) w WHERE is_ruled(w.id);
+        RETURN NULL;
+    END IF;
+    INSERT INTO derivations (predicate_id)
+    SELECT w.id FROM (
+           SELECT DISTINCT n.predicate_id AS id FROM written n JOIN before o ON o.id = n.id
+            WHERE n.derived_by IS NULL AND o.invalidated_at IS NULL AND (n.invalidated_at IS NOT NULL OR n.zone <> o.zone)) w
+     WHERE is_ruled(w.id);
+    WITH RECURSIVE moved(id) AS (
+        SELECT p.derived_id FROM written n JOIN before o ON o.id = n.id AND o.zone <> n.zone JOIN triple_premises p ON p.premise_id = n.id
+         UNION
+        SELECT p.derived_id FROM moved m JOIN triple_premises p ON p.premise_id = m.id)
+    SELECT array_agg(m.id) INTO hanging FROM moved m JOIN triples t ON t.id = m.id AND t.zone <> -1;
+    IF hanging IS NOT NULL THEN
+        moment := take_pen();
+        UPDATE triples SET zone = -1, invalidated_at = coalesce(invalidated_at, moment), invalidation = coalesce(invalidation, 'premise_invalidated')
+         WHERE id = ANY(hanging);
+    END IF;
+    WITH RECURSIVE closed(id) AS (
+        SELECT p.derived_id FROM written n JOIN before o ON o.id = n.id AND o.invalidated_at IS NULL AND n.invalidated_at IS NOT NULL
+          JOIN triple_premises p ON p.premise_id = n.id
+         UNION
+        SELECT p.derived_id FROM closed c JOIN triple_premises p ON p.premise_id = c.id)
+    SELECT array_agg(c.id) INTO hanging FROM closed c JOIN triples t ON t.id = c.id AND t.invalidated_at IS NULL;
+    IF hanging IS NOT NULL THEN
+        moment := take_pen();
+        UPDATE triples SET invalidated_at = moment, invalidation = 'premise_invalidated' WHERE id = ANY(hanging);
+    END IF;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION forget_attempts() RETURNS trigger
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -344,6 +403,23 @@ CREATE FUNCTION is_lapsed(lease_until timestamp with time zone) RETURNS boolean
     AS $$
     SELECT coalesce(lease_until < clock_timestamp(), true) $$;
 
+CREATE FUNCTION is_ruled(predicate bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT EXISTS (
+        SELECT FROM predicates p
+         WHERE p.id = predicate
+           AND (p.is_symmetric OR p.is_transitive OR p.inverse_of IS NOT NULL OR p.sub_property_of <> '{}'
+                OR p.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'
+                OR (p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type' AND EXISTS (
+                    SELECT FROM predicates s JOIN triples t ON t.predicate_id = s.id AND t.invalidated_at IS NULL
+                     WHERE s.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))
+                OR (p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type' AND EXISTS (
+                    SELECT FROM predicates s JOIN predicates q ON s.id = ANY(q.sub_property_of) OR q.inverse_of = s.id OR q.id = s.inverse_of
+                     WHERE s.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))))
+        OR EXISTS (SELECT FROM predicates q WHERE q.inverse_of = predicate OR predicate = ANY(q.sub_property_of))
+$$;
+
 CREATE FUNCTION keep_audit() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -356,6 +432,7 @@ CREATE FUNCTION keep_facts_apart() RETURNS trigger
     AS $$
 DECLARE
     moment timestamptz;
+    replaced bigint[];
     one bigint;
     other bigint;
 BEGIN
@@ -365,6 +442,16 @@ BEGIN
         IF FOUND THEN
             RAISE EXCEPTION 'fact % is not recorded at the moment of the pen', one USING ERRCODE = 'check_violation';
         END IF;
+    END IF;
+    SELECT array_agg(DISTINCT t.id) INTO replaced
+      FROM written n JOIN triples t ON t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid
+     WHERE n.invalidated_at IS NULL AND n.derived_by IS NULL AND t.derived_by IS NOT NULL;
+    IF replaced IS NOT NULL THEN
+        moment := take_pen();
+        UPDATE triples t SET invalidated_at = moment, invalidation = 'asserted', invalidated_by = b.id
+          FROM (SELECT d.id AS old, min(n.id) AS id FROM triples d JOIN written n ON n.statement = d.statement AND n.zone = d.zone AND n.valid && d.valid
+                 WHERE d.id = ANY(replaced) AND n.invalidated_at IS NULL AND n.derived_by IS NULL GROUP BY d.id) b
+         WHERE t.id = b.old;
     END IF;
     SELECT n.id, t.id INTO one, other
       FROM written n JOIN triples t ON t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.id <> n.id AND t.valid && n.valid
@@ -696,6 +783,25 @@ CREATE TABLE console_sessions (
     seen_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT console_sessions_check CHECK (((token_id IS NULL) <> (owner_mark IS NULL))),
     CONSTRAINT console_sessions_hash_check CHECK ((octet_length(hash) = 32))
+);
+
+CREATE TABLE derivations (
+    id bigint NOT NULL,
+    predicate_id bigint NOT NULL
+);
+
+CREATE TABLE derivations_given_up (
+    predicate_id bigint NOT NULL,
+    given_up_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE derivations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME derivations_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE document_blobs (
@@ -1379,6 +1485,11 @@ ALTER TABLE triple_citations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE triple_premises (
+    derived_id bigint NOT NULL,
+    premise_id bigint NOT NULL
+);
+
 CREATE TABLE triples (
     id bigint NOT NULL,
     zone bigint NOT NULL,
@@ -1506,6 +1617,12 @@ ALTER TABLE ONLY bulk_message
 
 ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_pkey PRIMARY KEY (hash);
+
+ALTER TABLE ONLY derivations_given_up
+    ADD CONSTRAINT derivations_given_up_pkey PRIMARY KEY (predicate_id);
+
+ALTER TABLE ONLY derivations
+    ADD CONSTRAINT derivations_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_lob_key UNIQUE (lob);
@@ -1675,6 +1792,9 @@ ALTER TABLE ONLY token_packs
 ALTER TABLE ONLY triple_citations
     ADD CONSTRAINT triple_citations_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY triple_premises
+    ADD CONSTRAINT triple_premises_pkey PRIMARY KEY (derived_id, premise_id);
+
 ALTER TABLE ONLY triples
     ADD CONSTRAINT triples_pkey PRIMARY KEY (id);
 
@@ -1715,6 +1835,8 @@ CREATE INDEX bulk_message_rejected ON bulk_message USING btree (at) WHERE (outco
 CREATE INDEX console_sessions_seen ON console_sessions USING btree (seen_at);
 
 CREATE INDEX console_sessions_token ON console_sessions USING btree (token_id);
+
+CREATE INDEX derivations_predicate ON derivations USING btree (predicate_id);
 
 CREATE INDEX document_blobs_content_hash ON document_blobs USING btree (content_hash);
 
@@ -1836,13 +1958,17 @@ CREATE INDEX triple_citations_document ON triple_citations USING btree (document
 
 CREATE UNIQUE INDEX triple_citations_once ON triple_citations USING btree (triple_id, document_id, COALESCE(quote_start, '-1'::integer), COALESCE(quote_end, '-1'::integer));
 
+CREATE INDEX triple_premises_premise ON triple_premises USING btree (premise_id);
+
+CREATE INDEX triples_derived ON triples USING btree (predicate_id) WHERE ((derived_by IS NOT NULL) AND (invalidated_at IS NULL));
+
 CREATE INDEX triples_in ON triples USING btree (object_id, predicate_id) WHERE (object_id IS NOT NULL);
 
 CREATE INDEX triples_invalidated ON triples USING btree (invalidated_at) WHERE (invalidated_at IS NOT NULL);
 
 CREATE INDEX triples_literal ON triples USING hash (object_literal) WHERE (object_literal IS NOT NULL);
 
-CREATE UNIQUE INDEX triples_once ON triples USING btree (statement, zone, COALESCE(valid_from, '-infinity'::timestamp with time zone)) WHERE (invalidated_at IS NULL);
+CREATE UNIQUE INDEX triples_once ON triples USING btree (statement, zone, COALESCE(valid_from, '-infinity'::timestamp with time zone), ((derived_by IS NULL))) WHERE (invalidated_at IS NULL);
 
 CREATE INDEX triples_out ON triples USING btree (subject_id, predicate_id);
 
@@ -1862,9 +1988,15 @@ CREATE INDEX webhooks_principal ON webhooks USING btree (principal_id, id);
 
 CREATE TRIGGER access_audit_keep BEFORE DELETE OR UPDATE OR TRUNCATE ON access_audit FOR EACH STATEMENT EXECUTE FUNCTION keep_audit();
 
+CREATE TRIGGER derive_from_changed_facts AFTER UPDATE ON triples REFERENCING OLD TABLE AS before NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION follow_rules();
+
+CREATE TRIGGER derive_from_new_facts AFTER INSERT ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION follow_rules();
+
 CREATE TRIGGER document_blobs_release AFTER DELETE ON document_blobs FOR EACH ROW EXECUTE FUNCTION release_blob();
 
 CREATE TRIGGER documents_attempts AFTER DELETE ON documents FOR EACH ROW EXECUTE FUNCTION forget_attempts();
+
+CREATE TRIGGER follow_axioms AFTER INSERT OR UPDATE ON predicates FOR EACH ROW EXECUTE FUNCTION follow_axioms();
 
 CREATE TRIGGER keep_moved_facts_apart AFTER UPDATE ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();
 
@@ -1900,6 +2032,9 @@ ALTER TABLE ONLY bulk_message
 
 ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY derivations_given_up
+    ADD CONSTRAINT derivations_given_up_predicate_id_fkey FOREIGN KEY (predicate_id) REFERENCES predicates(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
@@ -1996,6 +2131,12 @@ ALTER TABLE ONLY token_packs
 
 ALTER TABLE ONLY triple_citations
     ADD CONSTRAINT triple_citations_triple_id_fkey FOREIGN KEY (triple_id) REFERENCES triples(id);
+
+ALTER TABLE ONLY triple_premises
+    ADD CONSTRAINT triple_premises_derived_id_fkey FOREIGN KEY (derived_id) REFERENCES triples(id);
+
+ALTER TABLE ONLY triple_premises
+    ADD CONSTRAINT triple_premises_premise_id_fkey FOREIGN KEY (premise_id) REFERENCES triples(id);
 
 ALTER TABLE ONLY triples
     ADD CONSTRAINT triples_predicate_id_fkey FOREIGN KEY (predicate_id) REFERENCES predicates(id);

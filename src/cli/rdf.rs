@@ -27,6 +27,8 @@ use svc_client::{
 /// The most triples and bytes of one call. A call is one transaction, so a small one is soon over.
 const TRIPLES: usize = 10_000;
 const BYTES: usize = 4 << 20;
+/// The most triples that describe a fact with its times.
+const DESCRIPTION: usize = 20;
 /// The longest wait between two tries of a call that the service cannot take now.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -58,6 +60,9 @@ struct ExportArguments {
     /// What the store believed at this time [default: now].
     #[arg(long, value_name = "TIME")]
     known: Option<DateTime<Utc>>,
+    /// Describes facts of all times with their times, also those that are no longer believed.
+    #[arg(long)]
+    history: bool,
 }
 
 #[derive(Args)]
@@ -80,8 +85,8 @@ pub async fn rdf(client: &Client<Remote>, output: Output, arguments: RdfArgument
 }
 
 async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(), CliError> {
-    let ExportArguments { output, under, at, known } = arguments;
-    let query = TurtleQuery { parent_id: under, valid_at: at, known_at: known, ..TurtleQuery::default() };
+    let ExportArguments { output, under, at, known, history } = arguments;
+    let query = TurtleQuery { parent_id: under, valid_at: at, known_at: known, history, ..TurtleQuery::default() };
     let Some(path) = output else { return written(client, query, &mut io::stdout().lock()).await };
     // The file has another name until it is complete.
     let part = PathBuf::from(format!("{}.part", path.display()));
@@ -251,6 +256,7 @@ fn send_parts(
         known.low_level()
     };
     let mut labels = Labels(HashMap::new());
+    let mut last: Option<NamedOrBlankNode> = None;
     let (mut serializer, mut text, mut triples) = (begin(), Vec::new(), 0);
     let send = |text: Vec<u8>| {
         let text = String::from_utf8(text).map_err(|error| CliError::Other(error.to_string()))?;
@@ -259,15 +265,18 @@ fn send_parts(
     };
     for triple in parser(base)?.for_reader(BufReader::new(open(path)?)) {
         let triple = labels.renamed(triple.map_err(|error| no_turtle(path, &error))?);
-        serializer.serialize_triple(&triple, &mut text)?;
-        triples += 1;
-        if triples == TRIPLES || text.len() >= BYTES {
+        // What describes a fact with its times stays together.
+        let goes_on = last.as_ref() == Some(&triple.subject) && triples < TRIPLES + DESCRIPTION;
+        if !goes_on && (triples >= TRIPLES || text.len() >= BYTES) {
             serializer.finish(&mut text)?;
             if !send(std::mem::take(&mut text))? {
                 return Ok(());
             }
             (serializer, triples) = (begin(), 0);
         }
+        serializer.serialize_triple(&triple, &mut text)?;
+        triples += 1;
+        last = Some(triple.subject);
     }
     if triples > 0 {
         serializer.finish(&mut text)?;

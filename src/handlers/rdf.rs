@@ -6,7 +6,7 @@ use crate::{
     access::Caller,
     error::OrFail,
     graph::named,
-    rdf::{names, reading, writing::Writer},
+    rdf::{history, names, reading, writing::Writer},
     registry::Handle,
     service::Service,
     store::{
@@ -37,16 +37,17 @@ impl Handle<ops::export_turtle> for Service {
             }
             known(&mut conn, query.known_at).await?
         };
-        let valid_at = query.valid_at.unwrap_or_else(Utc::now).trunc_subsecs(6);
+        let valid_at = query.valid_at.or_else(|| (!query.history).then(Utc::now)).map(|time| time.trunc_subsecs(6));
+        let (parent_id, asserted_only, history) = (query.parent_id, query.asserted_only, query.history);
         let base = &self.settings.rdf_base;
         let export = Export {
             pool: self.pool.clone(),
             scope: caller.readable(),
             base: base.clone(),
-            wanted: Exported { parent_id: query.parent_id, asserted_only: query.asserted_only, valid_at, known_at },
+            wanted: Exported { parent_id, asserted_only, history, valid_at, known_at },
             after: (DocumentId(0), PredicateId(0), TripleId(0)),
             limit: FACTS.0,
-            writer: Writer::new(base, valid_at, known_at),
+            writer: Writer::new(base, valid_at, known_at, history),
         };
         let pieces = stream::try_unfold((Some(export), place), async |(export, place)| {
             let Some(mut export) = export else { return Ok(None) };
@@ -99,7 +100,7 @@ impl Handle<ops::import_turtle> for Service {
         let (query, body) = (call.query, call.body);
         let (base, most) = (query.base.clone(), self.settings.rdf_max_triples);
         let read = tokio::task::spawn_blocking(move || {
-            let graph = reading::read(&body.text, body.syntax, base.as_deref(), most)?;
+            let graph = history::unfold(reading::read(&body.text, body.syntax, base.as_deref(), most)?)?;
             let titles = names::titles(&graph);
             Ok((graph, titles))
         });

@@ -1,4 +1,5 @@
 //! Reads a text as a graph: its nodes and predicates, each once, and its triples over them.
+use chrono::{DateTime, Utc};
 use oxrdf::{NamedOrBlankNode, Term as OxTerm};
 use oxttl::{NTriplesParser, TurtleParser, TurtleSyntaxError};
 use std::collections::{HashMap, HashSet};
@@ -32,6 +33,9 @@ pub struct Triple {
     pub subject: usize,
     pub predicate: usize,
     pub object: Object,
+    /// When it holds, if the text has a history that says so.
+    pub valid_from: Option<DateTime<Utc>>,
+    pub valid_until: Option<DateTime<Utc>>,
 }
 
 /// A graph, in the order of its text.
@@ -106,7 +110,7 @@ pub fn read(text: &str, syntax: RdfSyntax, base: Option<&str>, most: usize) -> R
                 Object::Literal { datatype: iri(datatype.to_owned(), &mut budget)?, value, language }
             }
         };
-        let triple = Triple { subject, predicate, object };
+        let triple = Triple { subject, predicate, object, valid_from: None, valid_until: None };
         if seen.insert(triple.clone()) {
             if triples.len() == most {
                 let detail = format!("the text has more than {most} triples");

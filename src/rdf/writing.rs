@@ -1,5 +1,5 @@
 //! Writes facts as Turtle.
-use super::names;
+use super::{history, names};
 use crate::{graph::named, store::triples::export::Edge};
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -14,21 +14,25 @@ pub struct Writer {
     serializer: LowLevelTurtleSerializer,
     buffer: Vec<u8>,
     predicates: HashMap<PredicateId, NamedNode>,
+    /// Whether facts are described, with their times.
+    has_history: bool,
 }
 
 impl Writer {
     /// Begins a text with the moments that it is of. `base` is what the IRIs of this store begin with.
-    pub fn new(base: &str, valid_at: DateTime<Utc>, known_at: DateTime<Utc>) -> Writer {
-        let prefixes = [("document", format!("{base}document/")), ("predicate", format!("{base}predicate/"))];
+    pub fn new(base: &str, valid_at: Option<DateTime<Utc>>, known_at: DateTime<Utc>, has_history: bool) -> Writer {
+        let own = [("document", format!("{base}document/")), ("predicate", format!("{base}predicate/"))];
+        let svc = has_history.then(|| ("svc", history::NAMESPACE.to_owned()));
+        let prefixes = own.into_iter().chain(svc);
         let known = names::written_prefixes().map(|(prefix, iri)| (prefix, iri.to_owned()));
         let serializer = known.chain(prefixes).fold(TurtleSerializer::new(), |serializer, (prefix, iri)| {
             // Without a prefix the IRIs are written whole.
             serializer.clone().with_prefix(prefix, iri).unwrap_or(serializer)
         });
-        let moment = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Micros, true);
-        let head = format!("# valid_at {}\n# known_at {}\n", moment(valid_at), moment(known_at));
+        let valid_at = valid_at.map_or_else(|| "any".to_owned(), moment);
+        let head = format!("# valid_at {valid_at}\n# known_at {}\n", moment(known_at));
         let serializer = serializer.low_level();
-        Writer { base: base.to_owned(), serializer, buffer: head.into_bytes(), predicates: HashMap::new() }
+        Writer { base: base.to_owned(), serializer, buffer: head.into_bytes(), predicates: HashMap::new(), has_history }
     }
 
     /// The predicates among these whose IRIs are still unknown.
@@ -49,6 +53,18 @@ impl Writer {
         for edge in edges {
             let Some(predicate) = self.predicates.get(&edge.predicate_id).cloned() else { continue };
             let subject = self.node(edge.subject_id, edge.subject_iri, edge.subject_blank);
+            let about = self.has_history.then(|| history::Told {
+                statement: NamedNode::new_unchecked(format!("{}triple/{}", self.base, edge.id)),
+                valid_from: edge.valid_from,
+                valid_until: edge.valid_until,
+                recorded_at: edge.recorded_at,
+                invalidated_at: edge.invalidated_at,
+                derived_by: edge.derived_by,
+                source: edge.source_id.map(|id| {
+                    let iri = edge.source_iri.unwrap_or_else(|| named::document_iri(&self.base, id));
+                    NamedNode::new_unchecked(iri)
+                }),
+            });
             let object = match (edge.object_id, edge.object_literal) {
                 (Some(id), _) => Term::from(self.node(id, edge.object_iri, edge.object_blank)),
                 (None, value) => {
@@ -56,7 +72,13 @@ impl Writer {
                         .into()
                 }
             };
-            self.serializer.serialize_triple(&Triple { subject, predicate, object }, &mut self.buffer)?;
+            let triple = Triple { subject, predicate, object };
+            if about.as_ref().is_none_or(history::Told::is_plain) {
+                self.serializer.serialize_triple(&triple, &mut self.buffer)?;
+            }
+            for triple in about.into_iter().flat_map(|about| about.triples(triple.clone())) {
+                self.serializer.serialize_triple(&triple, &mut self.buffer)?;
+            }
         }
         Ok(())
     }
@@ -78,6 +100,11 @@ impl Writer {
     pub fn end(&mut self) -> io::Result<()> {
         self.serializer.finish(&mut self.buffer)
     }
+}
+
+/// A moment to the microsecond.
+pub(super) fn moment(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 fn literal(value: String, datatype: Option<String>, language: Option<String>) -> Literal {

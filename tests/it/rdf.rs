@@ -5,7 +5,7 @@ use crate::{
     cli::{lines as lines_of, svc},
     principals::{grant, idle, someone},
     support::{TOKEN, TestApp, document, http},
-    triples::{doc, fact, predicate},
+    triples::{day, doc, fact, predicate, rules::Deriving},
 };
 use futures_util::TryStreamExt;
 use oxrdf::{Graph, dataset::CanonicalizationAlgorithm};
@@ -15,8 +15,8 @@ use svc_client::{
     Client, Code, Failure, Json, OptionalJson, RdfSyntax, RdfText, Remote,
     wire::{
         DocumentPath, EmbedQuery, FactPath, FactQuery, GrantRight, ImportQuery, ImportedGraph, Invalidation,
-        NewDocument, NewFact, NewPredicate, PageQuery, PredicatePath, PredicateQuery, Supersession, TurtleQuery,
-        ValidAt, WaitQuery,
+        NewDocument, NewFact, NewPredicate, PageQuery, PredicateChange, PredicatePath, PredicateQuery, Supersession,
+        TurtleQuery, ValidAt, WaitQuery,
     },
 };
 
@@ -377,4 +377,98 @@ async fn the_command_line_takes_a_file_in_parts_and_writes_it_back() {
     assert!(said.contains("graph.ttl, line 10501, column"), "{said}");
     assert!(node(&app, "http://e/s").await.is_empty());
     app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_goes_from_one_store_to_another_with_the_times_at_which_facts_hold() {
+    let (app, other) = (idle().await, idle().await);
+    let deriving = Deriving::start(&app);
+    let text = "@prefix e: <http://e/> . e:a e:in e:b . e:b e:in e:c . e:c e:in _:d . e:a e:says 'once', 'now'@en . e:b a e:Place .";
+    import(&app.client, ImportQuery::default(), text).await.unwrap();
+    let facts = async |app: &TestApp| {
+        let query =
+            FactQuery { valid_at: Some(ValidAt::Any), asserted_only: true, limit: Some(1000), ..FactQuery::default() };
+        app.client.list_facts(query).await.unwrap().facts
+    };
+    for fact in facts(&app).await {
+        // A part of its time is withdrawn, so that what is left has bounds.
+        let bounds = match (fact.predicate.as_str(), fact.object_literal.as_deref()) {
+            ("e:in", _) => (Some(day(5)), Some(day(9))),
+            (_, Some("once")) => (Some(day(3)), None),
+            _ => continue,
+        };
+        let what = Invalidation { valid_from: bounds.0, valid_until: bounds.1, reason: None };
+        app.client.invalidate_fact(FactPath { id: fact.id }, OptionalJson(Some(what))).await.unwrap();
+    }
+    let id = app.client.list_predicates(PredicateQuery::default()).await.unwrap();
+    let id = id.predicates.iter().find(|predicate| predicate.name == "in").unwrap().id;
+    let change = PredicateChange { transitive: Some(true), ..PredicateChange::default() };
+    app.client.update_predicate(PredicatePath { id }, Json(change)).await.unwrap();
+    deriving.done(&app).await;
+    let history = export(&app.client, TurtleQuery { history: true, ..TurtleQuery::default() }).await;
+    for term in ["validFrom", "validUntil", "recordedAt", "invalidatedAt", "derivedBy"] {
+        assert!(history.contains(&format!("svc:{term} ")), "{term} in {history}");
+    }
+    // By IRIs and times, what both stores believe is the same; the second one learned it just now.
+    let told = async |app: &TestApp| {
+        let mut told = Vec::new();
+        for fact in facts(app).await {
+            let iris: Vec<(i64, Option<String>)> =
+                sqlx::query_as("SELECT document_id, nullif(iri, CASE WHEN blank THEN iri END) FROM graph_nodes")
+                    .fetch_all(&app.pool)
+                    .await
+                    .unwrap();
+            let iri = |id: i64| iris.iter().find(|(known, _)| *known == id).unwrap().1.clone();
+            // The text declares no prefix of its own, so the second store gives the predicates another namespace.
+            let name = fact.predicate.split(':').next_back().map(str::to_owned);
+            let object = fact.object_literal.clone().or_else(|| iri(fact.object_id?));
+            told.push((
+                iri(fact.subject_id),
+                name.clone(),
+                object,
+                fact.object_language.clone(),
+                fact.valid_from,
+                fact.valid_until,
+            ));
+        }
+        told.sort();
+        told
+    };
+    let done = import(&other.client, ImportQuery::default(), &history).await.unwrap();
+    assert_eq!(told(&other).await, told(&app).await);
+    assert!(told(&other).await.len() > 8 && done.created > 0);
+    assert!(facts(&other).await.iter().all(|fact| fact.recorded_at == done.recorded_at));
+    let again = import(
+        &other.client,
+        ImportQuery { import: Some("again".to_owned()), ..ImportQuery::default() },
+        "<http://e/a> <http://e/in> <http://e/z> .",
+    )
+    .await;
+    assert!(again.is_ok());
+    // A description that lacks a part is refused, and plain statements of RDF stay what they are.
+    for (text, says) in [
+        (
+            "[] a rdf:Statement ; svc:validFrom '2024-01-01T00:00:00Z' ; rdf:subject e:x ; rdf:predicate e:p .",
+            "one rdf:object",
+        ),
+        (
+            "[] a rdf:Statement ; svc:validFrom 'then' ; rdf:subject e:x ; rdf:predicate e:p ; rdf:object 1 .",
+            "RFC 3339",
+        ),
+        (
+            "[] a rdf:Statement ; svc:recordedAt '' ; rdf:subject 1 ; rdf:predicate e:p ; rdf:object 1 .",
+            "a literal as its rdf:subject",
+        ),
+    ] {
+        let text = format!(
+            "@prefix e: <http://e/> . @prefix svc: <urn:svc:history#> . @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> . {text}"
+        );
+        let refused = import(&other.client, ImportQuery::default(), &text).await.unwrap_err();
+        assert!(refused.status == 422 && refused.detail.contains(says), "{}", refused.detail);
+    }
+    let plain = "@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> . [] a rdf:Statement ; rdf:subject <http://e/x> ; rdf:predicate <http://e/p> ; rdf:object 1 .";
+    assert_eq!(import(&other.client, ImportQuery::default(), plain).await.unwrap().created, 4);
+    drop(deriving);
+    app.end().await;
+    other.end().await;
 }

@@ -3,7 +3,7 @@ mod lives;
 mod oracle;
 mod paths;
 mod rights;
-mod rules;
+pub mod rules;
 
 use crate::{
     principals::{grant, idle, someone},

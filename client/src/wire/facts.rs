@@ -68,9 +68,9 @@ pub struct FactQuery {
     pub fact_type: Option<FactType>,
     /// Those that the store no longer believes, in place of those that it believes.
     pub invalidated: bool,
-    /// Leaves out what rules derived, as `derived=false` does.
+    /// Leaves out what rules derived.
     pub asserted_only: bool,
-    /// Only facts that rules derived, or only those that somebody asserted.
+    /// Only what rules derived, or only the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub derived: Option<bool>,
     /// Only facts that hold at this time, now by default; `any` for all times.

@@ -21,7 +21,11 @@ pub struct TurtleQuery {
     pub parent_id: Option<i64>,
     /// Leaves out what rules derived.
     pub asserted_only: bool,
-    /// The time at which the facts hold, now by default.
+    /// Describes each fact as an `rdf:Statement` with `svc:validFrom`, `svc:validUntil`, `svc:recordedAt`, `svc:invalidatedAt`, `svc:derivedBy` and
+    /// `svc:source`, also those that are no longer believed. Only asserted facts that are believed and hold at all times stand there as triples
+    /// too. An import takes the valid times of what is believed and asserted, and leaves out the rest.
+    pub history: bool,
+    /// The time at which the facts hold, now by default; with `history` all times by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid_at: Option<DateTime<Utc>>,
     /// What the store believed at this time, now by default; later times are cut to now.

@@ -334,6 +334,7 @@ pub async fn premises(
         ),
         arguments,
     )
+    .persistent(false)
     .fetch_all(conn)
     .await?;
     let mut premises: HashMap<TripleId, Vec<i64>> = HashMap::new();

@@ -24,6 +24,14 @@ pub struct Edge {
     pub object_literal: Option<Verbatim>,
     pub object_datatype: Option<String>,
     pub object_language: Option<String>,
+    pub valid_from: Option<DateTime<Utc>>,
+    pub valid_until: Option<DateTime<Utc>>,
+    pub recorded_at: DateTime<Utc>,
+    /// When the store ceased to believe it, as far as that was known.
+    pub invalidated_at: Option<DateTime<Utc>>,
+    pub derived_by: Option<String>,
+    pub source_id: Option<DocumentId>,
+    pub source_iri: Option<String>,
 }
 
 /// Which facts are exported.
@@ -31,7 +39,10 @@ pub struct Edge {
 pub struct Exported {
     pub parent_id: Option<i64>,
     pub asserted_only: bool,
-    pub valid_at: DateTime<Utc>,
+    /// Whether facts that were closed are exported too.
+    pub history: bool,
+    /// `None` for all times.
+    pub valid_at: Option<DateTime<Utc>>,
     pub known_at: DateTime<Utc>,
 }
 
@@ -55,13 +66,16 @@ pub async fn page(
     add(&mut arguments, after.1);
     add(&mut arguments, after.2);
     add(&mut arguments, limit);
+    add(&mut arguments, wanted.history);
     // The condition on the subject alone is what the index is entered by.
     let query = concat!(
         "SELECT t.id, t.subject_id, s.iri AS subject_iri, s.blank AS subject_blank, t.predicate_id, t.object_id, o.iri AS object_iri,
-                o.blank AS object_blank, t.object_literal, t.object_datatype, t.object_language
+                o.blank AS object_blank, t.object_literal, t.object_datatype, t.object_language, t.valid_from, t.valid_until, t.recorded_at,
+                CASE WHEN t.invalidated_at <= $3 THEN t.invalidated_at END AS invalidated_at, t.derived_by, t.source_id, r.iri AS source_iri
            FROM (SELECT t.* FROM triples t
                   WHERE t.subject_id >= $7 AND (t.subject_id, t.predicate_id, t.id) > ($7, $8, $9)
-                    AND t.recorded_at <= $3 AND (t.invalidated_at IS NULL OR t.invalidated_at > $3) AND t.valid @> $4
+                    AND t.recorded_at <= $3 AND ($11 OR t.invalidated_at IS NULL OR t.invalidated_at > $3)
+                    AND ($4::timestamptz IS NULL OR t.valid @> $4)
                     AND (NOT $5 OR t.derived_by IS NULL)
                     AND ($6::bigint IS NULL OR t.subject_id = $6
                          OR EXISTS (SELECT FROM documents d WHERE d.id = t.subject_id AND d.path @> ARRAY[$6])
@@ -71,6 +85,7 @@ pub async fn page(
         fact_readable!(),
         " ORDER BY t.subject_id, t.predicate_id, t.id LIMIT $10) t
            LEFT JOIN graph_nodes s ON s.document_id = t.subject_id LEFT JOIN graph_nodes o ON o.document_id = t.object_id
+           LEFT JOIN graph_nodes r ON r.document_id = t.source_id AND NOT r.blank
           ORDER BY t.subject_id, t.predicate_id, t.id"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await

@@ -1,0 +1,193 @@
+//! Facts with their times in RDF: each is described as an `rdf:Statement`. A plain triple would say that it holds always.
+use super::{
+    reading::{Graph, Node, Object, Triple as Read},
+    writing::moment,
+};
+use chrono::{DateTime, Utc};
+use oxrdf::{
+    Literal, NamedNode, Term, Triple,
+    vocab::{rdf, xsd},
+};
+use std::collections::{BTreeMap, HashMap};
+use svc_client::{Code, Failure};
+
+/// What the terms of a history begin with.
+pub const NAMESPACE: &str = "urn:svc:history#";
+const STATEMENT: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#Statement";
+
+fn term(name: &str) -> NamedNode {
+    NamedNode::new_unchecked(format!("{NAMESPACE}{name}"))
+}
+
+/// What is told of a fact beside itself.
+pub struct Told {
+    pub statement: NamedNode,
+    pub valid_from: Option<DateTime<Utc>>,
+    pub valid_until: Option<DateTime<Utc>>,
+    pub recorded_at: DateTime<Utc>,
+    pub invalidated_at: Option<DateTime<Utc>>,
+    pub derived_by: Option<String>,
+    pub source: Option<NamedNode>,
+}
+
+impl Told {
+    /// Whether the fact alone says all that an import takes of it.
+    pub fn is_plain(&self) -> bool {
+        self.valid_from.or(self.valid_until).or(self.invalidated_at).is_none() && self.derived_by.is_none()
+    }
+
+    /// The triples that describe a fact.
+    pub fn triples(self, fact: Triple) -> Vec<Triple> {
+        let Told { statement, valid_from, valid_until, recorded_at, invalidated_at, derived_by, source } = self;
+        let time = |time: DateTime<Utc>| Term::from(Literal::new_typed_literal(moment(time), xsd::DATE_TIME));
+        let all = [
+            (rdf::TYPE.into_owned(), Some(rdf::STATEMENT.into_owned().into())),
+            (rdf::SUBJECT.into_owned(), Some(fact.subject.into())),
+            (rdf::PREDICATE.into_owned(), Some(fact.predicate.into())),
+            (rdf::OBJECT.into_owned(), Some(fact.object)),
+            (term("validFrom"), valid_from.map(time)),
+            (term("validUntil"), valid_until.map(time)),
+            (term("recordedAt"), Some(time(recorded_at))),
+            (term("invalidatedAt"), invalidated_at.map(time)),
+            (term("derivedBy"), derived_by.map(|rule| Literal::new_simple_literal(rule).into())),
+            (term("source"), source.map(Term::from)),
+        ];
+        let triple = |(predicate, object): (NamedNode, Option<Term>)| {
+            object.map(|object| Triple::new(statement.clone(), predicate, object))
+        };
+        all.into_iter().filter_map(triple).collect()
+    }
+}
+
+/// What a graph says of one fact.
+#[derive(Default)]
+struct Described {
+    is_history: bool,
+    is_statement: bool,
+    subject: Vec<Object>,
+    predicate: Vec<Object>,
+    object: Vec<Object>,
+    valid_from: Vec<Object>,
+    valid_until: Vec<Object>,
+    is_left_out: bool,
+}
+
+/// The graph with the facts that its history describes in place of their descriptions: those that were believed and asserted, each with the times
+/// at which it holds.
+pub fn unfold(graph: Graph) -> Result<Graph, Failure> {
+    let mut told: BTreeMap<usize, Described> = BTreeMap::new();
+    for triple in &graph.triples {
+        let predicate = graph.predicates[triple.predicate].as_str();
+        let named = predicate.strip_prefix(NAMESPACE);
+        let part = predicate.strip_prefix("http://www.w3.org/1999/02/22-rdf-syntax-ns#");
+        if named.is_none() && !matches!(part, Some("type" | "subject" | "predicate" | "object")) {
+            continue;
+        }
+        let described = told.entry(triple.subject).or_default();
+        let object = triple.object.clone();
+        described.is_history |= named.is_some();
+        match (named, part) {
+            (Some("validFrom"), _) => described.valid_from.push(object),
+            (Some("validUntil"), _) => described.valid_until.push(object),
+            (Some("derivedBy" | "invalidatedAt"), _) => described.is_left_out = true,
+            (_, Some("subject")) => described.subject.push(object),
+            (_, Some("predicate")) => described.predicate.push(object),
+            (_, Some("object")) => described.object.push(object),
+            (_, Some("type")) => described.is_statement |= is_named(&graph, &object, STATEMENT),
+            _ => {}
+        }
+    }
+    told.retain(|_, described| described.is_history && described.is_statement);
+    if told.is_empty() {
+        return Ok(graph);
+    }
+    let mut made = Unfolded { from: &graph, to: Graph::default(), nodes: HashMap::new(), predicates: HashMap::new() };
+    made.to.prefixes.clone_from(&graph.prefixes);
+    for triple in graph.triples.iter().filter(|triple| !told.contains_key(&triple.subject)) {
+        made.add(triple.subject, &graph.predicates[triple.predicate], &triple.object, (None, None));
+    }
+    for (at, described) in &told {
+        let only = |name: &str, values: &[Object]| match values {
+            [value] => Ok(value.clone()),
+            _ => Err(faulty(&graph, *at, &format!("needs one {name}, and has {}", values.len()))),
+        };
+        let node = |name: &str, values: &[Object]| match only(name, values)? {
+            Object::Node(node) => Ok(node),
+            Object::Literal { .. } => Err(faulty(&graph, *at, &format!("has a literal as its {name}"))),
+        };
+        let subject = node("rdf:subject", &described.subject)?;
+        let predicate = match &graph.nodes[node("rdf:predicate", &described.predicate)?] {
+            Node::Iri(iri) => iri.clone(),
+            Node::Blank(_) => return Err(faulty(&graph, *at, "has a blank node as its rdf:predicate")),
+        };
+        let object = only("rdf:object", &described.object)?;
+        let time = |name: &str, values: &[Object]| match values {
+            [] => Ok(None),
+            values => match only(name, values)? {
+                Object::Literal { value, .. } => match value.parse::<DateTime<Utc>>() {
+                    Ok(time) => Ok(Some(time)),
+                    Err(_) => Err(faulty(&graph, *at, &format!("has a {name} that is no time by RFC 3339"))),
+                },
+                Object::Node(_) => Err(faulty(&graph, *at, &format!("has a {name} that is no literal"))),
+            },
+        };
+        let from = time("svc:validFrom", &described.valid_from)?;
+        let until = time("svc:validUntil", &described.valid_until)?;
+        if from.zip(until).is_some_and(|(from, until)| from.timestamp_micros() >= until.timestamp_micros()) {
+            return Err(faulty(&graph, *at, "has a svc:validUntil that is not after its svc:validFrom"));
+        }
+        if !described.is_left_out {
+            made.add(subject, &predicate, &object, (from, until));
+        }
+    }
+    Ok(made.to)
+}
+
+fn is_named(graph: &Graph, object: &Object, iri: &str) -> bool {
+    matches!(object, Object::Node(node) if matches!(&graph.nodes[*node], Node::Iri(known) if known == iri))
+}
+
+/// 422: what is wrong with the description of a fact.
+fn faulty(graph: &Graph, at: usize, why: &str) -> Failure {
+    let name = match &graph.nodes[at] {
+        Node::Iri(iri) => format!("<{iri}>"),
+        Node::Blank(label) => format!("_:{label}"),
+    };
+    Failure::new(Code::InvalidField, format!("the statement {name} of the history {why}"))
+}
+
+/// A graph on its way, with the positions that nodes and predicates have in it.
+struct Unfolded<'a> {
+    from: &'a Graph,
+    to: Graph,
+    nodes: HashMap<usize, usize>,
+    predicates: HashMap<String, usize>,
+}
+
+impl Unfolded<'_> {
+    fn node(&mut self, old: usize) -> usize {
+        *self.nodes.entry(old).or_insert_with(|| {
+            self.to.nodes.push(self.from.nodes[old].clone());
+            self.to.nodes.len() - 1
+        })
+    }
+
+    fn add(
+        &mut self,
+        subject: usize,
+        predicate: &str,
+        object: &Object,
+        (valid_from, valid_until): (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
+    ) {
+        let subject = self.node(subject);
+        let object = match object {
+            Object::Node(node) => Object::Node(self.node(*node)),
+            literal @ Object::Literal { .. } => literal.clone(),
+        };
+        let predicate = *self.predicates.entry(predicate.to_owned()).or_insert_with(|| {
+            self.to.predicates.push(predicate.to_owned());
+            self.to.predicates.len() - 1
+        });
+        self.to.triples.push(Read { subject, predicate, object, valid_from, valid_until });
+    }
+}
