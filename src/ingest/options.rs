@@ -212,7 +212,7 @@ pub fn schema(registered: &[&OptionGroup]) -> Value {
         defaults.as_object().into_iter().flatten().map(|(name, keys)| (name.clone(), group(name, keys))).collect();
     let password = json!({
         "type": ["string", "null"], "format": "password", "minLength": 1, "maxLength": PASSWORD_CHARACTERS,
-        "description": "Opens an encrypted file. It is used while the upload is answered and is stored nowhere.",
+        "description": "Opens an encrypted file. It is stored nowhere.",
     });
     groups.insert(
         EXTRACT.to_owned(),

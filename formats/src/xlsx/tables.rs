@@ -394,10 +394,9 @@ fn end(region: &Region, header: u32, columns: usize) -> (u32, Option<u32>) {
 fn is_totals(marks: &[Mark]) -> bool {
     let label = marks.iter().find_map(Mark::text).unwrap_or_default().trim_end_matches(':').to_lowercase();
     let has_values = marks.iter().any(|mark| mark.text().is_none());
-    let starts = |word: &&str| {
-        label == **word || label.strip_prefix(*word).is_some_and(|rest| rest.starts_with([' ', ',', '(']))
-    };
-    let is_named = TOTALS.iter().any(|word| starts(&word));
+    let starts =
+        |word: &str| label == word || label.strip_prefix(word).is_some_and(|rest| rest.starts_with([' ', ',', '(']));
+    let is_named = TOTALS.iter().any(|word| starts(word));
     let values = || marks.iter().filter(|mark| mark.text().is_none());
     let are_sums = values().count() >= 2 && values().all(|mark| mark.is_sum);
     has_values && (is_named || are_sums)
