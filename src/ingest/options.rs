@@ -220,7 +220,7 @@ pub fn schema(registered: &[&OptionGroup]) -> Value {
     );
     json!({
         "type": ["object", "null"], "properties": groups, "additionalProperties": false,
-        "description": "Ingest options by group; an absent option keeps its default.",
+        "description": "Ingest options by group; an absent one keeps its default.",
     })
 }
 
