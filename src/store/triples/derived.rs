@@ -262,7 +262,23 @@ pub async fn reguarded(conn: &mut PgConnection, root: DocumentId) -> sqlx::Resul
     .bind(root)
     .fetch_all(&mut *conn)
     .await?;
-    let hanging: Vec<TripleId> = sqlx::query_scalar(
+    if predicates.is_empty() && through(conn, root).await?.is_empty() {
+        return Ok(());
+    }
+    // Whoever derives had the pen until now: what was recorded before the guards changed is seen from here on.
+    take_pen(conn).await?;
+    let hanging = through(conn, root).await?;
+    sqlx::query("INSERT INTO derivations (predicate_id) SELECT unnest($1::bigint[])")
+        .bind(&predicates)
+        .execute(&mut *conn)
+        .await?;
+    withdraw(conn, &hanging).await
+}
+
+/// What was derived through documents at and under `root` that are no end of it, or by the axioms of ontologies there.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
+async fn through(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<Vec<TripleId>> {
+    sqlx::query_scalar(
         "SELECT t.id FROM documents d JOIN triples p ON p.object_id = d.id JOIN triple_premises x ON x.premise_id = p.id
            JOIN triples t ON t.id = x.derived_id AND t.zone <> -1 AND t.subject_id <> d.id AND t.object_id IS DISTINCT FROM d.id
           WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]
@@ -273,19 +289,12 @@ pub async fn reguarded(conn: &mut PgConnection, root: DocumentId) -> sqlx::Resul
           WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]",
     )
     .bind(root)
-    .fetch_all(&mut *conn)
-    .await?;
-    if predicates.is_empty() && hanging.is_empty() {
-        return Ok(());
-    }
-    sqlx::query("INSERT INTO derivations (predicate_id) SELECT unnest($1::bigint[])")
-        .bind(&predicates)
-        .execute(&mut *conn)
-        .await?;
-    withdraw(conn, &hanging).await
+    .fetch_all(conn)
+    .await
 }
 
-/// Closes what follows from facts about documents that were deleted. Only the owner sees these facts from then on, and what followed from them.
+/// Closes what follows from facts about documents that were deleted; if some of these facts are believed, the caller has the pen. Only the owner
+/// sees these facts from then on, and what followed from them.
 pub async fn ends_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
     let hanging: Vec<TripleId> = sqlx::query_scalar(
         "SELECT x.derived_id FROM triples t JOIN triple_premises x ON x.premise_id = t.id WHERE t.subject_id = ANY($1)

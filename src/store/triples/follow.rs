@@ -1,7 +1,10 @@
 //! Facts follow the documents that they are about and that state them: into other zones, and to their end. These functions are called in
 //! the transactions that protect, move and delete documents, and take the pen only if there is a fact to change. Statements with long lists
 //! are planned with their values, because only a constant list is hashed.
-use super::write::{inherit, take_pen};
+use super::{
+    derived::{ends_gone, reguarded},
+    write::{inherit, take_pen},
+};
 use crate::store::{events, text::Verbatim};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -13,7 +16,7 @@ use uuid::Uuid;
 /// Puts the facts that documents at and under `root` state into the zones of these. Call it after their guards have changed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn into_zones(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<()> {
-    super::derived::reguarded(conn, root).await?;
+    reguarded(conn, root).await?;
     let moving: Vec<TripleId> = sqlx::query_scalar(
         "SELECT t.id FROM triples t JOIN documents d ON d.id = t.source_id
           WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND t.zone <> d.guard",
@@ -117,7 +120,6 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
 /// Closes the facts about documents that were deleted, and those that no other document states, which only the owner sees from then on. What
 /// another one states goes on.
 pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
-    super::derived::ends_gone(conn, gone).await?;
     let concerned: Vec<TripleId> = sqlx::query_scalar(
         "SELECT id FROM triples WHERE invalidated_at IS NULL AND (subject_id = ANY($1) OR object_id = ANY($1))
          UNION SELECT id FROM triples WHERE source_id = ANY($1)",
@@ -126,9 +128,10 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     .fetch_all(&mut *conn)
     .await?;
     if concerned.is_empty() {
-        return Ok(());
+        return ends_gone(conn, gone).await;
     }
     let at = take_pen(conn).await?;
+    ends_gone(conn, gone).await?;
     let kept: Vec<TripleId> = sqlx::query_scalar(
         "UPDATE triples t SET source_id = o.document_id
            FROM (SELECT DISTINCT ON (c.triple_id) c.triple_id, c.document_id
