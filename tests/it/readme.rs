@@ -106,11 +106,13 @@ async fn the_calls_of_the_readme_work() {
     if Command::new("curl").arg("--version").output().is_err() {
         return left_out("README.md's calls of the API, because there is no curl");
     }
-    // A language model that quotes its first source.
+    // A language model that quotes its first source, and summarises.
     let llm = Llm::start().await;
     llm.will_say(|asked| {
-        // The number, the mark and the title come before the text.
-        let quote = asked.message().lines().skip_while(|line| *line != "source 1").nth(3).unwrap();
+        // The number, the mark and the title come before the text. A summary has no sources.
+        let Some(quote) = asked.message().lines().skip_while(|line| *line != "source 1").nth(3) else {
+            return Reply::said("Ducks were counted.");
+        };
         let sentence = json!({"text": "So it says.", "citations": [{"source": 1, "quote": quote}]});
         Reply::said(&json!({"answered": true, "sentences": [sentence]}).to_string())
     });

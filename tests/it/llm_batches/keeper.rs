@@ -13,7 +13,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use svc::{
     llm_batches::{Batching, Keeper, KeeperError, KeeperSettings, Provider, ProviderName},
     service::Service,
-    store,
+    store::{self, llm_batches::BatchCaps},
     worker::{Role, RunningWorker},
 };
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState, Settled, TaskStatus};
@@ -33,15 +33,15 @@ fn keeper(app: &TestApp, provider: &BatchProvider, batching: &Arc<Batching>, spo
     Keeper::new(app.pool.clone(), settings)
 }
 
-/// Waits until a summary is in a batch that is open, however often it failed before.
-async fn parked(app: &TestApp) {
+/// Waits until so many summaries are in batches, the last one of which is open, however often they failed before.
+async fn parked(app: &TestApp, count: usize) {
     until("the summary in a batch", async || {
         sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
             .execute(&app.pool)
             .await
             .unwrap();
         let is_open = batches(app).await.first().is_some_and(|batch| batch.state == LlmBatchState::Open);
-        (is_open && tasks(app, TaskStatus::Batched).await.len() == 1).then_some(())
+        (is_open && tasks(app, TaskStatus::Batched).await.len() == count).then_some(())
     })
     .await;
 }
@@ -49,7 +49,9 @@ async fn parked(app: &TestApp) {
 #[tokio::test]
 async fn one_keeper_moves_batches_on_and_gives_up_what_may_have_been_paid_thrice() {
     let provider = BatchProvider::start().await;
-    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps());
+    // A batch with one request is full.
+    let caps = BatchCaps { requests: 1, ..ProviderName::Anthropic.caps() };
+    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), caps);
     let app = app().await;
     let embedder = Some(support::engine().into());
     let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
@@ -60,7 +62,7 @@ async fn one_keeper_moves_batches_on_and_gives_up_what_may_have_been_paid_thrice
     let spool = tempfile::tempdir().unwrap();
     let mut first = keeper(&app, &provider, &batching, spool.path());
     let file = upload(&app, &section("", "oven", 80), json!({})).await;
-    parked(&app).await;
+    parked(&app, 1).await;
 
     // This provider cannot be asked whether it has a batch, so the third answer that is lost is the last.
     provider.will(|call| if call.starts_with("POST") { Fate::AnswerLost } else { Fate::Answered });
@@ -77,7 +79,7 @@ async fn one_keeper_moves_batches_on_and_gives_up_what_may_have_been_paid_thrice
 
     // What was asked for in vain is asked for in the next batch.
     provider.will(|_| Fate::Answered);
-    parked(&app).await;
+    parked(&app, 1).await;
     assert!(!first.pass(true).await.unwrap());
     assert!(!first.pass(true).await.unwrap(), "the provider works on it");
     provider.end(Ends::Completed);
@@ -85,25 +87,33 @@ async fn one_keeper_moves_batches_on_and_gives_up_what_may_have_been_paid_thrice
     assert_eq!(app.settled(file).await.settled, Settled::Settled);
     assert_eq!(effective(&app, file).await["method"], "llm_summary");
 
-    // A batch that somebody cancels before the provider has it is never sent.
-    let file = upload(&app, &section("", "volcano", 80), json!({})).await;
-    parked(&app).await;
+    // A batch that somebody cancels before the provider has it is never sent, be it full or not.
+    let files = [
+        upload(&app, &section("", "volcano", 80), json!({})).await,
+        upload(&app, &section("", "comet", 80), json!({})).await,
+    ];
+    parked(&app, 2).await;
     let mut conn = app.pool.acquire().await.unwrap();
-    for id in store::llm_batches::not_ended(&mut conn).await.unwrap() {
+    let open = store::llm_batches::not_ended(&mut conn).await.unwrap();
+    assert_eq!(open.len(), 2);
+    for id in open {
         assert!(store::llm_batches::cancel(&mut conn, id).await.unwrap());
     }
     drop(conn);
     let sent = provider.batches().len();
     assert!(first.pass(true).await.unwrap());
-    assert_eq!((batches(&app).await[0].outcome, provider.batches().len()), (Some(LlmBatchOutcome::Cancelled), sent));
+    let outcomes: Vec<_> = batches(&app).await.iter().take(2).map(|batch| batch.outcome).collect();
+    assert_eq!((outcomes, provider.batches().len()), (vec![Some(LlmBatchOutcome::Cancelled); 2], sent));
     provider.ends_at_once();
-    parked(&app).await;
-    until("the summary", async || {
+    parked(&app, 2).await;
+    until("the summaries", async || {
         first.pass(true).await.unwrap();
         (tasks(&app, TaskStatus::Batched).await.is_empty()).then_some(())
     })
     .await;
-    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    for file in files {
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    }
     worker.stop(Duration::from_secs(10), std::future::pending()).await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
