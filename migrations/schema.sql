@@ -778,6 +778,38 @@ ALTER TABLE documents ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE entity_merges (
+    id bigint NOT NULL,
+    kept_id bigint NOT NULL,
+    merged_id bigint NOT NULL,
+    method text NOT NULL,
+    score double precision,
+    merged_at timestamp with time zone NOT NULL,
+    undone_at timestamp with time zone,
+    CONSTRAINT entity_merges_check CHECK ((kept_id <> merged_id)),
+    CONSTRAINT entity_merges_check1 CHECK ((merged_at < undone_at)),
+    CONSTRAINT entity_merges_method_check CHECK ((method = ANY (ARRAY['exact'::text, 'similarity'::text, 'manual'::text])))
+);
+
+ALTER TABLE entity_merges ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME entity_merges_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE entity_names (
+    document_id bigint NOT NULL,
+    zone bigint NOT NULL,
+    name_key text NOT NULL,
+    type_key text NOT NULL,
+    embed halfvec,
+    embed_model text,
+    CONSTRAINT entity_names_check CHECK (((embed IS NULL) = (embed_model IS NULL)))
+);
+
 CREATE TABLE event_counter (
     one boolean DEFAULT true NOT NULL,
     last bigint NOT NULL,
@@ -1531,6 +1563,15 @@ ALTER TABLE ONLY document_words
 ALTER TABLE ONLY documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY entity_merges
+    ADD CONSTRAINT entity_merges_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY entity_names
+    ADD CONSTRAINT entity_names_pkey PRIMARY KEY (document_id);
+
+ALTER TABLE ONLY entity_names
+    ADD CONSTRAINT entity_names_zone_name_key_type_key_key UNIQUE (zone, name_key, type_key);
+
 ALTER TABLE ONLY event_counter
     ADD CONSTRAINT event_counter_pkey PRIMARY KEY (one);
 
@@ -1746,6 +1787,10 @@ CREATE INDEX documents_unsettled ON documents USING btree (settled, id) WHERE (s
 
 CREATE INDEX documents_usetype ON documents USING btree (usetype);
 
+CREATE INDEX entity_merges_kept ON entity_merges USING btree (kept_id);
+
+CREATE INDEX entity_merges_merged ON entity_merges USING btree (merged_id);
+
 CREATE UNIQUE INDEX event_outbox_seq ON event_outbox USING btree (seq);
 
 CREATE INDEX event_outbox_unnumbered ON event_outbox USING btree (id) WHERE (seq IS NULL);
@@ -1924,6 +1969,15 @@ ALTER TABLE ONLY document_words
 
 ALTER TABLE ONLY documents
     ADD CONSTRAINT documents_parent_id_fkey FOREIGN KEY (parent_id) REFERENCES documents(id);
+
+ALTER TABLE ONLY entity_merges
+    ADD CONSTRAINT entity_merges_kept_id_fkey FOREIGN KEY (kept_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY entity_merges
+    ADD CONSTRAINT entity_merges_merged_id_fkey FOREIGN KEY (merged_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY entity_names
+    ADD CONSTRAINT entity_names_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY extractions
     ADD CONSTRAINT extractions_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

@@ -26,11 +26,7 @@ const WAIT_STEP: Duration = Duration::from_millis(50);
 const PAGE: i64 = 500;
 
 impl Handle<ops::extract_facts> for Service {
-    async fn handle(
-        &self,
-        caller: &Caller,
-        call: Call<ops::extract_facts>,
-    ) -> Result<ExtractFactsResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::extract_facts>) -> Result<ExtractFactsResponse, Failure> {
         let (id, request) = (DocumentId(call.path.id), call.body.0.unwrap_or_default());
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let mut conn = self.pool.acquire().await.or_fail()?;

@@ -30,12 +30,8 @@ impl Handle<ops::list_merges> for Service {
         if let Some(id) = query.document_id {
             must_exist(&mut tx, caller, DocumentId(id)).await?;
         }
-        let wanted = Wanted {
-            id: None,
-            document_id: query.document_id,
-            method: query.method,
-            undone: Some(query.undone),
-        };
+        let wanted =
+            Wanted { id: None, document_id: query.document_id, method: query.method, undone: Some(query.undone) };
         let rows = merges::page(&mut tx, &caller.readable(), &wanted, after, limit + 1).await.or_fail()?;
         let (merges, next_cursor) = page_by_id(rows, limit, |row| row.id);
         Ok(MergePage { merges, next_cursor })
@@ -63,7 +59,8 @@ impl Handle<ops::merge_entities> for Service {
         let sets = merges::sets(&mut tx, &scope, &[kept_id], at).await.or_fail()?;
         if sets.members(kept_id).contains(&merged_id) {
             let detail = format!("documents {kept_id} and {merged_id} are taken for one already");
-            return Err(Failure::new(Code::Conflict, detail).with("canonical_id", sets.canonical(kept_id).0));
+            let members: Vec<i64> = sets.members(kept_id).into_iter().map(|id| id.0).collect();
+            return Err(Failure::new(Code::Conflict, detail).with("document_ids", members));
         }
         let new = merges::NewMerge { kept_id, merged_id, method: MergeMethod::Manual, score: None };
         let ids = merges::insert(&mut tx, at, &[new]).await.or_fail()?;

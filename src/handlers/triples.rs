@@ -247,7 +247,8 @@ impl Handle<ops::find_paths> for Service {
                 steps: path.iter().filter_map(step).collect(),
             })
             .collect();
-        let on = found.paths.iter().flatten().map(|(_, to)| *to).chain((!paths.is_empty()).then_some(sets.canonical(from)));
+        let on =
+            found.paths.iter().flatten().map(|(_, to)| *to).chain((!paths.is_empty()).then_some(sets.canonical(from)));
         let on: Vec<DocumentId> = on.collect::<BTreeSet<_>>().into_iter().collect();
         let shape = Shape { embed: false, content: true, structured_content: true };
         let rows = store::documents::read_many(&mut tx, &caller.readable(), &on, shape).await.or_fail()?;

@@ -44,12 +44,13 @@ pub async fn insert(conn: &mut PgConnection, at: DateTime<Utc>, new: &[NewMerge]
 /// Ends a merge between documents that the caller may change; false if it is undone already. The caller has the pen.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = kept.id().0))]
 pub async fn undo(conn: &mut PgConnection, kept: &Place, id: i64, at: DateTime<Utc>) -> sqlx::Result<bool> {
-    let done = sqlx::query("UPDATE entity_merges SET undone_at = $3 WHERE id = $1 AND kept_id = $2 AND undone_at IS NULL")
-        .bind(id)
-        .bind(kept.id())
-        .bind(at)
-        .execute(conn)
-        .await?;
+    let done =
+        sqlx::query("UPDATE entity_merges SET undone_at = $3 WHERE id = $1 AND kept_id = $2 AND undone_at IS NULL")
+            .bind(id)
+            .bind(kept.id())
+            .bind(at)
+            .execute(conn)
+            .await?;
     Ok(done.rows_affected() == 1)
 }
 

@@ -13,8 +13,9 @@ use std::time::Duration;
 use svc_client::{
     Client, Code, Json, OptionalJson, Remote,
     wire::{
-        DocumentPath, DocumentResponse, ExtractFactsRequest, ExtractedFacts, FactQuery, FactResponse, FactType, GrantRight, NewDocument, NewPredicate,
-        NewPredicates, PageQuery, ResolveNames, SupersedeFacts, ValidAt, WaitQuery,
+        DocumentPath, DocumentResponse, ExtractFactsRequest, ExtractedFacts, FactQuery, FactResponse, FactType,
+        GrantRight, NewDocument, NewPredicate, NewPredicates, PageQuery, ResolveNames, SupersedeFacts, ValidAt,
+        WaitQuery,
     },
 };
 
@@ -108,26 +109,43 @@ async fn a_text_s_facts_are_cited_with_its_words_between_entities_beside_it() {
     let calls = llm.asked();
     assert_eq!(calls.len(), 1, "the folder has no text");
     let (body, message) = (&calls[0].body, calls[0].message());
-    assert_eq!((&body["model"], &body["temperature"], &body["max_tokens"]), (&json!("asked-model"), &json!(0.3), &json!(777)));
+    assert_eq!(
+        (&body["model"], &body["temperature"], &body["max_tokens"]),
+        (&json!("asked-model"), &json!(0.3), &json!(777))
+    );
     assert_eq!(body["response_format"]["json_schema"]["strict"], true);
-    assert!(message.contains("default:works_for: employment") && message.contains("A note > A note") && message.contains(TEXT), "{message}");
+    assert!(
+        message.contains("default:works_for: employment")
+            && message.contains("A note > A note")
+            && message.contains(TEXT),
+        "{message}"
+    );
 
     let facts = believed(&app.client).await;
     let [works, founded] = &facts[..] else { panic!("{facts:?}") };
     assert_eq!((works.predicate.as_str(), founded.predicate.as_str()), ("default:works_for", "extracted:founded_in"));
-    assert_eq!((works.source_id, works.valid_from.unwrap().to_rfc3339().as_str()), (Some(id), "2024-03-01T00:00:00+00:00"));
+    assert_eq!(
+        (works.source_id, works.valid_from.unwrap().to_rfc3339().as_str()),
+        (Some(id), "2024-03-01T00:00:00+00:00")
+    );
     let citation = &works.citations[0];
     assert_eq!((citation.document_id, citation.quote.as_deref()), (id, Some("Ada Lovelace has worked  for Acme Corp")));
     assert_eq!(citation.confidence, Some(0.9));
     assert_eq!((founded.subject_id, founded.object_literal.as_deref()), (works.object_id.unwrap(), Some("1911")));
     assert_eq!(founded.fact_type, FactType::Static);
     let ada = read(&app, works.subject_id).await;
-    assert_eq!((ada.title.as_str(), ada.usetype.as_str(), &ada.structured_content["type"]), ("Ada Lovelace", "entity", &json!("person")));
+    assert_eq!(
+        (ada.title.as_str(), ada.usetype.as_str(), &ada.structured_content["type"]),
+        ("Ada Lovelace", "entity", &json!("person"))
+    );
     assert_eq!(read(&app, ada.parent_id.unwrap()).await.title, "Entities");
 
     let recorded = evidence(&app, id).await["facts"].clone();
     assert_eq!(recorded["facts"], json!([works.id, founded.id]));
-    assert_eq!((&recorded["model"], &recorded["prompt"], &recorded["prompt_tokens"]), (&json!("scripted"), &json!("extract-facts/1"), &json!(70)));
+    assert_eq!(
+        (&recorded["model"], &recorded["prompt"], &recorded["prompt_tokens"]),
+        (&json!("scripted"), &json!("extract-facts/1"), &json!(70))
+    );
 
     // The same again asks nobody, and writes nothing.
     llm.will([Reply::status("500 Internal Server Error", "", "")]);
@@ -159,7 +177,9 @@ async fn what_an_answer_is_worth_is_what_the_text_bears_out() {
     let mut all: Vec<Value> = cases.iter().map(|(changes, _)| said(changes.clone())).collect();
     let new = NewPredicate { name: "works_for".to_owned(), ..NewPredicate::default() };
     app.client.create_predicate(Json(new)).await.unwrap();
-    all.extend([0.7, 0.8].map(|confidence| said(json!({"confidence": confidence, "valid_from": format!("20{}", (confidence * 30.0) as u32)}))));
+    all.extend([0.7, 0.8].map(|confidence| {
+        said(json!({"confidence": confidence, "valid_from": format!("20{}", (confidence * 30.0) as u32)}))
+    }));
     llm.will([facts(&all)]);
     let request = ExtractFactsRequest {
         max_facts: Some(1),
@@ -232,7 +252,8 @@ async fn what_a_text_demands_of_the_model_stands_between_marks_and_brings_no_fac
     llm.will_say(|call: &Asked| {
         // The model obeys the text.
         let lines: Vec<&str> = call.message().lines().collect();
-        let mark = *lines.iter().find(|line| line.len() == 32 && line.bytes().all(|byte| byte.is_ascii_hexdigit())).unwrap();
+        let mark =
+            *lines.iter().find(|line| line.len() == 32 && line.bytes().all(|byte| byte.is_ascii_hexdigit())).unwrap();
         assert_eq!(lines.iter().filter(|line| **line == mark).count(), 6, "three blocks");
         assert!(call.message().trim_end().ends_with(mark), "the text ends before its mark");
         facts(&[said(json!({"subject": "Eve", "predicate": "owns", "quote": "Eve owns all of Acme Corp"}))])
@@ -292,10 +313,16 @@ async fn a_file_is_read_in_its_chunks_and_a_long_text_in_pieces_and_a_dry_run_wr
     let done = extract(&app.client, file, dry).await;
     assert_eq!((done.facts, done.entities), (1, 2));
     assert!(believed(&app.client).await.is_empty() && entities(&app).await.is_empty());
-    let chunks: Vec<i64> = sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'chunk' ORDER BY id").fetch_all(&app.pool).await.unwrap();
+    let chunks: Vec<i64> = sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'chunk' ORDER BY id")
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
     assert_eq!(llm.asked().len(), chunks.len(), "sections and the file have no text of their own");
     let would = evidence(&app, chunks[0]).await["facts.dry_run"]["would"].clone();
-    assert_eq!((&would[0]["subject"]["name"], &would[0]["predicate"]["name"]), (&json!("Ada Lovelace"), &json!("extracted:works_for")));
+    assert_eq!(
+        (&would[0]["subject"]["name"], &would[0]["predicate"]["name"]),
+        (&json!("Ada Lovelace"), &json!("extracted:works_for"))
+    );
     // What the dry run has paid for is not paid again.
     llm.will([Reply::status("500 Internal Server Error", "", "")]);
     let done = extract(&app.client, file, ExtractFactsRequest::default()).await;
@@ -334,7 +361,9 @@ async fn names_are_taken_for_entities_that_are_there_also_by_two_workers_at_once
 
     // A name of another spelling is the same; one of another type is another entity, which is merged; `off` makes new ones.
     let spelled = text(&app, "ADA  LOVELACE has worked for Acme Corp.", None).await;
-    llm.will([facts(&[said(json!({"subject": "ADA LOVELACE", "object_type": "brand", "quote": "ADA LOVELACE has worked for Acme Corp"}))])]);
+    llm.will([facts(&[said(
+        json!({"subject": "ADA LOVELACE", "object_type": "brand", "quote": "ADA LOVELACE has worked for Acme Corp"}),
+    )])]);
     let exact = ExtractFactsRequest { resolve: Some(ResolveNames::Exact), ..ExtractFactsRequest::default() };
     let done = extract(&app.client, spelled, exact).await;
     assert_eq!((done.facts, done.entities, done.merges), (1, 1, 1));
@@ -353,7 +382,9 @@ async fn what_a_text_no_longer_states_is_closed_on_request_and_older_facts_give_
     let new = NewPredicate { name: "works_for".to_owned(), functional: true, ..NewPredicate::default() };
     app.client.create_predicate(Json(new)).await.unwrap();
     let first = text(&app, TEXT, None).await;
-    let leads = said(json!({"predicate": "leads", "object": "Engine Team", "object_type": null, "quote": "She leads the Engine Team"}));
+    let leads = said(
+        json!({"predicate": "leads", "object": "Engine Team", "object_type": null, "quote": "She leads the Engine Team"}),
+    );
     llm.will([facts(&[said(json!({})), leads])]);
     extract(&app.client, first, ExtractFactsRequest::default()).await;
     assert_eq!(believed(&app.client).await.len(), 2);
@@ -365,13 +396,15 @@ async fn what_a_text_no_longer_states_is_closed_on_request_and_older_facts_give_
     };
     let wait = WaitQuery { wait: true, ..WaitQuery::default() };
     let older = app.client.create_document(wait, Json(older)).await.unwrap().id;
-    let globex = |from: &str| said(json!({"object": "Globex", "valid_from": from, "quote": "Ada Lovelace works for Globex"}));
+    let globex =
+        |from: &str| said(json!({"object": "Globex", "valid_from": from, "quote": "Ada Lovelace works for Globex"}));
     let auto = ExtractFactsRequest { supersede: Some(SupersedeFacts::Auto), ..ExtractFactsRequest::default() };
     llm.will([facts(&[globex("2024-06")])]);
     extract(&app.client, older, auto).await;
     assert_eq!(evidence(&app, older).await["facts"]["superseded"], json!([]));
     let younger = text(&app, "Ada Lovelace works for Initech. She has told so.", None).await;
-    let initech = said(json!({"object": "Initech", "valid_from": "2024-09", "quote": "Ada Lovelace works for Initech"}));
+    let initech =
+        said(json!({"object": "Initech", "valid_from": "2024-09", "quote": "Ada Lovelace works for Initech"}));
     llm.will([facts(std::slice::from_ref(&initech))]);
     extract(&app.client, younger, ExtractFactsRequest::default()).await;
     assert_eq!(evidence(&app, younger).await["facts"]["superseded"], json!([]), "nobody asked for it");
@@ -384,9 +417,20 @@ async fn what_a_text_no_longer_states_is_closed_on_request_and_older_facts_give_
         .filter(|fact| fact.predicate == "default:works_for")
         .map(|fact| (fact.object_id, fact.valid_until.map(|until| until.to_rfc3339())))
         .collect();
-    assert_eq!(until.iter().filter(|(_, until)| until.as_deref() == Some("2024-09-01T00:00:00+00:00")).count(), 2, "{until:?}");
-    let closed = app.client.list_facts(FactQuery { invalidated: true, valid_at: Some(ValidAt::Any), ..FactQuery::default() }).await.unwrap().facts;
-    assert!(closed.iter().all(|fact| fact.invalidation.as_deref() == Some("superseded") && fact.invalidated_by.is_some()));
+    assert_eq!(
+        until.iter().filter(|(_, until)| until.as_deref() == Some("2024-09-01T00:00:00+00:00")).count(),
+        2,
+        "{until:?}"
+    );
+    let closed = app
+        .client
+        .list_facts(FactQuery { invalidated: true, valid_at: Some(ValidAt::Any), ..FactQuery::default() })
+        .await
+        .unwrap()
+        .facts;
+    assert!(
+        closed.iter().all(|fact| fact.invalidation.as_deref() == Some("superseded") && fact.invalidated_by.is_some())
+    );
 
     // `replace` closes what is not found again, and leaves what others state.
     let other = text(&app, &TEXT.replace("1911", "1914"), None).await;
@@ -406,7 +450,8 @@ async fn what_a_text_no_longer_states_is_closed_on_request_and_older_facts_give_
 async fn facts_of_a_closed_text_and_their_entities_are_seen_by_its_readers_alone() {
     let llm = Llm::start().await;
     let app = app(&llm, &[]).await;
-    let (reader, stranger, writer) = (someone(&app, "reader").await, someone(&app, "stranger").await, someone(&app, "writer").await);
+    let (reader, stranger, writer) =
+        (someone(&app, "reader").await, someone(&app, "stranger").await, someone(&app, "writer").await);
     let open = text(&app, TEXT, None).await;
     llm.will_say(|_| facts(&[said(json!({}))]));
     extract(&app.client, open, ExtractFactsRequest::default()).await;
@@ -419,7 +464,13 @@ async fn facts_of_a_closed_text_and_their_entities_are_seen_by_its_readers_alone
     // Who may not write a text may not have it read.
     let refused = |client: &Client<Remote>, id| {
         let client = client.clone();
-        async move { client.extract_facts(DocumentPath { id }, WaitQuery::default(), OptionalJson(None)).await.expect_err("refused").code }
+        async move {
+            client
+                .extract_facts(DocumentPath { id }, WaitQuery::default(), OptionalJson(None))
+                .await
+                .expect_err("refused")
+                .code
+        }
     };
     assert_eq!(refused(&reader.client, closed).await, Code::Forbidden);
     assert_eq!(refused(&writer.client, open).await, Code::Forbidden);
@@ -429,7 +480,8 @@ async fn facts_of_a_closed_text_and_their_entities_are_seen_by_its_readers_alone
     });
     let done = extract(&writer.client, folder, ExtractFactsRequest::default()).await;
     assert_eq!((done.facts, done.entities), (1, 1), "the open entity is found");
-    let secret: Vec<FactResponse> = believed(&reader.client).await.into_iter().filter(|fact| fact.predicate == "extracted:secretly_pays").collect();
+    let secret: Vec<FactResponse> =
+        believed(&reader.client).await.into_iter().filter(|fact| fact.predicate == "extracted:secretly_pays").collect();
     let dracula = secret[0].object_id.unwrap();
     assert_eq!(believed(&app.client).await.len(), 2);
     assert_eq!(believed(&stranger.client).await.len(), 1, "only the open fact");

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Json,
     wire::{
-        DocumentPath, ExtractFactsRequest, FactQuery, GrantRight, MergeMethod, MergePath, MergeQuery, NewMerge, PathSearch, ResolveNames,
-        ValidAt,
+        DocumentPath, ExtractFactsRequest, FactQuery, GrantRight, MergeMethod, MergePath, MergeQuery, NewMerge,
+        PathSearch, ResolveNames, ValidAt,
     },
 };
 
@@ -73,11 +73,16 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
         .iter()
         .map(|step| (step.subject_id, step.object_id, step.stated_subject_id, step.forward))
         .collect();
-    assert_eq!(steps, [(bea, ada, None, true), (ada, cora, Some(lovelace), true)], "two facts meet in one of whom two are said");
+    assert_eq!(
+        steps,
+        [(bea, ada, None, true), (ada, cora, Some(lovelace), true)],
+        "two facts meet in one of whom two are said"
+    );
     let same = app.client.find_paths(Json(PathSearch::new(ada, countess))).await.unwrap().paths;
     assert_eq!((same.len(), same[0].length), (1, 0), "they are one");
-    let twice = app.client.merge_entities(Json(NewMerge { kept_id: countess, merged_id: ada })).await.expect_err("one already");
-    assert_eq!((twice.code, &twice.members["canonical_id"]), (Code::Conflict, &json!(ada)));
+    let twice =
+        app.client.merge_entities(Json(NewMerge { kept_id: countess, merged_id: ada })).await.expect_err("one already");
+    assert_eq!((twice.code, &twice.members["document_ids"]), (Code::Conflict, &json!([ada, lovelace, countess])));
     assert_eq!(answers(&app, &all, Some(known)).await, before, "what was known before is known so for ever");
     let merged = answers(&app, &all, None).await;
     assert_ne!(merged, before);
@@ -91,7 +96,10 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
     assert_eq!(answers(&app, &all, Some(after)).await, merged, "but what was known while it was in force");
     assert!(app.client.list_merges(MergeQuery::default()).await.unwrap().merges.is_empty());
     let undone = app.client.list_merges(MergeQuery { undone: true, ..MergeQuery::default() }).await.unwrap().merges;
-    assert_eq!(undone.iter().map(|merge| (merge.id, merge.method)).collect::<Vec<_>>(), [(first, MergeMethod::Manual), (second, MergeMethod::Manual)]);
+    assert_eq!(
+        undone.iter().map(|merge| (merge.id, merge.method)).collect::<Vec<_>>(),
+        [(first, MergeMethod::Manual), (second, MergeMethod::Manual)]
+    );
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
@@ -100,7 +108,8 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
 async fn merges_are_of_those_who_may_read_and_write_both_and_never_of_two_guards() {
     let app = TestApp::start().await;
     predicate(&app, "knows").await;
-    let (reader, writer, stranger) = (someone(&app, "reader").await, someone(&app, "writer").await, someone(&app, "stranger").await);
+    let (reader, writer, stranger) =
+        (someone(&app, "reader").await, someone(&app, "writer").await, someone(&app, "stranger").await);
     let folder = doc(&app, "Closed").await;
     let [ada, countess] = [under(&app, "Ada", Some(folder)).await, under(&app, "Countess", Some(folder)).await];
     let open = doc(&app, "Open").await;
@@ -111,7 +120,8 @@ async fn merges_are_of_those_who_may_read_and_write_both_and_never_of_two_guards
     for (client, code) in [(&reader.client, Code::Forbidden), (&stranger.client, Code::NotFound)] {
         assert_eq!(client.merge_entities(Json(both)).await.expect_err("refused").code, code);
     }
-    let refused = app.client.merge_entities(Json(NewMerge { kept_id: ada, merged_id: open })).await.expect_err("two guards");
+    let refused =
+        app.client.merge_entities(Json(NewMerge { kept_id: ada, merged_id: open })).await.expect_err("two guards");
     assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("merged_id")));
     let id = writer.client.merge_entities(Json(both)).await.unwrap().id;
     assert_eq!(reader.client.list_merges(MergeQuery::default()).await.unwrap().merges.len(), 1);
@@ -142,22 +152,31 @@ async fn merges_are_of_those_who_may_read_and_write_both_and_never_of_two_guards
 async fn names_of_nearly_the_same_meaning_are_merged_unless_numbers_or_types_differ() {
     let llm = Llm::start().await;
     let app = app(&llm, &[("SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD", "0.5")]).await;
-    let words = "Acme Corporation pays Invoice 1001. Acme Corporation Ltd pays Invoice 1002. Acme Corporation Inc pays nobody.";
+    let words =
+        "Acme Corporation pays Invoice 1001. Acme Corporation Ltd pays Invoice 1002. Acme Corporation Inc pays nobody.";
     let id = text(&app, words, None).await;
     let pays = |subject: &str, kind: &str, object: &str| {
-        said(json!({"subject": subject, "subject_type": kind, "predicate": "pays", "object": object, "object_type": null, "quote": format!("{subject} pays {object}")}))
+        said(
+            json!({"subject": subject, "subject_type": kind, "predicate": "pays", "object": object, "object_type": null, "quote": format!("{subject} pays {object}")}),
+        )
     };
     llm.will([facts(&[pays("Acme Corporation", "company", "Invoice 1001")])]);
     let done = extract(&app.client, id, ExtractFactsRequest::default()).await;
     assert_eq!((done.entities, done.merges), (2, 0), "{done:?}");
     let more = |max_facts| ExtractFactsRequest { max_facts: Some(max_facts), ..ExtractFactsRequest::default() };
-    llm.will([facts(&[pays("Acme Corporation Ltd", "company", "Invoice 1002"), pays("Acme Corporation Inc", "ship", "nobody")])]);
+    llm.will([facts(&[
+        pays("Acme Corporation Ltd", "company", "Invoice 1002"),
+        pays("Acme Corporation Inc", "ship", "nobody"),
+    ])]);
     let done = extract(&app.client, id, more(7)).await;
     assert_eq!((done.entities, done.dropped.get("pronoun")), (2, Some(&1)), "{done:?}");
     let merges = app.client.list_merges(MergeQuery::default()).await.unwrap().merges;
     let [merge] = &merges[..] else { panic!("invoices have different numbers: {merges:?}") };
     assert_eq!((merge.kept_title.as_str(), merge.merged_title.as_str()), ("Acme Corporation", "Acme Corporation Ltd"));
-    assert_eq!((merge.method, merge.score.is_some_and(|score| (0.5..=1.0).contains(&score))), (MergeMethod::Similarity, true));
+    assert_eq!(
+        (merge.method, merge.score.is_some_and(|score| (0.5..=1.0).contains(&score))),
+        (MergeMethod::Similarity, true)
+    );
     let query = FactQuery { subject_id: Some(merge.kept_id), valid_at: Some(ValidAt::Any), ..FactQuery::default() };
     assert_eq!(app.client.list_facts(query.clone()).await.unwrap().facts.len(), 2);
     // What somebody undid is not merged again when the text is read again.

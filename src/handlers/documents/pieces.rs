@@ -4,9 +4,9 @@ use crate::{
     access::Caller,
     admission::Waiting,
     error::OrFail,
-    ingest::queueing::embed_together,
     ingest::{
         options::Structure,
+        queueing::embed_together,
         raptor,
         segments::outdate_sums,
         tree::{self, CharacterIndex},

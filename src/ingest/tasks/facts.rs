@@ -105,8 +105,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     if parameters.new_predicates == NewPredicates::Closed {
         let mut conn = tools.pool.acquire().await.classified()?;
         let scope = Readable::under(&[source.zone]);
-        let keys: Vec<String> =
-            said.iter().filter_map(|fact| fact["predicate"].as_str()).map(predicate_key).collect();
+        let keys: Vec<String> = said.iter().filter_map(|fact| fact["predicate"].as_str()).map(predicate_key).collect();
         for (key, id) in store::extraction::extracted(&mut conn, &scope, &keys).await.classified()? {
             known.entry(key).or_insert(id);
         }
@@ -156,7 +155,8 @@ impl Vocabulary {
         ranked.sort_by_key(|(_, row)| row.id);
         let line = |(_, row): &(bool, &store::extraction::VocabularyRow)| {
             let name = svc_client::wire::predicate_name(&row.namespace, &row.name);
-            let more = [row.label.as_deref(), row.description.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ");
+            let more =
+                [row.label.as_deref(), row.description.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ");
             let more = more.split_whitespace().collect::<Vec<_>>().join(" ");
             let line = if more.is_empty() { name } else { format!("{name}: {more}") };
             line.chars().take(PREDICATE_CHARS).collect::<String>()
@@ -205,8 +205,12 @@ impl<'a, 't> Reading<'a, 't> {
             rest = rest[piece.len()..].trim_start();
             pieces += 1;
             if pieces > PIECES {
-                let message = format!("the text has more than {PIECES} pieces of {most} bytes, which is what the model reads at once");
-                return Err(TaskFailure::permanent("text_too_long", message).with_detail("setting", "SVC_LLM_CONTEXT_TOKENS"));
+                let message = format!(
+                    "the text has more than {PIECES} pieces of {most} bytes, which is what the model reads at once"
+                );
+                return Err(
+                    TaskFailure::permanent("text_too_long", message).with_detail("setting", "SVC_LLM_CONTEXT_TOKENS")
+                );
             }
             said.extend(self.said_of(piece).await?);
             if self.asking.wants_enough() {
@@ -222,7 +226,9 @@ impl<'a, 't> Reading<'a, 't> {
         while let Some(piece) = open.pop() {
             let (given, problem) = match self.ask(piece, None).await? {
                 Asked::Later => continue,
-                Asked::Error(error @ LlmError::TooLong(_)) if piece.len() / 2 < LEAST_BYTES => return Err(error.classify()),
+                Asked::Error(error @ LlmError::TooLong(_)) if piece.len() / 2 < LEAST_BYTES => {
+                    return Err(error.classify());
+                }
                 Asked::Error(LlmError::TooLong(_)) => {
                     let first = beginning(piece, piece.len() / 2);
                     open.push(piece[first.len()..].trim_start());
@@ -268,7 +274,9 @@ impl<'a, 't> Reading<'a, 't> {
                 self.vocabulary.told,
             );
             if let Some((_, problem)) = before {
-                message += &format!("\nYour last answer could not be read: {problem}. Answer again, with the JSON object alone.\n");
+                message += &format!(
+                    "\nYour last answer could not be read: {problem}. Answer again, with the JSON object alone.\n"
+                );
             }
             message
         };
@@ -299,8 +307,11 @@ impl<'a, 't> Reading<'a, 't> {
 
 fn unusable(given: &LlmAnswer, problem: &str) -> TaskFailure {
     let shown: String = given.answer.chars().take(SHOWN).collect();
-    TaskFailure::permanent("llm_answer_unusable", format!("the language model gave no facts in the form that was asked for, twice: {problem}"))
-        .with_detail("answer", shown)
+    TaskFailure::permanent(
+        "llm_answer_unusable",
+        format!("the language model gave no facts in the form that was asked for, twice: {problem}"),
+    )
+    .with_detail("answer", shown)
 }
 
 /// How many facts were dropped, by the reason.

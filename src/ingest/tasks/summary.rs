@@ -26,8 +26,8 @@ use crate::{
     },
     usetype::Usetype,
 };
-pub(super) use groups::beginning;
 use groups::Groups;
+pub(super) use groups::beginning;
 use serde_json::{Map, Value, json};
 use svc_actors::{Grant, Outcome, TaskFailure};
 use svc_client::wire::Settled;

@@ -1,8 +1,8 @@
 //! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
 //! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{
-    Apply, Run, embed, extract, facts, probe, profile, raptor, records, registered, rollup, semantic, sheets, structure,
-    summary,
+    Apply, Run, embed, extract, facts, probe, profile, raptor, records, registered, rollup, semantic, sheets,
+    structure, summary,
 };
 use crate::{
     ingest::{

@@ -182,7 +182,9 @@ fn one(fact: Value, rules: &Rules<'_>, searched: &mut Searched, names: &str) -> 
     let valid_from = said.valid_from.as_deref().map(moment).transpose()?.flatten();
     let valid_until = said.valid_until.as_deref().map(moment).transpose()?.flatten();
     let has_bounds = valid_from.is_some() || valid_until.is_some();
-    if valid_from.zip(valid_until).is_some_and(|(from, until)| from >= until) || (fact_type == FactType::Atemporal && has_bounds) {
+    if valid_from.zip(valid_until).is_some_and(|(from, until)| from >= until)
+        || (fact_type == FactType::Atemporal && has_bounds)
+    {
         return Err("bad_time");
     }
     let confidence = said.confidence.unwrap_or_default().clamp(0.0, 1.0);
@@ -234,7 +236,11 @@ fn typed(value: String, datatype: Option<&str>) -> Result<Object, &'static str> 
     };
     let is_of_xsd = datatype.starts_with("xsd:") || datatype.starts_with("http://www.w3.org/2001/XMLSchema#");
     let is_blank = value.trim().is_empty();
-    if !is_of_xsd || is_blank || value.len() > LITERAL_BYTES || literal(&value, Some(&datatype), None, IllTyped::Refused).is_err() {
+    if !is_of_xsd
+        || is_blank
+        || value.len() > LITERAL_BYTES
+        || literal(&value, Some(&datatype), None, IllTyped::Refused).is_err()
+    {
         return Err("bad_literal");
     }
     Ok(Object::Literal { value, datatype })
@@ -262,7 +268,8 @@ fn moment(text: &str) -> Result<Option<DateTime<Utc>>, &'static str> {
 /// A predicate's name as it is compared and made: words in small letters with underscores between them.
 pub fn predicate_key(name: &str) -> String {
     let name = name.trim();
-    let name = name.strip_prefix(crate::store::extraction::NAMESPACE).and_then(|rest| rest.strip_prefix(':')).unwrap_or(name);
+    let name =
+        name.strip_prefix(crate::store::extraction::NAMESPACE).and_then(|rest| rest.strip_prefix(':')).unwrap_or(name);
     let (mut key, mut was_small) = (String::new(), false);
     for character in name.chars() {
         if character.is_alphanumeric() {
@@ -284,7 +291,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TEXT: &str = "Ada Lovelace has worked  for Acme Corp\nsince March 2024. She earns 12.50 pounds. Canada is far away.";
+    const TEXT: &str =
+        "Ada Lovelace has worked  for Acme Corp\nsince March 2024. She earns 12.50 pounds. Canada is far away.";
 
     fn fact(changes: Value) -> Value {
         let mut fact = json!({
@@ -308,7 +316,10 @@ mod tests {
         let (kept, dropped) = checked(vec![fact(json!({}))], false);
         assert!(dropped.is_empty(), "{dropped:?}");
         let one = &kept[0];
-        assert_eq!((one.quote.as_str(), &one.predicate), ("Ada Lovelace has worked  for Acme Corp", &Predicate::Known(PredicateId(7))));
+        assert_eq!(
+            (one.quote.as_str(), &one.predicate),
+            ("Ada Lovelace has worked  for Acme Corp", &Predicate::Known(PredicateId(7)))
+        );
         assert_eq!((one.subject.key.as_str(), one.subject.type_key.as_str()), ("ada lovelace", "person"));
         assert_eq!(one.valid_from.unwrap().to_rfc3339(), "2024-03-01T00:00:00+00:00");
     }
@@ -340,7 +351,12 @@ mod tests {
             let (kept, dropped) = checked(vec![fact(changes.clone())], false);
             assert_eq!((kept.len(), dropped), (0, BTreeMap::from([(reason, 1)])), "{changes}");
         }
-        let (kept, _) = checked(vec![fact(json!({"predicate": "extracted:Lives  in", "object": 12.5, "object_kind": "literal", "datatype": "decimal"}))], true);
+        let (kept, _) = checked(
+            vec![fact(
+                json!({"predicate": "extracted:Lives  in", "object": 12.5, "object_kind": "literal", "datatype": "decimal"}),
+            )],
+            true,
+        );
         assert_eq!(kept[0].predicate, Predicate::New("lives_in".to_owned()));
         assert_eq!(kept[0].object, Object::Literal { value: "12.5".to_owned(), datatype: "xsd:decimal".to_owned() });
     }

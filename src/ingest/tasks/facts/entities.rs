@@ -9,13 +9,8 @@ use crate::{
     },
     rdf::names,
     store::{
-        self, batch, entities,
-        ingest_nodes::Frontier,
-        nodes::TextRow,
-        places::Place,
-        reservations::EditError,
-        scope::Writable,
-        word::Word,
+        self, batch, entities, ingest_nodes::Frontier, nodes::TextRow, places::Place, reservations::EditError,
+        scope::Writable, word::Word,
     },
     usetype::Usetype,
 };
@@ -302,7 +297,8 @@ async fn entities_of(
                         .ok_or_else(|| TaskFailure::away("changed", "the document that guards the text is gone"))?,
                 ),
             };
-            let id = insert(tools, conn, above.as_ref(), &[("Entities", "")]).await?.first().copied().ok_or_else(no_id)?;
+            let id =
+                insert(tools, conn, above.as_ref(), &[("Entities", "")]).await?.first().copied().ok_or_else(no_id)?;
             store::graph_nodes::name(conn, &[(id, &iri, false)]).await.classified()?;
             id
         }

@@ -83,8 +83,7 @@ pub async fn store(tools: &Tools, apply: Apply<'_>, found: Found<'_>) -> Result<
         detail.insert("dry_run".to_owned(), true.into());
         Evidence::FactsDryRun
     } else {
-        let made =
-            things.make(tools, tx.conn(), zone, &plan, parameters.resolve != ResolveNames::Off).await?;
+        let made = things.make(tools, tx.conn(), zone, &plan, parameters.resolve != ResolveNames::Off).await?;
         let written = write(tools, tx.conn(), id, &found, &things, &made.documents).await?;
         let mut written = Written { entities: made.created.len(), ..written };
         if !made.merges.is_empty() {
@@ -204,11 +203,7 @@ async fn write(
 }
 
 /// Has older facts give way to new ones of functional predicates; returns those that did.
-async fn supersede(
-    conn: &mut PgConnection,
-    new: &[TripleId],
-    text: &SourceText,
-) -> Result<Vec<TripleId>, TaskFailure> {
+async fn supersede(conn: &mut PgConnection, new: &[TripleId], text: &SourceText) -> Result<Vec<TripleId>, TaskFailure> {
     let mut superseded = Vec::new();
     for _ in 0..ROUNDS {
         // What a fact leaves of itself may be in the way of another new one.
