@@ -46,7 +46,7 @@ codes! {
     /// The resource is in a state that does not allow the request, for example because a task holds this part of the tree.
     Conflict = "conflict", 409, "The request conflicts with the present state",
         ["task_status", "task_id", "task_type", "worker", "file_id", "model", "link_id", "started_at", "running_options", "document_ids", "index",
-            "reason", "triple_id", "invalidated_by", "premises", "predicate_id", "canonical_id"];
+            "reason", "triple_id", "invalidated_by", "premises", "predicate_id"];
     /// Events after the given one were deleted, because they were too old.
     EventsExpired = "events_expired", 410, "The events are no longer kept", ["oldest_seq"];
     /// The resource is no longer in the version that `If-Match` names; nothing was changed.

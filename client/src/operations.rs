@@ -280,7 +280,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Lists which entities are taken for one, page by page.
     GET    "/graph/merges"                list_merges(query: MergeQuery) -> Json<MergePage>, fails [NotFound];
     /// Takes two documents for one, from now on and until that is undone. No fact is rewritten.
-    POST   "/graph/merges"                merge_entities(body: Json<NewMerge>) -> Created<MergeResponse>, access Write, fails [Conflict];
+    POST   "/graph/merges"                merge_entities(body: Json<NewMerge>) -> Created<MergeResponse>, access Write, fails [NotFound, Conflict];
     /// Undoes a merge: every answer is as it would be without it.
     DELETE "/graph/merges/{id}"           undo_merge(path: MergePath) -> NoContent, access Write, fails [Conflict];
     /// Finds the shortest paths between two documents along facts that the caller may read.

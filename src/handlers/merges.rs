@@ -59,7 +59,8 @@ impl Handle<ops::merge_entities> for Service {
         let sets = merges::sets(&mut tx, &scope, &[kept_id], at).await.or_fail()?;
         if sets.members(kept_id).contains(&merged_id) {
             let detail = format!("documents {kept_id} and {merged_id} are taken for one already");
-            return Err(Failure::new(Code::Conflict, detail).with("canonical_id", sets.canonical(kept_id).0));
+            let members: Vec<i64> = sets.members(kept_id).into_iter().map(|id| id.0).collect();
+            return Err(Failure::new(Code::Conflict, detail).with("document_ids", members));
         }
         let new = merges::NewMerge { kept_id, merged_id, method: MergeMethod::Manual, score: None };
         let ids = merges::insert(&mut tx, at, &[new]).await.or_fail()?;

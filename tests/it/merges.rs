@@ -82,7 +82,7 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
     assert_eq!((same.len(), same[0].length), (1, 0), "they are one");
     let twice =
         app.client.merge_entities(Json(NewMerge { kept_id: countess, merged_id: ada })).await.expect_err("one already");
-    assert_eq!((twice.code, &twice.members["canonical_id"]), (Code::Conflict, &json!(ada)));
+    assert_eq!((twice.code, &twice.members["document_ids"]), (Code::Conflict, &json!([ada, lovelace, countess])));
     assert_eq!(answers(&app, &all, Some(known)).await, before, "what was known before is known so for ever");
     let merged = answers(&app, &all, None).await;
     assert_ne!(merged, before);

@@ -10,7 +10,6 @@ const MEMBERS: &[(&str, &str)] = &[
     ("remedy", "what the caller can do about it, as a sentence"),
     ("retry_after", "seconds after which another try may succeed, as in the header `Retry-After`"),
     ("blocked_by", "how many unfinished tasks are not running, by the reason"),
-    ("canonical_id", "the document that the others of its set are taken for"),
     ("cells", "the number of cells in the requested area"),
     ("checks", "every check of `/ready` with its outcome"),
     (
