@@ -69,6 +69,14 @@ impl Handle<ops::create_predicate> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_predicate>) -> Result<PredicateResponse, Failure> {
         let new = call.body.0;
         own_iri(&self.settings.rdf_base, new.iri.as_deref())?;
+        let is_ruled = new.symmetric || new.transitive || new.inverse_of.is_some() || !new.sub_property_of.is_empty();
+        if is_ruled && caller.principal().is_some() {
+            return Err(Failure::new(
+                Code::Forbidden,
+                "the owner alone says by which rules facts follow, since they hold for all",
+            )
+            .with("remedy", "leave out symmetric, transitive, inverse_of and sub_property_of, or load an ontology"));
+        }
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let inverse: Vec<i64> = new.inverse_of.into_iter().collect();
         let named = [
@@ -77,7 +85,7 @@ impl Handle<ops::create_predicate> for Service {
             ("disjoint_with", &new.disjoint_with),
         ];
         others(&mut tx, caller, &named).await?;
-        let Some(made) = predicates::insert(&mut tx, &new).await.or_fail()? else {
+        let Some(made) = predicates::insert(&mut tx, &new, caller.principal().is_none()).await.or_fail()? else {
             let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
             return Err(taken(&mut tx, namespace, &new.name, new.iri.as_deref()).await?);
         };

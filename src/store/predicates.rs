@@ -53,8 +53,9 @@ macro_rules! predicate_readable {
 }
 
 /// Stores a predicate; `None` if another one that was declared has its name or its IRI. One that came with a graph and has the IRI is
-/// declared by this, and one that has only the name gives it away: whoever declares a predicate need not be able to read facts with it.
-pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result<Option<PredicateRow>> {
+/// declared by this, and one that has only the name gives it away: whoever declares a predicate need not be able to read facts with it. What an
+/// ontology decides on is only declared by the owner.
+pub async fn insert(conn: &mut PgConnection, new: &NewPredicate, is_owner: bool) -> sqlx::Result<Option<PredicateRow>> {
     let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     sqlx::query(
         "UPDATE predicates SET name = left(name, 180) || '-' || id
@@ -76,7 +77,7 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result
                     is_asymmetric = g.is_asymmetric, is_transitive = g.is_transitive, is_irreflexive = g.is_irreflexive,
                     inverse_of = g.inverse_of, sub_property_of = g.sub_property_of, disjoint_with = g.disjoint_with,
                     is_declared = true, updated_at = clock_timestamp()
-               FROM given g WHERE p.iri = g.iri AND NOT p.is_declared
+               FROM given g WHERE p.iri = g.iri AND NOT p.is_declared AND ($15 OR p.ontology_id IS NULL)
                 AND NOT EXISTS (SELECT FROM predicates q WHERE q.namespace = g.namespace AND q.name = g.name AND q.id <> p.id)
              RETURNING p.*),
          made AS (
@@ -103,6 +104,7 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result
     .bind(new.inverse_of)
     .bind(&new.sub_property_of)
     .bind(&new.disjoint_with)
+    .bind(is_owner)
     .fetch_optional(conn)
     .await
 }

@@ -225,6 +225,9 @@ async fn a_graph_is_as_closed_as_the_document_that_states_it() {
     stranger.client.create_predicate(Json(new("owns", None))).await.unwrap();
     stranger.client.create_predicate(Json(new("price", Some("http://secret.example/vocabulary#costs")))).await.unwrap();
     assert_eq!(stranger.client.create_predicate(Json(new("price", None))).await.unwrap_err().code, Code::Conflict);
+    // Rules hold for everybody's facts, so that they are the owner's to state.
+    let ruled = NewPredicate { symmetric: true, ..new("beside", None) };
+    assert_eq!(stranger.client.create_predicate(Json(ruled)).await.unwrap_err().code, Code::Forbidden);
     assert_eq!(canonical(&export(&app.client, TurtleQuery::default()).await), all);
 
     // The stranger may not add to it, and its own import is its own.

@@ -41,15 +41,16 @@ pub async fn changes(conn: &mut PgConnection, predicates: &[PredicateId]) -> sql
     sqlx::query_scalar("SELECT id FROM derivations WHERE predicate_id = ANY($1)").bind(predicates).fetch_all(conn).await
 }
 
-/// Takes changes off the list; true if these predicates wait no longer.
+/// Takes changes off the list; true if all of them were still there, and these predicates wait no longer.
 pub async fn catch_up(conn: &mut PgConnection, changes: &[i64], predicates: &[PredicateId]) -> sqlx::Result<bool> {
-    sqlx::query("DELETE FROM derivations WHERE id = ANY($1)")
+    let taken = sqlx::query("DELETE FROM derivations WHERE id = ANY($1)")
         .bind(changes)
         .persistent(false)
         .execute(&mut *conn)
         .await?;
     let query = "SELECT NOT EXISTS (SELECT FROM derivations WHERE predicate_id = ANY($1))";
-    sqlx::query_scalar(query).bind(predicates).fetch_one(conn).await
+    let are_done: bool = sqlx::query_scalar(query).bind(predicates).fetch_one(conn).await?;
+    Ok(are_done && taken.rows_affected() == changes.len() as u64)
 }
 
 /// What is said of a predicate that rules go by.

@@ -195,7 +195,8 @@ async fn write(
     if parameters.supersede == SupersedeFacts::Auto {
         written.superseded = supersede(conn, &written.facts, text).await?;
     }
-    if parameters.replace {
+    // What an answer had no room for may still be stated.
+    if parameters.replace && !found.truncated && !found.dropped.contains_key("too_many") {
         let closed = store::triples::follow::no_longer_stated(conn, source, &written.facts).await;
         written.closed = closed.classified()?;
     }
