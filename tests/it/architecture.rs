@@ -369,6 +369,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "app",
             "core",
             "disk",
+            "embedded",
             "embedding",
             "feed",
             "ingest",
