@@ -147,6 +147,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
 
     /// Searches by the cosine similarity of document vectors.
     POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
+    /// Finds the documents whose vectors are the nearest to that of one document, but for that one, what is under it, and what is above it.
+    GET    "/documents/{id}/similar"      find_similar(path: DocumentPath, query: SimilarQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, Conflict];
     /// Searches by PostgreSQL full text.
     ///
     /// First comes what has all that is asked for. If that is fewer than `limit`, documents follow that have some of the words, unless the

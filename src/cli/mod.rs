@@ -107,6 +107,8 @@ enum Command {
     Priority(priority::PriorityArguments),
     /// Searches the documents.
     Search(search::SearchArguments),
+    /// Finds documents that are like another one.
+    Similar(search::SimilarArguments),
     /// Answers a question from the documents by the language model of the settings, with the sources of each sentence.
     Ask(ask::AskArguments),
     /// Makes summaries over the texts under a document.
@@ -291,6 +293,7 @@ async fn run(
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
+        Command::Similar(arguments) => search::similar(&client(&settings)?, output, arguments).await,
         Command::Ask(arguments) => ask::ask(&client(&settings)?, output, arguments).await,
         Command::Raptor(arguments) => raptor::raptor(&client(&settings)?, output, arguments).await,
         Command::Portfolio(arguments) => raptor::portfolio(&client(&settings)?, output, arguments).await,

@@ -80,6 +80,7 @@ mod search;
 mod secrets;
 mod shape_bindings;
 mod sheets;
+mod similar;
 mod sizes;
 mod snippets;
 mod spool;
