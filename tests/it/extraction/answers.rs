@@ -174,3 +174,25 @@ async fn two_documents_with_one_text_pay_once_and_lose_nothing_to_each_other() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+#[tokio::test]
+async fn the_model_is_told_no_title_that_some_reader_of_the_text_may_not_read() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let folder = async |title: &str, parent_id| {
+        let new = NewDocument { parent_id, ..document(title, "") };
+        app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
+    };
+    let outer = folder("The outer folder", None).await;
+    let inner = folder("The inner folder", Some(outer)).await;
+    let id = text(&app, TEXT, Some(inner)).await;
+    for closed in [outer, inner] {
+        app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    }
+    llm.will([facts(&[])]);
+    extract(&app.client, id, ExtractFactsRequest::default()).await;
+    let asked = llm.asked().remove(0);
+    let message = asked.message();
+    assert!(message.contains("The inner folder > A note") && !message.contains("The outer folder"), "{message}");
+    app.end().await;
+}

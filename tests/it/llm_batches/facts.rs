@@ -33,8 +33,11 @@ async fn parked(app: &TestApp, provider: &BatchProvider, name: &str, content: &s
     let id = text(app, content, None).await;
     let queued = app.client.extract_facts(DocumentPath { id }, WaitQuery::default(), OptionalJson(None)).await.unwrap();
     assert_eq!(queued.tasks, 1);
-    once(app, provider, name, &[]).await;
-    assert_eq!(tasks(app, TaskStatus::Batched).await.len(), 1);
+    until("the batch", async || {
+        once(app, provider, name, &[]).await;
+        (tasks(app, TaskStatus::Batched).await.len() == 1).then_some(())
+    })
+    .await;
     id
 }
 
