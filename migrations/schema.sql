@@ -1039,6 +1039,7 @@ CREATE TABLE knowledge_clock (
 CREATE TABLE llm_answers (
     document_id bigint NOT NULL,
     asked bytea NOT NULL,
+    task_type text NOT NULL,
     answer text NOT NULL,
     is_cut boolean NOT NULL,
     model text NOT NULL,

@@ -80,6 +80,12 @@ impl<'a> Transaction<'a> {
         &mut self.conn
     }
 
+    /// Undoes what was written, and begins anew the transaction of a task that creates nodes.
+    pub async fn anew(self) -> Result<Transaction<'a>, TaskFailure> {
+        self.conn.rollback().await.classified()?;
+        self.apply.begin_creating().await
+    }
+
     /// Completes the task and commits. If the token is stale or the task was cancelled, nothing is written.
     pub async fn complete(self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
         self.end(Outcome::Completed, detail).await
