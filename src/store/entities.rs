@@ -29,6 +29,17 @@ pub async fn named(conn: &mut PgConnection, zone: DocumentId, names: &[&str]) ->
     .await
 }
 
+/// A name near to one that was asked for, by the position of that, from 1.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct NearName {
+    pub at: i64,
+    pub document_id: DocumentId,
+    pub name_key: String,
+    pub type_key: String,
+    /// The cosine.
+    pub score: f64,
+}
+
 /// The names and types of these entities, as far as they are of a zone.
 #[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
 pub async fn names(
@@ -52,7 +63,7 @@ pub async fn youngest(conn: &mut PgConnection, zone: DocumentId) -> sqlx::Result
         .await
 }
 
-/// The entities of a zone with the nearest names to each of these, by the position of that, from 1, each with the cosine, nearest first. Only those
+/// The entities of a zone with the nearest names to each of these, nearest first. Only those
 /// that came after one count, and of these the youngest.
 #[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
 pub async fn near(
@@ -62,7 +73,7 @@ pub async fn near(
     names: &[HalfVector],
     after: DocumentId,
     least: f64,
-) -> sqlx::Result<Vec<(i64, DocumentId, String, String, f64)>> {
+) -> sqlx::Result<Vec<NearName>> {
     if names.is_empty() {
         return Ok(Vec::new());
     }

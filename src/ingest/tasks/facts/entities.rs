@@ -398,10 +398,10 @@ async fn near(
 ) -> sqlx::Result<Vec<(Name, Near)>> {
     let vectors: Vec<HalfVector> = names.iter().map(|(_, vector)| vector.clone()).collect();
     let found = entities::near(conn, zone, model.identity(), &vectors, after, least).await?;
-    let near = found.into_iter().filter_map(|(at, id, name_key, type_key, score)| {
-        let (name, _) = names.get(usize::try_from(at - 1).ok()?)?;
-        let with = (name_key, type_key);
-        may_be_one(name, &with).then(|| (name.clone(), Near { with, id: Some(id), score }))
+    let near = found.into_iter().filter_map(|found| {
+        let (name, _) = names.get(usize::try_from(found.at - 1).ok()?)?;
+        let (with, id) = ((found.name_key, found.type_key), Some(found.document_id));
+        may_be_one(name, &with).then(|| (name.clone(), Near { with, id, score: found.score }))
     });
     Ok(near.collect())
 }
