@@ -47,6 +47,7 @@ use crate::{
     app::AppError,
     embedding::is_this_machine,
     ingest::extension::TaskTypes,
+    otlp::OtlpError,
     secrets,
     settings::{Settings, SettingsError},
 };
@@ -201,6 +202,12 @@ pub enum CliError {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Other(String),
+}
+
+impl From<OtlpError> for CliError {
+    fn from(error: OtlpError) -> CliError {
+        SettingsError::Invalid(vec![error.to_string()]).into()
+    }
 }
 
 /// A failed call, with what to do next.

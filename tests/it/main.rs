@@ -51,6 +51,7 @@ mod merges;
 mod moves;
 mod network;
 mod ontologies;
+mod otlp;
 mod outage;
 mod outbox;
 mod overview;

@@ -2,6 +2,7 @@
 use super::OrTaskFailure;
 use crate::{
     ingest::{Tools, settle},
+    otlp,
     store::{
         self,
         tasks::{AttemptRow, Claimer},
@@ -146,7 +147,7 @@ impl<'a> Transaction<'a> {
                 tools.wake.notify(settle::QUEUES);
             }
         };
-        settling.spawn(settle.in_current_span());
+        settling.spawn(otlp::carried(settle).in_current_span());
         Ok(outcome)
     }
 }
