@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 mod account;
 mod admission;
+pub mod backup;
 mod cluster;
 mod holder;
 mod relocation;
@@ -78,6 +79,11 @@ pub enum EmbeddedError {
     Database(#[from] sqlx::Error),
     #[error("no service runs on the data folder {path}: start one, or set SVC_DATABASE_URL", path = .0.display())]
     NotRunning(PathBuf),
+    #[error(
+        "a restore into the data folder {path} broke off: run `svc restore` again, or empty the folder",
+        path = .0.display()
+    )]
+    Unrestored(PathBuf),
     #[error("preparing the embedded PostgreSQL was interrupted")]
     Cancelled,
 }

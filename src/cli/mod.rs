@@ -2,6 +2,7 @@
 //! `config`, `migrate` and `completions` work without one.
 mod access;
 mod ask;
+mod backup;
 mod bulk;
 mod bytes;
 mod cancel;
@@ -45,6 +46,7 @@ mod worker;
 
 use crate::{
     app::AppError,
+    embedded::backup::BackupError,
     embedding::is_this_machine,
     ingest::extension::TaskTypes,
     otlp::OtlpError,
@@ -180,6 +182,10 @@ enum Command {
     Embed(embed::EmbedArguments),
     /// Prints every setting with its value and where it came from.
     Config(config::ConfigArguments),
+    /// Copies the embedded database of a running service to a folder, and verifies the copy.
+    Backup(backup::BackupArguments),
+    /// Restores a backup into the data folder, which must be empty; the service starts on it afterwards.
+    Restore(backup::RestoreArguments),
     /// Applies pending migrations to the database.
     Migrate(config::MigrateArguments),
     /// Prints the completions of `svc` for a shell, for example `source <(svc completions bash)`.
@@ -196,6 +202,8 @@ pub enum CliError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     App(#[from] AppError),
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     #[error("{}", with_next_step(.0))]
     Call(#[from] Failure),
     #[error("{0}")]
@@ -336,6 +344,8 @@ async fn run(
         Command::Mcp => mcp::mcp(&settings, upload_client(&settings)?).await,
         Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,
         Command::Config(arguments) => config::config(&settings, output, &arguments),
+        Command::Backup(arguments) => backup::backup(&settings, output, &arguments).await,
+        Command::Restore(arguments) => backup::restore(&settings, output, &arguments).await,
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
         // This is printed before any setting is read.
         Command::Completions { .. } => Ok(ExitCode::SUCCESS),

@@ -27,7 +27,9 @@ impl Admission {
     pub fn write(cluster: &Path, account: Account) -> Result<Self, EmbeddedError> {
         let files = Self { hba: cluster.join("pg_hba.conf"), ident: cluster.join("pg_ident.conf") };
         let note = "# Written by svc at each start.\n";
-        replace(&files.hba, &format!("{note}local all all peer map={MAP}\n"), account)?;
+        // The second line is for backups: to a server a copy of itself is a database of its own kind.
+        let lines = format!("local all all peer map={MAP}\nlocal replication {SUPERUSER} peer map={MAP}\n");
+        replace(&files.hba, &format!("{note}{lines}"), account)?;
         let mut map = note.to_owned();
         for user in users()? {
             for role in [ROLE, SUPERUSER] {

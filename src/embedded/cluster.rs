@@ -16,6 +16,8 @@ use tokio::process::Command;
 
 /// A socket's path may have 107 bytes; the folder leaves room for `/.s.PGSQL.5432`.
 const MAX_SOCKET_DIR: usize = 107 - 14;
+/// The folder in the data folder that a restore works in. It is there until the restored cluster is in place.
+pub(super) const RESTORING: &str = "restoring";
 const LOG_PREFIX: &str = "postgres-";
 /// PostgreSQL starts a new file at a certain size, so this allows about 100 MB of logs.
 const MAX_LOG_FILES: usize = 10;
@@ -104,8 +106,16 @@ impl Cluster {
     /// absent.
     pub async fn initialise(&self) -> Result<(), EmbeddedError> {
         relocation::remove_others(&self.data_dir, &self.home);
+        let restoring = self.data_dir.join(RESTORING);
+        let is_restoring = restoring.exists();
         if self.data.join("PG_VERSION").exists() {
+            if is_restoring {
+                fs::remove_dir_all(&restoring).map_err(EmbeddedError::file("remove", &restoring))?;
+            }
             return Ok(());
+        }
+        if is_restoring {
+            return Err(EmbeddedError::Unrestored(self.data_dir.clone()));
         }
         let fresh = self.data.with_extension("new");
         if fresh.exists() {
@@ -165,7 +175,7 @@ impl Cluster {
     }
 
     /// A program of the server's, run as its user and without our environment.
-    fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.home.join("bin").join(program));
         command
             .env_clear()

@@ -373,6 +373,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "app",
             "core",
             "disk",
+            "embedded",
             "embedding",
             "feed",
             "ingest",

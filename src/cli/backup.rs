@@ -1,0 +1,80 @@
+//! `svc backup` and `svc restore`: the whole embedded database, by PostgreSQL's own programs.
+use super::{
+    CliError, INTERRUPTED,
+    output::{Output, say},
+};
+use crate::{
+    app::asked_to_stop,
+    embedded::backup::{self, BackupError, Label},
+    settings::Settings,
+};
+use clap::Args;
+use std::{path::PathBuf, process::ExitCode};
+
+#[derive(Args)]
+pub struct BackupArguments {
+    /// The folder for the backup, which must be empty or not there yet.
+    folder: PathBuf,
+}
+
+#[derive(Args)]
+pub struct RestoreArguments {
+    /// The folder that `svc backup` made.
+    folder: PathBuf,
+}
+
+pub async fn backup(settings: &Settings, output: Output, arguments: &BackupArguments) -> Result<ExitCode, CliError> {
+    check_embedded(settings, "backup")?;
+    let made = backup::backup(&settings.data_dir, &settings.postgres_home, &arguments.folder);
+    let said = |label: &Label| {
+        let (bytes, path) = (size(label.bytes), arguments.folder.display());
+        format!("backed up and verified: {bytes} in {path}; it holds secrets, so keep it as closed as the data folder")
+    };
+    ended(output, made, said).await
+}
+
+pub async fn restore(settings: &Settings, output: Output, arguments: &RestoreArguments) -> Result<ExitCode, CliError> {
+    check_embedded(settings, "restore")?;
+    let made = backup::restore(&settings.data_dir, &settings.postgres_home, &arguments.folder);
+    let said = |label: &Label| {
+        let (at, path) = (label.begun_at.to_rfc3339(), settings.data_dir.display());
+        format!("restored and verified in {path}, as of {at}: start `svc serve`; tokens are valid as they were then")
+    };
+    ended(output, made, said).await
+}
+
+fn check_embedded(settings: &Settings, command: &str) -> Result<(), CliError> {
+    if settings.database_url.is_blank() {
+        return Ok(());
+    }
+    Err(CliError::Other(format!(
+        "`svc {command}` is for the embedded server, and SVC_DATABASE_URL names another: docs/backup.md says how to back that one up"
+    )))
+}
+
+/// Waits for the end, or for a signal, after which nothing is left that looks whole.
+async fn ended(
+    output: Output,
+    work: impl Future<Output = Result<Label, BackupError>>,
+    said: impl Fn(&Label) -> String,
+) -> Result<ExitCode, CliError> {
+    let label = tokio::select! {
+        done = work => done?,
+        () = asked_to_stop() => {
+            eprintln!("stopped: nothing is done");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+    };
+    match output {
+        Output::Json => Output::line(&label)?,
+        Output::Table => say!("{}", said(&label)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => format!("{bytes} bytes"),
+        mebibytes => format!("{mebibytes} MiB"),
+    }
+}
