@@ -62,7 +62,9 @@ CREATE TABLE task_queue (
     put_off_code      text,
     put_off_message   text,
     -- The task is completed, or has failed and is not tried again: it owes no more work.
-    final             boolean NOT NULL DEFAULT false
+    final             boolean NOT NULL DEFAULT false,
+    -- The trace of what queued the task, as W3C writes it.
+    traceparent       text
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX task_queue_ready ON task_queue (lane, priority DESC, created_at, id) WHERE ready;
@@ -178,7 +180,9 @@ CREATE TABLE ingest_node (
     -- is not marked as failed in one transaction.
     cancelled       boolean NOT NULL DEFAULT false,
     -- The priority of the upload, on the row of the file's root alone.
-    priority        integer NOT NULL DEFAULT 0
+    priority        integer NOT NULL DEFAULT 0,
+    -- The trace of the upload, on that row too.
+    traceparent     text
 );
 CREATE INDEX ingest_node_root ON ingest_node (root_id);
 CREATE INDEX ingest_node_parent ON ingest_node (parent_id);

@@ -1,10 +1,12 @@
 -- What language models are asked and what they answer, also by the batch interfaces of providers.
 
--- What a language model answered for the summary of a container, so that a task that runs again asks only for what is missing.
+-- What a language model answered of a document, so that a task that runs again asks only for what is missing.
 CREATE TABLE llm_answers (
     document_id       bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
-    -- The SHA-256 of the prompt's version, the model and the text: equal questions are not paid twice.
+    -- The SHA-256 of the prompt's version, the model, the text and what else makes another question of it: equal questions are not paid twice.
     asked             bytea NOT NULL,
+    -- The type of the tasks that asked.
+    task_type         text NOT NULL,
     answer            text NOT NULL,
     -- Whether the endpoint cut it off.
     is_cut            boolean NOT NULL,

@@ -79,7 +79,8 @@ CREATE TABLE task_queue (
     cancel_requested_at timestamp with time zone,
     put_off_code text,
     put_off_message text,
-    final boolean DEFAULT false NOT NULL
+    final boolean DEFAULT false NOT NULL,
+    traceparent text
 )
 WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
 
@@ -275,6 +276,25 @@ BEGIN
         SELECT document, task, of_type, attempt_number, how, by_worker, begun, fingerprint, what FROM done)
     SELECT EXISTS (SELECT 1 FROM done) INTO is_done;
     RETURN is_done;
+END $$;
+
+CREATE FUNCTION first_task_since(since timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
+    AS $$
+DECLARE low bigint; high bigint; middle bigint; found_at timestamptz; found_id bigint;
+BEGIN
+    SELECT coalesce(min(id), 0), coalesce(max(id), 0) + 1 INTO low, high FROM task_queue;
+    WHILE low < high LOOP
+        middle := (low + high) / 2;
+        SELECT id, created_at INTO found_id, found_at FROM task_queue WHERE id >= middle ORDER BY id LIMIT 1;
+        IF found_at < since THEN
+            low := found_id + 1;
+        ELSE
+            high := middle;
+        END IF;
+    END LOOP;
+    RETURN low;
 END $$;
 
 CREATE FUNCTION follow_axioms() RETURNS trigger
@@ -1025,6 +1045,7 @@ CREATE TABLE ingest_node (
     rollup text DEFAULT 'none'::text NOT NULL,
     cancelled boolean DEFAULT false NOT NULL,
     priority integer DEFAULT 0 NOT NULL,
+    traceparent text,
     CONSTRAINT ingest_node_open_children_check CHECK ((open_children >= 0)),
     CONSTRAINT ingest_node_open_tasks_check CHECK ((open_tasks >= 0)),
     CONSTRAINT ingest_node_rollup_check CHECK ((rollup = ANY (ARRAY['none'::text, 'segmented'::text, 'queued'::text, 'done'::text])))
@@ -1039,6 +1060,7 @@ CREATE TABLE knowledge_clock (
 CREATE TABLE llm_answers (
     document_id bigint NOT NULL,
     asked bytea NOT NULL,
+    task_type text NOT NULL,
     answer text NOT NULL,
     is_cut boolean NOT NULL,
     model text NOT NULL,

@@ -17,7 +17,7 @@ use crate::{
         indexes::{self, IndexError, manage},
         schema, transaction,
     },
-    webhooks,
+    telemetry, webhooks,
     worker::{Role, RunningWorker, unserved, wakeup},
 };
 use sqlx::{PgPool, postgres::PgConnectOptions};
@@ -307,6 +307,7 @@ impl App {
         let service = Arc::new(service.with_task_types(types));
         load_cross_encoder(&service).await?;
         drop(feed::start(&service));
+        telemetry::keep_shown(&service.sampler);
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
         } else {

@@ -1,15 +1,17 @@
-//! The bulk feed: takes files from a queue of a message broker (AMQP 0-9-1), and tells there what became of them.
+//! The bulk feed: takes files from a queue of a message broker (AMQP 0-9-1), and tells there what became of them, and what else happens.
 //!
 //! A message is acknowledged after the commit that stores its file, never before. Whatever ends in between, a process, the broker or the
 //! database, brings the message again; its id then finds the outcome of the first time. docs/feed.md has the contract.
 pub mod broker;
 mod consumer;
 pub mod dead;
+mod events;
 mod figures;
 mod message;
 mod outcomes;
 pub mod producer;
 mod source;
+mod turn;
 
 use crate::{sampler::feed::Work, service::Service};
 use broker::{Broker, BrokerError};
@@ -58,6 +60,7 @@ async fn connected(service: &Arc<Service>, pause: &mut Duration) -> Result<(), B
         ended = consumer::consume(service, &broker) => ended,
         error = broker.watch() => Err(error),
         error = outcomes::tell(service, &broker) => Err(error),
+        error = events::publish(service, &broker) => Err(error),
         error = figures::tell(service, &broker) => Err(error),
     };
     broker.close().await;

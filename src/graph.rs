@@ -6,6 +6,7 @@ mod interval;
 pub mod literal;
 pub mod named;
 pub mod network;
+pub mod occurrences;
 pub mod paths;
 pub mod quotes;
 pub mod resolve;

@@ -1,28 +1,30 @@
 //! The log: text for people, JSON for machines.
-use crate::settings::{LogFormat, LogLevel};
-use tracing_subscriber::{EnvFilter, fmt, prelude::*};
+use crate::{
+    otlp::{Exporter, Statements},
+    settings::{LogFormat, LogLevel},
+};
+use std::io::IsTerminal;
+use tracing_subscriber::{EnvFilter, Layer, Registry, filter::filter_fn, fmt, prelude::*};
 
-/// Starts logging to standard error; a second call in one process changes nothing.
-pub fn start(level: LogLevel, format: LogFormat) {
+/// Starts logging to standard error; a second call in one process changes nothing. If traces are sent, statements become a part of them.
+pub fn start(level: LogLevel, format: LogFormat, exporter: Option<&Exporter>) {
     // rmcp logs whole requests, and a warning for each one that it refuses.
     let quieter = "sqlx=warn,hyper=warn,reqwest=warn,ractor=warn,rmcp=error";
     let filter = EnvFilter::new(format!("{},{quieter}", level.as_str()));
-    let registry = tracing_subscriber::registry().with(filter);
-    // Only a test starts it twice; the first start stays.
-    let _ = match format {
-        LogFormat::Json => {
-            registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init()
-        }
+    let log: Box<dyn Layer<Registry> + Send + Sync> = match format {
+        LogFormat::Json => fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed(),
         LogFormat::Text => {
-            use std::io::IsTerminal;
-            registry
-                .with(
-                    fmt::layer()
-                        .with_ansi(std::io::stderr().is_terminal())
-                        .with_target(false)
-                        .with_writer(std::io::stderr),
-                )
-                .try_init()
+            let is_terminal = std::io::stderr().is_terminal();
+            fmt::layer().with_ansi(is_terminal).with_target(false).with_writer(std::io::stderr).boxed()
+        }
+    };
+    // Only a test starts it twice; the first start stays.
+    let _ = match exporter {
+        // A filter of everything is quicker than one of each listener.
+        None => tracing_subscriber::registry().with(log.and_then(filter)).try_init(),
+        Some(_) => {
+            let statements = Statements.with_filter(filter_fn(Statements::heeds));
+            tracing_subscriber::registry().with(log.with_filter(filter)).with(statements).try_init()
         }
     };
 }

@@ -5,6 +5,7 @@
 //! request to the service like any other, so that it has the same rights, limits and refusals.
 mod arguments;
 mod door;
+mod ingestion;
 mod prompts;
 mod resources;
 mod schema;

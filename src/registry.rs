@@ -2,6 +2,7 @@
 use crate::{
     access::Caller,
     admission::{self, rates::Class},
+    otlp,
     service::Service,
 };
 use axum::{
@@ -229,7 +230,7 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
     let own = [header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static(VERSION_HEADER)];
     let meta = Meta::headers().into_iter().map(|meta| meta.name);
-    let headers: Vec<HeaderName> = own.into_iter().chain(mcp::HEADERS).chain(meta).collect();
+    let headers: Vec<HeaderName> = own.into_iter().chain(mcp::HEADERS).chain(otlp::HEADERS).chain(meta).collect();
     let shown = [
         header::ETAG,
         header::CONTENT_RANGE,
@@ -257,6 +258,8 @@ async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response
     let id = request_id(request.headers());
     let path = request.uri().path().to_owned();
     let span = tracing::info_span!("request", "request.id" = %id, operation = info.name);
+    let trace = surface::trace(&info, request.headers(), &id);
+    let of_answer = trace.clone();
     let (tasks, operation) = (service.requests.clone(), info.clone());
     let cut_off = (path.clone(), id.clone());
     let work = async move {
@@ -294,9 +297,10 @@ async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response
             .increment(1);
         metrics::histogram!(crate::telemetry::REQUEST_SECONDS, "operation" => info.name).record(elapsed.as_secs_f64());
         surface::log(&info, &path, status, elapsed);
+        surface::end_trace(&of_answer, &response);
         streamed::watch(response, info.name, started)
     };
-    lifetime::carry_out(&tasks, &operation, span, work).await.unwrap_or_else(|| {
+    lifetime::carry_out(&tasks, &operation, span, trace.carry(work)).await.unwrap_or_else(|| {
         let (path, id) = cut_off;
         problem(Failure::new(Code::Unavailable, "the service is stopping").with("retry_after", 2), &path, &id)
     })

@@ -1,10 +1,13 @@
 //! The metrics, by name. Counters and histograms are recorded where things happen; gauges of the database show what the
 //! sampler measured.
-use crate::sampler::{Numbers, Sample};
+use crate::{
+    otlp,
+    sampler::{Numbers, Sample, Sampler},
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 use svc_client::wire::TaskStatus;
@@ -31,22 +34,29 @@ const BLOCKED: &str = "svc_tasks_blocked";
 const WORKERS: &str = "svc_workers";
 const SAMPLE_AGE: &str = "svc_sample_age_seconds";
 
+/// The upper ends of the buckets of durations.
+const SECONDS: [f64; 16] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// The time between two settings of the gauges for a collector, which does not ask for them.
+const SHOWN_EVERY: Duration = Duration::from_secs(5);
+
 /// The recorder of this process, made once because the metrics crate keeps one per process.
 pub fn recorder() -> PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     RECORDER
         .get_or_init(|| {
-            let seconds =
-                [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
             let builder = PrometheusBuilder::new();
-            let builder = match builder.set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds) {
+            let builder = match builder.set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS) {
                 Ok(builder) => builder,
                 Err(_) => PrometheusBuilder::new(),
             };
             let recorder = builder.build_recorder();
             let handle = recorder.handle();
             // If somebody else (a test) has installed a recorder, it stays, and ours shows nothing.
-            let _ = metrics::set_global_recorder(recorder);
+            let _ = match otlp::meter() {
+                None => metrics::set_global_recorder(recorder).is_ok(),
+                Some(meter) => metrics::set_global_recorder(otlp::Mirrored::new(recorder, meter, &SECONDS)).is_ok(),
+            };
             describe();
             handle
         })
@@ -75,6 +85,23 @@ fn describe() {
     metrics::describe_gauge!(UNSERVED_TYPES, "Tasks whose type no living worker can run, by type");
     metrics::describe_gauge!(BLOCKED, "Unfinished tasks that are not running, by the reason");
     metrics::describe_gauge!(WORKERS, "Workers with a heartbeat within their lease");
+}
+
+/// Sets the gauges again and again where a collector gets them, until the service is gone.
+pub fn keep_shown(sampler: &Arc<Sampler>) {
+    if otlp::meter().is_none() {
+        return;
+    }
+    let sampler = Arc::downgrade(sampler);
+    tokio::spawn(async move {
+        while let Some(sampler) = sampler.upgrade() {
+            if let Some(sample) = sampler.known().sample {
+                show(&sample);
+            }
+            drop(sampler);
+            tokio::time::sleep(SHOWN_EVERY).await;
+        }
+    });
 }
 
 /// Sets the gauges for what was read from the database.

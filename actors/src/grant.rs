@@ -132,6 +132,8 @@ pub struct Grant {
     pub deadline: Option<Duration>,
     /// The task's parameters.
     pub params: Value,
+    /// The trace of what queued the task, as W3C writes it; for its handler.
+    pub traceparent: Option<String>,
 }
 
 impl Grant {

@@ -1,5 +1,8 @@
 //! Facts: how fast batches of them are asserted, how long paths and lists as of a moment take in a graph of communities with hubs, and how fast
-//! graphs of RDF go out and come in.
+//! graphs of RDF go out and come in, what rules cost, and how long analyses take.
+mod graph;
+mod rules;
+
 use crate::{
     figure::{BoxError, Figure},
     sandbox::with_app,
@@ -48,10 +51,12 @@ async fn measure(app: &App, triples: usize, out: &mut dyn FnMut(Figure)) -> Resu
     let reader = reader(pool, &client, &base).await?;
     let mut random = StdRng::seed_from_u64(7);
     let (mut taken, mut rates) = (Duration::ZERO, Vec::new());
-    let mut moments = Vec::new();
+    let (mut moments, mut edges) = (Vec::new(), graph::Edges::new());
     for from in (0..triples).step_by(BATCH) {
         let facts: Vec<NewFact> = (from..triples.min(from + BATCH)).map(|_| fact(&mut random, &nodes)).collect();
         let count = facts.len();
+        let edge = |fact: &NewFact| Some((fact.subject_id?, fact.predicate.clone()?, fact.object_id?));
+        edges.extend(facts.iter().filter_map(edge));
         let batch = NewFacts { facts, on_overlap: Some(OnOverlap::Merge) };
         let begun = Instant::now();
         moments.push(client.assert_facts(Json(batch)).await?.recorded_at);
@@ -99,6 +104,8 @@ async fn measure(app: &App, triples: usize, out: &mut dyn FnMut(Figure)) -> Resu
         out(Figure::alone(&format!("knowledge/as_of/{who}/p95"), triples, "ms", most));
         export(client, who, triples, out).await?;
     }
+    graph::measure(&client, &edges, &moments, triples, out).await?;
+    rules::measure(&client, pool, &nodes, triples, out).await?;
     import(&client, out).await
 }
 

@@ -19,19 +19,48 @@ use svc_client::{
     wire::{PageQuery, TaskQuery, TaskStatus},
 };
 
-/// How long the endpoint takes for an answer.
+/// How long the endpoint takes for an answer when what the service adds is measured, and when it is counted how many calls are under way.
 const THINKS: Duration = Duration::from_millis(20);
+const THINKS_LONG: Duration = Duration::from_secs(1);
 /// The time between two looks at what changes.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A file that does not fit the window of the small model.
+/// The tokens that the model takes here at once, so that short files need a summary.
+const WINDOW: &str = "64";
+
+/// A file that does not fit the window.
 fn file(number: usize) -> (String, String) {
-    let lines = (0..60).map(|line| format!("The oven {number} of number {line} is described here in a few words.\n"));
+    let lines = (0..8).map(|line| format!("The oven {number} of number {line} is described here in a few words.\n"));
     (format!("ovens-{number}.md"), lines.collect())
 }
 
-/// What the service adds to a call of a language model.
+/// The first layer of the small model alone: what is measured here begins where files have been read and embedded.
+fn shallow_model(sandbox: &Sandbox) -> Result<String, BoxError> {
+    let models = svc_models::default_models_dir().ok_or("HOME is not set: set it, or SVC_CACHE_DIR")?;
+    let whole = models.join("all-MiniLM-L6-v2");
+    let folder = sandbox.path().join("shallow");
+    std::fs::create_dir_all(&folder)?;
+    for name in ["model.safetensors", "tokenizer.json"] {
+        std::fs::copy(whole.join(name), folder.join(name))?;
+    }
+    let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(whole.join("config.json"))?)?;
+    config["num_hidden_layers"] = 1.into();
+    std::fs::write(folder.join("config.json"), config.to_string())?;
+    Ok(folder.display().to_string())
+}
+
+/// What the service adds to a call of a language model, and how many calls are under way at once if they take long.
 pub async fn calls(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let (overhead, _) = called(files, THINKS).await?;
+    out(Figure::alone("llm/calls, added to an answer of 20 ms", files, "ms", overhead));
+    let (_, most) = called(files.min(40), THINKS_LONG).await?;
+    out(Figure::alone("llm/calls, at once", files.min(40), "calls", most as f64));
+    Ok(())
+}
+
+/// Has files summarised by an endpoint that takes so long for an answer; returns the milliseconds that the service adds to it, and the most calls
+/// that were under way at once.
+async fn called(files: usize, thinks: Duration) -> Result<(f64, usize), BoxError> {
     let llm = Llm::start().await;
     let (under_way, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counted, highest) = (under_way.clone(), most.clone());
@@ -39,13 +68,16 @@ pub async fn calls(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxE
         highest.fetch_max(counted.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         let counted = counted.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(THINKS).await;
+            tokio::time::sleep(thinks).await;
             counted.fetch_sub(1, Ordering::Relaxed);
         });
-        Reply::said("The text describes ovens.").after(THINKS)
+        Reply::said("The text describes ovens.").after(thinks)
     });
     let sandbox = Sandbox::new()?;
-    let mut service = ServiceProcess::start_with(&sandbox, &[("SVC_LLM_BASE_URL", llm.base.as_str())])?;
+    let model = shallow_model(&sandbox)?;
+    let mut settings = short_windows(&model);
+    settings.push(("SVC_LLM_BASE_URL", llm.base.as_str()));
+    let mut service = ServiceProcess::start_with(&sandbox, &settings)?;
     let measured = interruptible(async {
         let base = service.base().await?;
         let client = uploads::client(&base)?;
@@ -62,16 +94,24 @@ pub async fn calls(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxE
     .await;
     service.stop().await?;
     let (seconds, count) = measured?;
-    let overhead = seconds / count * 1e3 - THINKS.as_secs_f64() * 1e3;
-    out(Figure::alone("llm/calls, added to an answer of 20 ms", count as usize, "ms", overhead));
-    out(Figure::alone("llm/calls, at once", count as usize, "calls", most.load(Ordering::Relaxed) as f64));
-    Ok(())
+    if count as usize != files {
+        return Err(format!("{count} calls were made for {files} files").into());
+    }
+    Ok(((seconds / count - thinks.as_secs_f64()) * 1e3, most.load(Ordering::Relaxed)))
+}
+
+/// Settings of a service with this model, of which short files are more than it takes at once.
+fn short_windows(model: &str) -> Vec<(&'static str, &str)> {
+    let windows = ["SVC_EMBEDDING_TOKEN_WINDOW", "SVC_EMBEDDING_DOC_WINDOW"].map(|name| (name, WINDOW));
+    windows.into_iter().chain([("SVC_EMBEDDING_MODEL", model)]).collect()
 }
 
 /// How fast summaries go into a batch of the mock provider, and come out of it.
 pub async fn batch(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let sandbox = Sandbox::new()?;
-    let settings = [("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"), ("SVC_WORKER_BADGE", "here")];
+    let model = shallow_model(&sandbox)?;
+    let mut settings = short_windows(&model);
+    settings.extend([("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"), ("SVC_WORKER_BADGE", "here")]);
     let mut service = ServiceProcess::start_with(&sandbox, &settings)?;
     let measured = interruptible(async {
         let base = service.base().await?;

@@ -1,4 +1,6 @@
-//! Shapes: how long nodes are held against three constraints, beside pySHACL, and what a bound shape costs a write.
+//! Shapes: how long nodes are held against three constraints, beside pySHACL and rudof, which have the graph in memory already, and what a bound shape costs a write.
+mod random;
+
 use crate::{
     figure::{BoxError, Figure, Peer, median},
     formats::{folder, installed},
@@ -6,7 +8,7 @@ use crate::{
     uploads,
 };
 use serde::Deserialize;
-use std::{fmt::Write as _, process::Command, time::Instant};
+use std::{fmt::Write as _, path::PathBuf, process::Command, time::Instant};
 use svc::app::App;
 use svc_client::{
     Client, Json, RdfSyntax, RdfText, Remote,
@@ -34,12 +36,12 @@ pub async fn run(people: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     with_app(|_| {}, async |app: &App| measure(app, people, out).await).await
 }
 
-/// What pySHACL says.
+/// What a peer says.
 #[derive(Deserialize)]
 struct Theirs {
+    version: String,
     seconds: f64,
     results: usize,
-    version: String,
 }
 
 async fn measure(app: &App, people: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
@@ -64,12 +66,13 @@ async fn measure(app: &App, people: usize, out: &mut dyn FnMut(Figure)) -> Resul
     if let Some(limit) = report.truncated {
         return Err(format!("the validation ended early, at the limit of {limit}").into());
     }
-    let theirs = pyshacl(&whole)?;
-    if theirs.results != report.results.len() {
-        return Err(format!("pySHACL has {} results, and ours are {}", theirs.results, report.results.len()).into());
+    for (name, theirs) in ["pySHACL", "rudof"].into_iter().zip(peers(&whole)?) {
+        if theirs.results != report.results.len() {
+            return Err(format!("{name} has {} results, and ours are {}", theirs.results, report.results.len()).into());
+        }
+        let peer = Peer { name, version: theirs.version.into(), value: theirs.seconds };
+        out(Figure::beside(&format!("shapes/validate/{name}"), people, "s", ours, peer));
     }
-    let peer = Peer { name: "pySHACL", version: theirs.version.into(), value: theirs.seconds };
-    out(Figure::beside("shapes/validate", people, "s", ours, peer));
 
     // What a write costs with a shape on its subject, beside one without.
     let mut without = writes(&client, "without").await?;
@@ -77,7 +80,7 @@ async fn measure(app: &App, people: usize, out: &mut dyn FnMut(Figure)) -> Resul
     let mut with = writes(&client, "with").await?;
     out(Figure::alone("shapes/write/off", WRITES, "ms", median(&mut without)));
     out(Figure::alone("shapes/write/reject", WRITES, "ms", median(&mut with)));
-    Ok(())
+    random::measure(&client, out).await
 }
 
 /// Asserts single facts about people, and returns how many milliseconds each took.
@@ -115,9 +118,13 @@ fn graph(from: usize, to: usize, people: usize) -> Result<String, BoxError> {
     Ok(text)
 }
 
-/// Holds the same graph against the same shapes with pySHACL.
-fn pyshacl(graph: &str) -> Result<Theirs, BoxError> {
-    let packages = installed("peers-shapes", "shapes-requirements.txt", REQUIREMENTS)?;
+fn installed_peers() -> Result<PathBuf, BoxError> {
+    installed("peers-shapes", "shapes-requirements.txt", REQUIREMENTS)
+}
+
+/// Holds the same graph against the same shapes with pySHACL and with rudof.
+fn peers(graph: &str) -> Result<Vec<Theirs>, BoxError> {
+    let packages = installed_peers()?;
     let folder_of_texts = tempfile::tempdir()?;
     let [data, shapes] = ["data.ttl", "shapes.ttl"].map(|name| folder_of_texts.path().join(name));
     std::fs::write(&data, graph)?;
@@ -129,7 +136,7 @@ fn pyshacl(graph: &str) -> Result<Theirs, BoxError> {
         .env("PYTHONWARNINGS", "ignore")
         .output()?;
     if !done.status.success() {
-        return Err(format!("pySHACL failed: {}", String::from_utf8_lossy(&done.stderr)).into());
+        return Err(format!("the peers failed: {}", String::from_utf8_lossy(&done.stderr)).into());
     }
     Ok(serde_json::from_slice(&done.stdout)?)
 }

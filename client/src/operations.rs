@@ -11,8 +11,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     ///
     /// `entry` says how the content is read; `GET /ingest/pipelines` lists the entries. It is stored as an upload is: the same bytes through
     /// the same entry are found again, and other options are refused. The answer has the finished tree, or the failed one. After
-    /// `SVC_INGEST_WAIT_SECONDS` it is 503, names the document and what its tasks wait for, and the work goes on.
-    POST   "/ingest"                      ingest(query: EmbedQuery, body: Json<NewIngestion>) -> Created<IngestedTree>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword, NotConfigured, FetchFailed], tool Write;
+    /// `SVC_INGEST_WAIT_SECONDS` it is 503, names the document and what its tasks wait for, and the work goes on. With `wait=false` the
+    /// answer comes when it is stored, with the tree as far as it is there.
+    POST   "/ingest"                      ingest(query: IngestQuery, body: Json<NewIngestion>) -> Created<IngestedTree>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword, NotConfigured, FetchFailed], tool Write;
     /// Stores a whole conversation in one call, by the entry `conversation` of `POST /ingest`.
     ///
     /// The answer comes when it is stored; with `wait` when it can be found, or has failed. The same turns are found again, and are not
@@ -147,6 +148,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
 
     /// Searches by the cosine similarity of document vectors.
     POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
+    /// Finds the documents whose vectors are the nearest to that of one document, but for that one, what is under it, and what is above it.
+    GET    "/documents/{id}/similar"      find_similar(path: DocumentPath, query: SimilarQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, Conflict];
     /// Searches by PostgreSQL full text.
     ///
     /// First comes what has all that is asked for. If that is fewer than `limit`, documents follow that have some of the words, unless the
@@ -449,10 +452,10 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/admin/overview"              read_overview() -> Json<OverviewResponse>, access Owner;
     /// Lists what keeps tasks from running, and what helps; `svc-worker doctor` shows the same.
     GET    "/admin/findings"              list_findings() -> Json<FindingList>, access Owner;
-    /// Counts the attempts that ended, minute by minute.
+    /// Counts the tasks that were queued and the attempts that ended, minute by minute.
     GET    "/admin/throughput"            read_throughput(query: ThroughputQuery) -> Json<ThroughputResponse>, access Owner;
     /// Lists what failed for good, by the reason: type, class and code.
-    GET    "/admin/failures"              list_failures() -> Json<FailureList>, access Owner;
+    GET    "/admin/failures"              list_failures(query: FailureQuery) -> Json<FailureList>, access Owner;
     /// Queues the tasks again that failed for a reason, up to 1,000 at a time.
     POST   "/admin/failures/retry"        retry_failures(body: Json<FailureChoice>) -> Json<FailuresRetried>, access Owner;
     /// Lists the batches of requests that providers of language models answer within a day, newest first, page by page (docs/language-model.md).

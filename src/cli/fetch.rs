@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::{pin::pin, process::ExitCode};
 use svc_client::{
     Client, Code, Failure, Json, Remote,
-    wire::{EmbedQuery, Entry, IngestedTree, NewIngestion, Settled},
+    wire::{Entry, IngestQuery, IngestedTree, NewIngestion, Settled},
 };
 
 #[derive(Args)]
@@ -45,7 +45,7 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
         let (parent_id, private, options) = (arguments.parent, arguments.private, options.clone());
         let new = NewIngestion { url, id, parent_id, private, options, ..NewIngestion::of(entry) };
         let outcome = tokio::select! {
-            outcome = client.ingest(EmbedQuery::default(), Json(new)) => outcome,
+            outcome = client.ingest(IngestQuery::default(), Json(new)) => outcome,
             _ = &mut interrupted => {
                 let left = arguments.addresses.len() - asked - 1;
                 eprintln!("the service goes on with {address}: `svc status` shows the queue; {left} addresses were not asked for");

@@ -8,7 +8,7 @@ use crate::{
     app::{AppError, Backend, DRAIN, asked_to_stop, load_embedder},
     core::Wake,
     llm_batches::{Batching, Keeper, KeeperError, KeeperSettings, Mock, Provider, ProviderName},
-    logging,
+    logging, otlp,
     reader::{Reader, serve_if_asked},
     secrets,
     service::Service,
@@ -157,9 +157,17 @@ pub fn batch_worker_main() -> ExitCode {
 async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
     let level = arguments.log_level.map(|level| ("SVC_LOG_LEVEL".to_owned(), level));
     let settings = Arc::new(Settings::load(arguments.config.as_deref(), environment.into_iter().chain(level))?);
-    logging::start(settings.log_level, settings.log_format);
+    let works = matches!(arguments.command, Command::Run(_));
+    let exporter = if works { otlp::start(&settings, "svc-batch-worker")? } else { None };
+    logging::start(settings.log_level, settings.log_format, exporter.as_ref());
     match arguments.command {
-        Command::Run(run) => work(settings, run).await,
+        Command::Run(run) => {
+            let ended = work(settings, run).await;
+            if let Some(exporter) = exporter {
+                exporter.stop().await;
+            }
+            ended
+        }
         Command::Finalize { provider: _, store } => {
             let store = mock_store(&settings, store);
             let done = tokio::task::spawn_blocking({

@@ -12,7 +12,7 @@ use svc_client::{Client, Remote};
 
 /// Speaks the Model Context Protocol over standard input and output until the input ends. The log goes to standard error.
 pub async fn mcp(settings: &Settings, client: Client<Remote>) -> Result<ExitCode, CliError> {
-    logging::start(settings.log_level, settings.log_format);
+    logging::start(settings.log_level, settings.log_format, None);
     let Some(most) = settings.mcp_tools else {
         return Err(CliError::Other(
             "SVC_MCP_TOOLS is blank, so there are no tools: set it to read, write or all".to_owned(),

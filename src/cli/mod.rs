@@ -50,6 +50,7 @@ use crate::{
     embedded::backup::BackupError,
     embedding::is_this_machine,
     ingest::extension::TaskTypes,
+    otlp::OtlpError,
     secrets,
     settings::{Settings, SettingsError},
 };
@@ -113,6 +114,8 @@ enum Command {
     Priority(priority::PriorityArguments),
     /// Searches the documents.
     Search(search::SearchArguments),
+    /// Finds documents that are like another one.
+    Similar(search::SimilarArguments),
     /// Answers a question from the documents by the language model of the settings, with the sources of each sentence.
     Ask(ask::AskArguments),
     /// Makes summaries over the texts under a document.
@@ -213,6 +216,12 @@ pub enum CliError {
     Other(String),
 }
 
+impl From<OtlpError> for CliError {
+    fn from(error: OtlpError) -> CliError {
+        SettingsError::Invalid(vec![error.to_string()]).into()
+    }
+}
+
 /// A failed call, with what to do next.
 fn with_next_step(failure: &Failure) -> String {
     match failure.code {
@@ -304,6 +313,7 @@ async fn run(
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
+        Command::Similar(arguments) => search::similar(&client(&settings)?, output, arguments).await,
         Command::Ask(arguments) => ask::ask(&client(&settings)?, output, arguments).await,
         Command::Raptor(arguments) => raptor::raptor(&client(&settings)?, output, arguments).await,
         Command::Portfolio(arguments) => raptor::portfolio(&client(&settings)?, output, arguments).await,

@@ -10,7 +10,7 @@ use svc_client::{
     Client, Json, Remote, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch,
-        RerankMethod, SearchFilter, SearchResponse, Snippet, SnippetOf, VectorSearch,
+        RerankMethod, SearchFilter, SearchResponse, SimilarQuery, Snippet, SnippetOf, VectorSearch,
     },
 };
 
@@ -46,6 +46,30 @@ pub struct SearchArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     per_group: u32,
     /// Goes on behind an earlier page of the same search, which printed this.
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+}
+
+#[derive(Args)]
+pub struct SimilarArguments {
+    /// The document that others are compared with.
+    id: i64,
+    /// The number of results, 1 to 100.
+    #[arg(long, default_value_t = 5)]
+    limit: u32,
+    /// Looks only under this document.
+    #[arg(long, value_name = "ID")]
+    under: Option<i64>,
+    /// Finds only documents of this usetype, such as `chunk`.
+    #[arg(long)]
+    usetype: Option<String>,
+    /// Leaves out less similar documents; -1 to 1.
+    #[arg(long, value_name = "COSINE", allow_negative_numbers = true)]
+    min_similarity: Option<f64>,
+    /// What stands for the texts that are found: `none` shows each text and each container by itself.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Group::None)]
+    group_by: Group,
+    /// Goes on behind an earlier page, which printed this.
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
@@ -140,9 +164,36 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
         Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments)).await,
         Method::Maxsim => client.search_maxsim(body!(MaxsimSearch, arguments)).await,
     }?;
+    print(client, output, &format!("“{}”", one_line(&arguments.query, 80)), &found).await
+}
+
+pub async fn similar(
+    client: &Client<Remote>,
+    output: Output,
+    arguments: SimilarArguments,
+) -> Result<ExitCode, CliError> {
+    let query = SimilarQuery {
+        parent_id: arguments.under,
+        usetype: arguments.usetype,
+        min_similarity: arguments.min_similarity,
+        limit: arguments.limit,
+        group_by: Some(arguments.group_by.into()),
+        cursor: arguments.cursor,
+        ..SimilarQuery::default()
+    };
+    let found = client.find_similar(DocumentPath { id: arguments.id }, query).await?;
+    print(client, output, &format!("what is like document {}", arguments.id), &found).await
+}
+
+async fn print(
+    client: &Client<Remote>,
+    output: Output,
+    asked: &str,
+    found: &SearchResponse,
+) -> Result<ExitCode, CliError> {
     match output {
         Output::Json => found.results.iter().try_for_each(Output::line)?,
-        Output::Table => show(client, &arguments.query, &found).await?,
+        Output::Table => show(client, asked, found).await?,
     }
     if let Some(cursor) = &found.next_cursor {
         // Standard output has the results alone.
@@ -151,14 +202,8 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> Result<(), CliError> {
-    say!(
-        "{} results by {} in {:.0} ms for “{}”",
-        found.results.len(),
-        found.method,
-        found.latency_ms,
-        one_line(query, 80)
-    );
+async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> Result<(), CliError> {
+    say!("{} results by {} in {:.0} ms for {asked}", found.results.len(), found.method, found.latency_ms);
     for (place, result) in found.results.iter().enumerate() {
         let score = if result.no_tokens { "no tokens".to_owned() } else { format!("score {:.4}", result.score) };
         let hits = result.hits.as_deref().unwrap_or_default();
@@ -166,11 +211,11 @@ async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> R
         let document = if let [hit] = hits { &hit.document } else { &result.document };
         say!("{:>3}. {}  (document {}, {score})", place + 1, place_of(client, document).await, document.id);
         if hits.len() < 2 {
-            say!("     {}", shown(result.snippet.as_ref()));
+            say!("     {}", shown(result.snippet.as_ref(), hits.first().map_or(&result.document, |hit| &hit.document)));
         }
         for hit in hits.iter().filter(|_| hits.len() > 1) {
             say!("     {}  (document {})", place_of(client, &hit.document).await, hit.document.id);
-            say!("       {}", shown(hit.snippet.as_ref()));
+            say!("       {}", shown(hit.snippet.as_ref(), &hit.document));
         }
     }
     let state = found.scope_state;
@@ -180,9 +225,10 @@ async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> R
     Ok(())
 }
 
-/// The piece of a text that shows why it was found.
-fn shown(snippet: Option<&Snippet>) -> String {
+/// The piece of a text that shows why it was found; without one, its beginning.
+fn shown(snippet: Option<&Snippet>, document: &DocumentResponse) -> String {
     match snippet {
+        None if !document.content.trim().is_empty() => one_line(&document.content, 240),
         Some(Snippet { of: SnippetOf::Content, start, text, .. }) => {
             format!("{}{}", if *start > 0 { "… " } else { "" }, one_line(text, 240))
         }

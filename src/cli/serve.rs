@@ -3,7 +3,7 @@ use super::{CliError, token_file};
 use crate::{
     app::{App, asked_to_stop},
     ingest::extension::TaskTypes,
-    logging,
+    logging, otlp,
     reader::Reader,
     settings::Settings,
 };
@@ -17,7 +17,8 @@ macro_rules! announce {
 }
 
 pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, CliError> {
-    logging::start(settings.log_level, settings.log_format);
+    let exporter = otlp::start(&settings, "svc")?;
+    logging::start(settings.log_level, settings.log_format, exporter.as_ref());
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
@@ -47,6 +48,9 @@ pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, Cli
     let ended = app.run(asked_to_stop()).await;
     // A second signal means that nobody wants to wait.
     app.stop(asked_to_stop()).await;
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
     ended?;
     announce!("stopped");
     Ok(ExitCode::SUCCESS)

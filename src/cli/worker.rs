@@ -8,7 +8,7 @@ use crate::{
     app::{Backend, DRAIN, asked_to_stop, load_embedder},
     disk::Disk,
     ingest::extension::TaskTypes,
-    logging,
+    logging, otlp,
     reader::{Reader, serve_if_asked},
     secrets,
     service::Service,
@@ -116,7 +116,9 @@ async fn run(
         .chain(flags("SVC_INGEST_WORKER_POLL_SECONDS", as_text(arguments.poll_seconds)))
         .chain(flags("SVC_WORKER_ID", arguments.worker_id));
     let settings = Arc::new(Settings::load(arguments.config.as_deref(), environment)?);
-    logging::start(settings.log_level, settings.log_format);
+    let works = arguments.command.is_none();
+    let exporter = if works { otlp::start(&settings, "svc-worker")? } else { None };
+    logging::start(settings.log_level, settings.log_format, exporter.as_ref());
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
@@ -149,6 +151,9 @@ async fn run(
     // A second signal means that nobody wants to wait, so whatever still runs is given back.
     worker.stop(DRAIN, asked_to_stop()).await;
     backend.stop().await;
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
     match ended {
         Some(WorkerEnd::Failed(reason)) => Err(CliError::Other(format!("the worker failed: {reason}"))),
         _ => Ok(ExitCode::SUCCESS),

@@ -164,7 +164,9 @@ pub async fn retry_group(act: Act) -> Response {
         let error_type =
             field("error_type").parse().map_err(|error| Failure::field("error_type", format!("{error}")))?;
         let code = act.form.get("code").cloned();
-        let choice = FailureChoice { task_type: field("task_type"), error_type, code };
+        let minutes = act.form.get("minutes").map(|minutes| minutes.parse()).transpose();
+        let minutes = minutes.map_err(|error| Failure::field("minutes", format!("{error}")))?;
+        let choice = FailureChoice { task_type: field("task_type"), error_type, code, minutes };
         let done = calls.retry_failures(Json(choice)).await?;
         Ok(match done.left {
             0 => format!("Queued {} again.", say::many(done.retried, "task")),

@@ -31,7 +31,8 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64) -> Result<Page, Failur
     let evidence = calls.read_evidence(path).await?;
     let tasks = match is_owner {
         true => {
-            let open = TaskQuery { root_id: Some(id), limit: Some(TASKS), ..TaskQuery::default() };
+            // A folder's are those of the files in it.
+            let open = TaskQuery { under: Some(id), limit: Some(TASKS), ..TaskQuery::default() };
             calls.list_tasks(open).await?.tasks
         }
         false => Vec::new(),
@@ -59,7 +60,7 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64) -> Result<Page, Failur
                     tr { td .mono .w1 { (name) } td .message { (draw::short(&told(value), LONGEST)) } }
                 } } }
             }))
-            (card("Why is it not done?", "", html! {}, html! { (not_done(&frontier, &tasks)) (failures(&frontier, &story)) }))
+            (card("Why is it not done?", "", tasks_link(is_owner, id), html! { (not_done(&frontier, &tasks)) (failures(&frontier, &story)) }))
         }
         @if !audit.is_empty() { (card("Who did what", "", html! {}, html! { table { tbody { @for entry in &audit {
             tr { td .w1 .dim { (say::time(say::since(entry.at))) " ago" } td .w1 { (entry.actor) } td { (entry.act.as_str()) } }
@@ -157,8 +158,13 @@ fn attempt(entry: &StoryEntry, begin: chrono::DateTime<chrono::Utc>, is_owner: b
     }
 }
 
+/// Where an operator finds all tasks at and under a document, whatever their state.
+fn tasks_link(is_owner: bool, id: i64) -> Markup {
+    html! { @if is_owner { a .lnk href={ "/tasks?under=" (id) } { "Its tasks" } " · " a .lnk href={ "/tasks?status=failed&under=" (id) } { "failed" } } }
+}
+
 fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
-    if frontier.stages.is_empty() {
+    if frontier.stages.is_empty() && tasks.is_empty() {
         let says = match (frontier.settled, frontier.nodes_in_flight) {
             (Settled::Failed, _) => "It failed, and nothing more will be done.",
             // The tasks belong to the files under it.

@@ -50,10 +50,12 @@ pub fn shares(row: &TypeOverview) -> Markup {
     }
 }
 
-/// The minutes of the last hour, failed attempts on top of completed ones.
+/// The minutes of the last hour: failed attempts on top of completed ones, and the tasks that arrived as a line. Where the line is above the bars,
+/// the queue grows.
 pub fn throughput(minutes: &[MinuteCount], now: DateTime<Utc>) -> Markup {
     const HEIGHT: f64 = 52.0;
-    let most = minutes.iter().map(|minute| minute.completed + minute.failed + minute.lost).max().unwrap_or(0).max(1);
+    let most = minutes.iter().map(|minute| minute.arrived.max(minute.completed + minute.failed + minute.lost));
+    let most = most.max().unwrap_or(0).max(1);
     let failed: i64 = minutes.iter().map(|minute| minute.failed + minute.lost).sum();
     let scale = |count: i64| HEIGHT * count as f64 / most as f64;
     let bars = minutes.iter().filter_map(|minute| {
@@ -64,17 +66,26 @@ pub fn throughput(minutes: &[MinuteCount], now: DateTime<Utc>) -> Markup {
             // What failed is seen, however little it is.
             let red = if bad > 0 { scale(bad).max(2.5) } else { 0.0 };
             let green = if minute.completed > 0 { scale(minute.completed).max(1.5) } else { 0.0 };
-            let label = format!("{}: {} done, {} failed", minute.minute.format("%H:%M"), minute.completed, bad);
-            (place as f64 * 1000.0 / 60.0, green.min(HEIGHT + 2.0 - red), red, label)
+            let arrived = minute.arrived;
+            let line = if arrived > 0 { scale(arrived).max(1.5) } else { 0.0 };
+            let label = format!(
+                "{}: {} done, {} failed, {arrived} arrived",
+                minute.minute.format("%H:%M"),
+                minute.completed,
+                bad
+            );
+            (place as f64 * 1000.0 / 60.0, green.min(HEIGHT + 2.0 - red), red, line, label)
         })
     });
+    let arrived: i64 = minutes.iter().map(|minute| minute.arrived).sum();
     html! {
         svg .spark viewBox="0 0 1000 56" preserveAspectRatio="none" role="img"
-            aria-label={ "Attempts that ended in each minute of the last hour: at most " (say::count(most)) ", and " (say::count(failed)) " failed in all" } {
+            aria-label={ "Attempts that ended and tasks that arrived in each minute of the last hour: at most " (say::count(most)) "; in all " (say::count(failed)) " failed and " (say::count(arrived)) " arrived" } {
             rect x="0" y="55" width="1000" height="1" class="f-line" {}
-            @for (x, green, red, label) in bars {
+            @for (x, green, red, line, label) in bars {
                 rect x=(at(x)) y=(at(55.0 - green)) width="13.7" height=(at(green)) class="f-done" { title { (label) } }
                 @if red > 0.0 { rect x=(at(x)) y=(at(55.0 - green - red)) width="13.7" height=(at(red)) class="f-bad" { title { (label) } } }
+                @if line > 0.0 { rect x=(at(x - 1.5)) y=(at(55.0 - line)) width="16.7" height="1.6" class="f-arrive" { title { (label) } } }
             }
         }
     }

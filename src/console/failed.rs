@@ -1,27 +1,51 @@
 //! What failed for good, by reason and not by task.
 use super::{
-    Calls,
-    layout::{Page, card, form, query},
+    Calls, Parameters,
+    layout::{Page, card, chip, form, query},
     say,
 };
 use crate::store::queue::COUNTED;
 use maud::{Markup, html};
 use svc_client::{
     Failure,
-    wire::{ErrorType, FailureGroup},
+    wire::{ErrorType, FailureGroup, FailureQuery},
 };
 
 /// Codes of failures that a later try may not meet again, whatever class they have.
 const WORTH_RETRYING: &[&str] = &["lease_expired", "dependency_failed", "cancelled"];
 
-pub async fn read(calls: &Calls) -> Result<Page, Failure> {
-    let list = calls.list_failures().await?;
+/// How far back one may look, in minutes; blank for whatever failed.
+const TIMES: [(&str, &str); 4] = [("", "All"), ("60", "Last hour"), ("1440", "Last day"), ("10080", "Last week")];
+
+/// The address of the page for as many minutes.
+pub fn address(minutes: &str) -> String {
+    match minutes {
+        "" => "/failed".to_owned(),
+        minutes => format!("/failed?{}", query(&[("minutes", minutes)])),
+    }
+}
+
+pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
+    let minutes = given.get("minutes").map(String::as_str).unwrap_or_default();
+    let wanted = match minutes {
+        "" => None,
+        minutes => Some(minutes.parse().map_err(|_| Failure::field("minutes", "takes a whole number of minutes"))?),
+    };
+    let list = calls.list_failures(FailureQuery { minutes: wanted }).await?;
+    let time = match TIMES.iter().find(|(known, _)| *known == minutes) {
+        Some(("", _)) => String::new(),
+        Some((_, label)) => format!(" in the {}", label.to_lowercase()),
+        None => format!(" in the last {}", say::time(60.0 * f64::from(wanted.unwrap_or_default()))),
+    };
     let worth: i64 = list.failures.iter().filter(|group| is_worth_it(group)).map(|group| group.tasks).sum();
     let say = match list.failures.len() {
-        0 => "Nothing has failed.".to_owned(),
+        0 => format!("Nothing has failed{time}."),
         reasons => format!(
-            "{} tasks failed for good, for {}; {} of them may work when tried again.",
-            say::at_least(list.examined, list.examined >= COUNTED),
+            "{} failed for good{time}, for {}; {} of them may work when tried again.",
+            match list.examined >= COUNTED {
+                true => format!("{} tasks", say::at_least(list.examined, true)),
+                false => say::many(list.examined, "task"),
+            },
             say::many(reasons as i64, "reason"),
             say::count(worth)
         ),
@@ -31,10 +55,11 @@ pub async fn read(calls: &Calls) -> Result<Page, Failure> {
         "what would fail again in the same way has no blue button",
         html! {},
         html! {
-            @if list.failures.is_empty() { p .body .dim { "Nothing has failed for good." } }
+            div .filters { @for (known, label) in TIMES { (chip(&address(known), known == minutes, label, None)) } }
+            @if list.failures.is_empty() { p .body .dim { "Nothing has failed for good" (time) "." } }
             @else { table {
-                thead { tr { th { "Kind" } th { "Task" } th { "Reason" } th .num { "Tasks" } th .num .hide-s { "Latest" } th { span .skip { "Action" } } } }
-                tbody { @for group in &list.failures { (row(group)) } }
+                thead { tr { th .hide-xs { "Kind" } th { "Task" } th { "Reason" } th .num .hide-xs { "Tasks" } th .num .hide-s { "Latest" } th { span .skip { "Action" } } } }
+                tbody { @for group in &list.failures { (row(group, minutes)) } }
             } }
         },
     );
@@ -46,17 +71,19 @@ fn is_worth_it(group: &FailureGroup) -> bool {
         || group.code.as_deref().is_some_and(|code| WORTH_RETRYING.contains(&code))
 }
 
-fn row(group: &FailureGroup) -> Markup {
+fn row(group: &FailureGroup, minutes: &str) -> Markup {
     let code = group.code.as_deref().unwrap_or_default();
     let mut fields = vec![("task_type", group.task_type.as_str()), ("error_type", group.error_type.as_str())];
     fields.extend(group.code.as_deref().map(|code| ("code", code)));
+    // What failed at another time is not shown, so it is not queued either.
+    fields.extend((!minutes.is_empty()).then_some(("minutes", minutes)));
     let ask = format!("Queue {} again?", say::many(group.tasks, "task"));
     let class = if is_worth_it(group) { "main" } else { "" };
     let all = format!("/tasks?{}", query(&[("status", "failed"), ("type", &group.task_type)]));
     html! {
         tr id={ "fail-" (group.task_type) "-" (group.error_type) "-" (code) } {
-            td .w1 { @if group.error_type == ErrorType::Dependency { (say::state("block", "◐", "dependency")) } @else { (say::state("bad", "✕", group.error_type.as_str())) } }
-            td .w1 { a href=(all) { (group.task_type) } }
+            td .w1 .hide-xs { @if group.error_type == ErrorType::Dependency { (say::state("block", "◐", "dependency")) } @else { (say::state("bad", "✕", group.error_type.as_str())) } }
+            td .w1 .whole { a href=(all) { (group.task_type) } }
             td .message {
                 (group.message.as_deref().unwrap_or("no attempt is on record"))
                 div .dim {
@@ -65,9 +92,9 @@ fn row(group: &FailureGroup) -> Markup {
                     ", " a .lnk href={ "/tasks/" (group.sample.task_id) } { "task " (group.sample.task_id) }
                 }
             }
-            td .num .w1 { (say::count(group.tasks)) }
+            td .num .w1 .hide-xs { (say::count(group.tasks)) }
             td .num .w1 .dim .hide-s { @if let Some(latest) = group.latest { (say::time(say::since(latest))) } }
-            td .w1 .num { (form("/failed/retry", &fields, &format!("Retry {}", say::count(group.tasks)), class, Some(&ask), "/failed")) }
+            td .w1 .num { (form("/failed/retry", &fields, &format!("Retry {}", say::count(group.tasks)), class, Some(&ask), &address(minutes))) }
         }
     }
 }

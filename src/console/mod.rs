@@ -189,8 +189,8 @@ async fn task_page(State(console): State<Arc<Console>>, Path(id): Path<String>, 
     console.answer(viewer, "/tasks", async |calls, _| tasks::one(calls, number(&id)?).await).await
 }
 
-async fn failed_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {
-    console.answer(viewer, "/failed", async |calls, _| failed::read(calls).await).await
+async fn failed_page(State(console): State<Arc<Console>>, Query(query): Query<Parameters>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/failed", async |calls, _| failed::read(calls, &query).await).await
 }
 
 async fn documents_page(

@@ -8,7 +8,10 @@ use crate::store::queue::COUNTED;
 use maud::{Markup, html};
 use svc_client::{
     Code, Failure,
-    wire::{BlockedBy, FileQuery, Finding, FindingKind, OverviewResponse, Settled, TypeOverview, WorkerOverview},
+    wire::{
+        BlockedBy, FileQuery, Finding, FindingKind, MinuteCount, OverviewResponse, Settled, TypeOverview,
+        WorkerOverview,
+    },
 };
 
 /// How many findings are shown.
@@ -44,7 +47,7 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
         @for note in notes.iter().take(FINDINGS) { (note) }
         @if hidden > 0 { p .dim { "and " (hidden) " more: " code { "svc-worker doctor" } " lists what it finds" } }
         (figures(now, owed))
-        (card("Throughput", "attempts that ended, by the minute, in the last hour", draw::legend(&[("f-done", "done"), ("f-bad", "failed")]),
+        (card("Throughput", "by the minute, in the last hour", draw::legend(&[("f-done", "attempts done"), ("f-bad", "failed"), ("f-arrive", "tasks that arrived")]),
             html! { div .body { (draw::throughput(&now.throughput, now.at)) } }))
         (queue(now))
         div .pair {
@@ -114,11 +117,17 @@ fn figures(now: &OverviewResponse, owed: (i64, bool)) -> Markup {
         section .card aria-label="Figures" { div .stats {
             div { b { a href="/tasks" { (say::at_least(owed.0, owed.1)) } } span { (if owed.0 == 1 { "task owes work" } else { "tasks owe work" }) } }
             div { b { (say::count(running)) } span { "running, in " a href="/regions" { (say::many(now.regions_held, "held region")) } } }
-            div { b { (say::count(pace)) } span { "ended in the last minute" } }
+            div { b { (say::count(pace)) } span { "ended in the last minute, and " (say::count(arrived(now))) " arrived" } }
             div { b { (empty) } span { "to empty at this pace" } }
-            div { b { a href="/failed" { (share) } } span { "of " (say::count(ended)) " attempts failed in the last hour" } }
+            div { b { a href=(super::failed::address("60")) { (share) } } span { "of " (say::count(ended)) " attempts failed in the last hour" } }
         } }
     }
+}
+
+/// How many tasks arrived in the last whole minute.
+fn arrived(now: &OverviewResponse) -> i64 {
+    let is_last = |minute: &&MinuteCount| (now.at - minute.minute).num_seconds() / 60 == 1;
+    now.throughput.iter().find(is_last).map_or(0, |minute| minute.arrived)
 }
 
 fn queue(now: &OverviewResponse) -> Markup {

@@ -23,6 +23,7 @@ struct Choice<'a> {
     blocked_by: &'a str,
     badge: &'a str,
     file: &'a str,
+    under: &'a str,
 }
 
 impl<'a> Choice<'a> {
@@ -34,6 +35,7 @@ impl<'a> Choice<'a> {
             blocked_by: text("blocked_by"),
             badge: text("badge"),
             file: text("file"),
+            under: text("under"),
         }
     }
 
@@ -44,6 +46,7 @@ impl<'a> Choice<'a> {
             ("blocked_by", self.blocked_by),
             ("badge", self.badge),
             ("file", self.file),
+            ("under", self.under),
             ("cursor", cursor),
         ];
         format!("/tasks?{}", query(&pairs))
@@ -62,6 +65,10 @@ impl<'a> Choice<'a> {
             root_id: match self.file {
                 "" => None,
                 file => Some(file.parse().map_err(|_| word("file", "takes the id of a file".to_owned()))?),
+            },
+            under: match self.under {
+                "" => None,
+                id => Some(id.parse().map_err(|_| word("under", "takes the id of a document".to_owned()))?),
             },
             blocked_by: match self.blocked_by {
                 "" => None,
@@ -85,10 +92,11 @@ pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>, given: &Pa
             }
             @if choice.status.is_empty() { (reasons(&choice, overview)) }
             (types(&choice, overview))
-            @if !choice.badge.is_empty() || !choice.file.is_empty() {
+            @if !choice.badge.is_empty() || !choice.file.is_empty() || !choice.under.is_empty() {
                 div .filters {
                     @if !choice.badge.is_empty() { (chip(&Choice { badge: "", ..choice }.address(""), true, &format!("badge {} ×", choice.badge), None)) }
                     @if !choice.file.is_empty() { (chip(&Choice { file: "", ..choice }.address(""), true, &format!("file {} ×", choice.file), None)) }
+                    @if !choice.under.is_empty() { (chip(&Choice { under: "", ..choice }.address(""), true, &format!("under {} ×", choice.under), None)) }
                 }
             }
             @if page.tasks.is_empty() { p .body .dim { "No such task." } }

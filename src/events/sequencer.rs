@@ -1,6 +1,6 @@
 //! Numbers the events of the fleet. A number that an event got in its own transaction would be seen out of order, so
 //! one process numbers what is committed. Every process tries to be that one, and another takes over when it is gone.
-use crate::store::event_feed;
+use crate::store::{advisory::AdvisoryLock, event_feed};
 use sqlx::PgPool;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ pub fn start(pool: PgPool) -> JoinHandle<()> {
 
 /// Numbers events for as long as this process is the one and has its connection.
 async fn number(pool: &PgPool) -> sqlx::Result<()> {
-    let Some(mut conn) = event_feed::sequencer(pool).await? else { return Ok(()) };
+    let Some(mut conn) = event_feed::alone(pool, AdvisoryLock::Sequencer).await? else { return Ok(()) };
     tracing::debug!("this process numbers the events");
     loop {
         if event_feed::number(&mut conn).await? < event_feed::BATCH {

@@ -13,6 +13,7 @@ use crate::{
         options::Requested,
         upload::{Incoming, arrive, recognise, title},
     },
+    otlp,
     sampler::feed::Work,
     service::Service,
     store::{self, bulk::Receipt},
@@ -186,7 +187,15 @@ async fn wait_for_half(service: &Service) {
 async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Result<(), BrokerError> {
     let Delivery { properties, data, acker, .. } = delivery;
     let said = Said::read(&properties, &broker.user);
-    match end(service, broker, &said, &properties, &data).await? {
+    let trace = otlp::Span::of_queued("take message", said.traceparent.as_deref(), Vec::new);
+    let answer_of = trace.carry(end(service, broker, &said, &properties, &data)).await?;
+    let code = match &answer_of {
+        Answer::Ack => None,
+        Answer::Reject(failure) => Some(failure.code.as_str()),
+        Answer::Later { .. } => Some("later"),
+    };
+    trace.end([], code);
+    match answer_of {
         Answer::Ack => answer(acker.ack(BasicAckOptions::default())).await?,
         Answer::Reject(failure) => {
             let buried = buried(&properties, &said, broker, &failure);

@@ -22,6 +22,9 @@ pub const ROUNDS: &str = "svc-rounds";
 pub const CODE: &str = "svc-code";
 pub const DETAIL: &str = "svc-detail";
 
+/// The header in which a publisher may name its trace.
+const TRACEPARENT: &str = "traceparent";
+
 /// What the properties of a message say.
 #[derive(Clone, Debug)]
 pub struct Said {
@@ -32,6 +35,8 @@ pub struct Said {
     pub rounds: u32,
     /// Whether the service put it aside or gave it up under a user of the broker that is not ours.
     pub is_of_another: bool,
+    /// The trace that its publisher is in, as W3C writes it.
+    pub traceparent: Option<String>,
     reply_to: Option<String>,
     correlation_id: Option<String>,
     kind: Option<String>,
@@ -131,6 +136,7 @@ impl Said {
             message_id: of(properties.message_id()),
             user: by,
             is_of_another: !ours && headers.is_some_and(|headers| headers.contains_key(UPLOADER)),
+            traceparent: header(headers, TRACEPARENT).ok().flatten(),
             rounds: aside(ROUNDS).and_then(|rounds| rounds.parse().ok()).unwrap_or_default(),
             reply_to: of(properties.reply_to()).filter(|to| !to.is_empty()),
             correlation_id: of(properties.correlation_id()),

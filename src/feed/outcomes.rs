@@ -1,21 +1,26 @@
 //! Tells what became of messages: one process of the fleet reads the events in their order, publishes those of messages, and moves on when
 //! the broker has them. If it dies in between, an outcome is told twice, never not at all.
-use super::broker::{Broker, BrokerError, Sent};
+use super::{
+    broker::{Broker, BrokerError, Sent},
+    turn::{Lost, PAUSE},
+};
 use crate::{
     service::Service,
-    store::bulk::{self, Outcome, Receipt, Told},
+    store::{
+        advisory::AdvisoryLock,
+        bulk::{self, Outcome, Receipt, Told},
+        event_feed,
+    },
 };
 use lapin::BasicProperties;
 use serde_json::{Map, Value, json};
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 use svc_client::wire::EventKind;
 
 /// How many events are read at once.
 const PAGE: i64 = 500;
 /// How many messages are sent before the first of them is confirmed.
 const UNCONFIRMED: usize = 64;
-/// The time between two looks while there is nothing to tell, and between two tries to become the one that tells.
-const PAUSE: Duration = Duration::from_millis(500);
 /// The facts of an event that a producer is told.
 const FACTS: &[&str] =
     &["code", "detail", "remedy", "linked", "nodes", "nodes_failed", "seconds", "task_type", "error_type"];
@@ -32,20 +37,9 @@ pub(super) async fn tell(service: &Arc<Service>, broker: &Broker) -> BrokerError
     }
 }
 
-enum Lost {
-    Broker(BrokerError),
-    Database(sqlx::Error),
-}
-
-impl From<sqlx::Error> for Lost {
-    fn from(error: sqlx::Error) -> Lost {
-        Lost::Database(error)
-    }
-}
-
 /// Tells for as long as this process is the one and has its connection.
 async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
-    let Some(mut conn) = bulk::teller(&service.task_pool).await? else { return Ok(()) };
+    let Some(mut conn) = event_feed::alone(&service.task_pool, AdvisoryLock::Outcomes).await? else { return Ok(()) };
     loop {
         let events = bulk::untold(&mut conn, PAGE).await?;
         let Some(last) = events.last().map(|event| event.seq) else {
@@ -68,7 +62,7 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
         for rest in unconfirmed {
             rest.confirmed().await.map_err(Lost::Broker)?;
         }
-        bulk::told(&mut conn, last).await?;
+        event_feed::moved(&mut conn, bulk::READER, last).await?;
         if !is_full {
             tokio::time::sleep(PAUSE).await;
         }

@@ -14,7 +14,7 @@ use crate::store::{
 use sqlx::{PgConnection, PgPool};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use svc_client::wire::FactType;
 use svc_ids::{DocumentId, PredicateId, TripleId};
@@ -28,6 +28,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a group is computed while others write, before they wait for it.
 const TRIES: usize = 2;
+/// How long those who write wait for that at the most, as far as the last try tells; a group that takes longer is tried more often before.
+const HELD: Duration = Duration::from_secs(1);
+const LONG_TRIES: usize = 20;
 /// The most facts that are read for each one that may be derived.
 const READ: usize = 20;
 /// The most facts that one statement writes.
@@ -80,13 +83,21 @@ enum DeriveError {
 
 /// Derives what follows from the facts of a predicate's group; returns the group.
 async fn derive(pool: &PgPool, predicate: PredicateId, most: usize) -> Result<Vec<PredicateId>, DeriveError> {
+    // A batch that began to be written before a predicate got its rule told nobody of its facts: they are there once its writer lays down the pen.
+    let mut tx = store::transaction::begin(pool).await?;
+    write::take_pen(&mut tx).await?;
+    tx.commit().await?;
+    let mut took = Duration::ZERO;
     for attempt in 0.. {
         // Others write while the group is computed; whoever keeps writing is held up in the end.
-        let ahead = if attempt < TRIES {
+        let ahead = if attempt < TRIES || (took > HELD && attempt < LONG_TRIES) {
+            let begun = Instant::now();
             let mut tx = store::transaction::begin_snapshot(pool).await?;
             let group = Group::read(&mut tx, predicate, most).await?;
             tx.commit().await?;
-            Some(tokio::task::spawn_blocking(move || group.plan(most)).await?)
+            let plan = tokio::task::spawn_blocking(move || group.plan(most)).await?;
+            took = begun.elapsed();
+            Some(plan)
         } else {
             None
         };

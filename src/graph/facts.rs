@@ -7,7 +7,7 @@ use self::ends::Iri;
 use super::{
     interval::Interval,
     literal::{IllTyped, literal},
-    quotes::Searched,
+    quotes,
 };
 use crate::{
     access::Caller,
@@ -31,7 +31,7 @@ use svc_client::{
 };
 use svc_ids::{DocumentId, TripleId};
 
-/// The most bytes of text in which the quotes of one request are looked for.
+/// The most bytes of text in which the quotes of one request are looked for; each text counts once.
 const QUOTED_BYTES: i64 = 256 << 20;
 
 /// 404, for what does not exist and for what the caller may not read.
@@ -329,23 +329,24 @@ async fn cite(conn: &mut PgConnection, cited: &[Cited<'_>]) -> Result<Vec<Found>
     let documents: Vec<DocumentId> = cited.iter().map(|cited| cited.document_id).collect();
     let hashes: HashMap<DocumentId, String> =
         write::content_hashes(conn, &documents).await.or_fail().map_err(first)?.into_iter().collect();
-    let mut quotes: BTreeMap<DocumentId, Vec<(usize, String)>> = BTreeMap::new();
+    let mut quoted: BTreeMap<DocumentId, Vec<(usize, String)>> = BTreeMap::new();
     for (at, cited) in cited.iter().enumerate() {
         if let Some(quote) = cited.quote {
-            quotes.entry(cited.document_id).or_default().push((at, quote.to_owned()));
+            quoted.entry(cited.document_id).or_default().push((at, quote.to_owned()));
         }
     }
     let mut places: HashMap<usize, (i32, i32)> = HashMap::new();
-    for (document_id, quotes) in quotes {
-        let at = quotes.first().map_or(0, |(at, _)| *at);
+    for (document_id, quoted) in quoted {
+        let at = quoted.first().map_or(0, |(at, _)| *at);
         let text = write::text(conn, document_id).await.or_fail().map_err(|failure| (at, failure))?;
         let search = tokio::task::spawn_blocking(move || {
-            let mut text = Searched::new(text);
-            let found = |(at, quote): (usize, String)| (at, text.find(&quote));
-            quotes.into_iter().map(found).collect::<Vec<_>>()
+            let places = quotes::find(&text, &quoted.iter().map(|(_, quote)| quote.as_str()).collect::<Vec<_>>());
+            quoted.into_iter().zip(places).map(|((at, _), place)| (at, place)).collect::<Vec<_>>()
         });
         for (at, place) in search.await.map_err(|error| (at, Failure::new(Code::Internal, error)))? {
-            let place = place.and_then(|(start, end)| Some((i32::try_from(start).ok()?, i32::try_from(end).ok()?)));
+            let bound = |bound: usize| i32::try_from(bound).ok();
+            let place = place.map(|place| place.characters);
+            let place = place.and_then(|place| Some((bound(place.start)?, bound(place.end)?)));
             let place = place.ok_or_else(|| {
                 let failure = Failure::field("quote", format!("document {document_id} does not have these words"));
                 (at, failure.with("remedy", "quote it to the letter"))

@@ -24,7 +24,8 @@ impl Interval {
         self.begins_before_end_of(other) && other.begins_before_end_of(self)
     }
 
-    fn begins_before_end_of(self, other: Interval) -> bool {
+    /// Whether it begins before the other one ends.
+    pub fn begins_before_end_of(self, other: Interval) -> bool {
         self.from.zip(other.until).is_none_or(|(from, until)| from < until)
     }
 

@@ -116,14 +116,15 @@ pub async fn find(
 }
 
 /// The documents of a search that are taken for one.
-struct Merged {
+pub struct Merged {
     /// Whether anything is merged, as is asked once.
     is_any: bool,
-    sets: Sets,
+    pub sets: Sets,
 }
 
 impl Merged {
-    async fn begin(
+    /// Looks at the documents that a search begins with.
+    pub async fn begin(
         conn: &mut PgConnection,
         caller: &Caller,
         along: &Along,
@@ -149,7 +150,7 @@ impl Merged {
     }
 
     /// All that are taken for one of these.
-    fn members(&self, ids: &[DocumentId]) -> Vec<DocumentId> {
+    pub fn members(&self, ids: &[DocumentId]) -> Vec<DocumentId> {
         match self.is_any {
             true => ids.iter().flat_map(|id| self.sets.members(*id)).collect(),
             false => ids.to_vec(),
@@ -157,7 +158,7 @@ impl Merged {
     }
 
     /// Edges between the documents by which answers name their ends.
-    async fn unite(
+    pub async fn unite(
         &mut self,
         conn: &mut PgConnection,
         caller: &Caller,

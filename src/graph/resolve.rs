@@ -125,7 +125,13 @@ fn is_mark(character: char) -> bool {
 
 /// What stands within words and says nothing of their bounds: apostrophes, and what is not seen.
 fn is_within_word(character: char) -> bool {
-    matches!(character, '\'' | '’' | '‘' | '.' | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{feff}')
+    matches!(character, '\'' | '’' | '‘' | '.' | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+        || is_mark_of_direction(character)
+}
+
+/// What says in which direction letters are read, and is not seen.
+pub fn is_mark_of_direction(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether a name stands for one that is said elsewhere.
@@ -161,6 +167,7 @@ mod tests {
             ("ﬁnance Ⅳ", "finance iv"),
             ("Straße-12", "straße 12"),
             ("R2\u{200b}D2", "r2d2"),
+            ("\u{202e}Ada\u{200f} \u{2066}L\u{2060}ee\u{2069}", "ada lee"),
             ("東京 都", "東京 都"),
             ("!?", ""),
         ] {

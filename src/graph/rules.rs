@@ -7,12 +7,17 @@
 mod tests;
 
 use super::interval::Interval;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet, HashMap},
+};
 
 /// The zone of what is open to all.
 pub const OPEN: i64 = 0;
-/// The most pieces that are looked at for each fact that may be derived.
+/// The most statements and pieces that are looked at for each fact that may be derived.
 const EFFORT: usize = 2_000;
+/// How many pieces are moved up at the cost of one look.
+const MOVED: usize = 64;
 
 /// What a statement leads to. Literals have numbers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +45,16 @@ pub enum Step {
     /// A fact and one with another predicate that begins where it ends make one with the first predicate: transitive predicates, and types with
     /// their superclasses.
     Joined { first: i64, then: i64 },
+}
+
+impl Step {
+    /// The predicates of the facts that it looks at, which may be one.
+    fn predicates(self) -> (i64, i64) {
+        match self {
+            Step::Copied { from, .. } => (from, from),
+            Step::Joined { first, then } => (first, then),
+        }
+    }
 }
 
 /// A rule, which those may use who may read its zone.
@@ -85,7 +100,7 @@ pub fn derive(
     let mut closure = Closure::new(rules, guards, most);
     for fact in facts.iter().filter(|fact| fact.zone == OPEN) {
         let line = closure.line(fact.subject, fact.predicate, fact.object);
-        closure.cover(line, fact.time, From::Asserted(fact.id));
+        closure.cover(line, fact.time, From::Asserted(fact.id))?;
     }
     closure.close()?;
     closure.gather(0..closure.lines.len())?;
@@ -97,17 +112,19 @@ pub fn derive(
     guards.iter().for_each(|(node, zone)| nodes.entry(*zone).or_default().push(*node));
     let others = rules.iter().map(|rule| rule.zone).chain(nodes.keys().copied()).filter(|zone| *zone > OPEN);
     let all: BTreeSet<i64> = zones.keys().copied().chain(others).collect();
+    let open = (closure.lines.len(), closure.pieces.len());
     for zone in all {
         closure.zone = zone;
         for fact in zones.get(&zone).map(Vec::as_slice).unwrap_or_default() {
             let line = closure.line(fact.subject, fact.predicate, fact.object);
-            closure.cover(line, fact.time, From::Asserted(fact.id));
+            closure.cover(line, fact.time, From::Asserted(fact.id))?;
         }
         closure.open_with(nodes.get(&zone).map(Vec::as_slice).unwrap_or_default())?;
         closure.close()?;
         let touched = std::mem::take(&mut closure.touched);
         closure.gather(touched.iter().copied())?;
         touched.into_iter().for_each(|line| closure.lines[line].own.clear());
+        closure.forget(open);
     }
     Ok(closure.derived)
 }
@@ -117,6 +134,8 @@ struct Piece {
     line: usize,
     time: Interval,
     from: From,
+    /// The position of the derived fact that it is a part of.
+    part_of: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -125,7 +144,7 @@ enum From {
     Rule { rule: usize, pieces: [usize; 2] },
 }
 
-/// A statement, with the pieces that are open to all and those of the zone that is being closed.
+/// A statement, with the pieces that are open to all and those of the zone that is being closed, both in the order of time.
 struct Line {
     subject: i64,
     predicate: i64,
@@ -136,12 +155,6 @@ struct Line {
     derived_in: Option<i64>,
 }
 
-impl Line {
-    fn pieces(&self) -> impl Iterator<Item = usize> {
-        self.open.iter().chain(&self.own).copied()
-    }
-}
-
 struct Closure<'a> {
     rules: &'a [Rule],
     guards: &'a BTreeMap<i64, i64>,
@@ -150,7 +163,8 @@ struct Closure<'a> {
     zone: i64,
     lines: Vec<Line>,
     known: HashMap<(i64, i64, Object), usize>,
-    /// The statements of a predicate that begin at a node, and those that lead to one.
+    /// The statements of a predicate: all, those that begin at a node, and those that lead to one.
+    with: HashMap<i64, Vec<usize>>,
     out: HashMap<(i64, i64), Vec<usize>>,
     into: HashMap<(i64, i64), Vec<usize>>,
     pieces: Vec<Piece>,
@@ -158,12 +172,11 @@ struct Closure<'a> {
     /// The statements with pieces of the zone.
     touched: BTreeSet<usize>,
     derived: Vec<Derived>,
-    /// The derived fact that each piece is a part of.
-    part_of: HashMap<usize, usize>,
     /// How many facts are derived at least.
     least: usize,
     most: usize,
-    effort: usize,
+    /// How many looks are left.
+    effort: Cell<usize>,
 }
 
 /// A piece that follows.
@@ -180,10 +193,7 @@ impl<'a> Closure<'a> {
     fn new(rules: &'a [Rule], guards: &'a BTreeMap<i64, i64>, most: usize) -> Closure<'a> {
         let mut of: HashMap<i64, Vec<usize>> = HashMap::new();
         for (at, rule) in rules.iter().enumerate() {
-            let (one, other) = match rule.step {
-                Step::Copied { from, .. } => (from, from),
-                Step::Joined { first, then } => (first, then),
-            };
+            let (one, other) = rule.step.predicates();
             of.entry(one).or_default().push(at);
             if other != one {
                 of.entry(other).or_default().push(at);
@@ -196,16 +206,16 @@ impl<'a> Closure<'a> {
             zone: OPEN,
             lines: Vec::new(),
             known: HashMap::new(),
+            with: HashMap::new(),
             out: HashMap::new(),
             into: HashMap::new(),
             pieces: Vec::new(),
             work: Vec::new(),
             touched: BTreeSet::new(),
             derived: Vec::new(),
-            part_of: HashMap::new(),
             least: 0,
             most,
-            effort: most.max(1_000).saturating_mul(EFFORT),
+            effort: Cell::new(most.max(1_000).saturating_mul(EFFORT)),
         }
     }
 
@@ -213,6 +223,7 @@ impl<'a> Closure<'a> {
         *self.known.entry((subject, predicate, object)).or_insert_with(|| {
             let at = self.lines.len();
             self.lines.push(Line { subject, predicate, object, open: Vec::new(), own: Vec::new(), derived_in: None });
+            self.with.entry(predicate).or_default().push(at);
             if let Object::Node(node) = object {
                 self.out.entry((predicate, subject)).or_default().push(at);
                 self.into.entry((predicate, node)).or_default().push(at);
@@ -221,30 +232,77 @@ impl<'a> Closure<'a> {
         })
     }
 
-    /// Adds what a time has that the statement did not have yet.
-    fn cover(&mut self, line: usize, time: Interval, from: From) {
-        let mut free = vec![time];
-        for piece in self.lines[line].pieces() {
-            let taken = self.pieces[piece].time;
-            free = free.into_iter().flat_map(|time| time.minus(taken)).collect();
-            if free.is_empty() {
-                return;
+    /// Forgets the statements and the pieces that came after the first ones, so that no zone looks at what is another's.
+    fn forget(&mut self, (lines, pieces): (usize, usize)) {
+        for Line { subject, predicate, object, .. } in self.lines.drain(lines..).rev() {
+            self.known.remove(&(subject, predicate, object));
+            // The last one in is the first one out.
+            self.with.get_mut(&predicate).and_then(Vec::pop);
+            if let Object::Node(node) = object {
+                self.out.get_mut(&(predicate, subject)).and_then(Vec::pop);
+                self.into.get_mut(&(predicate, node)).and_then(Vec::pop);
             }
+        }
+        self.pieces.truncate(pieces);
+    }
+
+    /// Pays for looks.
+    fn spend(&self, looks: usize) -> Result<(), TooMuch> {
+        self.effort.set(self.effort.get().checked_sub(looks).ok_or(TooMuch)?);
+        Ok(())
+    }
+
+    /// The pieces of a statement that overlap a time, each of the two kinds in the order of time.
+    fn overlapping(&self, line: usize, time: Interval) -> impl Iterator<Item = usize> {
+        let Line { open, own, .. } = &self.lines[line];
+        [open, own].into_iter().flat_map(move |pieces| {
+            let time_of = |piece: &usize| self.pieces[*piece].time;
+            let first = pieces.partition_point(|piece| !time.begins_before_end_of(time_of(piece)));
+            pieces[first..].iter().copied().take_while(move |piece| time_of(piece).begins_before_end_of(time))
+        })
+    }
+
+    /// Adds what a time has that the statement did not have yet.
+    fn cover(&mut self, line: usize, time: Interval, from: From) -> Result<(), TooMuch> {
+        let mut taken: Vec<Interval> = self.overlapping(line, time).map(|piece| self.pieces[piece].time).collect();
+        self.spend(1 + taken.len())?;
+        taken.sort_unstable_by_key(|taken| taken.from);
+        let (mut free, mut rest) = (Vec::new(), Some(time));
+        for taken in taken {
+            let Some(left) = rest.take() else { break };
+            for piece in left.minus(taken) {
+                // What is left behind it may be taken by the next one.
+                if piece.from == taken.until && taken.until.is_some() {
+                    rest = Some(piece);
+                } else {
+                    free.push(piece);
+                }
+            }
+        }
+        free.extend(rest);
+        if free.is_empty() {
+            return Ok(());
         }
         if matches!(from, From::Rule { .. }) && self.lines[line].derived_in.replace(self.zone) != Some(self.zone) {
             self.least += 1;
         }
         for time in free {
             let piece = self.pieces.len();
-            self.pieces.push(Piece { line, time, from });
+            self.pieces.push(Piece { line, time, from, part_of: None });
             self.work.push(piece);
+            let Line { open, own, .. } = &self.lines[line];
+            let pieces = if self.zone == OPEN { open } else { own };
+            let at = pieces.partition_point(|piece| self.pieces[*piece].time.from < time.from);
+            self.spend((pieces.len() - at) / MOVED)?;
+            let Line { open, own, .. } = &mut self.lines[line];
             if self.zone == OPEN {
-                self.lines[line].open.push(piece);
+                open.insert(at, piece);
             } else {
-                self.lines[line].own.push(piece);
+                own.insert(at, piece);
                 self.touched.insert(line);
             }
         }
+        Ok(())
     }
 
     /// Whether something that leads through a node is of the zone that is being closed.
@@ -290,15 +348,9 @@ impl<'a> Closure<'a> {
                     for other in self.out.get(&(then, node)).into_iter().flatten() {
                         let object = self.lines[*other].object;
                         self.meet(*other, time, &mut |with, time| {
-                            found.push(Follows {
-                                subject,
-                                predicate: first,
-                                object,
-                                time,
-                                rule,
-                                pieces: [piece, with],
-                            });
-                        });
+                            let pieces = [piece, with];
+                            found.push(Follows { subject, predicate: first, object, time, rule, pieces });
+                        })?;
                     }
                 }
                 if predicate == then && matches!(object, Object::Node(_)) && self.passes(subject) {
@@ -307,7 +359,7 @@ impl<'a> Closure<'a> {
                         self.meet(*other, time, &mut |with, time| {
                             let pieces = [with, piece];
                             found.push(Follows { subject: from, predicate: first, object, time, rule, pieces });
-                        });
+                        })?;
                     }
                 }
             }
@@ -315,20 +367,22 @@ impl<'a> Closure<'a> {
         self.add(found)
     }
 
-    /// The pieces of a statement that overlap a time.
-    fn meet(&self, line: usize, time: Interval, take: &mut dyn FnMut(usize, Interval)) {
-        for piece in self.lines[line].pieces() {
+    /// Takes the pieces of a statement that overlap a time, with what they have in common.
+    fn meet(&self, line: usize, time: Interval, take: &mut dyn FnMut(usize, Interval)) -> Result<(), TooMuch> {
+        self.spend(1)?;
+        for piece in self.overlapping(line, time) {
+            self.spend(1)?;
             if let Some(both) = time.intersection(self.pieces[piece].time) {
                 take(piece, both);
             }
         }
+        Ok(())
     }
 
     fn add(&mut self, found: Vec<Follows>) -> Result<(), TooMuch> {
-        self.effort = self.effort.checked_sub(found.len()).ok_or(TooMuch)?;
         for Follows { subject, predicate, object, time, rule, pieces } in found {
             let line = self.line(subject, predicate, object);
-            self.cover(line, time, From::Rule { rule, pieces });
+            self.cover(line, time, From::Rule { rule, pieces })?;
         }
         if self.least > self.most { Err(TooMuch) } else { Ok(()) }
     }
@@ -337,24 +391,27 @@ impl<'a> Closure<'a> {
     fn open_with(&mut self, nodes: &[i64]) -> Result<(), TooMuch> {
         for rule in 0..self.rules.len() {
             if self.rules[rule].zone == self.zone {
-                for line in 0..self.lines.len() {
-                    if self.of.get(&self.lines[line].predicate).is_some_and(|rules| rules.contains(&rule)) {
-                        for piece in self.lines[line].open.clone() {
-                            self.apply(rule, piece)?;
-                        }
-                    }
+                let (one, other) = self.rules[rule].step.predicates();
+                for predicate in std::iter::once(one).chain(Some(other).filter(|other| *other != one)) {
+                    self.apply_to_open(rule, self.with.get(&predicate).cloned().unwrap_or_default())?;
                 }
             }
             if self.rules[rule].zone == OPEN
                 && let Step::Joined { first, .. } = self.rules[rule].step
             {
                 for node in nodes {
-                    for line in self.into.get(&(first, *node)).cloned().unwrap_or_default() {
-                        for piece in self.lines[line].open.clone() {
-                            self.apply(rule, piece)?;
-                        }
-                    }
+                    self.apply_to_open(rule, self.into.get(&(first, *node)).cloned().unwrap_or_default())?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_to_open(&mut self, rule: usize, lines: Vec<usize>) -> Result<(), TooMuch> {
+        self.spend(lines.len())?;
+        for line in lines {
+            for piece in self.lines[line].open.clone() {
+                self.apply(rule, piece)?;
             }
         }
         Ok(())
@@ -368,8 +425,7 @@ impl<'a> Closure<'a> {
             let Line { subject, predicate, object, .. } = self.lines[line];
             let all = if self.zone == OPEN { &self.lines[line].open } else { &self.lines[line].own };
             let is_derived = |piece: &usize| matches!(self.pieces[*piece].from, From::Rule { .. });
-            let mut pieces: Vec<usize> = all.iter().copied().filter(is_derived).collect();
-            pieces.sort_unstable_by_key(|piece| self.pieces[*piece].time.from);
+            let pieces: Vec<usize> = all.iter().copied().filter(is_derived).collect();
             let mut before: Option<Interval> = None;
             for piece in pieces {
                 let Piece { time, from, .. } = self.pieces[piece];
@@ -389,7 +445,7 @@ impl<'a> Closure<'a> {
                     }
                 }
                 before = Some(time);
-                self.part_of.insert(piece, self.derived.len() - 1);
+                self.pieces[piece].part_of = Some(self.derived.len() - 1);
             }
         }
         for (at, members) in (begun..).zip(members) {
@@ -397,10 +453,10 @@ impl<'a> Closure<'a> {
                 From::Rule { pieces, .. } => Some(pieces),
                 From::Asserted(_) => None,
             });
-            let premise = |piece: usize| match (self.pieces[piece].from, self.part_of.get(&piece)) {
-                (From::Asserted(id), _) => Some(Premise::Asserted(id)),
+            let premise = |piece: usize| match self.pieces[piece] {
+                Piece { from: From::Asserted(id), .. } => Some(Premise::Asserted(id)),
                 // A part of the fact itself says nothing more.
-                (From::Rule { .. }, part) => part.filter(|part| **part != at).map(|part| Premise::Derived(*part)),
+                Piece { part_of, .. } => part_of.filter(|part| *part != at).map(Premise::Derived),
             };
             let premises: BTreeSet<Premise> = from.flatten().filter_map(premise).collect();
             self.derived[at].premises = premises.into_iter().collect();

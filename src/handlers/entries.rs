@@ -37,17 +37,19 @@ impl Handle<ops::list_pipelines> for Service {
 
 impl Handle<ops::ingest> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::ingest>) -> Result<IngestedTree, Failure> {
-        let waiting = self.admission.waiting(caller.principal_id())?;
+        let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let stored = entries::ingest(self, self.intake(), caller, call.body.0).await?;
         let id = stored.document_id;
-        waiting.until(self.drained(id)).await?;
+        if let Some(waiting) = waiting {
+            waiting.until(self.drained(id)).await?;
+        }
         // The caller may read a private document since it was stored, and another one no longer.
         let caller = &caller.again(&self.pool).await?;
         let path = DocumentPath { id };
-        let document = Call { meta: Meta::default(), path, query: call.query, body: Nothing {} };
+        let include_embed = call.query.include_embed;
+        let document = Call { meta: Meta::default(), path, query: EmbedQuery { include_embed }, body: Nothing {} };
         let document = Handle::<ops::read_document>::handle(self, caller, document).await?.value()?;
         let frontier = self.frontier(caller, id).await?;
-        let include_embed = call.query.include_embed;
         let query = PageQuery { limit: Some(NODES), include_embed, ..PageQuery::default() };
         let nodes = Call { meta: Meta::default(), path, query, body: Nothing {} };
         let page = Handle::<ops::list_subtree>::handle(self, caller, nodes).await?;

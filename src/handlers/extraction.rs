@@ -61,6 +61,9 @@ async fn queue(
     request: &ExtractFactsRequest,
 ) -> Result<Vec<(DocumentId, TaskId)>, Failure> {
     let (mut queued, mut after) = (Vec::new(), DocumentId(0));
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let parameters = Parameters::new(service, &mut conn, request).await.or_fail()?;
+    drop(conn);
     loop {
         let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
         let texts = store::extraction::texts(&mut tx, &caller.writable(), under, after, PAGE).await.or_fail()?;
@@ -70,7 +73,7 @@ async fn queue(
         let unfinished = store::extraction::unfinished(&mut tx, &ids).await.or_fail()?;
         for text in &texts {
             let id = text.place.id();
-            let parameters = Parameters::new(service, request, text.content_hash.clone());
+            let parameters = parameters.of(text.content_hash.clone());
             let params = serde_json::to_value(&parameters).map_err(|error| Failure::new(Code::Internal, error))?;
             if let Some(task) = unfinished.get(&(id, fingerprint(&params))) {
                 queued.push((id, *task));

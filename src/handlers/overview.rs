@@ -50,9 +50,9 @@ impl Handle<ops::read_throughput> for Service {
 }
 
 impl Handle<ops::list_failures> for Service {
-    async fn handle(&self, _: &Caller, _: Call<ops::list_failures>) -> Result<FailureList, Failure> {
+    async fn handle(&self, _: &Caller, call: Call<ops::list_failures>) -> Result<FailureList, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let failures = store::overview::failures(&mut conn).await.or_fail()?;
+        let failures = store::overview::failures(&mut conn, call.query.minutes).await.or_fail()?;
         Ok(FailureList { examined: failures.iter().map(|group| group.tasks).sum(), failures })
     }
 }

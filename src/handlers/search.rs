@@ -14,11 +14,19 @@ use svc_client::{
     Call, Event, EventStream, Failure, Sent, ops,
     wire::{AnswerPart, AutoSearch, SearchQuery, SearchResponse, SynthesizeResponse, SynthesizeSearch},
 };
+use svc_ids::DocumentId;
 
 impl Handle<ops::search_vector> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_vector>) -> Result<SearchResponse, Failure> {
         let _place = self.admission.search(caller.principal_id()).await?;
         search::vector(self, caller, call.body.0).await
+    }
+}
+
+impl Handle<ops::find_similar> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::find_similar>) -> Result<SearchResponse, Failure> {
+        let _place = self.admission.search(caller.principal_id()).await?;
+        search::similar(self, caller, DocumentId(call.path.id), call.query).await
     }
 }
 

@@ -1,6 +1,4 @@
 //! Shape bindings: shapes of ontologies that facts are held against.
-pub(super) mod guarding;
-
 use super::{
     documents::{id_cursor, page_by_id},
     triples::known,
@@ -10,15 +8,14 @@ use crate::{
     error::OrFail,
     graph::named,
     rdf::shapes::{
-        Shapes,
-        reading::shapes,
+        guarding::{self, Guard},
         report,
         validating::{self, View},
     },
     registry::Handle,
     service::Service,
     store::{
-        self, ontologies,
+        self,
         shape_bindings::{self, BindingRow},
         triples::around::Moment,
     },
@@ -28,7 +25,7 @@ use sqlx::PgConnection;
 use std::sync::Arc;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{ShapeBindingPage, ShapeBindingResponse, ShapeMode, ValidationReport},
+    wire::{ShapeBindingPage, ShapeBindingResponse, ShapeMode, ShapeResult, ValidationReport},
 };
 use svc_ids::{DocumentId, ShapeBindingId};
 
@@ -63,18 +60,17 @@ async fn may_bind(conn: &mut PgConnection, caller: &Caller, document_id: Option<
     }
 }
 
-/// The shapes of a binding.
-async fn read_shapes(
+/// Holds the subjects of facts that this transaction has written against the shapes that are bound: what the write broke is refused, or returned as
+/// warnings.
+pub(super) async fn guard(
     service: &Service,
     conn: &mut PgConnection,
-    ontology_id: DocumentId,
-    shape: Option<String>,
-) -> Result<Shapes, Failure> {
-    let text = ontologies::text(conn, ontology_id).await.or_fail()?;
-    let (text, base) = text.ok_or_else(|| Failure::field("shape", "its ontology was deleted meanwhile"))?;
-    let most = service.settings.rdf_max_triples;
-    let read = tokio::task::spawn_blocking(move || shapes(&text, base.as_deref(), shape.as_deref(), most));
-    read.await.map_err(|error| Failure::new(Code::Internal, error))?
+    caller: &Caller,
+    subjects: &[DocumentId],
+) -> Result<Vec<ShapeResult>, Failure> {
+    let settings = &service.settings;
+    let guard = Guard { kept: &service.shapes, base: &settings.rdf_base, most: settings.rdf_max_triples };
+    guarding::guard(conn, guard, caller.readable(), subjects).await.map_err(|refusal| refusal.failure)
 }
 
 impl Handle<ops::create_shape_binding> for Service {
@@ -95,7 +91,7 @@ impl Handle<ops::create_shape_binding> for Service {
                 .with("remedy", "load the ontology that has it by POST /ontologies")
         })?;
         let shape = (!is_whole).then_some(new.shape);
-        read_shapes(self, &mut tx, ontology_id, shape.clone()).await?;
+        guarding::read(&mut tx, ontology_id, shape.clone(), self.settings.rdf_max_triples).await?;
         let mode = new.mode.unwrap_or(ShapeMode::Warn);
         let made = shape_bindings::insert(&mut tx, ontology_id, shape.as_deref(), document_id, mode).await.or_fail()?;
         let made = made.ok_or_else(|| {
@@ -166,7 +162,8 @@ impl Handle<ops::validate_shape> for Service {
         let query = call.query;
         let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
         let row = find(&mut tx, caller, call.path.id).await?;
-        let shapes = Arc::new(read_shapes(self, &mut tx, row.ontology_id, row.shape).await?);
+        let shapes = guarding::read(&mut tx, row.ontology_id, row.shape, self.settings.rdf_max_triples).await?;
+        let shapes = Arc::new(shapes);
         let moment = Moment {
             valid_at: query.valid_at.unwrap_or_else(Utc::now).trunc_subsecs(6),
             known_at: known(&mut tx, query.known_at).await?,

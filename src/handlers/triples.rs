@@ -2,7 +2,7 @@
 use super::{
     documents::{id_cursor, page_by_id},
     lists::must_exist,
-    shape_bindings::guarding::guard,
+    shape_bindings::guard,
 };
 use crate::{
     access::Caller,

@@ -22,8 +22,8 @@ pub(crate) mod tree;
 pub(crate) mod unlock;
 pub(crate) mod upload;
 
-use crate::{core::Core, store::kept::KeptConnections};
-use std::ops::Deref;
+use crate::{core::Core, rdf::shapes::kept::KeptShapes, store::kept::KeptConnections};
+use std::{ops::Deref, sync::Arc};
 use tasks::types::TaskTypes;
 use tokio_util::task::TaskTracker;
 
@@ -37,11 +37,13 @@ pub struct Tools {
     /// The settling that tasks left behind; a draining worker must wait for it before it ends.
     pub settling: TaskTracker,
     pub(crate) types: TaskTypes,
+    pub(crate) shapes: Arc<KeptShapes>,
 }
 
 impl Tools {
     pub fn new(core: Core, types: TaskTypes) -> Tools {
-        Tools { kept: KeptConnections::new(core.pool.clone()), settling: TaskTracker::new(), types, core }
+        let kept = KeptConnections::new(core.pool.clone());
+        Tools { kept, settling: TaskTracker::new(), types, shapes: Arc::default(), core }
     }
 }
 

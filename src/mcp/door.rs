@@ -1,7 +1,7 @@
 //! The server of the protocol: lists tools and documents, and passes calls on to the service.
 use super::{
     arguments::Asked,
-    prompts, resources,
+    ingestion, prompts, resources,
     toolbox::{Row, Toolbox},
     upload, window,
 };
@@ -68,7 +68,11 @@ pub async fn answer(row: &Row, arguments: JsonObject, calls: &Remote, telling: &
         (Some(_), false) => return Err(Failure::field("cursor", "takes a next_cursor of this tool")),
         (None, _) => {}
     }
-    let mut whole = calls.call(row.info, row.places.fill(asked.arguments)?).await?;
+    let call = row.places.fill(asked.arguments)?;
+    let mut whole = match row.name() == ingestion::NAME {
+        true => ingestion::call(calls, call, telling).await?,
+        false => calls.call(row.info, call).await?,
+    };
     if let Some(nodes) = whole.get_mut("nodes").and_then(Value::as_array_mut)
         && !is_read
     {
@@ -115,6 +119,11 @@ impl Telling {
     fn of(context: &RequestContext<RoleServer>) -> Telling {
         let token = context.meta.get_progress_token();
         Telling { to: token.map(|token| (context.peer.clone(), token)), told: AtomicI64::new(-1) }
+    }
+
+    /// Whether somebody wants to know.
+    pub fn is_wanted(&self) -> bool {
+        self.to.is_some()
     }
 
     /// Tells nobody.

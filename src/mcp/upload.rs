@@ -1,12 +1,9 @@
 //! The tool `upload_file`, whose file is in the arguments or at an address, and which may wait for the ingestion.
-use super::{arguments::Asked, door::Telling, toolbox::Row};
+use super::{arguments::Asked, door::Telling, ingestion, toolbox::Row};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value, json};
-use svc_client::{
-    Client, Code, Failure, FileUpload, Operation, Remote, UntypedBody, ops,
-    wire::{DocumentPath, FrontierResponse},
-};
+use svc_client::{Code, Failure, FileUpload, Remote, UntypedBody};
 
 pub const NAME: &str = "upload_file";
 /// The arguments that say what is stored, besides those of the operation.
@@ -61,20 +58,26 @@ pub async fn call(row: &Row, asked: Asked, calls: &Remote, telling: &Telling) ->
             let mut answer = calls.call(row.info, call).await?;
             if wait {
                 let id = answer["document_id"].as_i64().unwrap_or_default();
-                let frontier = follow(calls, id, telling).await?;
+                let frontier = ingestion::follow(calls, id, telling).await?;
                 answer["settled"] = json!(frontier.settled);
                 answer["frontier"] = json!(frontier);
             }
             Ok(answer)
         }
-        (None, Some(url)) => fetched(calls, &url, options, arguments).await,
+        (None, Some(url)) => fetched(calls, &url, options, arguments, telling).await,
         (None, None) => Err(Failure::field("base64", "must be given, or `url`")),
         (Some(_), Some(_)) => Err(Failure::field("url", "takes the place of `base64`: give one of them")),
     }
 }
 
 /// Has the service fetch an address, as a web page or as a PDF file, whichever it turns out to be.
-async fn fetched(calls: &Remote, url: &str, options: Option<Value>, arguments: JsonObject) -> Result<Value, Failure> {
+async fn fetched(
+    calls: &Remote,
+    url: &str,
+    options: Option<Value>,
+    arguments: JsonObject,
+    telling: &Telling,
+) -> Result<Value, Failure> {
     let path = url.split(['?', '#']).next().unwrap_or(url);
     let mut entries = ["wiki:url", "wiki:pdf"];
     if path.to_ascii_lowercase().ends_with(".pdf") {
@@ -89,7 +92,7 @@ async fn fetched(calls: &Remote, url: &str, options: Option<Value>, arguments: J
             body["options"] = options.clone();
         }
         let call = svc_client::Untyped { body: UntypedBody::Json(body), ..Default::default() };
-        match calls.call(&<ops::ingest as Operation>::INFO, call).await {
+        match ingestion::call(calls, call, telling).await {
             Ok(tree) => {
                 return Ok(json!({
                     "document_id": tree["document_id"],
@@ -107,20 +110,4 @@ async fn fetched(calls: &Remote, url: &str, options: Option<Value>, arguments: J
         }
     }
     Err(refusal.unwrap_or_else(|| Failure::field("url", "cannot be fetched")))
-}
-
-/// Follows an ingestion to its end and tells how far it is. Whoever gives up the wait leaves the ingestion alone.
-async fn follow(calls: &Remote, id: i64, telling: &Telling) -> Result<FrontierResponse, Failure> {
-    use futures_util::StreamExt;
-    let mut events = Client(calls.clone()).follow_frontier(DocumentPath { id }).await?;
-    while let Some(event) = events.next().await {
-        let event = event?;
-        telling.frontier(&event.data).await;
-        if event.name == "end" {
-            return Ok(event.data);
-        }
-    }
-    Err(Failure::new(Code::Unavailable, format!("document {id} is stored, and its ingestion goes on"))
-        .with("document_id", id)
-        .with("remedy", "follow it with the tool read_frontier"))
 }

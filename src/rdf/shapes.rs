@@ -2,6 +2,7 @@
 //! `shapes/checking.rs` holds nodes against them, over the facts that `shapes/data.rs` has at hand.
 pub mod checking;
 pub mod data;
+pub mod guarding;
 pub mod indexed;
 pub mod kept;
 pub mod paths;

@@ -4,6 +4,7 @@ use super::{decode, surface};
 use crate::{
     access::Caller,
     mcp::{Door, Toolbox},
+    otlp,
     service::Service,
 };
 use axum::{
@@ -151,12 +152,14 @@ impl Server {
         let operations = self.operations.clone();
         let authorization = headers.get(header::AUTHORIZATION).cloned();
         let id = HeaderValue::from_str(id).ok();
+        let trace = headers.get(&otlp::HEADERS[0]).cloned();
         let send = move |request: http::Request<reqwest::Body>| {
             let mut request = request.map(Body::new);
             let headers = request.headers_mut();
             headers.remove(header::AUTHORIZATION);
             headers.extend(authorization.clone().map(|value| (header::AUTHORIZATION, value)));
             headers.extend(id.clone().map(|value| (HeaderName::from_static("x-request-id"), value)));
+            headers.extend(trace.clone().map(|value| (otlp::HEADERS[0].clone(), value)));
             let answer = operations.clone().oneshot(request);
             async move {
                 let Ok(response) = answer.await;

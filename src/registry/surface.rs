@@ -1,7 +1,11 @@
 //! What every answer shows to the outside, whether or not it is of an operation: its id, its headers, its line in the
 //! log.
 use super::{RATE_LIMIT, RATE_LIMIT_POLICY, problem, request_id};
-use crate::{admission::rates::Standing, telemetry};
+use crate::{
+    admission::rates::Standing,
+    otlp::{self, Attribute},
+    telemetry,
+};
 use axum::{
     extract::Request,
     middleware::Next,
@@ -82,6 +86,28 @@ pub(super) fn log(info: &OperationInfo, path: &str, status: u16, elapsed: Durati
     } else {
         tracing::info!(method = %info.method, path, status, elapsed_ms, "answered");
     }
+}
+
+/// The trace of a request. A poll begins none, because the traces would otherwise hold little else.
+pub(super) fn trace(info: &OperationInfo, headers: &HeaderMap, id: &str) -> otlp::Span {
+    if is_poll(info) && !headers.contains_key(&otlp::HEADERS[0]) {
+        return otlp::Span::none();
+    }
+    otlp::Span::of_request(info.name, headers, || {
+        vec![
+            Attribute::new("http.request.method", info.method.as_str().to_owned()),
+            Attribute::new("http.route", info.path),
+            Attribute::new("request.id", id.to_owned()),
+        ]
+    })
+}
+
+/// Ends the trace of a request, whose answer may still be sent.
+pub(super) fn end_trace(trace: &otlp::Span, response: &Response) {
+    let status = response.status();
+    // What a caller did wrong is no fault of the service.
+    let fault = status.is_server_error().then(|| status.as_str());
+    trace.end([Attribute::new("http.response.status_code", i64::from(status.as_u16()))], fault);
 }
 
 /// Whether programs call it again and again.

@@ -1,6 +1,6 @@
 //! What becomes of a ranking: a second stage, groups, and the answer with its documents.
 use super::{
-    Asked, Found, LEG_DEPTH, Ranked, Ranking, Total,
+    Asked, Found, GROWTH, LEG_DEPTH, Ranked, Ranking, Total,
     groups::{Group, Text, Tree, parts},
     rerank, results, snippets,
 };
@@ -23,8 +23,6 @@ use svc_client::{
 };
 use svc_ids::DocumentId;
 
-/// By how much more the first stage is asked for, as long as its results are of too few groups.
-const GROWTH: u32 = 4;
 /// The most results of the first stage that are put into groups: a group that begins behind them is not found.
 const DEEPEST: u32 = LEG_DEPTH * GROWTH.pow(5);
 /// The same where the tokens of each result are compared.
@@ -56,12 +54,12 @@ pub(super) async fn answer(
     asked: Asked<'_>,
     ranking: Ranking<'_>,
 ) -> Result<SearchResponse, Failure> {
-    let (Shown { places, before }, found) = match asked.group_by {
+    let (Shown { places, before, total }, found) = match asked.group_by {
         GroupBy::None => alone(core, eligible, &asked, &ranking).await?,
         GroupBy::File | GroupBy::Section => grouped(core, eligible, &asked, &ranking).await?,
     };
     let last = places.last().map(|place| place.first);
-    let next_cursor = asked.page.next(before + places.len(), last, found.total_shown(&asked));
+    let next_cursor = asked.page.next(before + places.len(), last, total);
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
@@ -118,18 +116,19 @@ fn hit(
     Some(SearchHit { document, score: text.score, texts: text.merged.into_iter().map(|id| id.0).collect(), snippet })
 }
 
-/// A page of places, and how many come before it.
+/// A page of places, how many come before it, and how many there are on all pages.
 struct Shown {
     places: Vec<Place>,
     before: usize,
+    total: Total,
 }
 
 impl Found {
-    /// How many results the pages lead through: a second stage ranks no more than its candidates.
-    fn total_shown(&self, asked: &Asked<'_>) -> Total {
-        match (asked.second_stage, asked.group_by) {
-            (Some(_), GroupBy::None) => Total { count: self.ranked.len() as u64, exact: true },
-            _ => self.total,
+    /// How many places the pages lead through: a second stage ranks no more than its candidates, of which there are as many.
+    fn total_shown(&self, asked: &Asked<'_>, candidates: usize) -> Total {
+        match asked.second_stage {
+            Some(_) => Total { count: candidates as u64, exact: true },
+            None => self.total,
         }
     }
 
@@ -162,7 +161,8 @@ async fn alone(
     let before = asked.page.start(found.ranked.iter().map(|(id, _)| *id));
     let place = |(id, score): &(DocumentId, f64)| Place { shown: *id, first: *id, score: *score, texts: None };
     let places = found.ranked.iter().skip(before).take(asked.limit as usize).map(place).collect();
-    Ok((Shown { places, before }, found))
+    let total = found.total_shown(asked, found.ranked.len());
+    Ok((Shown { places, before, total }, found))
 }
 
 /// Containers stand for their texts. The first stage is asked for more until there are enough groups or nothing else matches, so the first
@@ -173,7 +173,11 @@ async fn grouped(
     asked: &Asked<'_>,
     ranking: &Ranking<'_>,
 ) -> Result<(Shown, Found), Failure> {
-    let limit = asked.page.reach();
+    // A second stage ranks the same groups for every page.
+    let (wanted, limit) = match asked.second_stage {
+        Some(_) => (asked.limit as usize, asked.depth as usize),
+        None => (asked.page.reach(), asked.page.reach()),
+    };
     let deepest = if matches!(ranking, Ranking::Maxsim(_)) { DEEPEST_BY_TOKENS } else { DEEPEST };
     let reach = asked.depth.max(limit as u32);
     let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), reach);
@@ -186,7 +190,7 @@ async fn grouped(
         drop(conn);
         let (groups, keys) = tree.groups(&found.ranked, limit);
         let count = keys.len() as u64;
-        if found.is_whole && found.is_narrow && groups.len() < limit {
+        if found.is_whole && found.is_narrow && groups.len() < wanted {
             // A thousand texts of one file may have all of the words, and other files some.
             enough = u32::MAX;
             continue;
@@ -195,7 +199,7 @@ async fn grouped(
             let exact = found.total.exact;
             break (found, groups, Total { count, exact });
         }
-        if groups.len() >= limit {
+        if groups.len() >= wanted {
             break (found, groups, Total { count, exact: false });
         }
         if !has_others(core, eligible, asked, &keys).await? {
@@ -212,6 +216,7 @@ async fn grouped(
         found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &candidates).await?);
         groups = tree.groups(&found.ranked, limit).0;
     }
+    let shown = found.total_shown(asked, groups.len());
     let before = asked.page.start(groups.iter().map(|group| group.first.0)).min(groups.len());
     groups.drain(..before);
     groups.truncate(asked.limit as usize);
@@ -224,7 +229,7 @@ async fn grouped(
         texts: Some(tree.choose(&group, &sections, asked.per_group as usize)),
     };
     let places = groups.into_iter().map(place).collect();
-    Ok((Shown { places, before }, found))
+    Ok((Shown { places, before, total: shown }, found))
 }
 
 /// Whether anything is eligible outside of these groups. To find that out takes less than to rank everything in them.

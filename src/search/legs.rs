@@ -77,21 +77,32 @@ pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, li
     let model = core.model().await?;
     let (embedded, expected) =
         tokio::try_join!(async { core.queries.of(&model, query).await.or_fail() }, expected(core, eligible))?;
-    let (query, limit) = (Stored::new(model.identity(), model.native_width(), &embedded), i64::from(limit));
+    nearest_leg(core, eligible, &Stored::new(model.identity(), model.native_width(), &embedded), expected, limit).await
+}
+
+/// Ranks by cosine similarity to a vector.
+pub(super) async fn nearest_leg(
+    core: &Core,
+    eligible: &Eligible,
+    query: &Stored<'_>,
+    expected: Expected,
+    limit: u32,
+) -> Result<Leg, Failure> {
+    let limit = i64::from(limit);
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let mut way = Way::choose(expected, limit);
     let mut exact = None;
     if let Way::Exact { most } = way {
-        exact = store::vectors::exact(&mut tx, eligible, &query, limit, most).await.or_fail()?;
+        exact = store::vectors::exact(&mut tx, eligible, query, limit, most).await.or_fail()?;
         way = Way::approximate(expected, limit);
     }
     let mut approximate = Vec::new();
     if let (None, Way::Approximate { candidates, entries }) = (&exact, way) {
         approximate =
-            store::vectors::approximate(&mut tx, eligible, &query, limit, candidates, entries).await.or_fail()?;
+            store::vectors::approximate(&mut tx, eligible, query, limit, candidates, entries).await.or_fail()?;
         // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
         if (approximate.len() as i64) < limit {
-            exact = store::vectors::exact(&mut tx, eligible, &query, limit, i64::MAX).await.or_fail()?;
+            exact = store::vectors::exact(&mut tx, eligible, query, limit, i64::MAX).await.or_fail()?;
         }
     }
     tx.commit().await.or_fail()?;
@@ -102,7 +113,7 @@ pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, li
 }
 
 /// What the planner expects, asked on a connection that is given back at once: the embedding beside it may have to wait.
-async fn expected(core: &Core, eligible: &Eligible) -> Result<Expected, Failure> {
+pub(super) async fn expected(core: &Core, eligible: &Eligible) -> Result<Expected, Failure> {
     if let Some(known) = core.expectations.of(eligible) {
         return Ok(known);
     }

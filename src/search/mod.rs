@@ -10,6 +10,7 @@ mod paging;
 pub(crate) mod portfolio;
 pub(crate) mod rerank;
 mod results;
+mod similar;
 mod snippets;
 pub mod synthesize;
 
@@ -26,6 +27,7 @@ use crate::{
 pub use auto::auto;
 use legs::{Leg, bm25_leg, vector_leg};
 use paging::Page;
+pub use similar::similar;
 use std::{
     collections::{HashMap, HashSet},
     time::Instant,
@@ -45,6 +47,23 @@ const LEG_DEPTH: u32 = 100;
 
 /// The fewest documents that late interaction takes from each leg.
 const MAXSIM_DEPTH: u32 = 200;
+
+/// By how much more the first stage is asked for, as long as its results are too few.
+const GROWTH: u32 = 4;
+
+/// How deep the legs are read for a ranking of this length: rung by rung, the first one for all that are not longer. What one rung has ranked stays
+/// in its place on the next one, where the legs know more, so that no page skips or repeats what a page before it has moved past.
+fn rungs(first: u32, depth: u32) -> Vec<u32> {
+    let (mut rungs, mut last, mut deeper) = (vec![first], first, LEG_DEPTH);
+    while last < depth {
+        deeper = deeper.saturating_mul(GROWTH);
+        if deeper > first {
+            last = deeper;
+            rungs.push(last);
+        }
+    }
+    rungs
+}
 
 /// Documents with their scores, best first.
 type Ranked = Vec<(DocumentId, f64)>;
@@ -121,6 +140,7 @@ macro_rules! asked {
 /// How the first stage ranks. It can be asked again for more.
 enum Ranking<'a> {
     Vector(&'a VectorSearch),
+    Similar(&'a similar::Similar),
     Fulltext(&'a FulltextSearch),
     Bm25(&'a Bm25Search),
     Maxsim(&'a MaxsimSearch),
@@ -164,6 +184,7 @@ impl Ranking<'_> {
     async fn first(&self, core: &Core, eligible: &Eligible, depth: u32, enough: u32) -> Result<Found, Failure> {
         match self {
             Ranking::Vector(body) => vector_first(core, eligible, body, depth).await,
+            Ranking::Similar(similar) => similar.first(core, eligible, depth).await,
             Ranking::Fulltext(body) => fulltext_first(core, eligible, &body.query, enough, depth).await,
             Ranking::Bm25(body) => {
                 let Leg { ranked, total } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
@@ -177,16 +198,16 @@ impl Ranking<'_> {
     /// The BM25 index that it names.
     fn index(&self) -> Option<&str> {
         match self {
-            Ranking::Vector(_) | Ranking::Fulltext(_) => None,
+            Ranking::Vector(_) | Ranking::Similar(_) | Ranking::Fulltext(_) => None,
             Ranking::Bm25(body) => body.index.as_deref(),
             Ranking::Maxsim(body) => body.index.as_deref(),
             Ranking::Hybrid(body) => body.index.as_deref(),
         }
     }
 
-    /// Whether it compares vectors, so that there is a model.
+    /// Whether it compares the vector of the query, so that there is a model.
     fn has_vectors(&self) -> bool {
-        !matches!(self, Ranking::Fulltext(_) | Ranking::Bm25(_))
+        !matches!(self, Ranking::Similar(_) | Ranking::Fulltext(_) | Ranking::Bm25(_))
     }
 }
 
@@ -200,15 +221,19 @@ pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Res
 }
 
 async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, depth: u32) -> Result<Found, Failure> {
-    let Leg { mut ranked, total } = vector_leg(core, eligible, &body.query, depth).await?;
+    Ok(near_enough(vector_leg(core, eligible, &body.query, depth).await?, body.min_similarity))
+}
+
+/// What is at least so similar.
+fn near_enough(Leg { mut ranked, total }: Leg, least: Option<f64>) -> Found {
     let found_alone = |ranked, total| Found::alone(ranked, total, |legs, leg| legs.vector = leg);
-    let Some(least) = body.min_similarity else { return Ok(found_alone(ranked, total)) };
+    let Some(least) = least else { return found_alone(ranked, total) };
     let found = ranked.len();
     ranked.retain(|(_, score)| *score >= least);
     // If one of these is too far away, so is everything after it, unless an index gave them: it may have left out some that are nearer.
     let is_whole = found as u64 == total.count || ranked.len() < found;
     let total = Total { count: ranked.len() as u64, exact: total.exact && is_whole };
-    Ok(Found { is_whole, ..found_alone(ranked, total) })
+    Found { is_whole, ..found_alone(ranked, total) }
 }
 
 /// Searches by PostgreSQL full text.
@@ -250,16 +275,20 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
 }
 
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
-    let deep = MAXSIM_DEPTH.max(depth);
-    let (vector, bm25) = tokio::try_join!(
-        vector_leg(core, eligible, &body.query, deep),
-        bm25_leg(core, eligible, body.index.as_deref(), &body.query, deep)
-    )?;
-    let weights = weights(None);
-    let fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * deep as usize);
+    let rungs = rungs(MAXSIM_DEPTH, depth);
+    let Fusing { vector, bm25, weights } =
+        fusing(core, eligible, (body.index.as_deref(), &body.query), None, &rungs).await?;
+    let (mut ranked, mut no_tokens, mut seen) = (Ranked::new(), HashSet::new(), HashSet::new());
+    let mut fused = Vec::new();
+    for rung in rungs {
+        fused = at_rung(&vector, &bm25, weights, rung);
+        let ids = fused.iter().map(|result| DocumentId(result.id));
+        let candidates: Vec<DocumentId> = ids.filter(|id| seen.insert(*id)).collect();
+        let (best, without) = rerank::by_tokens(core, &body.query, &candidates).await?;
+        ranked.extend(best);
+        no_tokens.extend(without);
+    }
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
-    let candidates: Vec<DocumentId> = fused.iter().map(|result| DocumentId(result.id)).collect();
-    let (mut ranked, no_tokens) = rerank::by_tokens(core, &body.query, &candidates).await?;
     ranked.truncate(depth as usize);
     let mut legs: HashMap<DocumentId, Legs> =
         fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
@@ -279,18 +308,48 @@ pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Res
 }
 
 async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, depth: u32) -> Result<Found, Failure> {
-    let deep = LEG_DEPTH.max(depth);
-    let (vector, bm25) = tokio::try_join!(
-        vector_leg(core, eligible, &body.query, deep),
-        bm25_leg(core, eligible, body.index.as_deref(), &body.query, deep)
-    )?;
-    let weights = weights(body.weights);
-    let mut fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * deep as usize);
+    let rungs = rungs(LEG_DEPTH, depth);
+    let Fusing { vector, bm25, weights } =
+        fusing(core, eligible, (body.index.as_deref(), &body.query), body.weights, &rungs).await?;
+    let (mut ranked, mut fused) = (Ranked::new(), Vec::new());
+    for rung in rungs {
+        // A result that only its leg's depth brought behind the others may be better on the next rung.
+        ranked.truncate(rung.div_euclid(GROWTH) as usize);
+        let seen: HashSet<DocumentId> = ranked.iter().map(|(id, _)| *id).collect();
+        fused = at_rung(&vector, &bm25, weights, rung);
+        let new = fused.iter().map(|result| (DocumentId(result.id), result.score));
+        ranked.extend(new.filter(|(id, _)| !seen.contains(id)));
+    }
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
-    fused.truncate(depth as usize);
+    ranked.truncate(depth as usize);
     let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
-    let ranked = fused.iter().map(|result| (DocumentId(result.id), result.score)).collect();
     Ok(Found { legs, ..Found::new(ranked, total) })
+}
+
+/// Two legs, and how much each counts.
+struct Fusing {
+    vector: Leg,
+    bm25: Leg,
+    weights: Weights,
+}
+
+/// Ranks by both legs, as deep as the last rung.
+async fn fusing(
+    core: &Core,
+    eligible: &Eligible,
+    (index, query): (Option<&str>, &str),
+    asked: Option<HybridWeights>,
+    rungs: &[u32],
+) -> Result<Fusing, Failure> {
+    let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
+    let (vector, bm25) =
+        tokio::try_join!(vector_leg(core, eligible, query, deep), bm25_leg(core, eligible, index, query, deep))?;
+    Ok(Fusing { vector, bm25, weights: weights(asked) })
+}
+
+/// What the legs rank together as far as a rung.
+fn at_rung(vector: &Leg, bm25: &Leg, weights: Weights, rung: u32) -> Vec<Fused> {
+    fuse(&numbers(vector, rung), &numbers(bm25, rung), weights, 2 * rung as usize)
 }
 
 /// Without weights: vector 0.86, BM25 0.14. With an empty object: equal weights.
@@ -302,9 +361,9 @@ fn weights(asked: Option<HybridWeights>) -> Weights {
     }
 }
 
-/// What a leg ranked, as plain numbers, which is what fusion works on.
-fn numbers(leg: &Leg) -> Vec<(i64, f64)> {
-    leg.ranked.iter().map(|(id, score)| (id.0, *score)).collect()
+/// What a leg ranked as far as a rung, as plain numbers, which is what fusion works on.
+fn numbers(leg: &Leg, rung: u32) -> Vec<(i64, f64)> {
+    leg.ranked.iter().take(rung as usize).map(|(id, score)| (id.0, *score)).collect()
 }
 
 fn places(fused: &Fused) -> Legs {
@@ -383,5 +442,19 @@ mod tests {
         assert_eq!(weights(None), Weights { vector: 0.86, bm25: 0.14 });
         assert_eq!(weights(object(None, None)), Weights { vector: 1.0, bm25: 1.0 });
         assert_eq!(weights(object(Some(0.6), Some(0.4))), Weights { vector: 0.6, bm25: 0.4 });
+    }
+
+    #[test]
+    fn legs_are_read_as_deep_as_a_rung() {
+        for (first, depth, expected) in [
+            (100, 1, vec![100]),
+            (100, 100, vec![100]),
+            (100, 101, vec![100, 400]),
+            (200, 200, vec![200]),
+            (200, 201, vec![200, 400]),
+            (200, 6_400, vec![200, 400, 1_600, 6_400]),
+        ] {
+            assert_eq!(rungs(first, depth), expected, "{first} {depth}");
+        }
     }
 }

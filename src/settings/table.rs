@@ -115,6 +115,13 @@ settings! {
         SVC_LOG_FORMAT log_format: LogFormat = "text", kind::choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
         /// Whether /metrics answers without the owner token; blank: only on a loopback listener.
         SVC_PUBLIC_METRICS public_metrics: Option<bool> = "", kind::optional(kind::flag());
+        /// Collector of OpenTelemetry that gets traces and metrics by OTLP over HTTP, such as http://127.0.0.1:4318; blank:
+        /// none are sent.
+        SVC_OTLP_ENDPOINT otlp_endpoint: String = "", kind::web_address();
+        /// Headers that are sent to it, as name=value with commas between them.
+        SVC_OTLP_HEADERS otlp_headers: Secret = "", kind::secret();
+        /// Share of the traces that is sent. A caller that sends a traceparent decides for its own.
+        SVC_OTLP_TRACES_SHARE otlp_traces_share: f64 = "1.0", kind::number(0.0..=1.0);
     }
     "Access" {
         /// Owner token, which passes every access check; blank: each start makes one and prints it.
@@ -382,6 +389,9 @@ settings! {
         SVC_AMQP_PREFIX amqp_prefix: String = "svc.ingest", kind::broker_name();
         /// Name of the principal that uploads what a message without a user brings; blank: such messages are rejected.
         SVC_AMQP_PRINCIPAL amqp_principal: String = "", kind::text();
+        /// Name of the principal by whose rights events are chosen that are published to the exchange {prefix}.events; owner:
+        /// all are; blank: none.
+        SVC_AMQP_EVENTS_PRINCIPAL amqp_events_principal: String = "", kind::text();
         /// Folder under which a message may name files; blank: messages must contain the bytes.
         SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder();
         /// Most bytes of a file inside a message.

@@ -19,7 +19,7 @@ use svc_client::wire::{
     Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ParkedIn, ReservationResponse, SnapshotPart, TaskError,
     TaskLane, TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
 };
-use svc_ids::{RootId, TaskId};
+use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
 #[derive(sqlx::FromRow)]
@@ -127,13 +127,53 @@ pub async fn task(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<Option<Ta
     Ok(row.map(TaskResponse::from))
 }
 
-/// The tasks after `after`, by id, that pass the query's filters.
+/// How many files with unfinished tasks under a folder are looked at.
+const FILES_UNDER: i64 = 10_000;
+
+/// What lies at or under a document.
+#[derive(sqlx::FromRow)]
+struct Under {
+    /// The keys of the paths of everything there lie from here on, and before the other.
+    first: String,
+    past: String,
+    /// The roots of unfinished tasks that may be there: steps from root to root, so that no other task is read.
+    roots: Vec<RootId>,
+}
+
+/// What lies at or under a document; `None` if the document does not exist.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+async fn under(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<Under>> {
+    sqlx::query_as(
+        "WITH RECURSIVE root(id) AS (
+             (SELECT root_id FROM task_queue WHERE NOT final ORDER BY root_id LIMIT 1)
+             UNION ALL
+             SELECT next.root_id FROM root CROSS JOIN LATERAL (
+                 SELECT root_id FROM task_queue WHERE NOT final AND root_id > root.id ORDER BY root_id LIMIT 1) next)
+         SELECT array_to_string(f.path || f.id, '/') || '/' AS first, array_to_string(f.path || f.id, '/') || '0' AS past,
+                ARRAY(SELECT root.id FROM root JOIN documents d ON d.id = root.id
+                       WHERE d.id = f.id OR d.path @> ARRAY[f.id] OR d.id = ANY (f.path) ORDER BY root.id LIMIT $2) AS roots
+           FROM documents f WHERE f.id = $1",
+    )
+    .bind(id)
+    .bind(FILES_UNDER)
+    .fetch_optional(conn)
+    .await
+}
+
+/// The tasks after `after`, by id, that pass the query's filters. Under a document that does not exist there are none.
 pub async fn tasks(
     conn: &mut PgConnection,
     query: &TaskQuery,
     after: TaskId,
     limit: u32,
 ) -> sqlx::Result<Vec<TaskResponse>> {
+    let place = match query.under {
+        None => None,
+        Some(id) => match under(conn, DocumentId(id)).await? {
+            Some(place) => Some(place),
+            None => return Ok(Vec::new()),
+        },
+    };
     // Each state in the words of an index, so that no page reads the finished tasks of a week to find the others.
     let of_states: &[&str] = match query.status {
         None | Some(TaskStatus::Pending) => &["NOT t.final"],
@@ -158,6 +198,7 @@ pub async fn tasks(
         format!(
             "(SELECT * FROM task_queue t WHERE t.id > $1 AND {of_reason} AND {of_state} AND ($2::text IS NULL OR t.status = $2)
                  AND ($3::text IS NULL OR t.task_type = $3) AND ($4::text IS NULL OR t.service_badge = $4) AND ($5::bigint IS NULL OR t.root_id = $5)
+                 AND ($8::text IS NULL OR (t.node_path >= $8 AND t.node_path < $9 AND (t.final OR t.root_id = ANY ($10))))
                ORDER BY t.id LIMIT CASE WHEN $6::text IS NULL THEN $7::bigint END)"
         )
     };
@@ -172,6 +213,9 @@ pub async fn tasks(
         .bind(query.root_id)
         .bind(query.blocked_by.map(BlockedBy::as_str))
         .bind(i64::from(limit))
+        .bind(place.as_ref().map(|place| &place.first))
+        .bind(place.as_ref().map(|place| &place.past))
+        .bind(place.as_ref().map(|place| &place.roots))
         // Planned with its values: which index is best depends on the filters that are given.
         .persistent(false)
         .fetch_all(conn)

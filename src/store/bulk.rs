@@ -1,8 +1,8 @@
 //! The messages of the bulk feed: what became of each, and the outcomes that are still to be told.
-use super::{advisory::AdvisoryLock, interval::interval, word::Word};
+use super::{interval::interval, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
-use sqlx::{PgConnection, PgPool, types::Json};
+use sqlx::{PgConnection, types::Json};
 use std::time::Duration;
 use svc_client::{
     Failure,
@@ -11,7 +11,7 @@ use svc_client::{
 use svc_ids::{DocumentId, PrincipalId};
 
 /// The name of the reader of events that tells the outcomes.
-const READER: &str = "feed";
+pub const READER: &str = "feed";
 /// How many rejected messages are forgotten in one statement.
 const SWEPT: i64 = 1_000;
 /// How many messages are counted.
@@ -149,17 +149,6 @@ pub struct Told {
     pub correlation_id: Option<String>,
 }
 
-/// A connection of its own that may tell the outcomes until it is closed; `None` if another has that right.
-pub async fn teller(pool: &PgPool) -> sqlx::Result<Option<PgConnection>> {
-    let mut conn = pool.acquire().await?;
-    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
-        .bind(AdvisoryLock::Outcomes.key())
-        .fetch_one(&mut *conn)
-        .await?;
-    // The lock belongs to the session, so the connection never goes back to the pool.
-    Ok(ours.then(|| conn.detach()))
-}
-
 /// The next events that have not been told, at most `limit`, also those that no message is told of.
 pub async fn untold(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Told>> {
     sqlx::query_as(
@@ -183,18 +172,6 @@ pub async fn untold(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Tol
     .bind(EventKind::IngestCancelled.as_str())
     .fetch_all(conn)
     .await
-}
-
-/// Moves the reader on: everything up to this number has been told.
-pub async fn told(conn: &mut PgConnection, seq: i64) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO event_reader (name, seq) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET seq = excluded.seq",
-    )
-    .bind(READER)
-    .bind(seq)
-    .execute(conn)
-    .await
-    .map(|_| ())
 }
 
 /// How many tasks could run now; counts no further than `limit`.

@@ -29,24 +29,68 @@ pub async fn named(conn: &mut PgConnection, zone: DocumentId, names: &[&str]) ->
     .await
 }
 
-/// The entities of a zone with the nearest names, each with the cosine, nearest first.
+/// A name near to one that was asked for, by the position of that, from 1.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct NearName {
+    pub at: i64,
+    pub document_id: DocumentId,
+    pub name_key: String,
+    pub type_key: String,
+    /// The cosine.
+    pub score: f64,
+}
+
+/// The names and types of these entities, as far as they are of a zone.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn names(
+    conn: &mut PgConnection,
+    zone: DocumentId,
+    ids: &[DocumentId],
+) -> sqlx::Result<Vec<(DocumentId, String, String)>> {
+    sqlx::query_as("SELECT document_id, name_key, type_key FROM entity_names WHERE document_id = ANY($2) AND zone = $1")
+        .bind(zone)
+        .bind(ids)
+        .fetch_all(conn)
+        .await
+}
+
+/// The entity of a zone that came last.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn youngest(conn: &mut PgConnection, zone: DocumentId) -> sqlx::Result<DocumentId> {
+    sqlx::query_scalar("SELECT coalesce(max(document_id), 0) FROM entity_names WHERE zone = $1")
+        .bind(zone)
+        .fetch_one(conn)
+        .await
+}
+
+/// The entities of a zone with the nearest names to each of these, nearest first. Only those
+/// that came after one count, and of these the youngest.
 #[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
 pub async fn near(
     conn: &mut PgConnection,
     zone: DocumentId,
     model: &str,
-    name: &HalfVector,
+    names: &[HalfVector],
+    after: DocumentId,
     least: f64,
-) -> sqlx::Result<Vec<(DocumentId, String, String, f64)>> {
+) -> sqlx::Result<Vec<NearName>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
     sqlx::query_as(
-        "SELECT document_id, name_key, type_key, score FROM (
-             SELECT n.document_id, n.name_key, n.type_key, 1 - (n.embed <=> $3) AS score FROM (
-                 SELECT * FROM entity_names WHERE zone = $1 AND embed_model = $2 ORDER BY document_id DESC LIMIT $5) n) s
-          WHERE score >= $4 ORDER BY score DESC, document_id LIMIT $6",
+        "WITH compared AS MATERIALIZED (
+             SELECT document_id, name_key, type_key, embed FROM entity_names
+              WHERE zone = $1 AND embed_model = $2 AND document_id > $4 ORDER BY document_id DESC LIMIT $6)
+         SELECT q.at, s.document_id, s.name_key, s.type_key, s.score
+           FROM unnest($3::halfvec[]) WITH ORDINALITY q(embed, at) CROSS JOIN LATERAL (
+                SELECT n.document_id, n.name_key, n.type_key, 1 - (n.embed <=> q.embed) AS score FROM compared n
+                 ORDER BY score DESC, n.document_id LIMIT $7) s
+          WHERE s.score BETWEEN $5 AND 2 ORDER BY q.at, s.score DESC, s.document_id",
     )
     .bind(zone)
     .bind(model)
-    .bind(name)
+    .bind(names)
+    .bind(after)
     .bind(least)
     .bind(COMPARED)
     .bind(NEAREST)

@@ -20,15 +20,35 @@ pub const PAGE: i64 = 500;
 /// How many old events are deleted in one statement.
 const SWEPT: i64 = 1_000;
 
-/// A connection of its own that may number the events until it is closed; `None` if another has that right.
-pub async fn sequencer(pool: &PgPool) -> sqlx::Result<Option<PgConnection>> {
+/// A connection of its own that may do something alone until it is closed, such as numbering the events; `None` if another has that right.
+pub async fn alone(pool: &PgPool, right: AdvisoryLock) -> sqlx::Result<Option<PgConnection>> {
     let mut conn = pool.acquire().await?;
-    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
-        .bind(AdvisoryLock::Sequencer.key())
-        .fetch_one(&mut *conn)
-        .await?;
+    let ours: bool =
+        sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(right.key()).fetch_one(&mut *conn).await?;
     // The lock belongs to the session, so the connection never goes back to the pool.
     Ok(ours.then(|| conn.detach()))
+}
+
+/// How far a reader inside the service is. A new one begins with the next event that is numbered.
+pub async fn position(conn: &mut PgConnection, reader: &str) -> sqlx::Result<i64> {
+    sqlx::query_scalar(
+        "INSERT INTO event_reader (name, seq) SELECT $1, last FROM event_counter ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING seq",
+    )
+    .bind(reader)
+    .fetch_one(conn)
+    .await
+}
+
+/// Moves a reader on: everything up to this number has arrived where it tells of it.
+pub async fn moved(conn: &mut PgConnection, reader: &str, seq: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO event_reader (name, seq) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET seq = excluded.seq",
+    )
+    .bind(reader)
+    .bind(seq)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Numbers the next committed events and announces the newest number; returns how many it numbered, at most [`BATCH`].

@@ -5,11 +5,13 @@ use super::{
     places::Place,
     predicates,
     scope::{Readable, Writable, readable},
+    word::Word,
 };
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::HashMap;
+use svc_client::wire::Settled;
 use svc_ids::{DocumentId, PredicateId, RootId, TaskId, TripleId};
 
 /// The type of the tasks that read texts.
@@ -123,10 +125,10 @@ pub struct SourceText {
     pub content_hash: String,
     /// The guard of the document.
     pub zone: DocumentId,
-    pub is_settled: bool,
+    pub settled: Word<Settled>,
     /// When what it tells happened, or when it was stored.
     pub told_at: DateTime<Utc>,
-    /// The titles from the top down to its own.
+    /// The titles from the top down to its own, of documents that all who read the text read too.
     pub titles: Vec<String>,
 }
 
@@ -134,8 +136,8 @@ pub struct SourceText {
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn text(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<SourceText>> {
     sqlx::query_as(
-        "SELECT d.content, d.content_hash, d.guard AS zone, d.settled = 'settled' AS is_settled, coalesce(d.event_time, d.created_at) AS told_at,
-                ARRAY(SELECT a.title FROM unnest(d.path || d.id) WITH ORDINALITY p(id, depth) JOIN documents a ON a.id = p.id ORDER BY p.depth) AS titles
+        "SELECT d.content, d.content_hash, d.guard AS zone, d.settled, coalesce(d.event_time, d.created_at) AS told_at,
+                ARRAY(SELECT a.title FROM unnest(d.path || d.id) WITH ORDINALITY p(id, depth) JOIN documents a ON a.id = p.id AND a.guard = d.guard ORDER BY p.depth) AS titles
            FROM documents d WHERE d.id = $1 AND d.guard <> -1",
     )
     .bind(id)

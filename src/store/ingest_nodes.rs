@@ -2,6 +2,7 @@
 mod frontier;
 
 use super::{places::Place, word::Word};
+use crate::otlp;
 pub use frontier::*;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
@@ -11,8 +12,8 @@ use svc_ids::{DocumentId, RootId};
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn insert(conn: &mut PgConnection, root_id: RootId, rows: &[IngestNode]) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO ingest_node (document_id, parent_id, root_id, open_tasks, open_children, tokens)
-         SELECT id, parent_id, $1, open_tasks, open_children, tokens
+        "INSERT INTO ingest_node (document_id, parent_id, root_id, open_tasks, open_children, tokens, traceparent)
+         SELECT id, parent_id, $1, open_tasks, open_children, tokens, CASE WHEN id = $1 THEN $7::text END
            FROM unnest($2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::bigint[]) AS n(id, parent_id, open_tasks, open_children, tokens)",
     )
     .bind(root_id)
@@ -21,6 +22,7 @@ pub async fn insert(conn: &mut PgConnection, root_id: RootId, rows: &[IngestNode
     .bind(rows.iter().map(|r| r.open_tasks).collect::<Vec<_>>())
     .bind(rows.iter().map(|r| r.open_children).collect::<Vec<_>>())
     .bind(rows.iter().map(|r| r.tokens).collect::<Vec<_>>())
+    .bind(otlp::traceparent())
     .execute(conn)
     .await
     .map(|_| ())

@@ -160,7 +160,7 @@ pub async fn resume(conn: &mut PgConnection, claimer: &Claimer, provider: &str, 
                 claim_token = held.claim_token, batch_id = NULL, batched_at = NULL
            FROM held WHERE t.id = held.task_id
          RETURNING t.id, t.task_type, t.scope_document_id, t.root_id, t.write_mode, t.params, t.lane, t.node_path, t.first_leaf, t.last_leaf, t.retry_count,
-                t.lapses, t.lease_losses, t.claim_token, t.priority, t.created_at",
+                t.lapses, t.lease_losses, t.claim_token, t.priority, t.created_at, t.traceparent",
     )
     .bind(&claimer.worker_id)
     .bind(interval(claimer.lease))

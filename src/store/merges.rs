@@ -136,6 +136,11 @@ impl Sets {
         self.members.get(&self.canonical(id)).cloned().unwrap_or_else(|| vec![id])
     }
 
+    /// Each document of a set of several, with the one by whose id answers name it.
+    pub fn all(&self) -> impl Iterator<Item = (DocumentId, DocumentId)> {
+        self.canonical.iter().map(|(id, canonical)| (*id, *canonical))
+    }
+
     /// Takes the documents of other sets in.
     pub fn extend(&mut self, other: Sets) {
         self.canonical.extend(other.canonical);
@@ -175,6 +180,23 @@ pub async fn any(conn: &mut PgConnection, known_at: DateTime<Utc>) -> sqlx::Resu
     .bind(known_at)
     .fetch_one(conn)
     .await
+}
+
+/// All sets by the merges in force at a moment, as far as the scope covers them.
+pub async fn all_sets(conn: &mut PgConnection, scope: &Readable, known_at: DateTime<Utc>) -> sqlx::Result<Sets> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, known_at);
+    add(&mut arguments, MEMBERS as i64);
+    let query = concat!(
+        "SELECT e.kept_id, e.merged_id FROM entity_merges e
+           JOIN documents d ON d.id = e.kept_id JOIN documents o ON o.id = e.merged_id AND o.guard = d.guard
+          WHERE e.merged_at <= $3 AND (e.undone_at IS NULL OR e.undone_at > $3) AND ",
+        readable!(),
+        " ORDER BY e.id LIMIT $4"
+    );
+    let merges: Vec<(DocumentId, DocumentId)> =
+        sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await?;
+    Ok(Sets::of(&merges.into_iter().collect()))
 }
 
 /// The sets of these documents by the merges in force at a moment, as far as the scope covers them.

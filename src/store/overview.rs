@@ -9,23 +9,37 @@ use svc_ids::{DocumentId, RootId, TaskId};
 #[derive(sqlx::FromRow)]
 struct MinuteRow {
     minute: DateTime<Utc>,
+    arrived: i64,
     completed: i64,
     failed: i64,
     lost: i64,
 }
 
-/// The attempts that ended in the last `minutes`, by the minute; a minute without one is left out. What only lacks a part, or failed with
-/// another task, is not counted as a failure.
+/// The tasks that were queued and the attempts that ended in the last `minutes`, by the minute; a minute without either is left out. What only
+/// lacks a part, or failed with another task, is not counted as a failure.
 pub async fn throughput(conn: &mut PgConnection, minutes: u32) -> sqlx::Result<Vec<MinuteCount>> {
     let rows: Vec<MinuteRow> = sqlx::query_as(
-        "SELECT date_trunc('minute', ended_at) AS minute, count(*) FILTER (WHERE outcome IN ('completed', 'skipped')) AS completed,
-                count(*) FILTER (WHERE outcome = 'failed' AND error_type IS DISTINCT FROM 'dependency') AS failed, count(*) FILTER (WHERE outcome = 'lease_lost') AS lost
-           FROM task_attempts WHERE ended_at > date_trunc('minute', clock_timestamp()) - make_interval(mins => $1 - 1) GROUP BY 1 ORDER BY 1",
+        "WITH since AS MATERIALIZED (SELECT date_trunc('minute', clock_timestamp()) - make_interval(mins => $1 - 1) AS at),
+         ended AS (
+             SELECT date_trunc('minute', ended_at) AS minute, count(*) FILTER (WHERE outcome IN ('completed', 'skipped')) AS completed,
+                    count(*) FILTER (WHERE outcome = 'failed' AND error_type IS DISTINCT FROM 'dependency') AS failed, count(*) FILTER (WHERE outcome = 'lease_lost') AS lost
+               FROM task_attempts WHERE ended_at > (SELECT at FROM since) GROUP BY 1),
+         queued AS (
+             SELECT date_trunc('minute', created_at) AS minute, count(*) AS arrived FROM task_queue
+              WHERE id >= first_task_since((SELECT at FROM since)) AND created_at > (SELECT at FROM since) GROUP BY 1)
+         SELECT minute, coalesce(q.arrived, 0) AS arrived, coalesce(e.completed, 0) AS completed, coalesce(e.failed, 0) AS failed, coalesce(e.lost, 0) AS lost
+           FROM ended e FULL JOIN queued q USING (minute) ORDER BY 1",
     )
     .bind(i32::try_from(minutes).unwrap_or(i32::MAX))
     .fetch_all(conn)
     .await?;
-    let read = |MinuteRow { minute, completed, failed, lost }| MinuteCount { minute, completed, failed, lost };
+    let read = |MinuteRow { minute, arrived, completed, failed, lost }| MinuteCount {
+        minute,
+        arrived,
+        completed,
+        failed,
+        lost,
+    };
     Ok(rows.into_iter().map(read).collect())
 }
 
@@ -100,7 +114,8 @@ pub async fn workers(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerOverview
 }
 
 /// The latest tasks that failed for good, each with the code of its last failed attempt, as `failed(id, task_type, error_type, root_id,
-/// scope_document_id, code, message, ended_at)`; $1 is how many of them.
+/// scope_document_id, code, message, ended_at)`; $1 is how many of them. With `since`, only those that failed in the last $2 minutes, which
+/// the log of attempts knows.
 macro_rules! failed_tasks {
     () => {
         "WITH failed AS (
@@ -109,6 +124,14 @@ macro_rules! failed_tasks {
                       WHERE final AND error_type IS NOT NULL ORDER BY id DESC LIMIT $1) t
                LEFT JOIN LATERAL (SELECT code, message, ended_at FROM task_attempts a
                                    WHERE a.task_id = t.id AND a.outcome NOT IN ('completed', 'skipped', 'batched') ORDER BY id DESC LIMIT 1) a ON true)"
+    };
+    (since) => {
+        "WITH failed AS (
+             SELECT t.id, t.task_type, t.error_type, t.root_id, t.scope_document_id, a.code, a.message, a.ended_at
+               FROM (SELECT DISTINCT ON (task_id) task_id, code, message, ended_at FROM task_attempts
+                      WHERE ended_at > clock_timestamp() - make_interval(mins => $2) AND outcome NOT IN ('completed', 'skipped', 'batched')
+                      ORDER BY task_id DESC, id DESC) a
+               JOIN task_queue t ON t.id = a.task_id AND t.final AND t.error_type IS NOT NULL ORDER BY t.id DESC LIMIT $1)"
     };
 }
 
@@ -125,19 +148,29 @@ struct FailureRow {
     message: Option<String>,
 }
 
-/// What failed for good, by type, class and code; the latest [`COUNTED`] tasks are looked at.
-pub async fn failures(conn: &mut PgConnection) -> sqlx::Result<Vec<FailureGroup>> {
-    let rows: Vec<FailureRow> = sqlx::query_as(concat!(
-        failed_tasks!(),
+/// Counts what failed by type, class and code, after [`failed_tasks`].
+macro_rules! by_reason {
+    () => {
         ", alike AS (SELECT task_type, error_type, code, count(*) AS tasks, max(ended_at) AS latest, max(id) AS task_id FROM failed GROUP BY 1, 2, 3
                       ORDER BY tasks DESC LIMIT 200)
          SELECT g.task_type, g.error_type, g.code, g.tasks, g.latest, g.task_id, f.root_id, f.message,
                 (SELECT title FROM documents d WHERE d.id = f.root_id) AS title
            FROM alike g JOIN failed f ON f.id = g.task_id ORDER BY g.tasks DESC, g.task_id DESC"
-    ))
-    .bind(COUNTED)
-    .fetch_all(conn)
-    .await?;
+    };
+}
+
+/// How many minutes $2 says.
+fn whole(minutes: u32) -> i32 {
+    i32::try_from(minutes).unwrap_or(i32::MAX)
+}
+
+/// What failed for good, by type, class and code, whenever or in the last `minutes`; the latest [`COUNTED`] tasks are looked at.
+pub async fn failures(conn: &mut PgConnection, minutes: Option<u32>) -> sqlx::Result<Vec<FailureGroup>> {
+    let query = match minutes {
+        None => sqlx::query_as(concat!(failed_tasks!(), by_reason!())).bind(COUNTED),
+        Some(minutes) => sqlx::query_as(concat!(failed_tasks!(since), by_reason!())).bind(COUNTED).bind(whole(minutes)),
+    };
+    let rows: Vec<FailureRow> = query.fetch_all(conn).await?;
     let read = |row: FailureRow| FailureGroup {
         task_type: row.task_type,
         error_type: row.error_type.0,
@@ -155,15 +188,25 @@ pub async fn failed_alike(
     conn: &mut PgConnection,
     choice: &FailureChoice,
 ) -> sqlx::Result<Vec<(TaskId, DocumentId, RootId)>> {
-    sqlx::query_as(concat!(
-        failed_tasks!(),
-        " SELECT id, scope_document_id, root_id FROM failed
-           WHERE task_type = $2 AND error_type = $3 AND code IS NOT DISTINCT FROM $4 ORDER BY id DESC"
-    ))
-    .bind(COUNTED)
-    .bind(&choice.task_type)
-    .bind(choice.error_type.as_str())
-    .bind(&choice.code)
-    .fetch_all(conn)
-    .await
+    /// Those of the group.
+    macro_rules! of_group {
+        ($type:literal, $class:literal, $code:literal) => {
+            concat!(
+                " SELECT id, scope_document_id, root_id FROM failed WHERE task_type = ",
+                $type,
+                " AND error_type = ",
+                $class,
+                " AND code IS NOT DISTINCT FROM ",
+                $code,
+                " ORDER BY id DESC"
+            )
+        };
+    }
+    let query = match choice.minutes {
+        None => sqlx::query_as(concat!(failed_tasks!(), of_group!("$2", "$3", "$4"))).bind(COUNTED),
+        Some(minutes) => sqlx::query_as(concat!(failed_tasks!(since), of_group!("$3", "$4", "$5")))
+            .bind(COUNTED)
+            .bind(whole(minutes)),
+    };
+    query.bind(&choice.task_type).bind(choice.error_type.as_str()).bind(&choice.code).fetch_all(conn).await
 }

@@ -3,7 +3,7 @@ use super::{nodes::NOT_OF_A_FILE, places::Place, raptor::Placed, vectors::Weight
 use crate::usetype::Usetype;
 use sqlx::PgConnection;
 use std::collections::{BTreeSet, HashMap};
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, TaskId};
 
 /// A text under a container: that of a leaf, or the summary of a container below.
 #[derive(Debug, sqlx::FromRow)]
@@ -77,30 +77,50 @@ pub struct LlmAnswer {
     pub batch_id: Option<i64>,
 }
 
-/// The answer to a question that was asked before, for this document or another.
-pub async fn answer(conn: &mut PgConnection, asked: &[u8]) -> sqlx::Result<Option<LlmAnswer>> {
+/// What a document is asked about: by tasks of this type, for this document.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    pub document_id: DocumentId,
+    pub task_type: &'a str,
+}
+
+/// The answer to a question that was asked before, for this document or another. Another document's is kept for this one too, so that what becomes
+/// of the other one takes nothing from it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = asker.document_id.0))]
+pub async fn answer(conn: &mut PgConnection, asker: Asker<'_>, asked: &[u8]) -> sqlx::Result<Option<LlmAnswer>> {
     sqlx::query_as(
-        "SELECT answer, is_cut, model, prompt_tokens, completion_tokens, batch_id FROM llm_answers WHERE asked = $1 LIMIT 1",
+        "WITH known AS MATERIALIZED (
+             SELECT document_id, answer, is_cut, model, prompt_tokens, completion_tokens, batch_id FROM llm_answers
+              WHERE asked = $2 ORDER BY document_id <> $1, document_id LIMIT 1),
+         own AS (
+             INSERT INTO llm_answers (document_id, asked, task_type, answer, is_cut, model, prompt_tokens, completion_tokens, batch_id)
+             SELECT d.id, $2, $3, k.answer, k.is_cut, k.model, k.prompt_tokens, k.completion_tokens, k.batch_id
+               FROM known k JOIN documents d ON d.id = $1 WHERE k.document_id <> $1 FOR KEY SHARE OF d
+             ON CONFLICT DO NOTHING)
+         SELECT answer, is_cut, model, prompt_tokens, completion_tokens, batch_id FROM known",
     )
+    .bind(asker.document_id)
     .bind(asked)
+    .bind(asker.task_type)
     .fetch_optional(conn)
     .await
 }
 
 /// Keeps an answer for a document, unless the document is gone.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = asker.document_id.0))]
 pub async fn keep_answer(
     conn: &mut PgConnection,
-    document_id: DocumentId,
+    asker: Asker<'_>,
     asked: &[u8],
     answer: &LlmAnswer,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO llm_answers (document_id, asked, answer, is_cut, model, prompt_tokens, completion_tokens)
-         SELECT id, $2, $3, $4, $5, $6, $7 FROM documents WHERE id = $1 FOR KEY SHARE ON CONFLICT DO NOTHING",
+        "INSERT INTO llm_answers (document_id, asked, task_type, answer, is_cut, model, prompt_tokens, completion_tokens)
+         SELECT id, $2, $3, $4, $5, $6, $7, $8 FROM documents WHERE id = $1 FOR KEY SHARE ON CONFLICT DO NOTHING",
     )
-    .bind(document_id)
+    .bind(asker.document_id)
     .bind(asked)
+    .bind(asker.task_type)
     .bind(&answer.answer)
     .bind(answer.is_cut)
     .bind(&answer.model)
@@ -111,15 +131,31 @@ pub async fn keep_answer(
     .map(|_| ())
 }
 
-/// Removes the answers for a document but these.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
-pub async fn keep_only(conn: &mut PgConnection, document_id: DocumentId, asked: &[Vec<u8>]) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM llm_answers WHERE document_id = $1 AND asked <> ALL($2)")
-        .bind(document_id)
-        .bind(asked)
-        .execute(conn)
-        .await
-        .map(|_| ())
+/// Removes the answers to these questions, whichever document they were asked for: they are of no use to any.
+pub async fn forget(conn: &mut PgConnection, asked: &[Vec<u8>]) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM llm_answers WHERE asked = ANY($1)").bind(asked).execute(conn).await.map(|_| ())
+}
+
+/// Removes what tasks of this type were answered for a document, but these answers. As long as another such task of the document may still run,
+/// which is until it completes, nothing is removed: that one has paid for its answers too.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = asker.document_id.0, task.id = task_id.0))]
+pub async fn keep_only(
+    conn: &mut PgConnection,
+    asker: Asker<'_>,
+    task_id: TaskId,
+    asked: &[Vec<u8>],
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "DELETE FROM llm_answers WHERE document_id = $1 AND task_type = $2 AND asked <> ALL($3)
+            AND NOT EXISTS (SELECT FROM task_queue t WHERE t.scope_document_id = $1 AND t.task_type = $2 AND t.id <> $4 AND t.status <> 'completed')",
+    )
+    .bind(asker.document_id)
+    .bind(asker.task_type)
+    .bind(asked)
+    .bind(task_id)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Gives a container the vector of its summary. In the vectors above, it counts as much as before.

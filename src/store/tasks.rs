@@ -8,6 +8,7 @@ use super::{
     transaction::Transaction,
     word::Word,
 };
+use crate::otlp;
 use chrono::{DateTime, Utc};
 pub use claims::{Claimer, claim, start};
 pub(super) use claims::{path, read_claimed};
@@ -46,16 +47,17 @@ pub fn fingerprint(params: &Value) -> String {
 
 /// Queues a task and returns its id. Only the function `task_priority` computes its priority, from the upload's and the
 /// stage. The lock on the file's row makes a change of the file's priority wait for tasks that are being queued with
-/// the old one.
+/// the old one. The task belongs to the trace that this is called in, else to that of the file's upload.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = task.document_id.0, root.id = task.root_id.0))]
 pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Result<TaskId> {
     let depth = i32::try_from(task.path.len()).unwrap_or(i32::MAX);
     sqlx::query_scalar(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, dependencies,
-                                 params, param_fingerprint, service_badge, first_leaf, last_leaf, priority, unmet_deps, ready)
+                                 params, param_fingerprint, service_badge, first_leaf, last_leaf, priority, unmet_deps, ready, traceparent)
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $14, $15,
-                task_priority(coalesce((SELECT n.priority FROM ingest_node n WHERE n.document_id = $6 FOR KEY SHARE), $12), $13), unmet, unmet = 0
+                task_priority(coalesce(file.priority, $12), $13), unmet, unmet = 0, coalesce($16, file.traceparent)
            FROM (SELECT count(*)::int AS unmet FROM task_queue WHERE id = ANY($8) AND status <> 'completed') AS deps
+           LEFT JOIN LATERAL (SELECT n.priority, n.traceparent FROM ingest_node n WHERE n.document_id = $6 FOR KEY SHARE) AS file ON true
          RETURNING id",
     )
     .bind(task.task_type)
@@ -73,6 +75,7 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
     .bind(svc_actors::stage::stage(task.task_type))
     .bind(task.leaves.map(|leaves| path_key(&leaves.first)))
     .bind(task.leaves.map(|leaves| path_key(&leaves.last)))
+    .bind(otlp::traceparent())
     .fetch_one(conn)
     .await
 }
@@ -151,7 +154,7 @@ pub async fn finish_and_claim(
     let lock = AdvisoryLock::Claim.key();
     let claim = format!(
         "SELECT try_claim_lock({lock});
-         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at
+         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at, traceparent
            FROM claim_at_end({lock}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[], interval '{} ms')",
         literal(&claimer.worker_id),
         claimer.strict,

@@ -4,7 +4,7 @@ use super::{
     advisory::AdvisoryLock,
     documents::add,
     places::Place,
-    scope::readable,
+    scope::{Readable, readable},
     search::{Eligible, eligible},
     transaction,
 };
@@ -71,6 +71,24 @@ pub fn shown(vector: &HalfVector) -> Vec<f32> {
     let mut shown = unit(vector);
     shown.resize(SHOWN_WIDTH.max(shown.len()), 0.0);
     shown
+}
+
+/// The documents above a document, and its vector if it has one of the model; `None` if there is no such document in the scope.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn of(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    id: DocumentId,
+    model: &str,
+) -> sqlx::Result<Option<(Vec<DocumentId>, Option<HalfVector>)>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    add(&mut arguments, model.to_owned());
+    let query = concat!(
+        "SELECT d.path, v.embed FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $4 WHERE d.id = $3 AND ",
+        readable!()
+    );
+    sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 
 /// Stores the vectors of documents at and under a place, which are all of one model.

@@ -245,6 +245,21 @@ async fn only_a_form_of_the_session_changes_anything() {
     let fields = [("csrf", token.as_str()), ("task_type", "test"), ("error_type", "permanent"), ("code", "cancelled")];
     let failed = console.text("/failed", &cookie).await;
     assert!(failed.contains("cancelled") && failed.contains("Retry 1"), "{failed}");
+    let lately = console.text("/failed?minutes=60", &cookie).await;
+    assert!(
+        lately.contains("1 task failed for good in the last hour") && lately.contains(r#"name="minutes" value="60""#),
+        "{lately}"
+    );
+    sqlx::query("UPDATE task_attempts SET ended_at = ended_at - interval '2 hours'").execute(&app.pool).await.unwrap();
+    // Each has an address of its own, since a page is kept for a moment.
+    assert!(console.text("/failed?minutes=90", &cookie).await.contains("Nothing has failed in the last 1 h 30"));
+    assert!(console.text("/failed?minutes=180", &cookie).await.contains("Retry 1"));
+    assert_eq!(console.get("/failed?minutes=soon", &cookie).await.status(), 422);
+    let under = console.text(&format!("/tasks?status=failed&under={}", root.0), &cookie).await;
+    assert!(under.contains(&format!("/tasks/{id}\"")) && under.contains("under "), "{under}");
+    assert!(
+        console.text(&format!("/documents/{}", root.0), &cookie).await.contains(&format!("/tasks?under={}\"", root.0))
+    );
     assert_eq!(console.post("/failed/retry", Some(&cookie), &fields).send().await.unwrap().status(), 303);
     assert_eq!(status().await, TaskStatus::Pending);
 

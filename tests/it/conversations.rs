@@ -44,7 +44,7 @@ async fn a_conversation_is_stored_in_one_call_and_each_turn_found_with_its_speak
     assert_eq!((again.document_id, again.was_existing, again.sections.len()), (made.document_id, true, 2));
     let turns = serde_json::from_value(turns).unwrap();
     let new = NewIngestion { turns: Some(turns), ..NewIngestion::of(Entry::Conversation) };
-    let other = app.client.ingest(svc_client::wire::EmbedQuery::default(), Json(new)).await.unwrap();
+    let other = app.client.ingest(svc_client::wire::IngestQuery::default(), Json(new)).await.unwrap();
     assert_eq!((other.document_id, other.was_existing), (made.document_id, true));
     app.end().await;
 }
@@ -63,7 +63,7 @@ async fn exports_of_programs_are_read_by_their_forms() {
     // A transcript by `POST /ingest` is read in the same way, and what is no export is Markdown as before.
     let ingest = async |entry: Entry, text: &str| {
         let new = NewIngestion { content: Some(text.to_owned()), ..NewIngestion::of(entry) };
-        app.client.ingest(svc_client::wire::EmbedQuery::default(), Json(new)).await.unwrap()
+        app.client.ingest(svc_client::wire::IngestQuery::default(), Json(new)).await.unwrap()
     };
     let transcript = ingest(Entry::Transcript, talk).await;
     let speakers: Vec<&str> =

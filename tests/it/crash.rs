@@ -62,7 +62,7 @@ pub(crate) fn draining(app: &TestApp, number: usize) -> Process {
     Process(worker_command(app, number).arg("--drain").spawn().unwrap())
 }
 
-fn worker_command(app: &TestApp, number: usize) -> Command {
+pub(crate) fn worker_command(app: &TestApp, number: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc-worker"));
     command
         .args([

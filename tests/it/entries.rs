@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Failure, FileUpload, Json,
     wire::{
-        AttemptOutcome, DocumentPath, EmbedQuery, Entry, GrantRight, IngestedTree, NewIngestion, PageQuery, Settled,
+        AttemptOutcome, DocumentPath, Entry, GrantRight, IngestQuery, IngestedTree, NewIngestion, PageQuery, Settled,
         TaskTypePath, UploadQuery, WaitQuery,
     },
 };
@@ -16,7 +16,7 @@ use svc_client::{
 const PARAGRAPH: &str = "The grey heron is a wading bird that stands in shallow water, and waits for fish and frogs, and eats them. It nests in high trees. ";
 
 async fn ingest(app: &TestApp, body: Value) -> Result<IngestedTree, Failure> {
-    app.client.ingest(EmbedQuery::default(), Json(serde_json::from_value(body).unwrap())).await
+    app.client.ingest(IngestQuery::default(), Json(serde_json::from_value(body).unwrap())).await
 }
 
 async fn evidence(app: &TestApp, id: i64) -> Value {
@@ -75,8 +75,15 @@ async fn a_text_is_answered_with_its_finished_tree() {
     let chunk = |tree: &IngestedTree| tree.nodes.iter().find(|node| node.usetype == "chunk").unwrap().embed.clone();
     assert!(root.embed.is_none() && chunk(&tree).is_none());
     let same = serde_json::from_value(json!({"entry": "markdown", "content": text})).unwrap();
-    let with_embed = app.client.ingest(EmbedQuery { include_embed: true }, Json(same)).await.unwrap();
+    let with_embed =
+        app.client.ingest(IngestQuery { include_embed: true, ..IngestQuery::default() }, Json(same)).await.unwrap();
     assert!(with_embed.document.embed.is_some() && chunk(&with_embed).is_some(), "{with_embed:?}");
+
+    // Who does not wait is answered at once, with what is there.
+    let new = serde_json::from_value(json!({"entry": "markdown", "content": "# Coots\n\nThey dive."})).unwrap();
+    let stored = app.client.ingest(IngestQuery { wait: false, ..IngestQuery::default() }, Json(new)).await.unwrap();
+    assert_eq!((stored.document_id, stored.document.id), (stored.frontier.document_id, stored.document_id));
+    assert_eq!(app.settled(stored.document_id).await.settled, Settled::Settled);
 
     // The same text through the same entry is the same document; another entry reads it in another way.
     let again = ingest(&app, json!({"entry": "markdown", "content": text, "title": "Other"})).await.unwrap();
@@ -382,12 +389,12 @@ async fn an_entry_keeps_the_zones_of_access() {
     let [one, two] = [someone(&app, "one").await, someone(&app, "two").await];
     let new = |entry: Entry| NewIngestion::of(entry);
     let text = |private| NewIngestion { content: Some("The heron waits.".into()), private, ..new(Entry::Raw) };
-    let mine = one.client.ingest(EmbedQuery::default(), Json(text(true))).await.unwrap();
+    let mine = one.client.ingest(IngestQuery::default(), Json(text(true))).await.unwrap();
     assert!(!mine.was_existing && !mine.nodes.is_empty(), "its maker reads what is private");
     assert_eq!(two.client.read_frontier(DocumentPath { id: mine.document_id }).await.unwrap_err().code, Code::NotFound);
-    let theirs = two.client.ingest(EmbedQuery::default(), Json(text(false))).await.unwrap();
+    let theirs = two.client.ingest(IngestQuery::default(), Json(text(false))).await.unwrap();
     assert!(!theirs.was_existing && theirs.document_id != mine.document_id, "what one may not read is not found");
-    let again = one.client.ingest(EmbedQuery::default(), Json(text(true))).await.unwrap();
+    let again = one.client.ingest(IngestQuery::default(), Json(text(true))).await.unwrap();
     assert_eq!((again.document_id, again.was_existing), (mine.document_id, true));
     let folder = app
         .client
@@ -399,14 +406,14 @@ async fn an_entry_keeps_the_zones_of_access() {
     grant(&app, &two, folder, GrantRight::Read).await;
     // A document that a caller reads, and finds through its bytes, is linked to the parent that it may write.
     let under = NewIngestion { parent_id: Some(folder), ..text(false) };
-    let linked = one.client.ingest(EmbedQuery::default(), Json(under.clone())).await.unwrap();
+    let linked = one.client.ingest(IngestQuery::default(), Json(under.clone())).await.unwrap();
     assert!(linked.was_existing && linked.linked_into_parent && linked.document_id == mine.document_id);
     // Who may not write the parent does not even have the server fetch.
     web.put("/x", "200 OK", "content-type: text/html\r\n", b"<p>x</p>");
     let page = NewIngestion { url: Some(web.url("/x")), parent_id: Some(folder), ..new(Entry::WikiUrl) };
-    assert_eq!(two.client.ingest(EmbedQuery::default(), Json(page)).await.unwrap_err().status, 403);
+    assert_eq!(two.client.ingest(IngestQuery::default(), Json(page)).await.unwrap_err().status, 403);
     let hidden = NewIngestion { parent_id: Some(mine.document_id), ..text(false) };
-    assert_eq!(two.client.ingest(EmbedQuery::default(), Json(hidden)).await.unwrap_err().status, 404);
+    assert_eq!(two.client.ingest(IngestQuery::default(), Json(hidden)).await.unwrap_err().status, 404);
     assert!(web.asked().is_empty(), "{:?}", web.asked());
     app.end().await;
 }

@@ -14,7 +14,9 @@ use std::{
 use svc::{
     events::sequencer,
     store::{
-        access, documents,
+        access,
+        advisory::AdvisoryLock,
+        documents,
         event_feed::{self, Audience, Kept, PAGE, Wanted},
         events, places,
         scope::{Readable, Writable},
@@ -563,8 +565,8 @@ async fn a_principal_is_told_what_the_definition_says_in_random_trees() {
 #[tokio::test]
 async fn only_one_session_numbers_and_another_takes_over_when_it_is_gone() {
     let pool = server::new_pool().await;
-    let first = event_feed::sequencer(&pool).await.unwrap().expect("nobody numbers");
-    assert!(event_feed::sequencer(&pool).await.unwrap().is_none());
+    let first = event_feed::alone(&pool, AdvisoryLock::Sequencer).await.unwrap().expect("nobody numbers");
+    assert!(event_feed::alone(&pool, AdvisoryLock::Sequencer).await.unwrap().is_none());
     drop(first);
-    until("the lock", async || event_feed::sequencer(&pool).await.unwrap()).await;
+    until("the lock", async || event_feed::alone(&pool, AdvisoryLock::Sequencer).await.unwrap()).await;
 }

@@ -1,4 +1,8 @@
 //! Facts that a language model reads in texts, against an endpoint that plays every part of a real one.
+mod answers;
+mod hostile;
+mod shapes;
+
 use crate::{
     principals::{grant, someone},
     summarize::evidence,

@@ -2,6 +2,7 @@
 mod bulk;
 mod conservation;
 mod dead;
+mod events;
 mod records;
 mod tls;
 

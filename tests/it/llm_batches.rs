@@ -1,4 +1,5 @@
 //! Summaries by the batch interfaces of providers: the real program against a provider that plays both of them, and misbehaves.
+mod facts;
 mod faults;
 mod keeper;
 

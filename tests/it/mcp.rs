@@ -352,6 +352,23 @@ async fn an_upload_that_waits_tells_how_far_it_is_and_what_is_cancelled_goes_on(
     assert!(!told.is_empty() && told.windows(2).all(|two| two[0].progress < two[1].progress), "{told:?}");
     let last = told.last().unwrap();
     assert!(last.total.is_none() && last.message.as_ref().unwrap().contains("settled, 0 in flight"), "{last:?}");
+
+    // So does an ingestion, which answers what it answers to those who do not want to know.
+    let given = json!({"entry": "markdown", "content": "# Coots\n\nThey dive.\n\n# Rails\n\nThey hide.\n"});
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(
+        CallToolRequestParams::new("ingest").with_arguments(arguments(given.clone())),
+    ));
+    let handle = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+    let token = handle.progress_token.clone();
+    let ServerResult::CallToolResult(answer) = handle.await_response().await.unwrap() else { panic!("another answer") };
+    let mut answer = answer.structured_content.unwrap();
+    let told: Vec<_> =
+        client.service().told.lock().unwrap().iter().filter(|told| told.progress_token == token).cloned().collect();
+    assert!(!told.is_empty() && told.windows(2).all(|two| two[0].progress < two[1].progress), "{told:?}");
+    assert_eq!(told.last().unwrap().progress, answer["frontier"]["nodes_settled"].as_f64().unwrap());
+    assert_eq!(answer["was_existing"], false);
+    answer["was_existing"] = true.into();
+    assert_eq!(use_tool(&app, TOKEN, "ingest", given).await["structuredContent"], answer);
     client.cancel().await.unwrap();
     app.end().await;
 }

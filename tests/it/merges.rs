@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Json,
     wire::{
-        DocumentPath, ExtractFactsRequest, FactQuery, GrantRight, MergeMethod, MergePath, MergeQuery, NewMerge,
-        PathSearch, ResolveNames, ValidAt,
+        DocumentPath, ExtractFactsRequest, FactQuery, GrantRight, LintAudit, LintRequest, MergeMethod, MergePath,
+        MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathSearch, ResolveNames, ValidAt,
     },
 };
 
@@ -101,6 +101,75 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
         [(first, MergeMethod::Manual), (second, MergeMethod::Manual)]
     );
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn merged_documents_are_one_among_neighbors_and_in_the_audit_of_contradictions() {
+    let app = TestApp::start().await;
+    let flag = |name: &str| NewPredicate { name: name.to_owned(), ..NewPredicate::default() };
+    for new in [
+        NewPredicate { functional: true, ..flag("leads") },
+        NewPredicate { inverse_functional: true, ..flag("badge") },
+        NewPredicate { functional: true, ..flag("born") },
+    ] {
+        app.client.create_predicate(Json(new)).await.unwrap();
+    }
+    let [ada, lovelace, team, crew, bea] = [
+        doc(&app, "Ada").await,
+        doc(&app, "Lovelace").await,
+        doc(&app, "Team").await,
+        doc(&app, "Crew").await,
+        doc(&app, "Bea").await,
+    ];
+    let born = |id| NewFact { object_id: None, object_literal: Some("1815".to_owned()), ..fact(id, "born", 0) };
+    for new in [
+        fact(ada, "leads", team),
+        fact(lovelace, "leads", crew),
+        fact(ada, "badge", team),
+        fact(lovelace, "badge", team),
+        fact(crew, "badge", bea),
+        born(ada),
+        born(lovelace),
+    ] {
+        app.client.assert_fact(Json(new)).await.unwrap();
+    }
+    let contradictions = async || -> Vec<String> {
+        let asked = LintRequest { audits: Some(vec![LintAudit::Contradiction]), ..LintRequest::default() };
+        let found = app.client.lint_graph(Json(asked)).await.unwrap().audits.remove(0).findings;
+        found.into_iter().map(|finding| finding.predicate.unwrap()).collect()
+    };
+    let around = async |id: i64| -> (Vec<i64>, Vec<(i64, Option<i64>, i64, Option<i64>)>) {
+        let query = NeighborQuery { document_id: id, ..NeighborQuery::default() };
+        let found = app.client.find_neighbors(query).await.unwrap();
+        let facts = found.facts.iter();
+        let facts = facts.map(|fact| (fact.subject_id, fact.stated_subject_id, fact.object_id, fact.stated_object_id));
+        (found.documents.iter().map(|near| near.document.document_id).collect(), facts.collect())
+    };
+    // One badge of two people is wrong, and nobody is known to be somebody else.
+    assert_eq!(contradictions().await, ["default:badge"]);
+    assert_eq!(around(ada).await.0, [ada, team]);
+    let people = merge(&app, ada, lovelace).await;
+    assert_eq!(
+        contradictions().await,
+        ["default:leads"],
+        "one person leads two teams, has one badge, and was born once"
+    );
+    for id in [ada, lovelace] {
+        let (documents, facts) = around(id).await;
+        assert_eq!(documents, [ada, team, crew]);
+        assert!(
+            facts.contains(&(ada, Some(lovelace), crew, None)) && facts.contains(&(ada, None, team, None)),
+            "{facts:?}"
+        );
+    }
+    let teams = merge(&app, team, crew).await;
+    assert!(contradictions().await.is_empty(), "and the teams are one");
+    assert_eq!(around(bea).await, (vec![bea, team], vec![(team, Some(crew), bea, None)]));
+    for id in [people, teams] {
+        app.client.undo_merge(MergePath { id }).await.unwrap();
+    }
+    assert_eq!((contradictions().await, around(ada).await.0), (vec!["default:badge".to_owned()], vec![ada, team]));
     app.end().await;
 }
 

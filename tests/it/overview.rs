@@ -10,8 +10,8 @@ use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::{
     Code, Json,
     wire::{
-        BlockedBy, DocumentPath, ErrorType, FailureChoice, FileQuery, PageQuery, RegionMapQuery, Settled, SnapshotPart,
-        TaskPath, TaskStatus, TaskTypePath, ThroughputQuery, WorkerPath, WorkerQuery,
+        BlockedBy, DocumentPath, ErrorType, FailureChoice, FailureQuery, FileQuery, PageQuery, RegionMapQuery, Settled,
+        SnapshotPart, TaskPath, TaskQuery, TaskStatus, TaskTypePath, ThroughputQuery, WorkerPath, WorkerQuery,
     },
 };
 
@@ -89,7 +89,7 @@ async fn what_failed_is_told_by_its_reason_and_put_back_together() {
     fail(&app, &grants[1], "away").await;
     fail(&app, &grants[2], "corrupt").await;
 
-    let list = app.client.list_failures().await.unwrap();
+    let list = app.client.list_failures(FailureQuery::default()).await.unwrap();
     let groups: Vec<_> =
         list.failures.iter().map(|group| (group.code.as_deref(), group.tasks, group.error_type)).collect();
     assert_eq!(groups, [(Some("away"), 2, ErrorType::Permanent), (Some("corrupt"), 1, ErrorType::Permanent)]);
@@ -101,19 +101,138 @@ async fn what_failed_is_told_by_its_reason_and_put_back_together() {
 
     let minutes = app.client.read_throughput(ThroughputQuery::default()).await.unwrap().minutes;
     assert_eq!(
-        minutes.iter().map(|minute| (minute.completed, minute.failed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)),
-        (0, 3)
+        minutes.iter().map(|minute| (minute.arrived, minute.completed, minute.failed)).fold((0, 0, 0), |a, b| (
+            a.0 + b.0,
+            a.1 + b.1,
+            a.2 + b.2
+        )),
+        (3, 0, 3)
     );
 
-    let away = FailureChoice { task_type: "test".into(), error_type: ErrorType::Permanent, code: Some("away".into()) };
+    // One of them failed two hours ago.
+    sqlx::query("UPDATE task_attempts SET ended_at = ended_at - interval '2 hours' WHERE task_id = $1")
+        .bind(grants[0].task_id.0)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let within = async |minutes| {
+        let list = app.client.list_failures(FailureQuery { minutes: Some(minutes) }).await.unwrap();
+        let groups = list.failures.into_iter().map(|group| (group.code.unwrap(), group.tasks));
+        groups.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let counts = |away| [("away".to_owned(), away), ("corrupt".to_owned(), 1)].into();
+    assert_eq!((within(60).await, within(180).await), (counts(1), counts(2)));
+    for minutes in [0, 43_201] {
+        let refused = app.client.list_failures(FailureQuery { minutes: Some(minutes) }).await.unwrap_err();
+        assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &"minutes".into()));
+    }
+    let lately = FailureChoice {
+        task_type: "test".into(),
+        error_type: ErrorType::Permanent,
+        code: Some("away".into()),
+        minutes: Some(60),
+    };
+    let retried = app.client.retry_failures(Json(lately)).await.unwrap();
+    assert_eq!((retried.retried, retried.left), (1, 0), "only what was shown is queued again");
+    assert_eq!(within(60).await, [("corrupt".to_owned(), 1)].into());
+
+    let away = FailureChoice {
+        task_type: "test".into(),
+        error_type: ErrorType::Permanent,
+        code: Some("away".into()),
+        minutes: None,
+    };
     let retried = app.client.retry_failures(Json(away.clone())).await.unwrap();
-    assert_eq!((retried.retried, retried.left), (2, 0));
+    assert_eq!((retried.retried, retried.left), (1, 0));
     for grant in &grants[..2] {
         let row = app.client.read_task(TaskPath { id: grant.task_id.0 }).await.unwrap();
         assert_eq!((row.status, row.finished), (TaskStatus::Pending, false));
     }
-    assert_eq!(app.client.list_failures().await.unwrap().failures.len(), 1, "the other reason stays");
+    assert_eq!(
+        app.client.list_failures(FailureQuery::default()).await.unwrap().failures.len(),
+        1,
+        "the other reason stays"
+    );
     assert_eq!(app.client.retry_failures(Json(away)).await.unwrap().retried, 0);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn tasks_arrive_in_the_minute_in_which_they_were_queued() {
+    let app = idle().await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, None).await;
+    // A week of tasks, of which 10 arrived in each minute.
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, final, ready, status, created_at)
+         SELECT task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, true, false, 'completed',
+                date_trunc('minute', now()) - make_interval(mins => 10079 - n / 10) - interval '30 seconds'
+           FROM task_queue, generate_series(0, 100789) n ORDER BY n",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let minutes = app.client.read_throughput(ThroughputQuery { minutes: Some(30) }).await.unwrap().minutes;
+    assert!((27..=30).contains(&minutes.len()), "{}", minutes.len());
+    assert!(minutes.iter().rev().skip(1).all(|minute| (minute.arrived, minute.completed) == (10, 0)), "{minutes:?}");
+    // Only what arrived since is read.
+    let plan: Vec<String> = sqlx::query_scalar(
+        "EXPLAIN (ANALYZE) SELECT count(*) FROM task_queue WHERE id >= first_task_since(now() - interval '1 hour')",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    let first: i64 =
+        sqlx::query_scalar("SELECT first_task_since(now() - interval '1 hour')").fetch_one(&app.pool).await.unwrap();
+    let later: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE id >= $1")
+        .bind(first)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert!((580..=610).contains(&later), "{later} of an hour: {plan:?}");
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn tasks_are_listed_by_the_folder_that_they_are_under() {
+    let app = idle().await;
+    let folder = node(&app, None).await;
+    let inner = node(&app, Some(folder.0)).await;
+    let deep = node(&app, Some(inner.0)).await;
+    let beside = node(&app, None).await;
+    let mut tasks = Vec::new();
+    for place in [&folder, &inner, &deep, &beside] {
+        tasks.push(task(&app, place, WriteMode::Itself, 0, None).await.0);
+    }
+    // The file is the inner one: its tasks and those of its parts have it as their root.
+    sqlx::query("UPDATE task_queue SET root_id = $1 WHERE scope_document_id = ANY ($2)")
+        .bind(inner.0)
+        .bind([inner.0, deep.0])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let under = async |id: i64, status: Option<TaskStatus>| {
+        let query = TaskQuery { under: Some(id), status, ..TaskQuery::default() };
+        app.client.list_tasks(query).await.unwrap().tasks.into_iter().map(|task| task.id).collect::<Vec<_>>()
+    };
+    for status in [None, Some(TaskStatus::Pending)] {
+        assert_eq!(under(folder.0, status).await, tasks[..3]);
+        assert_eq!(under(inner.0, status).await, tasks[1..3]);
+        assert_eq!(under(deep.0, status).await, tasks[2..3], "a part of a file has its own");
+        assert_eq!(under(beside.0, status).await, tasks[3..]);
+        assert!(under(999_999, status).await.is_empty());
+    }
+    sqlx::query(
+        "UPDATE task_queue SET final = true, ready = false, status = 'failed', error_type = 'permanent' WHERE id = $1",
+    )
+    .bind(tasks[2])
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(under(folder.0, None).await, tasks[..2]);
+    assert_eq!(under(folder.0, Some(TaskStatus::Failed)).await, tasks[2..3]);
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }

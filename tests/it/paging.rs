@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Failure, Json,
     wire::{
-        Bm25Search, DocumentPath, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, RerankMethod, SearchMethod,
-        SearchQuery, SearchResponse, SynthesizeSearch, VectorSearch,
+        BatchItem, Bm25Search, DocumentPath, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, NewBatch,
+        RerankMethod, SearchMethod, SearchQuery, SearchResponse, SynthesizeSearch, VectorSearch,
     },
 };
 
@@ -158,12 +158,58 @@ async fn pages_of_groups_are_the_groups_in_their_order() {
             assert_eq!(paged, whole, "{method} by {group_by}");
         }
     }
+    // A second stage ranks the same groups again for every page, and no more than it was told to.
+    let texts = ask(&app, TOKEN, "bm25", &json!({"query": "radar gauge", "limit": 100, "usetype": ["chunk"]})).await;
+    for id in ids(&texts.unwrap()) {
+        app.client.embed_tokens(DocumentPath { id }).await.unwrap();
+    }
+    for method in ["vector", "bm25", "hybrid"] {
+        let body = |limit: u32| json!({"query": "second radar gauge 3", "limit": limit, "group_by": "file", "rerank": true, "rerank_method": "maxsim", "rerank_top": 5});
+        let whole = ids(&ask(&app, TOKEN, method, &body(5)).await.unwrap());
+        assert_eq!(whole.len(), 5, "{method}");
+        for limit in [1, 2, 3] {
+            let (paged, pages) = leaf_through(&app, method, body(limit)).await;
+            assert_eq!(paged, whole, "{method} by {limit}");
+            assert_eq!(pages, 5_usize.div_ceil(limit as usize), "{method} by {limit}");
+        }
+    }
     let query = SearchQuery { limit: 4, ..SearchQuery::new("radar gauge") };
     let first = app.client.search(query.clone()).await.unwrap();
     let second = app.client.search(SearchQuery { cursor: first.next_cursor.clone(), ..query }).await.unwrap();
     let mut seen = [ids(&first), ids(&second)].concat();
     seen.sort_unstable();
     assert_eq!(seen, files);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn pages_behind_the_depth_of_the_legs_skip_and_repeat_nothing() {
+    let app = TestApp::start().await;
+    let words = ["tank", "valve", "pump", "meter", "hose", "seal", "filter", "boiler"];
+    // The legs disagree on the order of these: BM25 counts the word, and the vectors compare what else is said.
+    let text = |n: usize| {
+        let others: Vec<&str> = (0..6).map(|at| words[(n * (at + 3) + at * at) % words.len()]).collect();
+        format!("{} {}", "gauge ".repeat(1 + n * 7 % 5), others.join(" "))
+    };
+    let document = |n: usize| BatchItem { title: format!("Part {n}"), content: text(n), ..BatchItem::default() };
+    let batch = NewBatch { documents: (0..230).map(document).collect(), priority: 0 };
+    let made = app.client.create_documents(Json(batch)).await.unwrap().documents;
+    for document in &made {
+        app.settled(document.document_id).await;
+    }
+    let mut all: Vec<i64> = made.iter().map(|document| document.document_id).collect();
+    all.sort_unstable();
+    for method in ["hybrid", "maxsim"] {
+        for weights in [json!({"vector": 0.5, "bm25": 0.5}), json!({"vector": 0.05, "bm25": 0.95})] {
+            let mut body = json!({"query": "pressure gauge of the boiler", "limit": 23});
+            if method == "hybrid" {
+                body["weights"] = weights;
+            }
+            let (mut paged, _) = leaf_through(&app, method, body).await;
+            paged.sort_unstable();
+            assert_eq!(paged, all, "{method}");
+        }
+    }
     app.end().await;
 }
 

@@ -60,6 +60,7 @@ fn held(row: &OperationInfo) -> Held {
         | "read_story"
         | "read_cells"
         | "choose_portfolio"
+        | "find_similar"
         | "view_document"
         | "expand_children"
         | "list_breadcrumbs"
@@ -160,6 +161,7 @@ pub fn call(
         "create_link" => request.json(&json!({"target_id": id, "link_type": "cites"})),
         "change_priority" => request.json(&json!({"priority": 1})),
         "choose_portfolio" => request.json(&json!({"tokens": 1_000_000})),
+        "find_similar" => request.query(&[("limit", "100")]),
         "assert_fact" => request.json(&a_fact(id)),
         "list_facts" => request.query(&[("subject_id", id.to_string()), ("valid_at", "any".to_owned())]),
         "find_paths" => request.json(&a_path(id)),
@@ -391,6 +393,21 @@ async fn compare(app: &TestApp, world: &World, who: &Someone) {
                             assert_eq!((chosen.leaves, chosen.candidates), (expected, expected), "{}", shown(id));
                             let hidden = chosen.nodes.iter().find(|node| !reads(node.document.id));
                             assert!(hidden.is_none(), "{}: {hidden:?}", shown(id));
+                        }
+                        "find_similar" => {
+                            let owners = status(call(app, TOKEN, row, id, &[])).await;
+                            if owners != 200 {
+                                assert_eq!(status(ask(id)).await, owners, "{}", shown(id));
+                                continue;
+                            }
+                            // The owner finds all that have a vector, and the caller those of them that it may read.
+                            let found = async |request| -> BTreeSet<i64> {
+                                let found: SearchResponse = json_of(request).await;
+                                found.results.iter().map(|result| result.document.id).collect()
+                            };
+                            let all = found(call(app, TOKEN, row, id, &[])).await;
+                            let expected: BTreeSet<i64> = all.into_iter().filter(|id| reads(*id)).collect();
+                            assert_eq!(found(ask(id)).await, expected, "{}", shown(id));
                         }
                         "view_document" | "expand_children" | "list_breadcrumbs" | "list_back_references" => {
                             views::compare(row, ask(id), world, &rights, id).await;

@@ -465,3 +465,38 @@ async fn who_may_read_all_of_a_fact_is_told_of_it() {
     assert_eq!(sorted(told), sorted(right.to_vec()));
     app.end().await;
 }
+
+#[tokio::test]
+async fn one_long_text_may_state_as_many_facts_as_a_batch_has() {
+    let app = idle().await;
+    predicate(&app, "states").await;
+    let words = |number: usize| format!("sentence {number} of the text");
+    let filling = "and so on ".repeat(28);
+    let text: String = (0..1_000).map(|number| format!("This is {}, {filling}.\n", words(number))).collect();
+    let source =
+        app.client.create_document(WaitQuery::default(), Json(document("A long text", &text))).await.unwrap().id;
+    let fact = |number: usize| NewFact {
+        source_id: Some(source),
+        // Runs of white space may differ.
+        quote: Some(words(number).replace(' ', if number % 2 == 0 { " " } else { "  " })),
+        ..says(source, "states", &number.to_string())
+    };
+    let facts = NewFacts { facts: (0..1_000).map(fact).collect(), on_overlap: None };
+    let written = app.client.assert_facts(Json(facts)).await.unwrap().facts;
+    assert_eq!(written.len(), 1_000);
+    let wrong: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM triples t JOIN triple_citations c ON c.triple_id = t.id JOIN documents d ON d.id = c.document_id
+          WHERE substr(d.content, c.quote_start + 1, c.quote_end - c.quote_start) <> 'sentence ' || t.object_literal || ' of the text'",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(wrong, 0);
+    // The one that is at fault is named.
+    let mut facts: Vec<NewFact> =
+        (0..3).map(|number| NewFact { valid_from: Some(day(1)), ..fact(number + 2_000) }).collect();
+    facts[0].quote = Some(words(7));
+    let refused = app.client.assert_facts(Json(NewFacts { facts, on_overlap: None })).await.expect_err("no such words");
+    assert_eq!((refused.code, &refused.members["index"]), (Code::InvalidField, &json!(1)));
+    app.end().await;
+}

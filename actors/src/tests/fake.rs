@@ -145,6 +145,7 @@ impl FakeQueue {
                 runs_alone: task.runs_alone,
                 deadline: task.deadline,
                 params: serde_json::Value::Null,
+                traceparent: None,
             });
             if task.runs_alone {
                 break;

@@ -49,6 +49,9 @@ pub struct TaskQuery {
     /// The file whose tree the task belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_id: Option<i64>,
+    /// Only tasks of documents at or under this one, such as a folder with all its files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under: Option<i64>,
     /// What the task waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<BlockedBy>,

@@ -2,7 +2,7 @@
 use crate::{
     Code, Failure, Located,
     constraint::{Constraint, Form, NAME, constrain},
-    operation::Wire,
+    operation::{Params, Wire},
     wire::{Attempt, DocumentResponse, FrontierResponse, Settled},
     words::wire_words,
 };
@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 #[cfg(feature = "openapi")]
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 wire_words! {
     /// An entry of `POST /ingest`.
@@ -30,6 +30,24 @@ wire_words! {
 /// The most turns of one conversation.
 pub const TURNS: usize = 10_000;
 const SPEAKER: Constraint = Constraint::Text(1, 200, Form::NotBlank);
+
+/// When to answer, and what to show of the document.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct IngestQuery {
+    /// Answer when it is ingested, true by default; with false when it is stored, and the frontier tells how far it is.
+    #[cfg_attr(feature = "openapi", param(default = true))]
+    pub wait: bool,
+    /// Whether to include the 768-dimension vector.
+    pub include_embed: bool,
+}
+impl Default for IngestQuery {
+    fn default() -> Self {
+        Self { wait: true, include_embed: false }
+    }
+}
+impl Params for IngestQuery {}
 
 /// An entry takes one of `content`, `turns`, `url` and `id`; `GET /ingest/pipelines` says which.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -288,9 +288,15 @@ pub struct Neighbor {
 pub struct NeighborFact {
     pub triple_id: i64,
     pub subject_id: i64,
+    /// The document that the fact was stated of, if that is taken for another one, which `subject_id` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated_subject_id: Option<i64>,
     /// `namespace:name`.
     pub predicate: String,
     pub object_id: i64,
+    /// The same for the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated_object_id: Option<i64>,
 }
 
 /// What is around a document.

@@ -1,7 +1,7 @@
 //! The state of the service at a glance, for its operator: what works, what waits, what is wrong and what failed.
 use super::{BlockedBy, ErrorType, FailurePlace, QueueState, TaskLane};
 use crate::{
-    constraint::{NAME, constrain},
+    constraint::{Constraint, NAME, constrain},
     operation::{Params, Wire},
     words::wire_words,
 };
@@ -63,7 +63,7 @@ pub struct OverviewResponse {
     pub task_types: Vec<TypeOverview>,
     pub findings: Vec<Finding>,
     pub workers: Vec<WorkerOverview>,
-    /// The last 60 minutes, oldest first; a minute without an ended task is left out.
+    /// The last 60 minutes, oldest first; a minute in which no task was queued or ended is left out.
     pub throughput: Vec<MinuteCount>,
     /// How many regions are held.
     pub regions_held: i64,
@@ -126,6 +126,8 @@ pub struct LaneUse {
 pub struct MinuteCount {
     /// The beginning of the minute.
     pub minute: DateTime<Utc>,
+    /// Tasks that were queued.
+    pub arrived: i64,
     pub completed: i64,
     /// Without what only lacks a part that is not configured, or failed with another task.
     pub failed: i64,
@@ -143,16 +145,32 @@ pub struct ThroughputQuery {
     pub minutes: Option<u32>,
 }
 impl Params for ThroughputQuery {
-    constrain! { minutes: crate::constraint::Constraint::Whole(1, 1440) }
+    constrain! { minutes: Constraint::Whole(1, 1440) }
 }
 
-/// Attempts that ended, minute by minute, oldest first; a minute without one is left out.
+/// Tasks that were queued and attempts that ended, minute by minute, oldest first; a minute without either is left out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ThroughputResponse {
     pub minutes: Vec<MinuteCount>,
 }
 impl Wire for ThroughputResponse {}
+
+/// As many minutes as a month has, and one at least.
+const A_MONTH: Constraint = Constraint::Whole(1, 43_200);
+
+/// How far back to look.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct FailureQuery {
+    /// Only what failed for good in this many minutes, 1 to 43,200; absent: whatever failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minutes: Option<u32>,
+}
+impl Params for FailureQuery {
+    constrain! { minutes: A_MONTH }
+}
 
 /// Tasks that failed for good for the same reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -189,10 +207,14 @@ pub struct FailureChoice {
     pub error_type: ErrorType,
     #[serde(default)]
     pub code: Option<String>,
+    /// Only those that failed in this many minutes, as the list was asked for them.
+    #[serde(default)]
+    pub minutes: Option<u32>,
 }
 impl Wire for FailureChoice {
     constrain! {
         task_type: NAME,
+        minutes: A_MONTH,
     }
 }
 

@@ -148,3 +148,47 @@ fn a_group_is_given_up_as_a_whole_at_its_limit() {
     assert_eq!(of(0), Err(TooMuch));
     assert_eq!(derive(&chain(2_000), &rules, &BTreeMap::new(), 1_000).err(), Some(TooMuch));
 }
+
+/// A fact that holds for one day.
+fn on(id: i64, subject: i64, object: i64, zone: i64, number: i64) -> Fact {
+    let time = Interval { from: Some(day(number)), until: Some(day(number + 1)) };
+    Fact { id, subject, predicate: 1, object: Object::Node(object), zone, time }
+}
+
+#[test]
+fn a_group_is_given_up_that_takes_too_many_looks_even_if_nothing_follows() {
+    let rules = [Rule { step: Step::Joined { first: 1, then: 1 }, zone: OPEN }];
+    // What leads to the hub ends before what leads away from it begins.
+    let of = |ends: i64| {
+        let into = (1..=ends).map(|id| on(id, id, 0, OPEN, id));
+        let out = (1..=ends).map(|id| on(ends + id, 0, ends + id, OPEN, ends + id));
+        derive(&into.chain(out).collect::<Vec<_>>(), &rules, &BTreeMap::new(), 1).map(|derived| derived.len())
+    };
+    assert_eq!(of(500), Ok(0));
+    assert_eq!(of(3_000), Err(TooMuch));
+}
+
+#[test]
+fn a_zone_does_not_look_at_the_facts_of_the_others() {
+    let rules = [Rule { step: Step::Joined { first: 1, then: 1 }, zone: OPEN }];
+    let zones = 5_000;
+    let pair = |zone| [on(zone, zone, 0, zone, 1), on(zones + zone, 0, zones + zone, zone, 1)];
+    let facts: Vec<Fact> = (1..=zones).flat_map(pair).collect();
+    let derived = derive(&facts, &rules, &BTreeMap::new(), 5_000).unwrap();
+    assert_eq!(derived.len(), 5_000);
+    for (fact, zone) in derived.iter().zip(1..) {
+        assert_eq!((fact.zone, fact.subject, fact.object), (zone, zone, Object::Node(zones + zone)));
+        assert_eq!(fact.premises, [Premise::Asserted(zone), Premise::Asserted(zones + zone)]);
+    }
+}
+
+#[test]
+fn a_statement_may_hold_for_many_times() {
+    let rules = [Rule { step: Step::Copied { from: 1, to: 2, turned: true }, zone: OPEN }];
+    let days = 50_000;
+    // Every second day, the last one first.
+    let facts: Vec<Fact> = (1..=days).map(|id| on(id, 7, 8, OPEN, 2 * (days - id))).collect();
+    let derived = derive(&facts, &rules, &BTreeMap::new(), 50_000).unwrap();
+    assert_eq!(derived.len(), 50_000);
+    assert!(derived.windows(2).all(|two| two[0].time.until < two[1].time.from));
+}

@@ -8,6 +8,7 @@ use crate::{
     store::{
         self,
         graph::lint::{self, Covered, Found, Within},
+        merges,
     },
 };
 use chrono::{DateTime, Days, SubsecRound, Utc};
@@ -57,7 +58,7 @@ impl Handle<ops::lint_graph> for Service {
                     let covered = lint::coverage(&mut tx, &within).await.or_fail()?;
                     uncovered(&covered, asked.coverage, &self.settings.bm25_exclude_usetypes, within.limit)
                 }
-                _ => found(&mut tx, &within, audit, &asked, valid_at).await.or_fail()?,
+                _ => found(&mut tx, &within, audit, &asked, (valid_at, known_at)).await.or_fail()?,
             };
             audits.push(AuditResponse { audit, count, findings, ms: milliseconds(begun) });
         }
@@ -75,7 +76,7 @@ async fn found(
     within: &Within,
     audit: LintAudit,
     asked: &LintRequest,
-    now: DateTime<Utc>,
+    (now, known_at): (DateTime<Utc>, DateTime<Utc>),
 ) -> sqlx::Result<(u64, Vec<LintFinding>)> {
     let days = asked.staleness.max_age_days.unwrap_or(DAYS);
     let before = now.checked_sub_days(Days::new(days.into())).unwrap_or(DateTime::<Utc>::MIN_UTC);
@@ -85,14 +86,17 @@ async fn found(
             (LintKind::LonelyRoot, lint::lonely_roots(conn, within).await?),
             (LintKind::UnusedPredicate, lint::unused_predicates(conn, within).await?),
         ],
-        LintAudit::Contradiction => vec![
-            (LintKind::Functional, lint::functional(conn, within).await?),
-            (LintKind::InverseFunctional, lint::inverse_functional(conn, within).await?),
-            (LintKind::DisjointPredicates, lint::disjoint_predicates(conn, within).await?),
-            (LintKind::DisjointClasses, lint::disjoint_classes(conn, within).await?),
-            (LintKind::Asymmetric, lint::asymmetric(conn, within).await?),
-            (LintKind::Irreflexive, lint::irreflexive(conn, within).await?),
-        ],
+        LintAudit::Contradiction => {
+            let sets = merges::all_sets(conn, &within.scope, known_at).await?;
+            vec![
+                (LintKind::Functional, lint::functional(conn, within, &sets).await?),
+                (LintKind::InverseFunctional, lint::inverse_functional(conn, within, &sets).await?),
+                (LintKind::DisjointPredicates, lint::disjoint_predicates(conn, within).await?),
+                (LintKind::DisjointClasses, lint::disjoint_classes(conn, within).await?),
+                (LintKind::Asymmetric, lint::asymmetric(conn, within).await?),
+                (LintKind::Irreflexive, lint::irreflexive(conn, within).await?),
+            ]
+        }
         LintAudit::Staleness => vec![
             (LintKind::Old, lint::old(conn, within, now, before).await?),
             (LintKind::SourceChanged, lint::source_changed(conn, within).await?),

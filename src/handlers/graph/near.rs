@@ -3,7 +3,7 @@ use super::{super::lists::must_exist, moment};
 use crate::{
     access::Caller,
     error::OrFail,
-    graph::named,
+    graph::{named, paths::Merged},
     registry::Handle,
     service::Service,
     store::{
@@ -46,6 +46,8 @@ impl Handle<ops::find_neighbors> for Service {
             asserted_only: moment.asserted_only,
         };
         let limit = query.limit.unwrap_or(100) as usize;
+        let mut merged = Merged::begin(&mut tx, caller, &along, &[centre]).await?;
+        let centre = merged.sets.canonical(centre);
         let mut distances: HashMap<DocumentId, u32> = HashMap::from([(centre, 0)]);
         let (mut facts, mut truncated) = (BTreeSet::new(), false);
         let mut frontier = vec![centre];
@@ -53,8 +55,10 @@ impl Handle<ops::find_neighbors> for Service {
             if frontier.is_empty() || truncated {
                 break;
             }
-            let mut found = edges(&mut tx, &scope, &frontier, &along, false, EDGES as i64 + 1).await.or_fail()?;
+            let all = merged.members(&frontier);
+            let found = edges(&mut tx, &scope, &all, &along, false, EDGES as i64 + 1).await.or_fail()?;
             truncated |= found.len() > EDGES;
+            let mut found = merged.unite(&mut tx, caller, &along, found).await?;
             // The facts that were recorded first come first, whatever the order in which they are read.
             found.sort_unstable_by_key(|edge| (edge.id, edge.to));
             frontier.clear();
@@ -83,11 +87,14 @@ impl Handle<ops::find_neighbors> for Service {
             .collect();
         documents.sort_unstable_by_key(|near| (near.distance, near.document.document_id));
         let facts: Vec<TripleId> = facts.into_iter().collect();
+        let sets = merged.sets;
         let facts = steps(&mut tx, &facts).await.or_fail()?.into_iter().map(|step| NeighborFact {
             triple_id: step.id.0,
-            subject_id: step.subject_id.0,
+            subject_id: sets.canonical(step.subject_id).0,
+            stated_subject_id: sets.stated(step.subject_id),
             predicate: step.predicate(),
-            object_id: step.object_id.0,
+            object_id: sets.canonical(step.object_id).0,
+            stated_object_id: sets.stated(step.object_id),
         });
         let mut facts: Vec<NeighborFact> = facts.collect();
         facts.sort_unstable_by_key(|fact| fact.triple_id);

@@ -1,5 +1,5 @@
 //! Brings a graph into the store: its nodes as documents, its predicates, and its triples as facts.
-use super::super::{batch, shape_bindings::guarding::guard};
+use super::super::{batch, shape_bindings::guard};
 use crate::{
     access::Caller,
     error::OrFail,

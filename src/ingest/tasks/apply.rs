@@ -2,6 +2,7 @@
 use super::OrTaskFailure;
 use crate::{
     ingest::{Tools, settle},
+    otlp,
     store::{
         self,
         tasks::{AttemptRow, Claimer},
@@ -80,6 +81,12 @@ impl<'a> Transaction<'a> {
         &mut self.conn
     }
 
+    /// Undoes what was written, and begins anew the transaction of a task that creates nodes.
+    pub async fn anew(self) -> Result<Transaction<'a>, TaskFailure> {
+        self.conn.rollback().await.classified()?;
+        self.apply.begin_creating().await
+    }
+
     /// Completes the task and commits. If the token is stale or the task was cancelled, nothing is written.
     pub async fn complete(self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
         self.end(Outcome::Completed, detail).await
@@ -140,7 +147,7 @@ impl<'a> Transaction<'a> {
                 tools.wake.notify(settle::QUEUES);
             }
         };
-        settling.spawn(settle.in_current_span());
+        settling.spawn(otlp::carried(settle).in_current_span());
         Ok(outcome)
     }
 }

@@ -5,10 +5,15 @@ use crate::{
     ingest::Tools,
     llm::{Ask, LlmError},
     llm_batches::{TASK_BYTES, TASK_REQUESTS, code},
-    store::{self, llm_batches::Request, summaries::LlmAnswer},
+    store::{
+        self,
+        llm_batches::Request,
+        summaries::{Asker, LlmAnswer},
+    },
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use sqlx::PgConnection;
 use std::time::{Duration, Instant};
 use svc_actors::{ErrorClass, Grant, Outcome, TaskFailure};
 use svc_ids::DocumentId;
@@ -104,10 +109,26 @@ impl<'a> Asking<'a> {
         })
     }
 
+    fn asker(&self) -> Asker<'a> {
+        Asker { document_id: self.grant.document_id, task_type: &self.grant.task_type }
+    }
+
+    /// Forgets answers that are of no use, so that whoever asks the same again asks the model. A process that ends before the task has failed
+    /// leaves it to another attempt, which asks again too.
+    pub async fn forget(&self, asked: &[Vec<u8>]) -> Result<(), TaskFailure> {
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        store::summaries::forget(&mut conn, asked).await.classified()
+    }
+
+    /// Forgets what was answered to other questions than these, in the transaction of a task that completes.
+    pub async fn keep_only(&self, conn: &mut PgConnection) -> Result<(), TaskFailure> {
+        store::summaries::keep_only(conn, self.asker(), self.grant.task_id, &self.asked).await.classified()
+    }
+
     /// The answer to one question, which its hash tells from others; an earlier one if there is one.
     pub async fn asked(&mut self, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
         let mut conn = self.tools.pool.acquire().await.classified()?;
-        let known = store::summaries::answer(&mut conn, &hash).await.classified()?;
+        let known = store::summaries::answer(&mut conn, self.asker(), &hash).await.classified()?;
         drop(conn);
         self.kept += usize::from(known.is_some());
         let answer = match known {
@@ -123,8 +144,7 @@ impl<'a> Asking<'a> {
                     Err(error) => return Ok(Asked::Error(error)),
                 };
                 let mut conn = self.tools.pool.acquire().await.classified()?;
-                let id = self.grant.document_id;
-                store::summaries::keep_answer(&mut conn, id, &hash, &answer).await.classified()?;
+                store::summaries::keep_answer(&mut conn, self.asker(), &hash, &answer).await.classified()?;
                 answer
             }
         };

@@ -2,6 +2,7 @@
 //! no attempt pays for what an earlier one got.
 mod answer;
 mod entities;
+mod fitting;
 mod storing;
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     summary::beginning,
 };
 use crate::{
+    graph::occurrences,
     ingest::Tools,
     llm::{Ask, LlmError, mark},
     store::{self, extraction::SourceText, scope::Readable, summaries::LlmAnswer},
@@ -17,9 +19,9 @@ use crate::{
 use answer::{Rules, check, predicate_key};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
-use svc_actors::{Grant, Outcome, TaskFailure};
-use svc_client::wire::{ExtractFactsRequest, NewPredicates, ResolveNames, SupersedeFacts};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use svc_actors::{Outcome, TaskFailure};
+use svc_client::wire::{ExtractFactsRequest, NewPredicates, ResolveNames, Settled, SupersedeFacts};
 use svc_ids::PredicateId;
 
 /// The instructions of the model. Whoever changes the file changes the version, and a test holds both together.
@@ -37,6 +39,12 @@ const VOCABULARY: i64 = 5_000;
 const PREDICATE_CHARS: usize = 200;
 /// The most bytes of the titles.
 const TITLE_BYTES: usize = 1000;
+/// The bytes that the rest of a question takes, besides the instructions.
+const FRAME_BYTES: usize = 500;
+/// The fewest bytes in which predicates are told of, however little the model reads.
+const LEAST_TOLD_BYTES: usize = 500;
+/// The most of these bytes.
+const TOLD_BYTES: usize = 8_000;
 /// How much of an answer that cannot be used the attempt log shows.
 const SHOWN: usize = 500;
 
@@ -58,14 +66,32 @@ pub(crate) struct Parameters {
     pub supersede: SupersedeFacts,
     pub replace: bool,
     pub dry_run: bool,
+    /// The hash of the predicates that there were when the task was queued, where no other ones count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vocabulary: Option<String>,
 }
 
 impl Parameters {
-    /// What a request asks for, by the settings of a process.
-    pub fn new(tools: &crate::core::Core, request: &ExtractFactsRequest, content_hash: String) -> Parameters {
+    /// What a request asks for, by the settings of a process and the predicates that there are.
+    pub async fn new(
+        tools: &crate::core::Core,
+        conn: &mut sqlx::PgConnection,
+        request: &ExtractFactsRequest,
+    ) -> sqlx::Result<Parameters> {
         let settings = &tools.settings;
-        Parameters {
-            content_hash,
+        let vocabulary = match request.new_predicates {
+            Some(NewPredicates::Closed) => {
+                let rows = store::extraction::vocabulary(conn, VOCABULARY).await?;
+                let said = rows.iter().flat_map(|row| {
+                    let more = [&row.label, &row.description].map(|text| text.as_deref().unwrap_or_default());
+                    [row.namespace.as_str(), row.name.as_str()].into_iter().chain(more)
+                });
+                Some(hex::encode(hash(&said.collect::<Vec<_>>())))
+            }
+            _ => None,
+        };
+        Ok(Parameters {
+            content_hash: String::new(),
             prompt: PROMPT.to_owned(),
             model: tools.language_model.model().to_owned(),
             temperature: settings.extraction_temperature,
@@ -78,8 +104,28 @@ impl Parameters {
             supersede: request.supersede.unwrap_or(SupersedeFacts::Never),
             replace: request.replace,
             dry_run: request.dry_run,
-        }
+            vocabulary,
+        })
     }
+
+    /// The same for a text.
+    pub fn of(&self, content_hash: String) -> Parameters {
+        Parameters { content_hash, ..self.clone() }
+    }
+
+    /// The most tokens of an answer, by those that the model reads and writes.
+    fn answer_tokens(&self, context: usize) -> usize {
+        self.max_tokens.min(context / 2)
+    }
+}
+
+/// How many bytes the predicates and each piece of a text have in a question, by the tokens that the model reads. Predicates have a share of their own,
+/// so that a text is cut into the same pieces whichever there are.
+fn room(tokens: usize) -> (usize, usize) {
+    let context = tokens * 3;
+    let room = context.saturating_sub(INSTRUCTIONS.len() + TITLE_BYTES + FRAME_BYTES);
+    let told = (room / 3).clamp(LEAST_TOLD_BYTES, TOLD_BYTES);
+    (told, room.saturating_sub(told).max(LEAST_BYTES))
 }
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
@@ -87,14 +133,30 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let parameters: Parameters = serde_json::from_value(grant.params.clone()).classified()?;
     let mut conn = tools.pool.acquire().await.classified()?;
     let source = store::extraction::text(&mut conn, grant.document_id).await.classified()?;
-    let source = source.filter(|source| source.is_settled && !source.content.trim().is_empty());
+    if source.as_ref().is_some_and(|source| source.settled.0 == Settled::InFlight) {
+        return Err(TaskFailure::away("unsettled", "the text was changed, and is not embedded and indexed yet"));
+    }
+    let is_text = |source: &SourceText| source.settled.0 == Settled::Settled && !source.content.trim().is_empty();
+    let source = source.filter(is_text);
     let Some(source) = source else {
         drop(conn);
         return apply.begin().await?.skip("the document has no text that has settled".to_owned(), Map::new()).await;
     };
-    let vocabulary = Vocabulary::read(&mut conn, &source.content).await.classified()?;
+    let context = tools.settings.llm_context_tokens;
+    let tokens = parameters.answer_tokens(context);
+    let (told, most) = room(context.saturating_sub(tokens));
+    let vocabulary = Vocabulary::read(&mut conn, &source.content, told).await.classified()?;
     drop(conn);
-    let mut reading = Reading::new(tools, grant, &parameters, &source, &vocabulary);
+    let asking = Asking::new(tools, grant, None);
+    let mut reading = Reading {
+        asking,
+        parameters: &parameters,
+        source: &source,
+        vocabulary: &vocabulary,
+        tokens,
+        most,
+        truncated: false,
+    };
     let said = reading.said().await?;
     if reading.asking.waits() {
         let unchanged = [(grant.document_id, source.content_hash.clone())];
@@ -129,8 +191,8 @@ struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Reads the predicates, and chooses those to tell of: the ones whose words stand in the text before others.
-    async fn read(conn: &mut sqlx::PgConnection, text: &str) -> sqlx::Result<Vocabulary> {
+    /// Reads the predicates, and chooses those to tell of in so many bytes: the ones whose words stand in the text before others.
+    async fn read(conn: &mut sqlx::PgConnection, text: &str, most: usize) -> sqlx::Result<Vocabulary> {
         let rows = store::extraction::vocabulary(conn, VOCABULARY).await?;
         let mut known = HashMap::new();
         for row in &rows {
@@ -142,62 +204,55 @@ impl Vocabulary {
                 known.entry(predicate_key(label)).or_insert(row.id);
             }
         }
-        let text = text.to_lowercase();
-        let mut ranked: Vec<(bool, &store::extraction::VocabularyRow)> = rows
-            .iter()
-            .map(|row| {
-                let key = predicate_key(row.label.as_deref().unwrap_or(&row.name));
-                (!key.split('_').any(|word| word.len() > 3 && text.contains(word)), row)
-            })
-            .collect();
+        let keys: Vec<String> =
+            rows.iter().map(|row| predicate_key(row.label.as_deref().unwrap_or(&row.name))).collect();
+        let words: Vec<(usize, &str)> =
+            keys.iter().enumerate().flat_map(|(at, key)| key.split('_').map(move |word| (at, word))).collect();
+        let words: Vec<(usize, &str)> = words.into_iter().filter(|(_, word)| word.len() > 3).collect();
+        let found = occurrences::first(&text.to_lowercase(), &words.iter().map(|(_, word)| *word).collect::<Vec<_>>());
+        let found = words.iter().zip(found).filter(|(_, place)| place.is_some());
+        let near: HashSet<usize> = found.map(|((at, _), _)| *at).collect();
+        let mut ranked: Vec<(bool, &store::extraction::VocabularyRow)> =
+            rows.iter().enumerate().map(|(at, row)| (!near.contains(&at), row)).collect();
         ranked.sort_by_key(|(is_foreign, row)| (*is_foreign, row.id));
         ranked.truncate(TOLD);
-        ranked.sort_by_key(|(_, row)| row.id);
-        let line = |(_, row): &(bool, &store::extraction::VocabularyRow)| {
+        let line = |(_, row): (bool, &store::extraction::VocabularyRow)| {
             let name = svc_client::wire::predicate_name(&row.namespace, &row.name);
             let more =
                 [row.label.as_deref(), row.description.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ");
             let more = more.split_whitespace().collect::<Vec<_>>().join(" ");
             let line = if more.is_empty() { name } else { format!("{name}: {more}") };
-            line.chars().take(PREDICATE_CHARS).collect::<String>()
+            (row.id, line.chars().take(PREDICATE_CHARS).collect::<String>())
         };
-        Ok(Vocabulary { known, told: ranked.iter().map(line).collect::<Vec<_>>().join("\n") })
+        let mut bytes = 0;
+        let fits = |(_, line): &(PredicateId, String)| {
+            bytes += line.len() + 1;
+            bytes <= most
+        };
+        let mut lines: Vec<(PredicateId, String)> = ranked.into_iter().map(line).take_while(fits).collect();
+        lines.sort_by_key(|(id, _)| *id);
+        Ok(Vocabulary { known, told: lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n") })
     }
 }
 
 /// A text that a language model reads, in pieces if it is long.
 struct Reading<'a, 't> {
-    tools: &'a Tools,
     asking: Asking<'a>,
     parameters: &'t Parameters,
     source: &'t SourceText,
     vocabulary: &'t Vocabulary,
+    /// The most tokens of an answer.
+    tokens: usize,
+    /// The most bytes of a piece.
+    most: usize,
     /// An answer was cut off.
     truncated: bool,
 }
 
-impl<'a, 't> Reading<'a, 't> {
-    fn new(
-        tools: &'a Tools,
-        grant: &'a Grant,
-        parameters: &'t Parameters,
-        source: &'t SourceText,
-        vocabulary: &'t Vocabulary,
-    ) -> Reading<'a, 't> {
-        let asking = Asking::new(tools, grant, None);
-        Reading { tools, asking, parameters, source, vocabulary, truncated: false }
-    }
-
-    /// The most tokens of an answer.
-    fn answer_tokens(&self) -> usize {
-        self.parameters.max_tokens.min(self.tools.settings.llm_context_tokens / 2)
-    }
-
+impl Reading<'_, '_> {
     /// What the model says of all pieces, each fact as it says it.
     async fn said(&mut self) -> Result<Vec<Value>, TaskFailure> {
-        let context = self.tools.settings.llm_context_tokens.saturating_sub(self.answer_tokens()) * 3;
-        let beside = INSTRUCTIONS.len() + self.vocabulary.told.len() + TITLE_BYTES + 500;
-        let most = context.saturating_sub(beside).max(LEAST_BYTES);
+        let most = self.most;
         let (mut rest, mut said) = (self.source.content.trim(), Vec::new());
         let mut pieces = 0;
         while !rest.is_empty() {
@@ -224,7 +279,8 @@ impl<'a, 't> Reading<'a, 't> {
     async fn said_of(&mut self, piece: &str) -> Result<Vec<Value>, TaskFailure> {
         let (mut open, mut said) = (vec![piece], Vec::new());
         while let Some(piece) = open.pop() {
-            let (given, problem) = match self.ask(piece, None).await? {
+            let question = self.question(piece, None);
+            let (given, problem) = match self.ask(&question, piece, None).await? {
                 Asked::Later => continue,
                 Asked::Error(error @ LlmError::TooLong(_)) if piece.len() / 2 < LEAST_BYTES => {
                     return Err(error.classify());
@@ -245,7 +301,8 @@ impl<'a, 't> Reading<'a, 't> {
                     Err(problem) => (given, problem),
                 },
             };
-            match self.ask(piece, Some((&given, &problem))).await? {
+            let mended = self.question(piece, Some(&given));
+            match self.ask(&mended, piece, Some(&problem)).await? {
                 Asked::Later => continue,
                 Asked::Error(error) => return Err(error.classify()),
                 Asked::Answer(given) => match answer::read(&given.answer, given.is_cut) {
@@ -253,55 +310,71 @@ impl<'a, 't> Reading<'a, 't> {
                         self.truncated |= given.is_cut;
                         said.extend(facts);
                     }
-                    Err(problem) => return Err(unusable(&given, &problem)),
+                    Err(problem) => {
+                        // What the model said of other pieces is kept.
+                        self.asking.forget(&[question, mended]).await?;
+                        return Err(unusable(&given, &problem));
+                    }
                 },
             }
         }
         Ok(said)
     }
 
-    /// Asks of a piece; with what was wrong with an answer that came before.
-    async fn ask(&mut self, piece: &str, before: Option<(&LlmAnswer, &str)>) -> Result<Asked, TaskFailure> {
-        let message = |mark: &str| {
-            let titles = self.source.titles.join(" > ");
-            let titles = titles.split_whitespace().collect::<Vec<_>>().join(" ");
-            // The nearest titles say most.
-            let titles = &titles[titles.ceil_char_boundary(titles.len().saturating_sub(TITLE_BYTES))..];
-            let mut message = format!(
-                "Give at most {} facts. The reference time of the text is {}.\n\nTitles:\n{mark}\n{titles}\n{mark}\n\nPredicates that exist:\n{mark}\n{}\n{mark}\n\nText:\n{mark}\n{piece}\n{mark}\n",
-                self.parameters.max_facts,
-                self.source.told_at.format("%Y-%m-%dT%H:%M:%SZ"),
-                self.vocabulary.told,
-            );
-            if let Some((_, problem)) = before {
-                message += &format!(
-                    "\nYour last answer could not be read: {problem}. Answer again, with the JSON object alone.\n"
-                );
-            }
-            message
-        };
-        let temperature = self.parameters.temperature;
-        let earlier = before.map_or("", |(given, _)| given.answer.as_str());
-        let parts = [
+    /// What tells a question from others: all that changes what a right answer to it is, and nothing else. The titles and the predicates that the model
+    /// is told of are hints, and a text is not paid for again because a folder got another name or somebody made a predicate. Where only the predicates
+    /// that exist count, the question is another one once there are others; they are those of the moment when the task was queued, so that no attempt
+    /// pays for what an earlier one got. The zone is in it because titles are only told to the model that readers of the text may read.
+    fn question(&self, piece: &str, before: Option<&LlmAnswer>) -> Vec<u8> {
+        hash(&[
             PROMPT,
             self.asking.model(),
-            &temperature.to_string(),
-            &self.answer_tokens().to_string(),
-            &message(""),
-            earlier,
-        ];
-        let hash = hash(&parts);
+            &self.parameters.temperature.to_string(),
+            &self.tokens.to_string(),
+            &self.parameters.max_facts.to_string(),
+            self.parameters.vocabulary.as_deref().unwrap_or_default(),
+            &self.source.zone.to_string(),
+            &self.told_at(),
+            piece,
+            // A second question is about the answer to the first.
+            before.map_or("", |given| given.answer.as_str()),
+        ])
+    }
+
+    /// The reference time of the text, as the model is told it.
+    fn told_at(&self) -> String {
+        self.source.told_at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    /// Asks of a piece; with what was wrong with an answer that came before.
+    async fn ask(&mut self, question: &[u8], piece: &str, problem: Option<&str>) -> Result<Asked, TaskFailure> {
+        let mark = mark();
+        let titles = self.source.titles.join(" > ");
+        let titles = titles.split_whitespace().collect::<Vec<_>>().join(" ");
+        // The nearest titles say most.
+        let titles = &titles[titles.ceil_char_boundary(titles.len().saturating_sub(TITLE_BYTES))..];
+        let mut message = format!(
+            "Give at most {} facts. The reference time of the text is {}.\n\nTitles:\n{mark}\n{titles}\n{mark}\n\nPredicates that exist:\n{mark}\n{}\n{mark}\n\nText:\n{mark}\n{piece}\n{mark}\n",
+            self.parameters.max_facts,
+            self.told_at(),
+            self.vocabulary.told,
+        );
+        if let Some(problem) = problem {
+            message += &format!(
+                "\nYour last answer could not be read: {problem}. Answer again, with the JSON object alone.\n"
+            );
+        }
         let ask = Ask {
             purpose: "extract",
             instructions: INSTRUCTIONS.to_owned(),
-            message: message(&mark()),
-            max_tokens: u32::try_from(self.answer_tokens()).unwrap_or(u32::MAX),
-            temperature,
+            message,
+            max_tokens: u32::try_from(self.tokens).unwrap_or(u32::MAX),
+            temperature: self.parameters.temperature,
             schema: Some(answer::schema()),
             model: None,
             thinks: true,
         };
-        self.asking.asked(hash, ask).await
+        self.asking.asked(question.to_vec(), ask).await
     }
 }
 

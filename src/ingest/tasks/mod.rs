@@ -21,6 +21,7 @@ use crate::{
     embedding::EmbedError,
     error::disk_is_full,
     ingest::Tools,
+    otlp::{self, Attribute},
     search::bm25,
     spool::SpoolError,
     store::away::{self, Away, connection_was_lost, sql_state},
@@ -67,6 +68,20 @@ async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailur
     }
 }
 
+/// The span of a task, in the trace of what queued it.
+fn trace(grant: &Grant, worker: &str) -> otlp::Span {
+    otlp::Span::of_queued(&grant.task_type, grant.traceparent.as_deref(), || {
+        vec![
+            Attribute::new("task.id", grant.task_id.0),
+            Attribute::new("task.type", grant.task_type.clone()),
+            Attribute::new("task.attempt", i64::from(grant.attempt)),
+            Attribute::new("task.worker", worker.to_owned()),
+            Attribute::new("document.id", grant.document_id.0),
+            Attribute::new("root.id", grant.root_id.0),
+        ]
+    })
+}
+
 /// A running task. Dropping it aborts the task. A transaction that is cut off between two statements closes its
 /// connection, which ends it. One that is cut off in its commit is either done or not, and its claim token says which.
 struct Running(JoinHandle<Result<Outcome, TaskFailure>>);
@@ -83,7 +98,8 @@ impl Handler for TaskHandler {
         let started = Instant::now();
         let (tools, owned, claims) = (self.tools.clone(), grant.clone(), self.claims.clone());
         let work = async move { dispatch(&tools, Apply::new(&tools, &owned, &claims, permit, cancel)).await };
-        let mut running = Running(tokio::spawn(work.in_current_span()));
+        let trace = trace(grant, &self.claims.claimer.worker_id);
+        let mut running = Running(tokio::spawn(trace.carry(work).in_current_span()));
         let outcome = match (&mut running.0).await {
             Ok(outcome) => outcome,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -96,6 +112,8 @@ impl Handler for TaskHandler {
             Ok(outcome) => words::attempt_outcome(outcome),
             Err(_) => AttemptOutcome::Failed,
         };
+        let code = outcome.as_ref().err().map(|failure| failure.code.as_str());
+        trace.end([Attribute::new("task.outcome", label.as_str())], code);
         telemetry::seconds(telemetry::HANDLER_SECONDS, "task_type", grant.task_type.clone(), started.elapsed());
         metrics::counter!(telemetry::TASKS_ENDED, "task_type" => grant.task_type.clone(), "outcome" => label.as_str())
             .increment(1);

@@ -378,7 +378,7 @@ impl<'a> Writing<'a> {
             (id, Evidence::LlmSummarize, took.clone()),
         ];
         store::evidence::record_all(tx.conn(), &evidence).await.classified()?;
-        store::summaries::keep_only(tx.conn(), id, &self.asking.asked).await.classified()?;
+        self.asking.keep_only(tx.conn()).await?;
         if id == grant.root_id.document() {
             outdate_sums(&tools.settings.task_badges, tx.conn(), &[id]).await.classified()?;
         }

@@ -155,7 +155,7 @@ evidence! {
         absent "no language model has summarized the node";
     /// The facts that a language model found in the text: their ids (`facts`), how many were `created`, how many were `dropped` by the reason, the
     /// `entities` that were made, the ids of `merges`, the facts that were `superseded`, and how many were `closed` because the text no longer states them;
-    /// `truncated` if an answer was cut off; with the `model`, the `prompt`'s version, `calls`, `kept_calls`, `batched_calls`, `prompt_tokens`,
+    /// the first facts that a bound shape `refused`, each with the reason, and its `warnings`; `truncated` if an answer was cut off; with the `model`, the `prompt`'s version, `calls`, `kept_calls`, `batched_calls`, `prompt_tokens`,
     /// `completion_tokens` and `milliseconds`.
     Facts = "facts", by "`extract:facts`",
         absent "nobody had facts extracted from the text";

@@ -2,6 +2,7 @@
 //! one document: what must be unique is compared along the time in which it holds.
 use crate::store::{
     documents::add,
+    merges::Sets,
     scope::{Readable, readable},
     triples::fact_readable,
 };
@@ -22,6 +23,15 @@ impl Within {
         let mut arguments = self.scope.arguments();
         add(&mut arguments, self.parent_id);
         add(&mut arguments, self.limit);
+        arguments
+    }
+
+    /// The same, with the documents that are taken for others.
+    fn arguments_with(&self, sets: &Sets) -> PgArguments {
+        let mut arguments = self.arguments();
+        let (ids, canonical): (Vec<DocumentId>, Vec<DocumentId>) = sets.all().unzip();
+        add(&mut arguments, ids);
+        add(&mut arguments, canonical);
         arguments
     }
 }
@@ -74,6 +84,8 @@ macro_rules! not_unique {
                        FROM (SELECT min(t.id) AS id, min(t.subject_id) AS subject_id, t.predicate_id, p.namespace, p.name, ", $key, " AS key, ", $value, " AS value,
                                     unnest(range_agg(t.valid)) AS held
                                FROM predicates p JOIN triples t ON t.predicate_id = p.id LEFT JOIN graph_nodes n ON n.document_id = ", $node, "
+                               LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
+                               LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id
                               WHERE p.", $condition, " AND ", believed!(), " GROUP BY t.predicate_id, p.namespace, p.name, key, value) k) f
               WHERE extract(epoch FROM coalesce(lower(f.held), '-infinity')) < f.before[1]"
         )
@@ -125,21 +137,26 @@ pub async fn unused_predicates(conn: &mut PgConnection, within: &Within) -> sqlx
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
 }
 
-/// Objects of a functional predicate that hold beside another one. Documents with one IRI are the same.
-pub async fn functional(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
-    let query = not_unique!("is_functional", "t.subject_id::text", "coalesce(n.iri, t.statement::text)", "t.object_id");
-    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+/// Objects of a functional predicate that hold beside another one. Documents that are merged, or have one IRI, are the same.
+pub async fn functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
+    let query = not_unique!(
+        "is_functional",
+        "coalesce(s.one, t.subject_id)::text",
+        "coalesce(o.one::text, n.iri, t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
+        "t.object_id"
+    );
+    sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
 }
 
 /// Subjects of an inverse functional predicate that hold beside another one.
-pub async fn inverse_functional(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+pub async fn inverse_functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
     let query = not_unique!(
         "is_inverse_functional",
-        "coalesce(t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
-        "coalesce(n.iri, t.subject_id::text)",
+        "coalesce(o.one::text, t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
+        "coalesce(s.one::text, n.iri, t.subject_id::text)",
         "t.subject_id"
     );
-    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+    sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
 }
 
 /// Facts between the same ends with two predicates that exclude each other.

@@ -67,17 +67,19 @@ pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResu
              UPDATE llm_batch_requests q SET is_over = true, line = NULL, error_code = c.code, error_message = c.message
                FROM came c WHERE q.batch_id = $1 AND q.custom_id = c.custom_id AND NOT q.is_over
              RETURNING q.document_id, q.asked, q.is_dropped,
-                       CASE (SELECT task_type FROM task_queue t WHERE t.id = q.task_id) WHEN 'extract:facts' THEN 'extract' ELSE 'summarize' END AS purpose, c.*),
+                       coalesce((SELECT task_type FROM task_queue t WHERE t.id = q.task_id), 'summarize:llm') AS task_type, c.*),
          kept AS (
-             INSERT INTO llm_answers (document_id, asked, answer, is_cut, model, prompt_tokens, completion_tokens, batch_id)
-             SELECT n.document_id, n.asked, n.answer, n.is_cut, n.model, n.prompt_tokens, n.completion_tokens, $1
+             INSERT INTO llm_answers (document_id, asked, task_type, answer, is_cut, model, prompt_tokens, completion_tokens, batch_id)
+             SELECT n.document_id, n.asked, n.task_type, n.answer, n.is_cut, n.model, n.prompt_tokens, n.completion_tokens, $1
                FROM new n WHERE n.answer IS NOT NULL AND NOT n.is_dropped
              ON CONFLICT DO NOTHING),
          used AS (
              INSERT INTO llm_usage AS u (day, purpose, model, is_batched, calls, failed_calls, prompt_tokens, completion_tokens)
              SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, purpose, coalesce(model, ''), true, count(*), count(code),
                     coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0)
-               FROM new GROUP BY purpose, coalesce(model, '') ORDER BY 2, 3
+               FROM (SELECT CASE task_type WHEN 'extract:facts' THEN 'extract' ELSE 'summarize' END AS purpose, model, code, prompt_tokens, completion_tokens
+                       FROM new) n
+              GROUP BY purpose, coalesce(model, '') ORDER BY 2, 3
              ON CONFLICT (day, purpose, model, is_batched) DO UPDATE SET calls = u.calls + excluded.calls,
                 failed_calls = u.failed_calls + excluded.failed_calls, prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,
                 completion_tokens = u.completion_tokens + excluded.completion_tokens)

@@ -44,6 +44,7 @@ struct ClaimedRow {
     claim_token: Uuid,
     priority: i32,
     created_at: DateTime<Utc>,
+    traceparent: Option<String>,
 }
 
 /// Claims up to the wanted number of tasks of each lane, in one statement under the claim lock.
@@ -53,7 +54,7 @@ pub async fn claim(
     want: &[(Lane, usize)],
 ) -> sqlx::Result<Claimed> {
     let claimed: sqlx::Result<Vec<PgRow>> = sqlx::query(
-        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at
+        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at, traceparent
            FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds', $7)",
     )
     .bind(AdvisoryLock::Claim.key())
@@ -108,6 +109,7 @@ fn grant(row: ClaimedRow) -> sqlx::Result<Grant> {
         runs_alone: row.lease_losses > 0,
         task_type: row.task_type,
         params: row.params.0,
+        traceparent: row.traceparent,
     })
 }
 

@@ -10,7 +10,10 @@ use crate::{
 };
 use base64::Engine as _;
 use serde_json::json;
-use svc_client::{FileUpload, wire::UploadQuery};
+use svc_client::{
+    FileUpload,
+    wire::{FailureQuery, UploadQuery},
+};
 
 /// The folder that the pages are drawn into, if somebody wants to see them: SVC_TEST_SCREENSHOTS.
 pub fn draw(browser: &mut Browser, name: &str) {
@@ -64,7 +67,7 @@ async fn a_person_operates_the_service_in_a_browser() {
     }
     let document = app.upload_bytes("<b>bold</b>.md", "# A\n\nheron\n\n# B\n\ncoot\n").await.unwrap().document_id;
     app.settled(document).await;
-    let failed = app.client.list_failures().await.unwrap().failures;
+    let failed = app.client.list_failures(FailureQuery::default()).await.unwrap().failures;
     let task = failed.first().map(|group| group.sample.task_id).unwrap();
     let (base, client) = (console.base.clone(), app.client.clone());
     let runtime = tokio::runtime::Handle::current();
@@ -136,6 +139,8 @@ async fn a_person_operates_the_service_in_a_browser() {
             format!("/documents/{document}"),
             format!("/tasks/{task}"),
             "/tasks?status=completed".to_owned(),
+            format!("/tasks?under={document}"),
+            "/failed?minutes=60".to_owned(),
             "/nowhere".to_owned(),
         ];
         let paths: Vec<String> = PAGES.iter().map(|path| (*path).to_owned()).chain(more).collect();

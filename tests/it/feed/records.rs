@@ -8,8 +8,9 @@ use std::time::Duration;
 use svc::{
     access::Caller,
     store::{
+        advisory::AdvisoryLock,
         bulk::{self, Receipt},
-        transaction,
+        event_feed, transaction,
     },
 };
 use svc_client::{
@@ -54,8 +55,8 @@ async fn a_message_has_one_outcome_and_what_is_told_is_told_once() {
     assert_eq!(count(&app.pool, "bulk_message").await, 1, "only what was rejected is forgotten");
     drop(conn);
 
-    let mut teller = bulk::teller(&app.pool).await.unwrap().unwrap();
-    assert!(bulk::teller(&app.pool).await.unwrap().is_none(), "one tells");
+    let mut teller = event_feed::alone(&app.pool, AdvisoryLock::Outcomes).await.unwrap().unwrap();
+    assert!(event_feed::alone(&app.pool, AdvisoryLock::Outcomes).await.unwrap().is_none(), "one tells");
     let told = crate::support::until("all are numbered", async || {
         let told = bulk::untold(&mut teller, 100).await.unwrap();
         let dead = told.iter().filter(|event| event.kind.is_some()).count();
@@ -64,9 +65,14 @@ async fn a_message_has_one_outcome_and_what_is_told_is_told_once() {
     .await;
     let dead = told.iter().find(|event| event.message_id.as_deref() == Some("one")).unwrap();
     assert_eq!((&dead.data["code"], dead.correlation_id.as_deref()), (&json!("invalid_field"), Some("mark")));
-    bulk::told(&mut teller, told.last().unwrap().seq).await.unwrap();
-    bulk::told(&mut teller, told.last().unwrap().seq).await.unwrap();
+    event_feed::moved(&mut teller, bulk::READER, told.last().unwrap().seq).await.unwrap();
+    event_feed::moved(&mut teller, bulk::READER, told.last().unwrap().seq).await.unwrap();
     assert!(bulk::untold(&mut teller, 100).await.unwrap().iter().all(|event| event.kind.is_none()));
+    // A reader that is new begins with what happens next, and another one goes on where it was.
+    let newest = event_feed::kept(&mut teller).await.unwrap().newest;
+    assert_eq!(event_feed::position(&mut teller, "new").await.unwrap(), newest);
+    event_feed::moved(&mut teller, "new", 1).await.unwrap();
+    assert_eq!(event_feed::position(&mut teller, "new").await.unwrap(), 1);
     let mut tx = transaction::begin(&app.pool).await.unwrap();
     sqlx::query("DELETE FROM documents WHERE id = $1").bind(id).execute(&mut *tx).await.unwrap();
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM bulk_message").fetch_one(&mut *tx).await.unwrap();

@@ -1,6 +1,7 @@
 //! The MCP inspector, a client of other people, by its command line: over HTTP and over standard input and output.
 use super::stdio;
-use crate::support::{TOKEN, TestApp, Wish, document, left_out, server, settings};
+use crate::support::{TOKEN, TestApp, Wish, document, left_out, repository, server, settings};
+use base64::Engine as _;
 use serde_json::{Value, json};
 use std::{ffi::OsString, process::Command};
 use svc_client::{Json, wire::WaitQuery};
@@ -63,6 +64,68 @@ async fn a_client_of_other_people_lists_calls_and_reads() {
         assert_eq!(listed["resources"][0]["uri"], uri);
         let (read, _) = inspect(&target, &["--method", "resources/read", "--uri", &uri]).await.unwrap();
         assert_eq!(read["contents"][0]["text"], "# Heron\n\nIt eats fish.\n\n");
+    }
+    app.end().await;
+}
+
+/// Calls a tool with the inspector's client, and returns what it was told meanwhile and the answer; `None` if it is not on this machine.
+async fn follow(kind: &str, target: &str, tool: &str, given: &Value) -> Option<(Vec<Value>, Value)> {
+    let packages = settings(&[]).cache_dir.join("inspector");
+    if !packages.join("node_modules/@modelcontextprotocol/client").exists() {
+        return None;
+    }
+    let mut command = Command::new("node");
+    command.arg(repository().join("tests/it/mcp/progress.cjs")).arg(packages).args([
+        kind,
+        target,
+        tool,
+        &given.to_string(),
+    ]);
+    command.env("SVC_TOKEN", TOKEN).env("NO_PROXY", "127.0.0.1");
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().ok()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let mut printed: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaint}"));
+    let told = printed["told"].as_array().unwrap().clone();
+    Some((told, printed["answer"].take()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_other_people_is_told_how_far_an_ingestion_is() {
+    let app = TestApp::start().await;
+    // The one client asks over HTTP, the other starts a program that asks the service.
+    let program = stdio::command(&app, TOKEN);
+    let url = format!("SVC_URL={}", app.base);
+    let program = json!(["env", url, program.get_program().to_str().unwrap(), "mcp", "--config", "/dev/null"]);
+    for (kind, target) in [("http", format!("{}/mcp", app.base)), ("stdio", program.to_string())] {
+        let text = format!("# Herons of {kind}\n\nThey eat fish.\n\n# Ducks\n\nThey eat grass.\n");
+        let ingest = json!({"entry": "markdown", "content": text});
+        let bytes = base64::engine::general_purpose::STANDARD.encode(format!("# Coots of {kind}\n\nThey dive.\n"));
+        let upload = json!({"filename": format!("{kind}.md"), "base64": bytes, "wait": true, "private": true});
+        for (tool, given) in [("ingest", ingest), ("upload_file", upload)] {
+            let Some((told, answer)) = follow(kind, &target, tool, &given).await else {
+                left_out("the progress that a client of others is told (config/setup.sh inspector needs node and npm)");
+                return app.end().await;
+            };
+            let answer = &answer["structuredContent"];
+            let frontier = &answer["frontier"];
+            assert_eq!(
+                (&frontier["settled"], &frontier["nodes_in_flight"]),
+                (&"settled".into(), &0.into()),
+                "{answer}"
+            );
+            let progress: Vec<f64> = told.iter().map(|told| told["progress"].as_f64().unwrap()).collect();
+            assert!(
+                !progress.is_empty() && progress.windows(2).all(|two| two[0] < two[1]),
+                "{tool} over {kind}: {told:?}"
+            );
+            let last = told.last().unwrap();
+            assert!(last["message"].as_str().unwrap().contains(" settled, ") && last.get("total").is_none(), "{last}");
+            // This client drops what it is told in the moment of the answer, which follows the last news of an upload at once.
+            let settled = frontier["nodes_settled"].as_f64().unwrap();
+            let is_whole = last["progress"].as_f64() == Some(settled);
+            assert!(is_whole || (tool == "upload_file" && last["progress"].as_f64() < Some(settled)), "{last}");
+        }
     }
     app.end().await;
 }

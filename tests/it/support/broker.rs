@@ -8,7 +8,7 @@ use lapin::{
         BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions,
         QueueDeclareOptions, QueueDeleteOptions,
     },
-    types::FieldTable,
+    types::{AMQPValue, FieldTable},
 };
 use rand::RngExt;
 use serde_json::Value;
@@ -177,6 +177,15 @@ impl Producer {
             (bound.consumer_count() > 0).then_some(())
         })
         .await;
+        Producer::on(connection, prefix).await
+    }
+
+    /// Connects while no service has to be there any more.
+    pub async fn connect_to_queues(url: &str, prefix: &str) -> Producer {
+        Producer::on(Connection::connect(url, ConnectionProperties::default()).await.unwrap(), prefix).await
+    }
+
+    async fn on(connection: Connection, prefix: &str) -> Producer {
         let channel = connection.create_channel().await.unwrap();
         channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
         let own = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
@@ -195,6 +204,21 @@ impl Producer {
         let exchange = self.prefix.as_str().into();
         let published = self.channel.basic_publish(exchange, "upload.file".into(), options, body, properties);
         assert_eq!(published.await.unwrap().await.unwrap(), Confirmation::Ack(None));
+    }
+
+    /// Makes a queue that gets what is told with keys of this pattern, and that outlasts the broker.
+    pub async fn listen(&self, queue: &str, keys: &[&str]) {
+        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let mut quorum = FieldTable::default();
+        quorum.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        self.channel.queue_declare(queue.into(), durable, quorum).await.unwrap();
+        for key in keys {
+            let (events, table) = (format!("{}.events", self.prefix), FieldTable::default());
+            self.channel
+                .queue_bind(queue.into(), events.into(), (*key).into(), QueueBindOptions::default(), table)
+                .await
+                .unwrap();
+        }
     }
 
     /// The next outcome, and its mark.

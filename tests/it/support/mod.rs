@@ -2,6 +2,7 @@
 pub mod batches;
 pub mod broker;
 pub mod browser;
+pub mod collector;
 pub mod contract;
 pub mod cross_encoder;
 pub mod disk;

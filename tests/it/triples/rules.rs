@@ -10,10 +10,11 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Json, OptionalJson,
+    Json, OptionalJson, RdfSyntax, RdfText,
     wire::{
-        DocumentPath, FactPath, FactQuery, FactResponse, GraphQuery, Invalidation, LintAudit, LintKind, LintRequest,
-        NewFact, NewFacts, NewPredicate, OnOverlap, PathSearch, PredicateChange, PredicatePath, Supersession, ValidAt,
+        DocumentPath, FactPath, FactQuery, FactResponse, GraphQuery, ImportQuery, Invalidation, LintAudit, LintKind,
+        LintRequest, NewFact, NewFacts, NewPredicate, OnOverlap, OntologyQuery, PathSearch, PredicateChange,
+        PredicatePath, Supersession, ValidAt,
     },
 };
 
@@ -320,6 +321,86 @@ async fn nothing_follows_from_two_private_texts_and_what_leads_through_a_closed_
     deriving.done(&app).await;
     assert_eq!((seen(&app.client).await, seen(&other.client).await), (1, 0));
     assert!(other.client.read_fact(FactPath { id: second }).await.is_err());
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_being_written_while_a_rule_is_stated_is_derived_from_too() {
+    let app = idle().await;
+    let deriving = Deriving::start(&app);
+    let id = predicate(&app, "in").await.id;
+    let [room, house, town] = [doc(&app, "Room").await, doc(&app, "House").await, doc(&app, "Town").await];
+    assert(&app, fact(room, "in", house)).await.unwrap();
+    // A batch is being written: its fact is there, its end is not.
+    let mut batch = app.pool.begin().await.unwrap();
+    let write =
+        "INSERT INTO triples (zone, subject_id, predicate_id, object_id, statement, created_at, recorded_at, fact_type)
+                 SELECT 0, $1, $2, $3, gen_random_uuid(), take_pen(), take_pen(), 'dynamic'";
+    sqlx::query(write).bind(house).bind(id).bind(town).execute(&mut *batch).await.unwrap();
+    let change = PredicateChange { transitive: Some(true), ..PredicateChange::default() };
+    app.client.update_predicate(PredicatePath { id }, Json(change)).await.unwrap();
+    until("the rule to be looked at", async || {
+        let query = "SELECT NOT EXISTS (SELECT FROM derivations) OR EXISTS (
+                         SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+        sqlx::query_scalar::<_, bool>(query).fetch_one(&app.pool).await.unwrap().then_some(())
+    })
+    .await;
+    batch.commit().await.unwrap();
+    deriving.done(&app).await;
+    let [found] = <[FactResponse; 1]>::try_from(derived(&app).await).unwrap();
+    assert_eq!((found.subject_id, found.object_id), (room, Some(town)));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rules_of_an_ontology_hold_for_those_who_may_read_it_as_long_as_it_says_so() {
+    let app = idle().await;
+    let deriving = Deriving::start(&app);
+    let [one, other] = [someone(&app, "one").await, someone(&app, "other").await];
+    let turtle = |text: &str| {
+        let prefixes = "@prefix ex: <http://example.org/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .";
+        RdfText { syntax: RdfSyntax::Turtle, text: format!("{prefixes}\n{text}") }
+    };
+    let stated = turtle("ex:room ex:in ex:house . ex:house ex:in ex:town . ex:town ex:holds ex:house .");
+    app.client.import_turtle(ImportQuery::default(), stated).await.unwrap();
+    let query = || FactQuery { derived: Some(true), ..FactQuery::default() };
+    let seen = async || {
+        let mut counts = Vec::new();
+        for client in [&app.client, &one.client, &other.client] {
+            let facts = client.list_facts(query()).await.unwrap().facts;
+            for fact in &facts {
+                for premise in &fact.premises {
+                    client.read_fact(FactPath { id: *premise }).await.unwrap();
+                }
+            }
+            counts.push(facts.len());
+        }
+        counts
+    };
+    let private = OntologyQuery { private: true, ..OntologyQuery::default() };
+    let transitive = "<http://example.org/places> a owl:Ontology . ex:in a owl:TransitiveProperty .";
+    let theirs = one.client.create_ontology(private.clone(), turtle(transitive)).await.unwrap();
+    deriving.done(&app).await;
+    assert_eq!(seen().await, [1, 1, 0], "what follows by private axioms is as private");
+    // The next text takes the place of the first one.
+    let next = "<http://example.org/places> a owl:Ontology . ex:in owl:inverseOf ex:contains .";
+    assert_eq!(one.client.create_ontology(private, turtle(next)).await.unwrap().document_id, theirs.document_id);
+    deriving.done(&app).await;
+    assert_eq!(seen().await, [2, 2, 0]);
+    let rules: BTreeSet<String> = derived(&app).await.into_iter().filter_map(|fact| fact.derived_by).collect();
+    assert!(rules.iter().all(|rule| rule.starts_with("rule:inverse_of:")), "{rules:?}");
+    one.client.delete_ontology(DocumentPath { id: theirs.document_id }).await.unwrap();
+    assert_eq!(seen().await[1..], [0, 0], "others see nothing at once");
+    deriving.done(&app).await;
+    assert_eq!(seen().await, [0, 0, 0]);
+    // What the owner loads for all holds for all.
+    let ours = app.client.create_ontology(OntologyQuery::default(), turtle(transitive)).await.unwrap();
+    deriving.done(&app).await;
+    assert_eq!(seen().await, [1, 1, 1]);
+    app.client.protect_document(DocumentPath { id: ours.document_id }).await.unwrap();
+    assert_eq!(seen().await[1..], [0, 0], "a closed ontology says nothing to others at once");
+    deriving.done(&app).await;
+    assert_eq!(seen().await, [1, 0, 0]);
     app.end().await;
 }
 

@@ -1,13 +1,17 @@
 //! What a language model answers when it is asked for facts, and which of these are kept: those that the text has the words and the names of.
 use crate::graph::{
     literal::{IllTyped, literal},
-    quotes::Searched,
+    occurrences,
+    quotes::{self, Place},
     resolve,
 };
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Utc};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ops::RangeInclusive,
+};
 use svc_client::wire::{FactType, LITERAL_BYTES};
 use svc_ids::PredicateId;
 
@@ -16,6 +20,11 @@ const QUOTE_CHARS: usize = 10_000;
 /// The most characters of a predicate's name.
 const PREDICATE_CHARS: usize = 100;
 const XSD_STRING: &str = "xsd:string";
+const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
+/// The most letters of the name of a type.
+const TYPE_CHARS: usize = 40;
+/// The years that the store can hold, as in a request.
+const YEARS: RangeInclusive<i32> = -4711..=9999;
 
 /// The form of an answer.
 pub fn schema() -> Value {
@@ -138,13 +147,23 @@ pub struct Rules<'a> {
 /// The facts that are kept, in the order of the answer, and how many were dropped, by the reason.
 pub fn check(said: Vec<Value>, rules: &Rules<'_>) -> (Vec<Checked>, BTreeMap<&'static str, usize>) {
     let mut dropped: BTreeMap<&'static str, usize> = BTreeMap::new();
-    let mut searched = Searched::new(rules.text.to_owned());
-    let names = format!(" {}", resolve::key(rules.text));
-    let mut kept: Vec<(usize, Checked)> = Vec::new();
+    let mut drop = |reason| *dropped.entry(reason).or_default() += 1;
+    let mut read: Vec<(usize, Said)> = Vec::new();
     for (position, fact) in said.into_iter().enumerate() {
-        match one(fact, rules, &mut searched, &names) {
+        match serde_json::from_value(fact) {
+            Ok(fact) => read.push((position, fact)),
+            Err(_) => drop("bad_form"),
+        }
+    }
+    let quotes = read.iter().map(|(_, fact)| fact.quote.as_str());
+    let quotes: Vec<&str> = quotes.map(|quote| if quote.chars().count() > QUOTE_CHARS { "" } else { quote }).collect();
+    let places = quotes::find(rules.text, &quotes);
+    let standing = standing(rules.text, &read);
+    let mut kept: Vec<(usize, Checked)> = Vec::new();
+    for ((position, fact), place) in read.into_iter().zip(places) {
+        match one(fact, place, rules, &standing) {
             Ok(checked) => kept.push((position, checked)),
-            Err(reason) => *dropped.entry(reason).or_default() += 1,
+            Err(reason) => drop(reason),
         }
     }
     kept.sort_by(|(_, one), (_, other)| other.confidence.total_cmp(&one.confidence));
@@ -156,11 +175,28 @@ pub fn check(said: Vec<Value>, rules: &Rules<'_>) -> (Vec<Checked>, BTreeMap<&'s
     (kept.into_iter().map(|(_, checked)| checked).collect(), dropped)
 }
 
+/// The keys of names that stand in the text. All names are looked for at once.
+fn standing(text: &str, said: &[(usize, Said)]) -> HashSet<String> {
+    let names = said.iter().flat_map(|(_, fact)| [Some(fact.subject.as_str()), fact.object.as_str()]);
+    let keys: HashSet<String> = names.flatten().map(|name| resolve::key(&cleaned(name))).collect();
+    let keys: Vec<String> = keys.into_iter().filter(|key| !key.is_empty()).collect();
+    // An ending may follow a name, as in a genitive, and nothing comes before it in its word; where words have no spaces between them anything may.
+    let words: Vec<String> =
+        keys.iter().map(|key| if key.is_ascii() { format!(" {key}") } else { key.clone() }).collect();
+    let text = format!(" {}", resolve::key(text));
+    let found = occurrences::first(&text, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    keys.into_iter().zip(found).filter(|(_, place)| place.is_some()).map(|(key, _)| key).collect()
+}
+
 /// A fact that is kept, or why it is dropped.
-fn one(fact: Value, rules: &Rules<'_>, searched: &mut Searched, names: &str) -> Result<Checked, &'static str> {
-    let said: Said = serde_json::from_value(fact).map_err(|_| "bad_form")?;
-    let quote = quote(rules.text, searched, &said.quote).ok_or("quote_not_found")?;
-    let subject = mention(&said.subject, said.subject_type.as_deref(), names)?;
+fn one(
+    said: Said,
+    place: Option<Place>,
+    rules: &Rules<'_>,
+    standing: &HashSet<String>,
+) -> Result<Checked, &'static str> {
+    let quote = place.and_then(|place| rules.text.get(place.bytes)).ok_or("quote_not_found")?.to_owned();
+    let subject = mention(&said.subject, said.subject_type.as_deref(), standing)?;
     let value = match said.object {
         Value::String(text) => text,
         Value::Number(number) => number.to_string(),
@@ -169,7 +205,7 @@ fn one(fact: Value, rules: &Rules<'_>, searched: &mut Searched, names: &str) -> 
     };
     let object = match said.object_kind.as_deref() {
         Some("literal") => typed(value, said.datatype.as_deref())?,
-        Some("entity") | None => Object::Thing(mention(&value, said.object_type.as_deref(), names)?),
+        Some("entity") | None => Object::Thing(mention(&value, said.object_type.as_deref(), standing)?),
         Some(_) => return Err("bad_form"),
     };
     if matches!(&object, Object::Thing(thing) if thing.key == subject.key) {
@@ -201,25 +237,25 @@ fn one(fact: Value, rules: &Rules<'_>, searched: &mut Searched, names: &str) -> 
     Ok(Checked { subject, predicate, object, fact_type, valid_from, valid_until, confidence, quote })
 }
 
-/// The words of a text that a quote is of.
-fn quote(text: &str, searched: &mut Searched, quote: &str) -> Option<String> {
-    if quote.chars().count() > QUOTE_CHARS {
-        return None;
-    }
-    let (start, end) = searched.find(quote)?;
-    Some(text.chars().skip(start).take(end - start).collect())
+/// A name without what nobody sees of it: it becomes the title of a document, in which marks of direction would have others look like what they are
+/// not, and which the database stores without NUL.
+fn cleaned(name: &str) -> String {
+    let name: String = name
+        .chars()
+        .filter(|c| !resolve::is_mark_of_direction(*c))
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    name.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A name that stands in the text; `names` is the key of that, after a space.
-fn mention(name: &str, kind: Option<&str>, names: &str) -> Result<Mention, &'static str> {
-    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+/// A name that stands in the text.
+fn mention(name: &str, kind: Option<&str>, standing: &HashSet<String>) -> Result<Mention, &'static str> {
+    let name = cleaned(name);
     if resolve::is_pronoun(&name) {
         return Err("pronoun");
     }
     let key = resolve::key(&name);
-    // An ending may follow a name, as in a genitive, and nothing comes before it in its word.
-    let stands = names.contains(&format!(" {key}")) || (!key.is_ascii() && names.contains(&key));
-    if key.is_empty() || name.chars().count() > resolve::NAME_CHARS || !stands {
+    if name.chars().count() > resolve::NAME_CHARS || !standing.contains(&key) {
         return Err("name_not_in_text");
     }
     let type_key: String = resolve::key(kind.unwrap_or_default()).chars().take(PREDICATE_CHARS).collect();
@@ -234,10 +270,14 @@ fn typed(value: String, datatype: Option<&str>) -> Result<Object, &'static str> 
         Some(name) if !name.contains(':') => format!("xsd:{name}"),
         Some(name) => name.to_owned(),
     };
-    let is_of_xsd = datatype.starts_with("xsd:") || datatype.starts_with("http://www.w3.org/2001/XMLSchema#");
+    let name = datatype.strip_prefix("xsd:").or_else(|| datatype.strip_prefix(XSD));
+    let is_of_xsd = name.is_some_and(|name| {
+        (1..=TYPE_CHARS).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphabetic())
+    });
     let is_blank = value.trim().is_empty();
     if !is_of_xsd
         || is_blank
+        || value.contains('\0')
         || value.len() > LITERAL_BYTES
         || literal(&value, Some(&datatype), None, IllTyped::Refused).is_err()
     {
@@ -246,7 +286,7 @@ fn typed(value: String, datatype: Option<&str>) -> Result<Object, &'static str> 
     Ok(Object::Literal { value, datatype })
 }
 
-/// A moment by its year, month, day or time; `None` for a blank.
+/// A moment by its year, month, day or time, at the precision of the store; `None` for a blank.
 fn moment(text: &str) -> Result<Option<DateTime<Utc>>, &'static str> {
     let text = text.trim();
     if text.is_empty() || text.eq_ignore_ascii_case("null") {
@@ -262,7 +302,8 @@ fn moment(text: &str) -> Result<Option<DateTime<Utc>>, &'static str> {
         _ => None,
     };
     let begun = begun.and_then(|day| day.and_hms_opt(0, 0, 0)).map(|begun| begun.and_utc());
-    begun.or_else(|| text.parse::<DateTime<Utc>>().ok()).map(Some).ok_or("bad_time")
+    let moment = begun.or_else(|| text.parse::<DateTime<Utc>>().ok()).map(|moment| moment.trunc_subsecs(6));
+    moment.filter(|moment| YEARS.contains(&moment.year())).map(Some).ok_or("bad_time")
 }
 
 /// A predicate's name as it is compared and made: words in small letters with underscores between them.
@@ -337,9 +378,20 @@ mod tests {
             (json!({"valid_from": "soon"}), "bad_time"),
             (json!({"valid_from": "2024-02-30"}), "bad_time"),
             (json!({"valid_until": "2023"}), "bad_time"),
+            (json!({"valid_from": "-9999-01-01T00:00:00Z"}), "bad_time"),
+            (json!({"valid_from": "+12000-01-01T00:00:00Z"}), "bad_time"),
+            (
+                json!({"valid_from": "2024-03-01T00:00:00.0000001Z", "valid_until": "2024-03-01T00:00:00.0000002Z"}),
+                "bad_time",
+            ),
             (json!({"fact_type": "atemporal"}), "bad_time"),
             (json!({"object_kind": "literal", "object": "soon", "datatype": "xsd:date"}), "bad_literal"),
             (json!({"object_kind": "literal", "object": "x", "datatype": "http://elsewhere/type"}), "bad_literal"),
+            (json!({"object_kind": "literal", "object": "a\u{0}b"}), "bad_literal"),
+            (json!({"object_kind": "literal", "object": "x", "datatype": "xsd:a\u{0}b"}), "bad_literal"),
+            (json!({"object_kind": "literal", "object": "x", "datatype": "xsd:a b> <c"}), "bad_literal"),
+            (json!({"subject": "Ada ".repeat(2_500)}), "name_not_in_text"),
+            (json!({"quote": "Ada Lovelace has worked for Acme Corp".repeat(1_000)}), "quote_not_found"),
             (json!({"confidence": 0.49}), "below_threshold"),
             (json!({"confidence": null}), "below_threshold"),
             (json!({"predicate": "lives in"}), "unknown_predicate"),
@@ -359,6 +411,17 @@ mod tests {
         );
         assert_eq!(kept[0].predicate, Predicate::New("lives_in".to_owned()));
         assert_eq!(kept[0].object, Object::Literal { value: "12.5".to_owned(), datatype: "xsd:decimal".to_owned() });
+    }
+
+    #[test]
+    fn what_nobody_sees_in_a_name_is_not_in_its_title() {
+        for name in
+            ["Ada\u{0}Lovelace", "\u{202e}Ada Love\u{200f}lace", "Ada\r\nLovelace", "\u{2066}Ada Lovelace\u{2069}"]
+        {
+            let (kept, dropped) = checked(vec![fact(json!({"subject": name}))], false);
+            assert!(dropped.is_empty(), "{name:?}: {dropped:?}");
+            assert_eq!((kept[0].subject.name.as_str(), kept[0].subject.key.as_str()), ("Ada Lovelace", "ada lovelace"));
+        }
     }
 
     #[test]

@@ -16,11 +16,16 @@ use crate::{
 };
 use pgvector::HalfVector;
 use serde_json::json;
-use sqlx::PgConnection;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use sqlx::{PgConnection, PgPool};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use svc_actors::{TaskFailure, WriteMode};
 use svc_client::wire::{EventKind, MergeMethod, ResolveNames, Settled};
 use svc_ids::DocumentId;
+
+/// The most names of a text that are compared by their meaning; those after them are taken for what has the same letters.
+const COMPARED_NAMES: usize = 200;
+/// How many of them one statement compares.
+const PORTION: usize = 25;
 
 /// What a text calls a thing, and of which type: its key and that of its type.
 pub type Name = (String, String);
@@ -29,8 +34,30 @@ pub type Name = (String, String);
 pub struct Things {
     /// In the order of the text, with the name as it stands there.
     names: Vec<(Name, String)>,
+    /// The names that no fact has any more.
+    unused: HashSet<Name>,
+    /// What each key with the type of a mention is among the names.
+    of: HashMap<Name, Name>,
     /// The vectors of the names, by their model, where names of the same meaning count.
     vectors: Option<(Model, HashMap<Name, HalfVector>)>,
+    compared: Compared,
+}
+
+/// What names were compared with by their meaning, before anybody was kept away from the zone.
+struct Compared {
+    /// The names that were compared, each with those that are near, the nearest first.
+    near: HashMap<Name, Vec<Near>>,
+    /// The youngest entity of the zone that was looked at.
+    seen: DocumentId,
+}
+
+/// A name of nearly the same meaning.
+#[derive(Clone, Debug)]
+struct Near {
+    with: Name,
+    /// The entity that has it; of a name of the text, none.
+    id: Option<DocumentId>,
+    score: f64,
 }
 
 /// What a name stands for.
@@ -63,31 +90,47 @@ pub struct Made {
 impl Things {
     /// Takes in what facts name. A name without a type has the one that the text gives it elsewhere.
     pub fn of<'a>(mentions: impl Iterator<Item = &'a Mention>) -> Things {
-        let mut types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        let mut names: Vec<(Name, String)> = Vec::new();
+        let mut types: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let mentions: Vec<&Mention> = mentions.collect();
         for mention in &mentions {
-            let known = types.entry(mention.key.clone()).or_default();
+            let known = types.entry(&mention.key).or_default();
             if !mention.type_key.is_empty() {
-                known.insert(mention.type_key.clone());
+                known.insert(&mention.type_key);
             }
         }
-        let mut things = Things { names: Vec::new(), vectors: None };
+        let (mut names, mut of) = (Vec::new(), HashMap::new());
+        let mut seen: HashSet<Name> = HashSet::new();
         for mention in mentions {
             let name = named(&types, mention);
-            if !names.iter().any(|(known, _)| *known == name) {
+            of.entry(exact(mention)).or_insert_with(|| name.clone());
+            if seen.insert(name.clone()) {
                 names.push((name, mention.name.clone()));
             }
         }
-        things.names = names;
-        things
+        Things {
+            names,
+            unused: HashSet::new(),
+            of,
+            vectors: None,
+            compared: Compared { near: HashMap::new(), seen: DocumentId(0) },
+        }
+    }
+
+    /// Leaves out, until the next call, what these mentions do not name.
+    pub fn keep<'a>(&mut self, mentions: impl Iterator<Item = &'a Mention>) {
+        let kept: HashSet<Name> = mentions.map(|mention| self.name(mention)).collect();
+        self.unused = self.names.iter().map(|(name, _)| name).filter(|name| !kept.contains(*name)).cloned().collect();
+    }
+
+    /// The names that facts have, in the order of the text, each as it stands there.
+    fn used(&self) -> impl Iterator<Item = (&Name, &str)> {
+        self.names.iter().filter(|(name, _)| !self.unused.contains(name)).map(|(name, title)| (name, title.as_str()))
     }
 
     /// The name of a mention among these.
     pub fn name(&self, mention: &Mention) -> Name {
-        let exact = (mention.key.clone(), mention.type_key.clone());
-        let mut same = self.names.iter().map(|(name, _)| name).filter(|name| name.0 == mention.key);
-        same.clone().find(|name| **name == exact).or_else(|| same.next()).cloned().unwrap_or(exact)
+        let exact = exact(mention);
+        self.of.get(&exact).cloned().unwrap_or(exact)
     }
 
     /// Embeds the names.
@@ -114,6 +157,37 @@ impl Things {
         Ok(())
     }
 
+    /// Compares the names with those of a zone and with each other by their meaning. This takes a while, so nobody is kept away from the zone
+    /// meanwhile; [`plan`](Self::plan) looks at what has changed since.
+    pub async fn compare(&mut self, pool: &PgPool, zone: DocumentId, least: f64) -> Result<(), TaskFailure> {
+        let Some((model, vectors)) = &self.vectors else { return Ok(()) };
+        let mut conn = pool.acquire().await.classified()?;
+        let keys: Vec<&str> = self.names.iter().map(|(name, _)| name.0.as_str()).collect();
+        let known = Known::of(entities::named(&mut conn, zone, &keys).await.classified()?, zone);
+        let new = self.names.iter().map(|(name, _)| name);
+        let new = new.filter(|name| known.is(name).is_none() && !known.beside.contains_key(&name.0));
+        let new: Vec<(Name, HalfVector)> =
+            new.filter_map(|name| Some((name.clone(), vectors.get(name)?.clone()))).take(COMPARED_NAMES).collect();
+        let mut compared =
+            Compared { seen: entities::youngest(&mut conn, zone).await.classified()?, near: HashMap::new() };
+        for portion in new.chunks(PORTION) {
+            let found = near(&mut conn, zone, model, portion, DocumentId(0), least).await.classified()?;
+            for (name, near) in found {
+                compared.near.entry(name).or_default().push(near);
+            }
+        }
+        drop(conn);
+        let among = tokio::task::spawn_blocking(move || among(&new, least)).await.classified()?;
+        for (name, mut near) in among {
+            compared.near.entry(name).or_default().append(&mut near);
+        }
+        for near in compared.near.values_mut() {
+            near.sort_by(|one, other| other.score.total_cmp(&one.score));
+        }
+        self.compared = compared;
+        Ok(())
+    }
+
     /// What the names stand for in a zone, which nobody else adds names to meanwhile.
     pub async fn plan(
         &self,
@@ -123,61 +197,72 @@ impl Things {
         least: f64,
     ) -> sqlx::Result<Plan> {
         if by == ResolveNames::Off {
-            return Ok(Plan(vec![Planned::New { merge: None }; self.names.len()]));
+            return Ok(Plan(self.used().map(|_| Planned::New { merge: None }).collect()));
         }
-        let keys: Vec<&str> = self.names.iter().map(|(name, _)| name.0.as_str()).collect();
-        let known = entities::named(conn, zone, &keys).await?;
-        let mut plan: Vec<Planned> = Vec::with_capacity(self.names.len());
-        for (name, _) in &self.names {
-            let is = |entity: &&entities::NamedEntity| entity.name_key == name.0 && entity.type_key == name.1;
-            let here = known.iter().filter(|entity| entity.zone == zone).find(is);
-            if let Some(entity) = here.or_else(|| known.iter().find(is)) {
-                plan.push(Planned::Known(entity.document_id));
+        let keys: Vec<&str> = self.used().map(|(name, _)| name.0.as_str()).collect();
+        let known = Known::of(entities::named(conn, zone, &keys).await?, zone);
+        let near = self.near(conn, zone, &known, least).await?;
+        let mut plan: Vec<Planned> = Vec::new();
+        // The names that are to be made so far, and the first one with each key.
+        let mut new: HashSet<&Name> = HashSet::new();
+        let mut first: HashMap<&str, &Name> = HashMap::new();
+        for (name, _) in self.used() {
+            if let Some(id) = known.is(name) {
+                plan.push(Planned::Known(id));
                 continue;
             }
-            let same = known.iter().find(|entity| entity.zone == zone && entity.name_key == name.0);
-            let merge = match same {
-                Some(entity) => Some(Merge {
-                    with: (entity.name_key.clone(), entity.type_key.clone()),
-                    id: Some(entity.document_id),
-                    method: MergeMethod::Exact,
-                    score: None,
-                }),
-                None => match self.before(&plan, |other| other.0 == name.0) {
-                    Some(other) => Some(Merge { with: other, id: None, method: MergeMethod::Exact, score: None }),
-                    None => self.near(conn, zone, name, &plan, least).await?,
-                },
+            let merge = match (known.beside.get(&name.0), first.get(name.0.as_str())) {
+                (Some((with, id)), _) => {
+                    Some(Merge { with: with.clone(), id: Some(*id), method: MergeMethod::Exact, score: None })
+                }
+                (None, Some(other)) => {
+                    Some(Merge { with: (*other).clone(), id: None, method: MergeMethod::Exact, score: None })
+                }
+                (None, None) => {
+                    let fits = |near: &&Near| near.id.is_some() || new.contains(&near.with);
+                    near.get(name).and_then(|near| near.iter().find(fits)).map(|near| Merge {
+                        with: near.with.clone(),
+                        id: near.id,
+                        method: MergeMethod::Similarity,
+                        score: Some(near.score),
+                    })
+                }
             };
+            new.insert(name);
+            first.entry(&name.0).or_insert(name);
             plan.push(Planned::New { merge });
         }
         Ok(Plan(plan))
     }
 
-    /// The first of the names that are to be made so far that fits.
-    fn before(&self, plan: &[Planned], fits: impl Fn(&Name) -> bool) -> Option<Name> {
-        let new = self.names.iter().zip(plan).filter(|(_, planned)| matches!(planned, Planned::New { .. }));
-        new.map(|((name, _), _)| name).find(|name| fits(name)).cloned()
-    }
-
-    /// The entity with the name of the nearest meaning, if that is near enough and nothing else speaks against it.
+    /// The names that were compared, each with what is near still: entities that have gone are left out, and those that have come since are in.
     async fn near(
         &self,
         conn: &mut PgConnection,
         zone: DocumentId,
-        name: &Name,
-        plan: &[Planned],
+        known: &Known,
         least: f64,
-    ) -> sqlx::Result<Option<Merge>> {
-        let Some((model, vectors)) = &self.vectors else { return Ok(None) };
-        let Some(vector) = vectors.get(name) else { return Ok(None) };
-        let may = |other: &Name| resolve::may_be_one((&name.0, &name.1), (&other.0, &other.1));
-        let stored = entities::near(conn, zone, model.identity(), vector, least).await?;
-        let stored = stored.into_iter().map(|(id, name_key, type_key, score)| (Some(id), (name_key, type_key), score));
-        let new = self.names.iter().zip(plan).filter(|(_, planned)| matches!(planned, Planned::New { .. }));
-        let new = new.filter_map(|((other, _), _)| Some((None, other.clone(), cosine(vector, vectors.get(other)?))));
-        let found = stored.chain(new).filter(|(_, other, score)| *score >= least && may(other));
-        let best = found.max_by(|(.., one), (.., other)| one.total_cmp(other));
-        Ok(best.map(|(id, with, score)| Merge { with, id, method: MergeMethod::Similarity, score: Some(score) }))
+    ) -> sqlx::Result<HashMap<Name, Vec<Near>>> {
+        let Some((model, vectors)) = &self.vectors else { return Ok(HashMap::new()) };
+        let ids: BTreeSet<DocumentId> = self.compared.near.values().flatten().filter_map(|near| near.id).collect();
+        let there: HashMap<DocumentId, Name> = entities::names(conn, zone, &Vec::from_iter(ids))
+            .await?
+            .into_iter()
+            .map(|(id, key, kind)| (id, (key, kind)))
+            .collect();
+        let mut near_of = self.compared.near.clone();
+        for near in near_of.values_mut() {
+            near.retain(|near| near.id.is_none_or(|id| there.get(&id) == Some(&near.with)));
+        }
+        let new = self.used().map(|(name, _)| name).filter(|name| known.is(name).is_none());
+        let new: Vec<(Name, HalfVector)> =
+            new.filter_map(|name| Some((name.clone(), vectors.get(name)?.clone()))).take(COMPARED_NAMES).collect();
+        for (name, near) in near(conn, zone, model, &new, self.compared.seen, least).await? {
+            let all = near_of.entry(name).or_default();
+            let at = all.partition_point(|other| other.score >= near.score);
+            all.insert(at, near);
+        }
+        Ok(near_of)
     }
 
     /// Makes the entities that are missing.
@@ -191,7 +276,7 @@ impl Things {
     ) -> Result<Made, TaskFailure> {
         let mut made = Made { documents: HashMap::new(), created: Vec::new(), merges: Vec::new() };
         let mut new: Vec<(&Name, &str, Option<&Merge>)> = Vec::new();
-        for ((name, title), planned) in self.names.iter().zip(&plan.0) {
+        for ((name, title), planned) in self.used().zip(&plan.0) {
             match planned {
                 Planned::Known(id) => {
                     made.documents.insert(name.clone(), *id);
@@ -241,7 +326,7 @@ impl Things {
 impl Plan {
     /// The documents that stand for names and are there.
     pub fn known(&self, things: &Things) -> HashMap<Name, DocumentId> {
-        let known = things.names.iter().zip(&self.0).filter_map(|((name, _), planned)| match planned {
+        let known = things.used().zip(&self.0).filter_map(|((name, _), planned)| match planned {
             Planned::Known(id) => Some((name.clone(), *id)),
             Planned::New { .. } => None,
         });
@@ -256,19 +341,88 @@ impl Plan {
     }
 }
 
-/// The name of a mention, with the type that the text gives it elsewhere if it is the only one.
-fn named(types: &BTreeMap<String, BTreeSet<String>>, mention: &Mention) -> Name {
-    let known = types.get(&mention.key).filter(|known| known.len() == 1 && mention.type_key.is_empty());
-    let type_key = known.and_then(|known| known.first()).unwrap_or(&mention.type_key);
-    (mention.key.clone(), type_key.clone())
+/// The entities that have some names.
+struct Known {
+    /// The one with each name and type: that of the zone, or else the one that is open to all.
+    exact: HashMap<Name, DocumentId>,
+    /// The first one of the zone with each name, whatever its type.
+    beside: HashMap<String, (Name, DocumentId)>,
 }
 
-fn cosine(one: &HalfVector, other: &HalfVector) -> f64 {
-    let numbers = |vector: &HalfVector| vector.to_vec().into_iter().map(f64::from).collect::<Vec<_>>();
-    let (one, other) = (numbers(one), numbers(other));
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let length = (dot(&one, &one) * dot(&other, &other)).sqrt();
-    if length > 0.0 { dot(&one, &other) / length } else { 0.0 }
+impl Known {
+    fn of(found: Vec<entities::NamedEntity>, zone: DocumentId) -> Known {
+        let mut known = Known { exact: HashMap::new(), beside: HashMap::new() };
+        for entity in found {
+            let name: Name = (entity.name_key, entity.type_key);
+            match entity.zone == zone {
+                true => {
+                    known.beside.entry(name.0.clone()).or_insert_with(|| (name.clone(), entity.document_id));
+                    known.exact.insert(name, entity.document_id);
+                }
+                false => {
+                    known.exact.entry(name).or_insert(entity.document_id);
+                }
+            }
+        }
+        known
+    }
+
+    fn is(&self, name: &Name) -> Option<DocumentId> {
+        self.exact.get(name).copied()
+    }
+}
+
+fn exact(mention: &Mention) -> Name {
+    (mention.key.clone(), mention.type_key.clone())
+}
+
+/// The name of a mention, with the type that the text gives it elsewhere if it is the only one.
+fn named(types: &BTreeMap<&str, BTreeSet<&str>>, mention: &Mention) -> Name {
+    let known = types.get(mention.key.as_str()).filter(|known| known.len() == 1 && mention.type_key.is_empty());
+    let type_key = known.and_then(|known| known.first().copied()).unwrap_or(&mention.type_key);
+    (mention.key.clone(), type_key.to_owned())
+}
+
+fn may_be_one(one: &Name, other: &Name) -> bool {
+    resolve::may_be_one((&one.0, &one.1), (&other.0, &other.1))
+}
+
+/// The entities of a zone that came after one and whose names are near to these, as far as nothing else speaks against them.
+async fn near(
+    conn: &mut PgConnection,
+    zone: DocumentId,
+    model: &Model,
+    names: &[(Name, HalfVector)],
+    after: DocumentId,
+    least: f64,
+) -> sqlx::Result<Vec<(Name, Near)>> {
+    let vectors: Vec<HalfVector> = names.iter().map(|(_, vector)| vector.clone()).collect();
+    let found = entities::near(conn, zone, model.identity(), &vectors, after, least).await?;
+    let near = found.into_iter().filter_map(|found| {
+        let (name, _) = names.get(usize::try_from(found.at - 1).ok()?)?;
+        let (with, id) = ((found.name_key, found.type_key), Some(found.document_id));
+        may_be_one(name, &with).then(|| (name.clone(), Near { with, id, score: found.score }))
+    });
+    Ok(near.collect())
+}
+
+/// The names among these that are near to each other; each is near to those before it.
+fn among(names: &[(Name, HalfVector)], least: f64) -> Vec<(Name, Vec<Near>)> {
+    let unit = |vector: &HalfVector| {
+        let numbers: Vec<f32> = vector.to_vec().into_iter().map(f32::from).collect();
+        let length = numbers.iter().map(|number| number * number).sum::<f32>().sqrt();
+        numbers.into_iter().map(|number| if length > 0.0 { number / length } else { 0.0 }).collect::<Vec<_>>()
+    };
+    let units: Vec<Vec<f32>> = names.iter().map(|(_, vector)| unit(vector)).collect();
+    let mut found = Vec::new();
+    for (at, (name, _)) in names.iter().enumerate() {
+        let before = names.iter().zip(&units).take(at).filter_map(|((other, _), unit)| {
+            let score = f64::from(units[at].iter().zip(unit).map(|(a, b)| a * b).sum::<f32>());
+            (score >= least && may_be_one(name, other)).then(|| Near { with: other.clone(), id: None, score })
+        });
+        found.push((name.clone(), before.collect()));
+    }
+    found
 }
 
 /// The document that holds the entities of a zone. It is under the document that guards the zone, or at the top.

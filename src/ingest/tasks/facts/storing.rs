@@ -3,6 +3,7 @@ use super::{
     Dropped, PROMPT, Parameters,
     answer::{Checked, Mention, Object, Predicate},
     entities::{Name, Things},
+    fitting::Fitting,
 };
 use crate::{
     access::Caller,
@@ -11,7 +12,8 @@ use crate::{
         Tools,
         tasks::{Apply, OrTaskFailure, asking::Asking, structure::model},
     },
-    store::{self, evidence::Evidence, extraction::SourceText, triples::write::take_pen},
+    rdf::shapes::guarding::{self, Guard, Refusal},
+    store::{self, evidence::Evidence, extraction::SourceText, scope::Readable, triples::write::take_pen},
 };
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
@@ -19,12 +21,17 @@ use std::collections::{BTreeSet, HashMap};
 use svc_actors::{Outcome, TaskFailure};
 use svc_client::{
     Failure,
-    wire::{FactOutcome, NewFact, NewPredicates, OnOverlap, ResolveNames, SupersedeFacts},
+    wire::{FactOutcome, NewFact, NewPredicates, OnOverlap, ResolveNames, ShapeResult, SupersedeFacts},
 };
 use svc_ids::{DocumentId, PredicateId, TripleId};
 
 /// How often facts are looked for that give way to new ones.
 const ROUNDS: usize = 20;
+
+/// How many refused facts and warnings the evidence shows.
+const SHOWN: usize = 20;
+/// How much of an object it shows.
+const OBJECT_CHARS: usize = 200;
 
 /// What was found in a text.
 pub struct Found<'a> {
@@ -39,71 +46,139 @@ pub struct Found<'a> {
 /// What was written.
 #[derive(Default)]
 struct Written {
+    /// The fact that each of those in the text has become.
+    of: Vec<TripleId>,
     facts: Vec<TripleId>,
     created: usize,
     entities: usize,
     merges: Vec<i64>,
     superseded: Vec<TripleId>,
     closed: usize,
+    warnings: Vec<ShapeResult>,
 }
 
-pub async fn store(tools: &Tools, apply: Apply<'_>, found: Found<'_>) -> Result<Outcome, TaskFailure> {
-    let (id, parameters) = (apply.grant.document_id, &found.parameters);
-    let mentions = found.facts.iter().flat_map(|fact| {
-        let object = match &fact.object {
-            Object::Thing(mention) => Some(mention),
-            Object::Literal { .. } => None,
-        };
-        [Some(&fact.subject), object].into_iter().flatten()
-    });
-    let mut things = Things::of(mentions);
+/// What came of writing.
+enum Attempt {
+    /// What a dry run shows.
+    Would(Map<String, Value>),
+    Written(Written),
+    /// A bound shape refuses some of the facts.
+    Refused(Refusal, Subjects),
+}
+
+/// The subject of each fact and what it has become, as far as the transaction that was refused had come.
+type Subjects = Vec<(DocumentId, TripleId)>;
+
+pub async fn store(tools: &Tools, apply: Apply<'_>, mut found: Found<'_>) -> Result<Outcome, TaskFailure> {
+    let (id, zone) = (apply.grant.document_id, found.source.zone);
+    let mut things = Things::of(mentions(&found.facts));
     // A process without a model knows names by their letters alone.
-    if parameters.resolve == ResolveNames::Similar && tools.embedder.is_some() {
+    if found.parameters.resolve == ResolveNames::Similar && tools.embedder.is_some() {
         things.embed(model(tools).await?).await?;
+        things.compare(&tools.pool, zone, found.parameters.similarity).await?;
     }
     let mut tx = apply.begin_creating().await?;
-    let now = store::extraction::text(tx.conn(), id).await.classified()?;
-    if !now.is_some_and(|now| now.content_hash == found.source.content_hash && now.zone == found.source.zone) {
-        return Err(TaskFailure::away("changed", "the text was changed while facts were read in it"));
-    }
-    let zone = found.source.zone;
-    store::graph_nodes::hold_zone(tx.conn(), zone).await.classified()?;
-    let plan = things.plan(tx.conn(), zone, parameters.resolve, parameters.similarity).await.classified()?;
+    let mut fitting = Fitting::new(found.facts.clone());
+    let written = loop {
+        match attempt(tools, tx.conn(), id, &found, &things).await? {
+            Attempt::Would(would) => break Err(would),
+            Attempt::Written(written) if !fitting.give_back() => break Ok(written),
+            Attempt::Written(_) => {}
+            Attempt::Refused(refusal, subjects) => fitting.refuse(&refusal, &subjects),
+        }
+        found.facts = fitting.kept();
+        things.keep(mentions(&found.facts));
+        // Nothing of what was written may stay, such as an entity that only a refused fact names.
+        tx = tx.anew().await?;
+    };
+    fitting.tell(&mut found.dropped);
     let mut took = found.asking.took(PROMPT);
     took["dropped"] = json!(found.dropped);
     if found.truncated {
         took["truncated"] = true.into();
     }
+    let refused: Vec<Value> = fitting.refused().take(SHOWN).map(|(fact, why)| refused_fact(fact, why)).collect();
+    if !refused.is_empty() {
+        took["refused"] = refused.into();
+    }
     let mut detail = Map::new();
-    let name = if parameters.dry_run {
-        let known = plan.known(&things);
-        took["would"] = found.facts.iter().map(|fact| shown(fact, &things, &known)).collect();
-        let (entities, merges) = plan.counts();
-        (took["entities"], took["merges"]) = (entities.into(), merges.into());
-        detail.insert("dry_run".to_owned(), true.into());
-        Evidence::FactsDryRun
-    } else {
-        let made = things.make(tools, tx.conn(), zone, &plan, parameters.resolve != ResolveNames::Off).await?;
-        let written = write(tools, tx.conn(), id, &found, &things, &made.documents).await?;
-        let mut written = Written { entities: made.created.len(), ..written };
-        if !made.merges.is_empty() {
-            let at = take_pen(tx.conn()).await.classified()?;
-            written.merges = store::merges::insert(tx.conn(), at, &made.merges).await.classified()?;
+    let name = match written {
+        Err(would) => {
+            if let Some(took) = took.as_object_mut() {
+                took.extend(would);
+            }
+            detail.insert("dry_run".to_owned(), true.into());
+            Evidence::FactsDryRun
         }
-        detail.insert("facts".to_owned(), written.facts.len().into());
-        detail.insert("entities".to_owned(), written.entities.into());
-        took["facts"] = written.facts.iter().map(|id| id.0).collect();
-        took["created"] = written.created.into();
-        took["entities"] = written.entities.into();
-        took["merges"] = json!(written.merges);
-        took["superseded"] = written.superseded.iter().map(|id| id.0).collect();
-        took["closed"] = written.closed.into();
-        Evidence::Facts
+        Ok(written) => {
+            detail.insert("facts".to_owned(), written.facts.len().into());
+            detail.insert("entities".to_owned(), written.entities.into());
+            took["facts"] = written.facts.iter().map(|id| id.0).collect();
+            took["created"] = written.created.into();
+            took["entities"] = written.entities.into();
+            took["merges"] = json!(written.merges);
+            took["superseded"] = written.superseded.iter().map(|id| id.0).collect();
+            took["closed"] = written.closed.into();
+            if !written.warnings.is_empty() {
+                took["warnings"] = json!(written.warnings.iter().take(SHOWN).collect::<Vec<_>>());
+            }
+            Evidence::Facts
+        }
     };
     detail.insert("dropped".to_owned(), json!(found.dropped));
     store::evidence::record(tx.conn(), id, name, &took).await.classified()?;
-    store::summaries::keep_only(tx.conn(), id, &found.asking.asked).await.classified()?;
+    found.asking.keep_only(tx.conn()).await?;
     tx.complete(detail).await
+}
+
+/// The things that facts name.
+fn mentions(facts: &[Checked]) -> impl Iterator<Item = &Mention> {
+    facts.iter().flat_map(|fact| {
+        let object = match &fact.object {
+            Object::Thing(mention) => Some(mention),
+            Object::Literal { .. } => None,
+        };
+        [Some(&fact.subject), object].into_iter().flatten()
+    })
+}
+
+/// Writes the facts, or finds out what would be written.
+async fn attempt(
+    tools: &Tools,
+    conn: &mut PgConnection,
+    id: DocumentId,
+    found: &Found<'_>,
+    things: &Things,
+) -> Result<Attempt, TaskFailure> {
+    let (parameters, zone) = (&found.parameters, found.source.zone);
+    let now = store::extraction::text(conn, id).await.classified()?;
+    if !now.is_some_and(|now| now.content_hash == found.source.content_hash && now.zone == zone) {
+        return Err(TaskFailure::away("changed", "the text was changed while facts were read in it"));
+    }
+    store::graph_nodes::hold_zone(conn, zone).await.classified()?;
+    let plan = things.plan(conn, zone, parameters.resolve, parameters.similarity).await.classified()?;
+    if parameters.dry_run {
+        let known = plan.known(things);
+        let would: Value = found.facts.iter().map(|fact| shown(fact, things, &known)).collect();
+        let (entities, merges) = plan.counts();
+        let would = [("would", would), ("entities", entities.into()), ("merges", merges.into())];
+        return Ok(Attempt::Would(would.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()));
+    }
+    let made = things.make(tools, conn, zone, &plan, parameters.resolve != ResolveNames::Off).await?;
+    let (written, subjects, changed) = write(tools, conn, id, found, things, &made.documents).await?;
+    let mut written = Written { entities: made.created.len(), ..written };
+    if !made.merges.is_empty() {
+        let at = take_pen(conn).await.classified()?;
+        written.merges = store::merges::insert(conn, at, &made.merges).await.classified()?;
+    }
+    let settings = &tools.settings;
+    let guard = Guard { kept: &tools.shapes, base: &settings.rdf_base, most: settings.rdf_max_triples };
+    // Facts that not all readers of the text see say nothing about those of the text.
+    match guarding::guard(conn, guard, Readable::under(&[zone]), &changed).await {
+        Ok(warnings) => Ok(Attempt::Written(Written { warnings, ..written })),
+        Err(refusal) if refusal.documents.is_empty() => Err(refused(refusal.failure)),
+        Err(refusal) => Ok(Attempt::Refused(refusal, subjects.into_iter().zip(written.of).collect())),
+    }
 }
 
 /// A fact as a dry run shows it.
@@ -126,7 +201,7 @@ fn shown(fact: &Checked, things: &Things, known: &HashMap<Name, DocumentId>) -> 
     })
 }
 
-/// Writes the facts. Whoever queued the task may change the text, so that the facts of the text are its own; entities that are open to all are
+/// Writes the facts; returns the subject of each, and the subjects of what was not believed before. Whoever queued the task may change the text, so that the facts of the text are its own; entities that are open to all are
 /// only seen with them by who may read the text.
 async fn write(
     tools: &Tools,
@@ -135,7 +210,7 @@ async fn write(
     found: &Found<'_>,
     things: &Things,
     documents: &HashMap<Name, DocumentId>,
-) -> Result<Written, TaskFailure> {
+) -> Result<(Written, Vec<DocumentId>, Vec<DocumentId>), TaskFailure> {
     let Found { parameters, source: text, facts, .. } = found;
     let mut written = Written::default();
     let new: Vec<&str> = facts
@@ -183,6 +258,7 @@ async fn write(
         return Err(TaskFailure::retryable("changed", "a predicate or an entity is gone meanwhile"));
     }
     let base = &tools.settings.rdf_base;
+    let mut changed = Vec::new();
     if !new.is_empty() {
         let manner = Manner { on_overlap: OnOverlap::Merge, origin: Origin::Caller };
         let asserted = facts::assert(conn, &Caller::Owner, base, &new, manner).await;
@@ -191,6 +267,8 @@ async fn write(
         let created = asserted.outcomes.iter().filter(|(_, outcome)| *outcome != FactOutcome::Existing);
         written.created = created.map(|(id, _)| *id).collect::<BTreeSet<_>>().len();
         written.facts = ids.into_iter().collect();
+        written.of = asserted.outcomes.into_iter().map(|(id, _)| id).collect();
+        changed = asserted.changed;
     }
     if parameters.supersede == SupersedeFacts::Auto {
         written.superseded = supersede(conn, &written.facts, text).await?;
@@ -200,7 +278,8 @@ async fn write(
         let closed = store::triples::follow::no_longer_stated(conn, source, &written.facts).await;
         written.closed = closed.classified()?;
     }
-    Ok(written)
+    let subjects = new.iter().filter_map(|fact| fact.subject_id).map(DocumentId).collect();
+    Ok((written, subjects, changed))
 }
 
 /// Has older facts give way to new ones of functional predicates; returns those that did.
@@ -220,6 +299,16 @@ async fn supersede(conn: &mut PgConnection, new: &[TripleId], text: &SourceText)
         }
     }
     Ok(superseded)
+}
+
+/// A fact that a bound shape refuses, as the evidence shows it.
+fn refused_fact(fact: &Checked, why: &str) -> Value {
+    let object = match &fact.object {
+        Object::Thing(mention) => &mention.name,
+        Object::Literal { value, .. } => value,
+    };
+    let object: String = object.chars().take(OBJECT_CHARS).collect();
+    json!({"subject": fact.subject.name, "object": object, "valid_from": fact.valid_from, "valid_until": fact.valid_until, "reason": why})
 }
 
 fn refused(failure: Failure) -> TaskFailure {

@@ -1,14 +1,15 @@
 //! Holds what a write makes of facts against the shapes that are bound, in the transaction of the write.
-use super::read_shapes;
+use super::{
+    SH, Shapes,
+    kept::KeptShapes,
+    reading,
+    validating::{Outcome, Prepared, View, validate_nodes},
+};
 use crate::{
-    access::Caller,
     error::OrFail,
-    rdf::shapes::{
-        SH, Shapes,
-        validating::{Outcome, Prepared, View, validate_nodes},
-    },
-    service::Service,
     store::{
+        ontologies,
+        scope::Readable,
         shape_bindings::{self, Concerned},
         triples::{self, around::Moment},
     },
@@ -32,37 +33,76 @@ const TIME: Duration = Duration::from_secs(2);
 /// The most results that an answer shows.
 const SHOWN: usize = 100;
 
-/// Holds the subjects of facts that this transaction has written against the shapes that are bound. What the write broke, and was not broken
-/// before, is refused, or returned as warnings.
-pub(in crate::handlers) async fn guard(
-    service: &Service,
+/// What a process holds writes against shapes with.
+#[derive(Clone, Copy)]
+pub struct Guard<'a> {
+    pub kept: &'a KeptShapes,
+    /// What the IRIs of this store begin with.
+    pub base: &'a str,
+    /// The most triples of an ontology.
+    pub most: usize,
+}
+
+/// Why a write is refused.
+#[derive(Debug)]
+pub struct Refusal {
+    pub failure: Failure,
+    /// What the shapes refuse; empty if they could not be held against the facts.
+    pub results: Vec<ShapeResult>,
+    /// The documents that the binding is of, among the subjects; empty if the refusal is none of a binding.
+    pub documents: Vec<DocumentId>,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal { failure, results: Vec::new(), documents: Vec::new() }
+    }
+}
+
+/// The shapes of a binding.
+pub async fn read(
     conn: &mut PgConnection,
-    caller: &Caller,
+    ontology_id: DocumentId,
+    shape: Option<String>,
+    most: usize,
+) -> Result<Shapes, Failure> {
+    let text = ontologies::text(conn, ontology_id).await.or_fail()?;
+    let (text, base) = text.ok_or_else(|| Failure::field("shape", "its ontology was deleted meanwhile"))?;
+    let read = tokio::task::spawn_blocking(move || reading::shapes(&text, base.as_deref(), shape.as_deref(), most));
+    read.await.map_err(|error| Failure::new(Code::Internal, error))?
+}
+
+/// Holds the subjects of facts that this transaction has written against the shapes that are bound, with the facts that a scope covers. What the
+/// write broke, and was not broken before, is refused, or returned as warnings.
+pub async fn guard(
+    conn: &mut PgConnection,
+    guard: Guard<'_>,
+    scope: Readable,
     subjects: &[DocumentId],
-) -> Result<Vec<ShapeResult>, Failure> {
+) -> Result<Vec<ShapeResult>, Refusal> {
     let bindings = shape_bindings::concerned(conn, subjects).await.or_fail()?;
     if bindings.is_empty() {
         return Ok(Vec::new());
     }
     let known_at = triples::known_to(conn).await.or_fail()?;
     let moment = Moment { valid_at: Utc::now().trunc_subsecs(6), known_at, asserted_only: false };
-    let now = View { scope: caller.readable(), moment, base: service.settings.rdf_base.clone() };
+    let now = View { scope, moment, base: guard.base.to_owned() };
     // All that this transaction has written was recorded at the moment that the pen shows.
     let moment = Moment { known_at: known_at - TimeDelta::microseconds(1), ..moment };
     let before = View { moment, ..now.clone() };
     let (mut warnings, deadline) = (Vec::new(), Instant::now() + TIME);
     for binding in bindings {
         let is_strict = binding.mode.0 == ShapeMode::Reject;
-        let shapes = match shapes(service, conn, &binding).await {
+        let shapes = match shapes(guard, conn, &binding).await {
             Err(failure) if !is_strict && failure.code == Code::ShapeViolation => {
                 tracing::warn!(binding = binding.id.0, reason = failure.detail, "a bound shape is not looked at");
                 continue;
             }
-            shapes => shapes?,
+            shapes => shapes.map_err(|failure| of_binding(failure, &binding))?,
         };
         let after = check(conn, &now, &shapes, &binding, deadline).await?;
         if after.truncated.is_some() && is_strict {
-            return Err(too_much(&binding));
+            return Err(of_binding(too_much(&binding), &binding));
         }
         if after.results.is_empty() {
             continue;
@@ -74,7 +114,8 @@ pub(in crate::handlers) async fn guard(
         let (refused, told): (Vec<ShapeResult>, Vec<ShapeResult>) =
             new.partition(|result| is_strict && result.severity == violation);
         if !refused.is_empty() {
-            return Err(refusal(refused, &binding));
+            let failure = refusal(refused.clone(), &binding);
+            return Err(Refusal { results: refused, ..of_binding(failure, &binding) });
         }
         warnings.extend(told);
     }
@@ -83,17 +124,17 @@ pub(in crate::handlers) async fn guard(
 }
 
 /// The shapes of a binding, from memory if the text is the same.
-async fn shapes(service: &Service, conn: &mut PgConnection, binding: &Concerned) -> Result<Arc<Shapes>, Failure> {
+async fn shapes(guard: Guard<'_>, conn: &mut PgConnection, binding: &Concerned) -> Result<Arc<Shapes>, Failure> {
     let key = (binding.ontology_id, binding.shape.clone(), binding.version.clone());
-    if let Some(known) = service.shapes.get(&key) {
+    if let Some(known) = guard.kept.get(&key) {
         return Ok(known);
     }
-    let read = read_shapes(service, conn, binding.ontology_id, binding.shape.clone()).await.map_err(|failure| {
+    let read = read(conn, binding.ontology_id, binding.shape.clone(), guard.most).await.map_err(|failure| {
         let detail = format!("shape binding {} cannot be used: {}", binding.id, failure.detail);
         Failure::new(Code::ShapeViolation, detail).with("remedy", "mend the ontology, or turn the binding off")
     })?;
     let read = Arc::new(read);
-    service.shapes.put(key, Arc::clone(&read));
+    guard.kept.put(key, Arc::clone(&read));
     Ok(read)
 }
 
@@ -106,6 +147,10 @@ async fn check(
 ) -> Result<Outcome, Failure> {
     let prepared = Prepared::new(conn, view, Arc::clone(shapes)).await?;
     validate_nodes(conn, view, &prepared, &binding.documents, deadline).await
+}
+
+fn of_binding(failure: Failure, binding: &Concerned) -> Refusal {
+    Refusal { failure, results: Vec::new(), documents: binding.documents.clone() }
 }
 
 /// What makes two results the same, whichever facts they rest on.

@@ -1,0 +1,199 @@
+//! Answers are kept: what is paid for once serves every attempt, and what is of no use is asked for again.
+use super::{TEXT, app, attempts, believed, extract, facts, said, text};
+use crate::support::{
+    TestApp, document, invariants,
+    llm::{Asked, Llm, Reply},
+    until,
+};
+use serde_json::{Value, json};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use svc_client::{
+    Json, OptionalJson,
+    wire::{DocumentChange, DocumentPath, ExtractFactsRequest, NewDocument, NewPredicate, NewPredicates, WaitQuery},
+};
+
+/// A text that a model which reads little reads in two pieces, of which the first begins with `Nothing`, and what tells them apart.
+fn two_pieces() -> (String, &'static str) {
+    let sentences: String = (0..26).map(|number| format!("Nothing is told in sentence {number} of many. ")).collect();
+    (format!("{sentences}{TEXT}"), "sentence 3 of")
+}
+
+/// A service whose model reads little.
+async fn narrow(llm: &Llm) -> TestApp {
+    app(llm, &[("SVC_LLM_CONTEXT_TOKENS", "2048")]).await
+}
+
+async fn kept(app: &TestApp) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM llm_answers").fetch_one(&app.pool).await.unwrap()
+}
+
+async fn predicate(app: &TestApp, name: &str) {
+    let description =
+        Some("works for leads and pays, or what else the text may say of people and companies".to_owned());
+    let new = NewPredicate { name: name.to_owned(), description, ..NewPredicate::default() };
+    app.client.create_predicate(Json(new)).await.unwrap();
+}
+
+async fn change(app: &TestApp, id: i64, change: Value) {
+    let change: DocumentChange = serde_json::from_value(change).unwrap();
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    app.client.update_document(DocumentPath { id }, wait, Json(change)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_asked_for_again_and_the_rest_is_not() {
+    let llm = Llm::start().await;
+    let app = narrow(&llm).await;
+    let (content, first) = two_pieces();
+    let id = text(&app, &content, None).await;
+    llm.will_say(move |call: &Asked| match call.message().contains(first) {
+        true => facts(&[]),
+        false => Reply::said("I would rather not."),
+    });
+    assert_eq!(extract(&app.client, id, ExtractFactsRequest::default()).await.failed, 1);
+    assert_eq!(llm.asked().len(), 3, "the second piece was asked of twice");
+    assert_eq!(attempts(&app, id).await[0]["code"], "llm_answer_unusable");
+    assert_eq!(kept(&app).await, 1, "only the answer that is of use is kept");
+    llm.will([facts(&[said(json!({}))])]);
+    let done = extract(&app.client, id, ExtractFactsRequest::default()).await;
+    assert_eq!((done.facts, done.failed), (1, 0));
+    let asked = llm.asked();
+    assert!(asked.len() == 1 && !asked[0].message().contains(first), "{asked:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_is_paid_again_for_what_makes_another_question_of_it_and_for_nothing_else() {
+    let llm = Llm::start().await;
+    let app = narrow(&llm).await;
+    let (content, _) = two_pieces();
+    let folder = text(&app, "", None).await;
+    let id = text(&app, &content, Some(folder)).await;
+    llm.will_say(|call: &Asked| match call.message().contains("Ada Lovelace") {
+        true => facts(&[said(json!({}))]),
+        false => facts(&[]),
+    });
+    // How often the model is asked for one extraction.
+    let asked = async |request: ExtractFactsRequest| -> usize {
+        let before = llm.asked().len();
+        assert_eq!(extract(&app.client, id, request).await.failed, 0);
+        llm.asked().len() - before
+    };
+    let open = ExtractFactsRequest::default();
+    let closed = ExtractFactsRequest { new_predicates: Some(NewPredicates::Closed), ..open };
+    let pieces = asked(open).await;
+    assert!(pieces >= 2);
+    for number in 0..8 {
+        predicate(&app, &format!("does_thing_{number}")).await;
+    }
+    change(&app, folder, json!({"title": "Another name"})).await;
+    assert_eq!(asked(open).await, 0, "predicates and titles are hints");
+    assert_eq!(asked(ExtractFactsRequest { confidence_threshold: Some(0.1), replace: true, ..open }).await, 0);
+    assert_eq!(asked(closed).await, pieces, "where no other ones count, the predicates belong to the question");
+    assert_eq!(asked(closed).await, 0);
+    predicate(&app, "works_for").await;
+    assert_eq!(asked(closed).await, pieces, "the model has not been told of the new one");
+    assert_eq!(asked(ExtractFactsRequest { max_facts: Some(9), ..open }).await, pieces);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn no_attempt_and_no_other_task_takes_an_answer_from_one_that_has_paid_for_it() {
+    let llm = Llm::start().await;
+    let app = narrow(&llm).await;
+    let (content, first) = two_pieces();
+    let id = text(&app, &content, None).await;
+    let goes_on = Arc::new(AtomicBool::new(false));
+    let free = goes_on.clone();
+    llm.will_say(move |call: &Asked| {
+        let is_first = call.message().contains(first);
+        match call.message().contains("at most 5 facts") && !is_first && !free.load(Ordering::Relaxed) {
+            true => Reply::status("500 Internal Server Error", "", "{}"),
+            false if is_first => facts(&[]),
+            false => facts(&[said(json!({"predicate": "default:works_for"}))]),
+        }
+    });
+    // The first task waits with half of its answers.
+    let closed = |max_facts| ExtractFactsRequest {
+        max_facts: Some(max_facts),
+        new_predicates: Some(NewPredicates::Closed),
+        ..ExtractFactsRequest::default()
+    };
+    app.client.extract_facts(DocumentPath { id }, WaitQuery::default(), OptionalJson(Some(closed(5)))).await.unwrap();
+    until("the first attempt", async || (attempts(&app, id).await.len() == 1).then_some(())).await;
+    predicate(&app, "works_for").await;
+    assert_eq!(extract(&app.client, id, closed(8)).await.facts, 1);
+    goes_on.store(true, Ordering::Relaxed);
+    sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    until("the first task", async || {
+        let ended = attempts(&app, id).await.iter().filter(|attempt| attempt["outcome"] == "completed").count();
+        (ended == 2).then_some(())
+    })
+    .await;
+    let of_first = |most: &str| {
+        llm.asked().iter().filter(|call| call.message().contains(first) && call.message().contains(most)).count()
+    };
+    assert_eq!((of_first("at most 5 facts"), of_first("at most 8 facts")), (1, 1));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn two_documents_with_one_text_pay_once_and_lose_nothing_to_each_other() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let of = async |time: &str| {
+        let new = NewDocument { event_time: Some(time.parse().unwrap()), ..document("A note", TEXT) };
+        let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+        app.client.create_document(wait, Json(new)).await.unwrap().id
+    };
+    let both = [of("2024-05-01T00:00:00Z").await, of("2024-05-01T00:00:00Z").await];
+    llm.will([facts(&[said(json!({}))])]);
+    for id in &both {
+        assert_eq!(extract(&app.client, *id, ExtractFactsRequest::default()).await.facts, 1);
+    }
+    assert_eq!((llm.asked().len(), believed(&app.client).await[0].citations.len()), (1, 2));
+    // What the first one is asked next, and its end, take nothing from the second one.
+    let other = ExtractFactsRequest { max_facts: Some(9), ..ExtractFactsRequest::default() };
+    extract(&app.client, both[0], other).await;
+    assert_eq!(llm.asked().len(), 2);
+    app.client.delete_document(DocumentPath { id: both[0] }).await.unwrap();
+    let dry = ExtractFactsRequest { dry_run: true, ..ExtractFactsRequest::default() };
+    assert_eq!(extract(&app.client, both[1], dry).await.facts, 1);
+    assert_eq!(llm.asked().len(), 2);
+    // What a text of another time means by last year is another question.
+    let earlier = of("2019-05-01T00:00:00Z").await;
+    assert_eq!(extract(&app.client, earlier, ExtractFactsRequest::default()).await.facts, 1);
+    assert_eq!(llm.asked().len(), 3);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_model_is_told_no_title_that_some_reader_of_the_text_may_not_read() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let folder = async |title: &str, parent_id| {
+        let new = NewDocument { parent_id, ..document(title, "") };
+        app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
+    };
+    let outer = folder("The outer folder", None).await;
+    let inner = folder("The inner folder", Some(outer)).await;
+    let id = text(&app, TEXT, Some(inner)).await;
+    for closed in [outer, inner] {
+        app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    }
+    llm.will([facts(&[])]);
+    extract(&app.client, id, ExtractFactsRequest::default()).await;
+    let asked = llm.asked().remove(0);
+    let message = asked.message();
+    assert!(message.contains("The inner folder > A note") && !message.contains("The outer folder"), "{message}");
+    app.end().await;
+}
