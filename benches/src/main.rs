@@ -138,14 +138,17 @@ const BENCHES: &[(&str, &str)] = &[
         "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; SIZE: nodes, default 50000",
     ),
     ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
-    ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, default 100000"),
+    (
+        "scale",
+        "memory, ingestion and searches as the store grows, then an export and an import of it; SIZE: nodes, default 100000",
+    ),
 ];
 
 fn main() -> ExitCode {
-    // The service that `scale` starts, the command that `feed` runs, the readers of files and the claimers of tasks are this same program, so that
+    // The service and the commands that `scale` starts, the command that `feed` runs, the readers of files and the claimers of tasks are this same program, so that
     // what was just built is measured.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("serve" | "bulk" | reader::SUBCOMMAND) => {
+        Some("serve" | "bulk" | "--json" | reader::SUBCOMMAND) => {
             return svc::cli::main(svc::ingest::extension::TaskTypes::default());
         }
         Some("run" | "finalize") => return svc::cli::batch_worker_main(),

@@ -1,4 +1,6 @@
-//! Many small nodes in one service: what a tenth of them and all of them cost in memory, time and searches.
+//! Many small nodes in one service: what a tenth of them and all of them cost in memory, time and searches, and what it takes to move them.
+mod moving;
+
 use crate::{
     figure::{BoxError, Figure, median},
     markdown::{self, Prose},
@@ -21,13 +23,19 @@ const WARMING: usize = 10;
 pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let sandbox = Sandbox::new()?;
     let mut service = ServiceProcess::start(&sandbox)?;
-    let measured = interruptible(measure(&mut service, nodes, out)).await;
+    let measured = interruptible(measure(&mut service, &sandbox, nodes, out)).await;
     let stopped = service.stop().await;
     measured.and(stopped)
 }
 
-async fn measure(service: &mut ServiceProcess, nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    let client = uploads::client(&service.base().await?)?;
+async fn measure(
+    service: &mut ServiceProcess,
+    sandbox: &Sandbox,
+    nodes: usize,
+    out: &mut dyn FnMut(Figure),
+) -> Result<(), BoxError> {
+    let base = service.base().await?;
+    let client = uploads::client(&base)?;
     // There are at least ten files, whatever the size, so that a tenth exists.
     let files = (nodes / FILE).max(10);
     let sections = (nodes / files).saturating_sub(1).max(2) / 2;
@@ -52,7 +60,8 @@ async fn measure(service: &mut ServiceProcess, nodes: usize, out: &mut dyn FnMut
     let at_end = service.memory()?;
     memory("all", all, at_end, out);
     out(Figure::alone("scale/memory_growth", rest, "bytes/node", (at_end.now - at_tenth.now) / rest as f64));
-    searches(&client, "all", all, out).await
+    searches(&client, "all", all, out).await?;
+    moving::measure(&base, sandbox, all, out).await
 }
 
 fn memory(when: &str, nodes: usize, memory: Memory, out: &mut dyn FnMut(Figure)) {

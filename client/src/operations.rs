@@ -348,6 +348,33 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// All audits are of one moment.
     POST   "/graph/lint"                  lint_graph(body: Json<LintRequest>) -> Json<LintResponse>;
 
+    /// Reads documents with all that hangs on them, page by page: each before what is under it (docs/backup.md).
+    ///
+    /// `svc export` makes a folder of it, which `svc import` brings into another store. What the caller may not read is left out, and so are
+    /// trees of summaries, which are made anew.
+    GET    "/archive/documents"           export_documents(query: ArchiveQuery) -> Json<ArchivePage>;
+    /// Reads links with an end in a part of the tree, page by page; `outside` says that the other end is not in it.
+    GET    "/archive/links"               export_links(query: ArchiveQuery) -> Json<ArchiveLinkPage>;
+    /// Reads the grants in a part of the tree, page by page, with the principals by their names.
+    GET    "/archive/grants"              export_grants(query: ArchiveQuery) -> Json<ArchiveGrantPage>, access Owner;
+    /// Stores documents of an archive under new ids: all of the call, or none. What an earlier call of the caller stored is found again.
+    ///
+    /// A vector of the model of this store is taken over, and the document is found at once; any other document is embedded anew.
+    /// What was closed becomes an access root that only the caller reaches, and so does what a principal imports at the top.
+    POST   "/archive/documents"           import_documents(query: ImportedArchive, body: Json<ArchivePart>) -> Json<ImportedPart>, access Write, fails [Conflict];
+    /// Finds the documents that the caller imported, by their ids in the archive.
+    POST   "/archive/ids"                 find_imported(query: ImportedArchive, body: Json<ArchiveIds>) -> Json<ImportedIds>;
+    /// Gives an imported file its bytes, whose hash must be the one that it was imported with.
+    POST   "/archive/documents/{id}/bytes" import_bytes(path: DocumentPath, query: ImportedBytesQuery, body: FileUpload) -> Json<ImportedBytes>, access Write, fails [Conflict, UnknownOption];
+    /// Adds links between imported documents.
+    POST   "/archive/links"               import_links(query: ImportedArchive, body: Json<ArchiveLinks>) -> Json<ImportedRows>, access Write;
+    /// Asserts facts about imported documents, in Turtle with its history: each with its times, its type and its source.
+    ///
+    /// A fact with an end or a source that was not imported is left out, and so is what was no longer believed or derived.
+    POST   "/archive/facts"               import_facts(query: ImportedFactsQuery, body: RdfText) -> Json<ImportedFacts>, access Write, fails [Conflict, TooLarge, ShapeViolation];
+    /// Grants principals of the same names what they were granted on imported documents that are access roots.
+    POST   "/archive/grants"              import_grants(query: ImportedArchive, body: Json<ArchiveGrants>) -> Json<ImportedRows>, access Owner;
+
     /// Says who the caller is, and what it was granted.
     GET    "/access/me"                   read_caller() -> Json<CallerResponse>;
     /// Creates a principal: a caller of its own, which reaches what it is granted and what is open to all.

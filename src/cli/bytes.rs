@@ -69,7 +69,11 @@ async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String,
 
 /// Writes all bytes of a file. A download that breaks off continues where it stopped. Returns the media type and the
 /// size.
-async fn download(client: &Client<Remote>, id: i64, out: &mut impl Write) -> Result<(String, u64), CliError> {
+pub(super) async fn download(
+    client: &Client<Remote>,
+    id: i64,
+    out: &mut impl Write,
+) -> Result<(String, u64), CliError> {
     let (mut written, mut tag, mut tries) = (0_u64, None::<String>, 0);
     loop {
         let range = tag.as_ref().map(|_| format!("bytes={written}-"));

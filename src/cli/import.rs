@@ -1,6 +1,6 @@
 //! `svc import`: creates a document for each line of a file, in batches, and says which lines were refused and why.
 use super::{
-    CliError, INTERRUPTED, SOME_FAILED,
+    CliError, INTERRUPTED, SOME_FAILED, archive,
     output::{Output, count, say},
 };
 use clap::Args;
@@ -30,10 +30,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 pub struct ImportArguments {
-    /// A file with one JSON object a line: `title`, `content`, and what else a document takes; `key` names it, and
-    /// `parent_key` its parent. `-` reads standard input.
+    /// A folder that `svc export` made, or a file with one JSON object a line: `title`, `content`, and what else a document takes; `key` names
+    /// it, and `parent_key` its parent. `-` reads standard input.
     file: PathBuf,
-    /// The document under which lines without a parent are put.
+    /// The document under which what has no parent is put.
     #[arg(long = "under", alias = "parent", value_name = "ID")]
     parent: Option<i64>,
     /// Has these documents embedded before those of a lower priority: -100 to 100.
@@ -59,6 +59,9 @@ struct Summary {
 }
 
 pub async fn import(client: &Client<Remote>, output: Output, arguments: ImportArguments) -> Result<ExitCode, CliError> {
+    if arguments.file.is_dir() {
+        return archive::import(client, output, &arguments.file, arguments.parent).await;
+    }
     let bar = ProgressBar::no_length();
     let mut summary = Summary::default();
     let done = tokio::select! {

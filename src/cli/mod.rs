@@ -1,6 +1,7 @@
 //! The command line `svc`. It serves, and it talks to a running service through the remote client; `models`, `embed`,
 //! `config`, `migrate` and `completions` work without one.
 mod access;
+mod archive;
 mod ask;
 mod backup;
 mod bulk;
@@ -96,7 +97,10 @@ enum Command {
     Bulk(bulk::BulkArguments),
     /// Has the service fetch web pages, PDF files and papers, and ingest them.
     Fetch(fetch::FetchArguments),
-    /// Creates a document for each line of a file of JSON objects; a repeated import stores only what is missing.
+    /// Writes a part of the tree, or all of it, to a folder, with stored bytes, vectors, links, facts and grants.
+    Export(archive::ExportArguments),
+    /// Brings in the folder of an export, or creates a document for each line of a file of JSON objects; a repeated import stores only what is
+    /// missing.
     Import(import::ImportArguments),
     /// Shows what an upload of a file would do; stores nothing.
     Analyze(plan::AnalyzeArguments),
@@ -301,6 +305,7 @@ async fn run(
         Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,
         Command::Bulk(arguments) => bulk::bulk(&settings, output, arguments).await,
         Command::Fetch(arguments) => fetch::fetch(&upload_client(&settings)?, output, arguments).await,
+        Command::Export(arguments) => archive::export(&upload_client(&settings)?, output, arguments).await,
         Command::Import(arguments) => import::import(&upload_client(&settings)?, output, arguments).await,
         Command::Analyze(arguments) => plan::analyze(&upload_client(&settings)?, output, arguments).await,
         Command::Explain(arguments) => plan::explain(&client(&settings)?, output, arguments).await,

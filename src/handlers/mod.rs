@@ -2,6 +2,7 @@
 pub mod access;
 pub mod admin;
 pub mod api_tokens;
+mod archive;
 pub mod batch;
 pub mod bytes;
 mod contexts;

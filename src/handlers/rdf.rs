@@ -100,7 +100,7 @@ impl Handle<ops::import_turtle> for Service {
         let (query, body) = (call.query, call.body);
         let (base, most) = (query.base.clone(), self.settings.rdf_max_triples);
         let read = tokio::task::spawn_blocking(move || {
-            let graph = history::unfold(reading::read(&body.text, body.syntax, base.as_deref(), most)?)?;
+            let graph = history::unfold(reading::read(&body.text, body.syntax, base.as_deref(), most)?)?.graph;
             let titles = names::titles(&graph);
             Ok((graph, titles))
         });

@@ -8,8 +8,8 @@ use oxrdf::{
     Literal, NamedNode, Term, Triple,
     vocab::{rdf, xsd},
 };
-use std::collections::{BTreeMap, HashMap};
-use svc_client::{Code, Failure};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use svc_client::{Code, Failure, wire::FactType};
 
 /// What the terms of a history begin with.
 pub const NAMESPACE: &str = "urn:svc:history#";
@@ -28,17 +28,22 @@ pub struct Told {
     pub invalidated_at: Option<DateTime<Utc>>,
     pub derived_by: Option<String>,
     pub source: Option<NamedNode>,
+    pub fact_type: FactType,
 }
 
 impl Told {
-    /// Whether the fact alone says all that an import takes of it.
+    /// Whether the fact alone says all that an import takes of it. What a document states is as closed as the document, so that it does
+    /// not stand there without it.
     pub fn is_plain(&self) -> bool {
-        self.valid_from.or(self.valid_until).or(self.invalidated_at).is_none() && self.derived_by.is_none()
+        self.valid_from.or(self.valid_until).or(self.invalidated_at).is_none()
+            && self.derived_by.is_none()
+            && self.source.is_none()
     }
 
     /// The triples that describe a fact.
     pub fn triples(self, fact: Triple) -> Vec<Triple> {
-        let Told { statement, valid_from, valid_until, recorded_at, invalidated_at, derived_by, source } = self;
+        let Told { statement, valid_from, valid_until, recorded_at, invalidated_at, derived_by, source, fact_type } =
+            self;
         let time = |time: DateTime<Utc>| Term::from(Literal::new_typed_literal(moment(time), xsd::DATE_TIME));
         let all = [
             (rdf::TYPE.into_owned(), Some(rdf::STATEMENT.into_owned().into())),
@@ -51,6 +56,7 @@ impl Told {
             (term("invalidatedAt"), invalidated_at.map(time)),
             (term("derivedBy"), derived_by.map(|rule| Literal::new_simple_literal(rule).into())),
             (term("source"), source.map(Term::from)),
+            (term("factType"), Some(Literal::new_simple_literal(fact_type.as_str()).into())),
         ];
         let triple = |(predicate, object): (NamedNode, Option<Term>)| {
             object.map(|object| Triple::new(statement.clone(), predicate, object))
@@ -69,12 +75,21 @@ struct Described {
     object: Vec<Object>,
     valid_from: Vec<Object>,
     valid_until: Vec<Object>,
+    source: Vec<Object>,
+    fact_type: Vec<Object>,
     is_left_out: bool,
+}
+
+/// A graph whose history was unfolded.
+pub struct Unfolded {
+    pub graph: Graph,
+    /// How many facts of the history were no longer believed, or derived.
+    pub left_out: u32,
 }
 
 /// The graph with the facts that its history describes in place of their descriptions: those that were believed and asserted, each with the times
 /// at which it holds.
-pub fn unfold(graph: Graph) -> Result<Graph, Failure> {
+pub fn unfold(graph: Graph) -> Result<Unfolded, Failure> {
     let mut told: BTreeMap<usize, Described> = BTreeMap::new();
     for triple in &graph.triples {
         let predicate = graph.predicates[triple.predicate].as_str();
@@ -89,6 +104,8 @@ pub fn unfold(graph: Graph) -> Result<Graph, Failure> {
         match (named, part) {
             (Some("validFrom"), _) => described.valid_from.push(object),
             (Some("validUntil"), _) => described.valid_until.push(object),
+            (Some("source"), _) => described.source.push(object),
+            (Some("factType"), _) => described.fact_type.push(object),
             (Some("derivedBy" | "invalidatedAt"), _) => described.is_left_out = true,
             (_, Some("subject")) => described.subject.push(object),
             (_, Some("predicate")) => described.predicate.push(object),
@@ -99,12 +116,13 @@ pub fn unfold(graph: Graph) -> Result<Graph, Failure> {
     }
     told.retain(|_, described| described.is_history && described.is_statement);
     if told.is_empty() {
-        return Ok(graph);
+        return Ok(Unfolded { graph, left_out: 0 });
     }
-    let mut made = Unfolded { from: &graph, to: Graph::default(), nodes: HashMap::new(), predicates: HashMap::new() };
+    let mut left_out = 0;
+    let mut made = Unfolding { from: &graph, to: Graph::default(), nodes: HashMap::new(), predicates: HashMap::new() };
     made.to.prefixes.clone_from(&graph.prefixes);
     for triple in graph.triples.iter().filter(|triple| !told.contains_key(&triple.subject)) {
-        made.add(triple.subject, &graph.predicates[triple.predicate], &triple.object, (None, None));
+        made.add(triple.subject, &graph.predicates[triple.predicate], &triple.object, Manner::default());
     }
     for (at, described) in &told {
         let only = |name: &str, values: &[Object]| match values {
@@ -136,11 +154,49 @@ pub fn unfold(graph: Graph) -> Result<Graph, Failure> {
         if from.zip(until).is_some_and(|(from, until)| from.timestamp_micros() >= until.timestamp_micros()) {
             return Err(faulty(&graph, *at, "has a svc:validUntil that is not after its svc:validFrom"));
         }
-        if !described.is_left_out {
-            made.add(subject, &predicate, &object, (from, until));
+        let source = match &described.source[..] {
+            [] => None,
+            values => Some(node("svc:source", values)?),
+        };
+        let fact_type = match &described.fact_type[..] {
+            [] => None,
+            values => match only("svc:factType", values)? {
+                Object::Literal { value, .. } => match value.parse::<FactType>() {
+                    Ok(fact_type) => Some(fact_type),
+                    Err(_) => return Err(faulty(&graph, *at, "has a svc:factType that is no word of facts")),
+                },
+                Object::Node(_) => return Err(faulty(&graph, *at, "has a svc:factType that is no literal")),
+            },
+        };
+        if fact_type == Some(FactType::Atemporal) && from.or(until).is_some() {
+            return Err(faulty(&graph, *at, "holds at a time, and is said to be atemporal"));
+        }
+        match described.is_left_out {
+            true => left_out += 1,
+            false => made.add(subject, &predicate, &object, Manner { from, until, source, fact_type }),
         }
     }
-    Ok(made.to)
+    // What holds at all times and is no document's stands there as a triple too.
+    let Graph { nodes, predicates, mut triples, prefixes } = made.to;
+    let is_told = |triple: &Read| triple.fact_type.is_some() && *triple == plain(triple, triple.fact_type);
+    let told: HashSet<Read> =
+        triples.iter().filter(|triple| is_told(triple)).map(|triple| plain(triple, None)).collect();
+    triples.retain(|triple| !told.contains(triple));
+    Ok(Unfolded { graph: Graph { nodes, predicates, triples, prefixes }, left_out })
+}
+
+/// A fact without anything that is told of it but its type.
+fn plain(triple: &Read, fact_type: Option<FactType>) -> Read {
+    Read { valid_from: None, valid_until: None, source: None, fact_type, ..triple.clone() }
+}
+
+/// What a history tells of a fact that is taken.
+#[derive(Clone, Copy, Default)]
+struct Manner {
+    from: Option<DateTime<Utc>>,
+    until: Option<DateTime<Utc>>,
+    source: Option<usize>,
+    fact_type: Option<FactType>,
 }
 
 fn is_named(graph: &Graph, object: &Object, iri: &str) -> bool {
@@ -157,14 +213,14 @@ fn faulty(graph: &Graph, at: usize, why: &str) -> Failure {
 }
 
 /// A graph on its way, with the positions that nodes and predicates have in it.
-struct Unfolded<'a> {
+struct Unfolding<'a> {
     from: &'a Graph,
     to: Graph,
     nodes: HashMap<usize, usize>,
     predicates: HashMap<String, usize>,
 }
 
-impl Unfolded<'_> {
+impl Unfolding<'_> {
     fn node(&mut self, old: usize) -> usize {
         *self.nodes.entry(old).or_insert_with(|| {
             self.to.nodes.push(self.from.nodes[old].clone());
@@ -172,14 +228,10 @@ impl Unfolded<'_> {
         })
     }
 
-    fn add(
-        &mut self,
-        subject: usize,
-        predicate: &str,
-        object: &Object,
-        (valid_from, valid_until): (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
-    ) {
+    fn add(&mut self, subject: usize, predicate: &str, object: &Object, manner: Manner) {
+        let Manner { from: valid_from, until: valid_until, source, fact_type } = manner;
         let subject = self.node(subject);
+        let source = source.map(|source| self.node(source));
         let object = match object {
             Object::Node(node) => Object::Node(self.node(*node)),
             literal @ Object::Literal { .. } => literal.clone(),
@@ -188,6 +240,6 @@ impl Unfolded<'_> {
             self.to.predicates.push(predicate.to_owned());
             self.to.predicates.len() - 1
         });
-        self.to.triples.push(Read { subject, predicate, object, valid_from, valid_until });
+        self.to.triples.push(Read { subject, predicate, object, valid_from, valid_until, source, fact_type });
     }
 }

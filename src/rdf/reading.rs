@@ -3,7 +3,10 @@ use chrono::{DateTime, Utc};
 use oxrdf::{NamedOrBlankNode, Term as OxTerm};
 use oxttl::{NTriplesParser, TurtleParser, TurtleSyntaxError};
 use std::collections::{HashMap, HashSet};
-use svc_client::{Code, Failure, RdfSyntax, wire::LITERAL_BYTES};
+use svc_client::{
+    Code, Failure, RdfSyntax,
+    wire::{FactType, LITERAL_BYTES},
+};
 
 /// The most bytes of an IRI.
 const IRI_BYTES: usize = 2048;
@@ -36,6 +39,9 @@ pub struct Triple {
     /// When it holds, if the text has a history that says so.
     pub valid_from: Option<DateTime<Utc>>,
     pub valid_until: Option<DateTime<Utc>>,
+    /// The document that states it, by its position, and whether it may go stale, if a history says so.
+    pub source: Option<usize>,
+    pub fact_type: Option<FactType>,
 }
 
 /// A graph, in the order of its text.
@@ -110,7 +116,8 @@ pub fn read(text: &str, syntax: RdfSyntax, base: Option<&str>, most: usize) -> R
                 Object::Literal { datatype: iri(datatype.to_owned(), &mut budget)?, value, language }
             }
         };
-        let triple = Triple { subject, predicate, object, valid_from: None, valid_until: None };
+        let triple =
+            Triple { subject, predicate, object, valid_from: None, valid_until: None, source: None, fact_type: None };
         if seen.insert(triple.clone()) {
             if triples.len() == most {
                 let detail = format!("the text has more than {most} triples");

@@ -60,6 +60,7 @@ impl Writer {
                 recorded_at: edge.recorded_at,
                 invalidated_at: edge.invalidated_at,
                 derived_by: edge.derived_by,
+                fact_type: edge.fact_type.0,
                 source: edge.source_id.map(|id| {
                     let iri = edge.source_iri.unwrap_or_else(|| named::document_iri(&self.base, id));
                     NamedNode::new_unchecked(iri)

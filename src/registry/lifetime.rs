@@ -133,6 +133,7 @@ mod tests {
             "find_paths",
             "validate_shape",
             "lint_graph",
+            "find_imported",
             "runner_embed",
             "runner_tokens",
         ];

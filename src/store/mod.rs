@@ -6,6 +6,7 @@ pub mod access;
 pub mod admin;
 pub mod advisory;
 pub(crate) mod api_tokens;
+pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod away;
 pub(crate) mod batch;

@@ -47,7 +47,7 @@ impl Running {
         let mut all = Vec::new();
         for method in ["vector", "bm25", "fulltext", "hybrid"] {
             for query in ["what to do when the radar gauge fails", "silent gauge"] {
-                let body = serde_json::json!({"query": query, "parent_id": under, "include_embed": true});
+                let body = serde_json::json!({"query": query, "parent_id": under, "include_embed": true, "limit": 100});
                 let url = format!("http://{}/search/{method}", self.app.address);
                 let answer = support::http().post(url).bearer_auth(TOKEN).json(&body).send().await.unwrap();
                 let answer: Value = answer.json().await.unwrap();

@@ -7,6 +7,7 @@ mod access;
 mod admin;
 mod api_tokens;
 mod architecture;
+mod archive;
 mod backup;
 mod batch;
 mod bm25;

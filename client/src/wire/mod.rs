@@ -2,6 +2,7 @@
 mod access;
 mod actors;
 mod admin;
+mod archive;
 mod batch;
 mod contexts;
 mod documents;
@@ -45,6 +46,7 @@ mod webhooks;
 pub use access::*;
 pub use actors::*;
 pub use admin::*;
+pub use archive::*;
 pub use batch::*;
 pub use contexts::*;
 pub use documents::*;

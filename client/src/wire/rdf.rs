@@ -21,9 +21,10 @@ pub struct TurtleQuery {
     pub parent_id: Option<i64>,
     /// Leaves out what rules derived.
     pub asserted_only: bool,
-    /// Describes each fact as an `rdf:Statement` with `svc:validFrom`, `svc:validUntil`, `svc:recordedAt`, `svc:invalidatedAt`, `svc:derivedBy` and
-    /// `svc:source`, also those that are no longer believed. Only asserted facts that are believed and hold at all times stand there as triples
-    /// too. An import takes the valid times of what is believed and asserted, and leaves out the rest.
+    /// Describes each fact as an `rdf:Statement` with `svc:validFrom`, `svc:validUntil`, `svc:recordedAt`, `svc:invalidatedAt`, `svc:derivedBy`,
+    /// `svc:source` and `svc:factType`, also those that are no longer believed. Only asserted facts that are believed, hold at all times and have
+    /// no source stand there as triples too. An import takes the valid times and the types of what is believed and asserted, and leaves out the
+    /// rest.
     pub history: bool,
     /// The time at which the facts hold, now by default; with `history` all times by default.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -79,8 +79,9 @@ pub async fn import(
             let fact = NewFact {
                 subject_id: Some(nodes.ids[triple.subject].0),
                 predicate_id: Some(predicates[triple.predicate].0),
-                fact_type: (is_timeless && triple.valid_from.or(triple.valid_until).is_none())
-                    .then_some(FactType::Atemporal),
+                fact_type: triple.fact_type.or_else(|| {
+                    (is_timeless && triple.valid_from.or(triple.valid_until).is_none()).then_some(FactType::Atemporal)
+                }),
                 valid_from: triple.valid_from,
                 valid_until: triple.valid_until,
                 source_id: what.parent_id,

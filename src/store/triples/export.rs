@@ -4,9 +4,11 @@ use crate::store::{
     documents::add,
     scope::{Readable, readable},
     text::Verbatim,
+    word::Word,
 };
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
+use svc_client::wire::FactType;
 use svc_ids::{DocumentId, PredicateId, TripleId};
 
 /// A fact between two nodes, or from a node to a literal.
@@ -30,6 +32,7 @@ pub struct Edge {
     /// When the store ceased to believe it, as far as that was known.
     pub invalidated_at: Option<DateTime<Utc>>,
     pub derived_by: Option<String>,
+    pub fact_type: Word<FactType>,
     pub source_id: Option<DocumentId>,
     pub source_iri: Option<String>,
 }
@@ -71,7 +74,7 @@ pub async fn page(
     let query = concat!(
         "SELECT t.id, t.subject_id, s.iri AS subject_iri, s.blank AS subject_blank, t.predicate_id, t.object_id, o.iri AS object_iri,
                 o.blank AS object_blank, t.object_literal, t.object_datatype, t.object_language, t.valid_from, t.valid_until, t.recorded_at,
-                CASE WHEN t.invalidated_at <= $3 THEN t.invalidated_at END AS invalidated_at, t.derived_by, t.source_id, r.iri AS source_iri
+                CASE WHEN t.invalidated_at <= $3 THEN t.invalidated_at END AS invalidated_at, t.derived_by, t.fact_type, t.source_id, r.iri AS source_iri
            FROM (SELECT t.* FROM triples t
                   WHERE t.subject_id >= $7 AND (t.subject_id, t.predicate_id, t.id) > ($7, $8, $9)
                     AND t.recorded_at <= $3 AND ($11 OR t.invalidated_at IS NULL OR t.invalidated_at > $3)

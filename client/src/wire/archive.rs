@@ -1,0 +1,464 @@
+//! Subtrees on their way out of one store and into another (docs/backup.md).
+use crate::{
+    Failure,
+    constraint::{CURSOR, Constrained, Constraint, Form, NAME, PAGE, constrain},
+    operation::{Params, Wire},
+    wire::{DetectedBy, GrantRight, Settled},
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+#[cfg(feature = "openapi")]
+use utoipa::{IntoParams, ToSchema};
+
+/// The name that an archive gave itself.
+const ARCHIVE: Constraint = Constraint::Text(8, 64, Form::Word);
+/// The most rows of one call.
+const ROWS: Constraint = Constraint::List(1, ArchivePart::MOST, None);
+
+/// Which part of an archive to read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct ArchiveQuery {
+    /// This document and what is under it; everything if it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<i64>,
+    /// `next_cursor` of the page before; absent for the first page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Rows per page, 1 to 1,000; 100 by default. A page of large documents ends earlier, at `SVC_PAGE_BYTES`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+impl Params for ArchiveQuery {
+    constrain! { cursor: CURSOR, limit: PAGE }
+}
+impl ArchiveQuery {
+    /// The number of rows per page.
+    pub fn rows(&self) -> u32 {
+        self.limit.unwrap_or(100)
+    }
+}
+
+/// A document as an archive holds it. Ids are those of the store that it came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivedDocument {
+    pub id: i64,
+    /// The parent, if the archive has it. It comes before the document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<i64>,
+    /// The document has a parent, which the archive has not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
+    #[cfg_attr(feature = "openapi", schema(max_length = 1000))]
+    pub title: String,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
+    pub structured_content: Map<String, Value>,
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100, pattern = "^[a-zA-Z0-9_:.-]+$"))]
+    pub usetype: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_time: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+    pub content_hash: String,
+    pub settled: Settled,
+    /// The document was closed to others. An import makes it an access root.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
+    /// What made it, if no caller did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Where in its file it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub anchor: Option<Value>,
+    /// What the pipeline recorded about it, by name, without what names other documents.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub evidence: Map<String, Value>,
+    /// The IRI that it stands for in graphs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 2048))]
+    pub iri: Option<String>,
+    /// It stands for a node without a name; its IRI was made for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blank: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vector: Option<ArchivedVector>,
+    /// BM25 finds it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub indexed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<ArchivedFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ArchivedContainer>,
+}
+
+/// A vector, as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivedVector {
+    /// The model that made it: its name and hash.
+    pub model: String,
+    /// How much it counts in the vector of what it is under; above 0.
+    pub weight: f32,
+    /// Half-precision numbers, little-endian, in base64.
+    pub halves: String,
+}
+
+/// The stored bytes of a file, without the bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivedFile {
+    pub byte_size: i64,
+    /// `sha256:<hex>`.
+    pub content_hash: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared_mime: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detected_by: Option<DetectedBy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// The options that it was ingested with.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub options: Value,
+}
+
+/// What ingestion keeps of a container of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivedContainer {
+    /// The file that it belongs to.
+    pub root: i64,
+    /// The tokens of the text under it.
+    pub tokens: i64,
+    pub failed_children: i32,
+}
+
+/// One page of documents, each before what is under it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ArchivePage {
+    pub documents: Vec<ArchivedDocument>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+impl Wire for ArchivePage {}
+
+/// A link as an archive holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivedLink {
+    pub source: i64,
+    pub target: i64,
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100))]
+    pub link_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
+    pub metadata: Map<String, Value>,
+    /// One of its ends is not in the archive.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
+}
+
+/// One page of links.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ArchiveLinkPage {
+    pub links: Vec<ArchivedLink>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+impl Wire for ArchiveLinkPage {}
+
+/// A grant as an archive holds it: the principal by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivedGrant {
+    pub document: i64,
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
+    pub principal: String,
+    pub right: GrantRight,
+}
+
+/// One page of grants.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ArchiveGrantPage {
+    pub grants: Vec<ArchivedGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+impl Wire for ArchiveGrantPage {}
+
+/// Which archive is imported, and where it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct ImportedArchive {
+    /// The name that the archive gave itself, 8 to 64 of the characters a-z A-Z 0-9 _ - and the full stop. By it and by where it goes, a
+    /// repeated call finds what an earlier one stored.
+    pub archive: String,
+    /// The document that its topmost documents are put under; at the top if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<i64>,
+}
+impl Params for ImportedArchive {
+    constrain! { archive: ARCHIVE }
+}
+
+/// Which archive facts are of, where its documents went, and what the IRIs of the other store begin with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct ImportedFactsQuery {
+    /// The name that the archive gave itself.
+    pub archive: String,
+    /// What its documents were put under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<i64>,
+    /// The `SVC_RDF_BASE` of the store that the archive came from.
+    pub base: String,
+}
+impl Params for ImportedFactsQuery {
+    constrain! { archive: ARCHIVE, base: Constraint::Text(1, 2048, Form::Iri) }
+}
+
+/// What is known of the bytes of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct ImportedBytesQuery {
+    /// What they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// How that was found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detected_by: Option<DetectedBy>,
+    /// The format, by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+}
+impl Params for ImportedBytesQuery {
+    constrain! { mime_type: Constraint::Text(1, 255, Form::NotBlank), format: NAME }
+}
+
+/// Documents of an archive that are stored together, or not at all.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivePart {
+    /// 1 to 1,000 documents, parents before their children.
+    pub documents: Vec<ArchivedDocument>,
+}
+
+impl ArchivePart {
+    /// The most rows of one call.
+    pub const MOST: usize = 1000;
+}
+
+impl Wire for ArchivePart {
+    constrain! { documents: ROWS; |part: &ArchivePart| {
+        let mut ids = HashSet::new();
+        for (index, document) in part.documents.iter().enumerate() {
+            document.check().map_err(|(field, reason)| {
+                Failure::field(&format!("documents[{index}].{field}"), reason).with("index", index)
+            })?;
+            if !ids.insert(document.id) {
+                let reason = format!("an earlier document of this call has the id {} too", document.id);
+                return Err(Failure::field(&format!("documents[{index}].id"), reason).with("index", index));
+            }
+        }
+        Ok(())
+    } }
+}
+
+/// A list checks only how many there are; [`ArchivePart`] checks each.
+impl Constrained for ArchivedDocument {
+    fn meets(&self, _: &Constraint) -> Result<(), String> {
+        Err("takes no constraint of a single value".to_owned())
+    }
+}
+impl Constrained for ArchivedLink {
+    fn meets(&self, _: &Constraint) -> Result<(), String> {
+        Err("takes no constraint of a single value".to_owned())
+    }
+}
+impl Constrained for ArchivedGrant {
+    fn meets(&self, _: &Constraint) -> Result<(), String> {
+        Err("takes no constraint of a single value".to_owned())
+    }
+}
+
+/// Whether a text is `sha256:` and 64 small hexadecimal digits.
+pub fn is_content_hash(text: &str) -> bool {
+    text.strip_prefix("sha256:").is_some_and(|hex| {
+        hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    })
+}
+
+impl ArchivedDocument {
+    /// Names the first field that breaks a constraint, with the reason.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let usetype = Constraint::Text(1, 100, Form::Name);
+        let rule = Constraint::Text(1, 100, Form::Name);
+        let named = |field: &'static str| move |failure: Failure| (field, failure.detail);
+        // A title may be empty: a section without a heading has none.
+        Constraint::Text(0, 1000, Form::Any).check("title", &self.title).map_err(named("title"))?;
+        usetype.check("usetype", &self.usetype).map_err(named("usetype"))?;
+        rule.check("rule", &self.rule).map_err(named("rule"))?;
+        Constraint::Text(1, 2048, Form::Iri).check("iri", &self.iri).map_err(named("iri"))?;
+        if self.id < 1 {
+            return Err(("id", "must be above 0".to_owned()));
+        }
+        if self.parent == Some(self.id) {
+            return Err(("parent", "is the document itself".to_owned()));
+        }
+        if let Some(vector) = &self.vector
+            && !(vector.weight > 0.0 && vector.weight.is_finite())
+        {
+            return Err(("vector.weight", "must be above 0".to_owned()));
+        }
+        if let Some(file) = &self.file
+            && (!is_content_hash(&file.content_hash) || file.byte_size < 0)
+        {
+            return Err(("file", "needs a size, and a hash of the form sha256:<hex>".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// What became of a document of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ImportedDocument {
+    /// Its id in the archive.
+    pub id: i64,
+    pub document_id: i64,
+    /// True if an earlier call had stored it; then nothing was.
+    pub was_existing: bool,
+}
+
+/// What became of a part of an archive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ImportedPart {
+    /// One for each document of the call, in its order.
+    pub documents: Vec<ImportedDocument>,
+    /// How many got their vectors from the archive.
+    pub vectors: u32,
+    /// How many are to be embedded anew, because their vectors are of another model or missing.
+    pub queued: u32,
+    /// How many containers have no vector, because theirs is of another model: a reprocess of the file makes it.
+    pub without_vector: u32,
+    /// How many were in flight when they were exported. They are failed.
+    pub in_flight: u32,
+    /// The IRIs that another document has already, which keeps them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub iris_taken: Vec<String>,
+}
+impl Wire for ImportedPart {}
+
+/// Ids of an archive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchiveIds {
+    /// 1 to 1,000 ids.
+    pub ids: Vec<i64>,
+}
+impl Wire for ArchiveIds {
+    constrain! { ids: ROWS }
+}
+
+/// The documents that an import made of ids of an archive. What is not stored is left out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ImportedIds {
+    pub documents: Vec<ImportedDocument>,
+}
+impl Wire for ImportedIds {}
+
+/// Links of an archive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchiveLinks {
+    /// 1 to 1,000 links.
+    pub links: Vec<ArchivedLink>,
+}
+impl Wire for ArchiveLinks {
+    constrain! { links: ROWS; |part: &ArchiveLinks| {
+        for (index, link) in part.links.iter().enumerate() {
+            Constraint::Text(1, 100, Form::NotBlank).check(&format!("links[{index}].link_type"), &link.link_type)?;
+        }
+        Ok(())
+    } }
+}
+
+/// What became of rows of an archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ImportedRows {
+    pub created: u32,
+    /// Those that were there already.
+    pub existing: u32,
+    /// Those that name a document which was not imported, or a principal that is not here.
+    pub outside: u32,
+}
+impl Wire for ImportedRows {}
+
+/// Grants of an archive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchiveGrants {
+    /// 1 to 1,000 grants.
+    pub grants: Vec<ArchivedGrant>,
+}
+impl Wire for ArchiveGrants {
+    constrain! { grants: ROWS }
+}
+
+/// What became of the bytes of a file of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ImportedBytes {
+    pub document_id: i64,
+    pub was_existing: bool,
+    /// The document that has the same bytes where the same callers read them; then nothing was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<i64>,
+}
+impl Wire for ImportedBytes {}
+
+/// What became of facts of an archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ImportedFacts {
+    /// Facts that the store did not believe before.
+    pub created: u32,
+    /// Facts whose time became longer.
+    pub merged: u32,
+    /// Facts that the store believed already.
+    pub existing: u32,
+    /// Facts with an end or a source that was not imported. They are not asserted.
+    pub outside: u32,
+    /// Facts that the other store no longer believed, or had derived. They stay in the archive.
+    pub left_out: u32,
+}
+impl Wire for ImportedFacts {}

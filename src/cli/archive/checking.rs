@@ -1,0 +1,289 @@
+//! Reads a whole archive before anything of it is sent, so that nothing is stored of one that is faulty somewhere.
+use super::{
+    BLOBS, Counts, DOCUMENTS, FACTS, FILES, FORMAT, GRANTS, LINKS, MANIFEST, MANIFEST_BYTES, Manifest, PREDICATES, at,
+    blob, hash,
+};
+use crate::cli::{CliError, output::one_line};
+use oxttl::{TurtleParser, turtle::ReaderTurtleParser};
+use serde::de::DeserializeOwned;
+use std::{
+    collections::{HashMap, HashSet},
+    fs::{self, File},
+    io::{BufRead, BufReader, Read},
+    path::Path,
+};
+use svc_client::wire::{ArchivedDocument, ArchivedGrant, ArchivedLink, NewPredicate};
+
+/// The longest line. The service refuses a larger body in any case.
+const LINE_BYTES: u64 = 64 << 20;
+
+/// An archive that is whole.
+pub struct Checked {
+    pub archive: String,
+    pub counts: Counts,
+    /// The IRIs of the predicates of its facts.
+    pub predicates: HashSet<String>,
+    /// What the IRIs of the other store begin with; `None` without facts.
+    pub base: Option<String>,
+}
+
+pub fn check(folder: &Path) -> Result<Checked, CliError> {
+    let manifest = manifest(folder)?;
+    for name in FILES {
+        let path = folder.join(name);
+        let listed: Vec<_> = manifest.files.iter().filter(|file| file.name == name).collect();
+        let [listed] = listed[..] else {
+            return Err(faulty(
+                &folder.join(MANIFEST),
+                None,
+                &format!("lists {name} {} times, and not once", listed.len()),
+            ));
+        };
+        // A link could lead anywhere.
+        let metadata = fs::symlink_metadata(&path).map_err(at(&path))?;
+        if !metadata.is_file() {
+            return Err(faulty(&path, None, "is no plain file"));
+        }
+        if metadata.len() != listed.bytes {
+            let reason = format!("has {} bytes, and the manifest says {}", metadata.len(), listed.bytes);
+            return Err(faulty(&path, None, &reason));
+        }
+        if hash(&path).map_err(at(&path))?.1 != listed.sha256 {
+            return Err(faulty(&path, None, "has not the hash of the manifest: it was changed or damaged"));
+        }
+    }
+    let mut counts = Counts::default();
+    let seen = documents(folder, &mut counts)?;
+    each(&folder.join(LINKS), |link: &ArchivedLink| {
+        counts.links += 1;
+        counts.links_outside += u64::from(link.outside);
+        let missing = [link.source, link.target].into_iter().find(|id| !seen.has(*id));
+        match missing.filter(|_| !link.outside) {
+            Some(id) => Err(format!("names the document {id}, which the archive has not")),
+            None => Ok(()),
+        }
+    })?;
+    each(&folder.join(GRANTS), |grant: &ArchivedGrant| {
+        counts.grants += 1;
+        match seen.has(grant.document) {
+            true => Ok(()),
+            false => Err(format!("names the document {}, which the archive has not", grant.document)),
+        }
+    })?;
+    each(&folder.join(PREDICATES), |_: &NewPredicate| {
+        counts.predicates += 1;
+        Ok(())
+    })?;
+    if counts != manifest.counts {
+        let reason = format!("counts other rows than there are: {:?}, and there are {counts:?}", manifest.counts);
+        return Err(faulty(&folder.join(MANIFEST), None, &reason));
+    }
+    let (predicates, base) = facts(&folder.join(FACTS))?;
+    Ok(Checked { archive: manifest.archive, counts, predicates, base })
+}
+
+fn manifest(folder: &Path) -> Result<Manifest, CliError> {
+    let path = folder.join(MANIFEST);
+    let mut text = String::new();
+    let file = File::open(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            faulty(folder, None, "has no manifest.json: it is no archive of `svc export`, or one that is not finished")
+        }
+        _ => at(&path)(error),
+    })?;
+    file.take(MANIFEST_BYTES).read_to_string(&mut text).map_err(at(&path))?;
+    // The number comes first, because another form may have other fields.
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| faulty(&path, None, &format!("is damaged: {error}")))?;
+    match value["format"].as_u64() {
+        Some(format) if format == u64::from(FORMAT) => {}
+        format => {
+            let format = format.map_or_else(|| "none".to_owned(), |format| format.to_string());
+            let reason =
+                format!("says the form {format}, and this version knows {FORMAT}: use the release that made it");
+            return Err(faulty(&path, None, &reason));
+        }
+    }
+    let manifest: Manifest =
+        serde_json::from_value(value).map_err(|error| faulty(&path, None, &format!("is damaged: {error}")))?;
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if !(8..=64).contains(&manifest.archive.len()) || !manifest.archive.bytes().all(is_word) {
+        return Err(faulty(&path, None, "has a name of the archive that no export gives"));
+    }
+    if let Some(other) = manifest.files.iter().find(|file| !FILES.contains(&file.name.as_str())) {
+        let reason = format!("lists the file {}, which no archive has", one_line(&other.name, 100));
+        return Err(faulty(&path, None, &reason));
+    }
+    Ok(manifest)
+}
+
+/// Checks the documents: each once, after its parent, and with the bytes of its file beside it.
+fn documents(folder: &Path, counts: &mut Counts) -> Result<Seen, CliError> {
+    let mut seen = Seen::default();
+    // The documents above the next one. Everything under a document comes before what is not, so that this is short.
+    let mut above: Vec<i64> = Vec::new();
+    each(&folder.join(DOCUMENTS), |document: &ArchivedDocument| {
+        document.check().map_err(|(field, reason)| format!("{field}: {reason}"))?;
+        if !seen.add(document.id) {
+            return Err(format!("has the id {}, which an earlier line has", document.id));
+        }
+        match document.parent {
+            Some(parent) => {
+                let Some(at) = above.iter().rposition(|id| *id == parent) else {
+                    let known = if seen.has(parent) { "is not above it" } else { "does not come before it" };
+                    return Err(format!("has the parent {parent}, which {known}"));
+                };
+                above.truncate(at + 1);
+            }
+            None if document.detached => {}
+            None => above.clear(),
+        }
+        above.push(document.id);
+        counts.documents += 1;
+        counts.vectors += u64::from(document.vector.is_some());
+        let Some(file) = &document.file else { return Ok(()) };
+        counts.files += 1;
+        counts.file_bytes += file.byte_size.unsigned_abs();
+        // The hash is one by its form, so that this path does not leave the folder.
+        let path = blob(folder, &file.content_hash);
+        let metadata = fs::symlink_metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if !metadata.is_file() || metadata.len() != file.byte_size.unsigned_abs() {
+            return Err(format!("{} is no plain file of {} bytes", path.display(), file.byte_size));
+        }
+        let (_, found) = hash(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        match format!("sha256:{found}") == file.content_hash {
+            true => Ok(()),
+            false => Err(format!("{BLOBS}/{found} stands there under another hash: it was changed or damaged")),
+        }
+    })?;
+    Ok(seen)
+}
+
+/// Reads the rows of a file, one a line.
+pub fn each<T: DeserializeOwned>(path: &Path, mut row: impl FnMut(&T) -> Result<(), String>) -> Result<(), CliError> {
+    let mut lines = Lines::open(path)?;
+    while let Some((number, line)) = lines.next()? {
+        let value: T = read(path, number, &line)?;
+        row(&value).map_err(|reason| faulty(path, Some(number), &reason))?;
+    }
+    Ok(())
+}
+
+/// A row of a line.
+pub fn read<T: DeserializeOwned>(path: &Path, number: usize, line: &[u8]) -> Result<T, CliError> {
+    serde_json::from_slice(line).map_err(|error| faulty(path, Some(number), &error.to_string()))
+}
+
+/// The lines of a file, numbered from 1.
+pub struct Lines<'a> {
+    path: &'a Path,
+    input: BufReader<File>,
+    number: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub fn open(path: &'a Path) -> Result<Lines<'a>, CliError> {
+        Ok(Lines { path, input: BufReader::with_capacity(1 << 16, File::open(path).map_err(at(path))?), number: 0 })
+    }
+
+    pub fn next(&mut self) -> Result<Option<(usize, Vec<u8>)>, CliError> {
+        let mut line = Vec::new();
+        self.number += 1;
+        let read = self.input.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line);
+        read.map_err(at(self.path))?;
+        match line.pop() {
+            None => Ok(None),
+            Some(b'\n') => Ok(Some((self.number, line))),
+            Some(_) if line.len() as u64 + 1 == LINE_BYTES => {
+                let reason = format!("is longer than {} MiB", LINE_BYTES >> 20);
+                Err(faulty(self.path, Some(self.number), &reason))
+            }
+            Some(_) => Err(faulty(self.path, Some(self.number), "is cut off: it has no end")),
+        }
+    }
+}
+
+/// Names a file, and a line of it.
+pub fn faulty(path: &Path, line: Option<usize>, reason: &str) -> CliError {
+    let path = one_line(&path.display().to_string(), 400);
+    CliError::Other(match line {
+        Some(line) => format!("{path}, line {line}: {reason}"),
+        None => format!("{path}: {reason}"),
+    })
+}
+
+/// The parser of the facts of an archive.
+pub fn parser(path: &Path) -> Result<ReaderTurtleParser<BufReader<File>>, CliError> {
+    let file = File::open(path).map_err(at(path))?;
+    Ok(TurtleParser::new().for_reader(BufReader::with_capacity(1 << 16, file)))
+}
+
+/// Where a text breaks the grammar.
+pub fn no_turtle(path: &Path, error: &oxttl::TurtleParseError) -> CliError {
+    match error {
+        oxttl::TurtleParseError::Io(error) => faulty(path, None, &error.to_string()),
+        oxttl::TurtleParseError::Syntax(error) => {
+            let line = usize::try_from(error.location().start.line).unwrap_or(usize::MAX);
+            faulty(path, Some(line.saturating_add(1)), error.message())
+        }
+    }
+}
+
+fn facts(path: &Path) -> Result<(HashSet<String>, Option<String>), CliError> {
+    const PREDICATE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#predicate";
+    let (mut parser, mut predicates) = (parser(path)?, HashSet::new());
+    for triple in parser.by_ref() {
+        let triple = triple.map_err(|error| no_turtle(path, &error))?;
+        if triple.predicate.as_str() == PREDICATE
+            && let oxrdf::Term::NamedNode(predicate) = &triple.object
+        {
+            predicates.insert(predicate.as_str().to_owned());
+        }
+    }
+    let base = parser.prefixes().find(|(prefix, _)| *prefix == "document");
+    let base = base.and_then(|(_, iri)| iri.strip_suffix("document/")).map(str::to_owned);
+    if base.is_none() && !predicates.is_empty() {
+        return Err(faulty(path, None, "does not say by its prefix `document` how documents are named"));
+    }
+    Ok((predicates, base))
+}
+
+/// A set of ids. Those of a store lie close together, so that each takes a bit or little more.
+#[derive(Default)]
+struct Seen(HashMap<i64, [u64; 16]>);
+
+impl Seen {
+    /// The block of an id, and the word and bit in it.
+    fn place(id: i64) -> (i64, usize, u64) {
+        let within = id.rem_euclid(1024).unsigned_abs();
+        (id.div_euclid(1024), usize::try_from(within / 64).unwrap_or(0), 1 << (within % 64))
+    }
+
+    /// Adds an id; false if it is there.
+    fn add(&mut self, id: i64) -> bool {
+        let (block, word, bit) = Seen::place(id);
+        let word = &mut self.0.entry(block).or_default()[word];
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    fn has(&self, id: i64) -> bool {
+        let (block, word, bit) = Seen::place(id);
+        self.0.get(&block).is_some_and(|words| words[word] & bit != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Seen;
+
+    #[test]
+    fn an_id_is_seen_once() {
+        let mut seen = Seen::default();
+        for id in [1, 63, 64, 1023, 1024, i64::MAX, 0] {
+            assert!(!seen.has(id) && seen.add(id) && seen.has(id) && !seen.add(id), "{id}");
+        }
+        assert!(!seen.has(2) && !seen.has(1025));
+    }
+}

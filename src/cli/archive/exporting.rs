@@ -1,0 +1,414 @@
+//! `svc export`: writes an archive, and goes on where it was stopped, also by a kill.
+use super::{
+    BLOBS, Counts, DOCUMENTS, FACTS, FILES, FORMAT, GRANTS, LINKS, Listed, MANIFEST, Manifest, PREDICATES, at, blob,
+    hash, put,
+};
+use crate::cli::{
+    CliError, INTERRUPTED,
+    bytes::download,
+    import::is_temporary,
+    output::{Output, count, say},
+};
+use chrono::Utc;
+use clap::Args;
+use futures_util::TryStreamExt;
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Seek, SeekFrom, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+use svc_client::{
+    Client, Code, Failure, Remote,
+    wire::{ArchiveQuery, NewPredicate, PredicateQuery, PredicateResponse, TurtleQuery, is_content_hash},
+};
+
+/// The rows of a page.
+const ROWS: u32 = 500;
+/// How far an export has come. It goes with the end of the export.
+const PROGRESS: &str = "progress.json";
+/// The longest wait between two tries of a call that the service cannot take now.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+#[derive(Args)]
+pub struct ExportArguments {
+    /// The folder for the archive, which must be empty or not there yet.
+    folder: PathBuf,
+    /// Only this document and what is under it.
+    #[arg(long, value_name = "ID")]
+    under: Option<i64>,
+}
+
+/// A part of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Stage {
+    Documents,
+    Links,
+    Grants,
+    Predicates,
+    Facts,
+}
+
+impl Stage {
+    fn file(self) -> &'static str {
+        match self {
+            Stage::Documents => DOCUMENTS,
+            Stage::Links => LINKS,
+            Stage::Grants => GRANTS,
+            Stage::Predicates => PREDICATES,
+            Stage::Facts => FACTS,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Progress {
+    archive: String,
+    version: String,
+    root: Option<i64>,
+    stage: Stage,
+    /// Where the next page begins.
+    cursor: Option<String>,
+    /// The bytes of the file of the stage that are whole.
+    length: u64,
+    counts: Counts,
+}
+
+pub async fn export(client: &Client<Remote>, output: Output, arguments: ExportArguments) -> Result<ExitCode, CliError> {
+    let bar = ProgressBar::no_length();
+    let done = tokio::select! {
+        done = run(client, &arguments, &bar) => Some(done),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    bar.finish_and_clear();
+    let Some(manifest) = done.transpose()? else {
+        eprintln!("stopped; run the same command again to go on");
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    match output {
+        Output::Json => Output::line(&manifest)?,
+        Output::Table => {
+            let Counts { documents, vectors, files, file_bytes, links, links_outside, grants, .. } = manifest.counts;
+            let documents = count(usize::try_from(documents).unwrap_or(usize::MAX), "document", "documents");
+            say!(
+                "{documents}, {vectors} with a vector, {files} with {file_bytes} bytes, {links} links, {grants} grants"
+            );
+            if links_outside > 0 {
+                say!("{links_outside} links have an end outside of the archive, so that an import leaves them out");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run(client: &Client<Remote>, arguments: &ExportArguments, bar: &ProgressBar) -> Result<Manifest, CliError> {
+    let mut export = Export::begin(&arguments.folder, arguments.under)?;
+    loop {
+        export.take_up()?;
+        match export.progress.stage {
+            Stage::Documents => export.documents(client, bar).await?,
+            Stage::Links => export.links(client).await?,
+            Stage::Grants => export.grants(client).await?,
+            Stage::Predicates => export.predicates(client).await?,
+            Stage::Facts => {
+                export.facts(client).await?;
+                return export.finish();
+            }
+        }
+    }
+}
+
+/// An archive on its way, under the name of its folder and `.part`.
+struct Export {
+    part: PathBuf,
+    folder: PathBuf,
+    progress: Progress,
+    out: File,
+    /// Keeps a second export away.
+    _held: File,
+}
+
+impl Export {
+    fn begin(folder: &Path, root: Option<i64>) -> Result<Export, CliError> {
+        let folder = std::path::absolute(folder).map_err(at(folder))?;
+        let is_empty = match fs::read_dir(&folder) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(at(&folder)(error)),
+        };
+        if !is_empty {
+            let path = folder.display();
+            return Err(CliError::Other(format!("{path} is not empty: name a folder that is empty or not there yet")));
+        }
+        let mut name = folder.clone().into_os_string();
+        name.push(".part");
+        let part = PathBuf::from(name);
+        let made = DirBuilder::new().mode(0o700).create(&part);
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(&part)(error)),
+            _ => {}
+        }
+        let lock = part.join("lock");
+        let held = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock);
+        let held = held.map_err(at(&lock))?;
+        held.try_lock().map_err(|_| {
+            CliError::Other(format!("another export is being written to {}: wait for its end", folder.display()))
+        })?;
+        let progress = match fs::read(part.join(PROGRESS)) {
+            Ok(text) => {
+                let progress: Progress = serde_json::from_slice(&text).map_err(|error| broken(&part, error))?;
+                if progress.root != root || progress.version != env!("CARGO_PKG_VERSION") {
+                    return Err(broken(&part, "it is of another document or release"));
+                }
+                progress
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Progress {
+                archive: uuid::Uuid::new_v4().simple().to_string(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                root,
+                stage: Stage::Documents,
+                cursor: None,
+                length: 0,
+                counts: Counts::default(),
+            },
+            Err(error) => return Err(at(&part.join(PROGRESS))(error)),
+        };
+        let blobs = part.join(BLOBS);
+        match DirBuilder::new().mode(0o700).create(&blobs) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(&blobs)(error)),
+            _ => {}
+        }
+        let out = held.try_clone().map_err(at(&lock))?;
+        Ok(Export { part, folder, progress, out, _held: held })
+    }
+
+    /// Opens the file of the stage where its whole rows end.
+    fn take_up(&mut self) -> Result<(), CliError> {
+        let path = self.part.join(self.progress.stage.file());
+        let open = || {
+            let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
+            file.set_len(self.progress.length)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        };
+        self.out = open().map_err(at(&path))?;
+        Ok(())
+    }
+
+    /// Writes rows, which are whole once this returns.
+    fn write<T: Serialize>(&mut self, rows: &[T], next: Option<String>, then: Stage) -> Result<(), CliError> {
+        let path = self.part.join(self.progress.stage.file());
+        let mut text = Vec::new();
+        for row in rows {
+            serde_json::to_writer(&mut text, row).map_err(|error| CliError::Other(error.to_string()))?;
+            text.push(b'\n');
+        }
+        self.out.write_all(&text).and_then(|()| self.out.sync_all()).map_err(at(&path))?;
+        self.progress.length += text.len() as u64;
+        self.proceed(next, then)
+    }
+
+    /// Keeps how far it has come; without a next page the next stage begins.
+    fn proceed(&mut self, next: Option<String>, then: Stage) -> Result<(), CliError> {
+        if next.is_none() {
+            (self.progress.stage, self.progress.length) = (then, 0);
+        }
+        self.progress.cursor = next;
+        let path = self.part.join(PROGRESS);
+        put(&path, &self.progress).map_err(at(&path))
+    }
+
+    fn query(&self) -> ArchiveQuery {
+        ArchiveQuery { parent_id: self.progress.root, cursor: self.progress.cursor.clone(), limit: Some(ROWS) }
+    }
+
+    async fn documents(&mut self, client: &Client<Remote>, bar: &ProgressBar) -> Result<(), CliError> {
+        loop {
+            let query = self.query();
+            let mut page = patient(async || client.export_documents(query.clone()).await).await?;
+            for document in &mut page.documents {
+                if let Some(file) = &document.file {
+                    let (id, hash) = (document.id, file.content_hash.clone());
+                    if self.fetch(client, id, &hash).await? {
+                        self.progress.counts.files += 1;
+                        self.progress.counts.file_bytes += file.byte_size.unsigned_abs();
+                    } else {
+                        // It was deleted meanwhile.
+                        document.file = None;
+                    }
+                }
+                self.progress.counts.vectors += u64::from(document.vector.is_some());
+            }
+            self.progress.counts.documents += page.documents.len() as u64;
+            bar.set_position(self.progress.counts.documents);
+            let is_last = page.next_cursor.is_none();
+            self.write(&page.documents, page.next_cursor, Stage::Links)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Fetches the bytes of a file, unless they are there; false if the document is gone.
+    async fn fetch(&self, client: &Client<Remote>, id: i64, content_hash: &str) -> Result<bool, CliError> {
+        if !is_content_hash(content_hash) {
+            return Err(CliError::Other(format!("the service says that the file {id} has the hash {content_hash}")));
+        }
+        let path = blob(&self.part, content_hash);
+        if path.exists() {
+            return Ok(true);
+        }
+        let fresh = self.part.join("bytes.new");
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);
+        let mut file = file.map_err(at(&fresh))?;
+        match download(client, id, &mut file).await {
+            Ok(_) => {}
+            Err(CliError::Call(failure)) if failure.code == Code::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        file.sync_all().map_err(at(&fresh))?;
+        let of = fresh.clone();
+        let found = tokio::task::spawn_blocking(move || hash(&of)).await;
+        let (_, found) = found.map_err(|error| CliError::Other(error.to_string()))?.map_err(at(&fresh))?;
+        if format!("sha256:{found}") != content_hash {
+            return Err(CliError::Other(format!(
+                "the bytes of the file {id} have not the hash that they were stored with"
+            )));
+        }
+        fs::rename(&fresh, &path).map_err(at(&path))?;
+        Ok(true)
+    }
+
+    async fn links(&mut self, client: &Client<Remote>) -> Result<(), CliError> {
+        loop {
+            let query = self.query();
+            let page = patient(async || client.export_links(query.clone()).await).await?;
+            self.progress.counts.links += page.links.len() as u64;
+            self.progress.counts.links_outside += page.links.iter().filter(|link| link.outside).count() as u64;
+            let is_last = page.next_cursor.is_none();
+            self.write(&page.links, page.next_cursor, Stage::Grants)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Grants are the owner's to see.
+    async fn grants(&mut self, client: &Client<Remote>) -> Result<(), CliError> {
+        loop {
+            let query = self.query();
+            let page = match patient(async || client.export_grants(query.clone()).await).await {
+                Err(failure) if failure.code == Code::Forbidden => {
+                    return self.write::<()>(&[], None, Stage::Predicates);
+                }
+                page => page?,
+            };
+            self.progress.counts.grants += page.grants.len() as u64;
+            let is_last = page.next_cursor.is_none();
+            self.write(&page.grants, page.next_cursor, Stage::Predicates)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn predicates(&mut self, client: &Client<Remote>) -> Result<(), CliError> {
+        loop {
+            let query =
+                PredicateQuery { cursor: self.progress.cursor.clone(), limit: Some(ROWS), ..PredicateQuery::default() };
+            let page = patient(async || client.list_predicates(query.clone()).await).await?;
+            let rows: Vec<NewPredicate> = page.predicates.into_iter().map(without_ids).collect();
+            self.progress.counts.predicates += rows.len() as u64;
+            let is_last = page.next_cursor.is_none();
+            self.write(&rows, page.next_cursor, Stage::Facts)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// All facts are of one moment, so that this begins anew if it was stopped.
+    async fn facts(&mut self, client: &Client<Remote>) -> Result<(), CliError> {
+        let path = self.part.join(FACTS);
+        let query = TurtleQuery { parent_id: self.progress.root, history: true, ..TurtleQuery::default() };
+        let mut pieces = patient(async || client.export_turtle(query.clone()).await).await?;
+        while let Some(piece) = pieces.try_next().await? {
+            self.out.write_all(&piece).map_err(at(&path))?;
+        }
+        self.out.sync_all().map_err(at(&path))
+    }
+
+    /// Writes the manifest and gives the archive its name.
+    fn finish(self) -> Result<Manifest, CliError> {
+        let Export { part, folder, progress, out, _held } = self;
+        drop(out);
+        let mut files = Vec::new();
+        for name in FILES {
+            let path = part.join(name);
+            let (bytes, sha256) = hash(&path).map_err(at(&path))?;
+            files.push(Listed { name: name.to_owned(), bytes, sha256 });
+        }
+        let manifest = Manifest {
+            format: FORMAT,
+            archive: progress.archive,
+            version: progress.version,
+            exported_at: Utc::now(),
+            root: progress.root,
+            files,
+            counts: progress.counts,
+        };
+        let path = part.join(MANIFEST);
+        put(&path, &manifest).map_err(at(&path))?;
+        for name in [PROGRESS, "lock", "bytes.new"] {
+            match fs::remove_file(part.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&part.join(name))(error)),
+                _ => {}
+            }
+        }
+        File::open(&part).and_then(|folder| folder.sync_all()).map_err(at(&part))?;
+        fs::rename(&part, &folder).map_err(at(&folder))?;
+        if let Some(parent) = folder.parent() {
+            File::open(parent).and_then(|folder| folder.sync_all()).map_err(at(parent))?;
+        }
+        Ok(manifest)
+    }
+}
+
+fn broken(part: &Path, reason: impl std::fmt::Display) -> CliError {
+    CliError::Other(format!("{} is no export that goes on here ({reason}): remove it", part.display()))
+}
+
+/// A predicate as another store may create it. What it says of other predicates names them by their ids here.
+fn without_ids(predicate: PredicateResponse) -> NewPredicate {
+    NewPredicate {
+        name: predicate.name,
+        namespace: Some(predicate.namespace),
+        iri: Some(predicate.iri),
+        label: predicate.label,
+        description: predicate.description,
+        functional: predicate.functional,
+        inverse_functional: predicate.inverse_functional,
+        symmetric: predicate.symmetric,
+        asymmetric: predicate.asymmetric,
+        transitive: predicate.transitive,
+        irreflexive: predicate.irreflexive,
+        ..NewPredicate::default()
+    }
+}
+
+/// Tries a call again that the service cannot take now.
+pub(super) async fn patient<T>(mut call: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    let mut wait = Duration::from_millis(500);
+    loop {
+        match call().await {
+            Err(failure) if is_temporary(&failure) && wait < LONGEST_WAIT => tokio::time::sleep(wait).await,
+            done => return done,
+        }
+        wait *= 2;
+    }
+}

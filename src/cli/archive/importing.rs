@@ -1,0 +1,410 @@
+//! `svc import` of an archive: checks it whole, then sends it. Running it again sends what is missing.
+use super::{
+    Counts, DOCUMENTS, FACTS, GRANTS, LINKS, PREDICATES, blob,
+    checking::{Checked, Lines, check, each, faulty, no_turtle, parser, read},
+    exporting::patient,
+};
+use crate::cli::{
+    CliError, INTERRUPTED,
+    output::{Output, say},
+};
+use indicatif::ProgressBar;
+use oxrdf::{NamedOrBlankNode, Triple};
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use svc_client::{
+    Client, Code, Failure, FileUpload, Json, RdfSyntax, RdfText, Remote,
+    wire::{
+        ArchiveGrants, ArchiveIds, ArchiveLinks, ArchivePart, ArchivedDocument, ArchivedFile, ArchivedGrant,
+        ArchivedLink, DocumentPath, ImportedArchive, ImportedBytesQuery, ImportedDocument, ImportedFacts,
+        ImportedFactsQuery, ImportedRows, NewPredicate,
+    },
+};
+
+/// The most documents and bytes of lines in one call. A call is one transaction, so a small one is soon over.
+const ROWS: usize = 200;
+const BYTES: usize = 4 << 20;
+/// The most triples of facts in one call.
+const TRIPLES: usize = 1_000;
+
+/// What became of an archive.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    documents: u64,
+    /// Those that an earlier import had stored.
+    existing: u64,
+    vectors: u64,
+    /// Documents that are embedded anew.
+    queued: u64,
+    /// Containers that have no vector until their files are reprocessed.
+    without_vector: u64,
+    /// Documents that were in flight when they were exported, and are failed.
+    in_flight: u64,
+    iris_taken: u64,
+    files: u64,
+    /// Files whose bytes another document holds where the same callers read them.
+    same_bytes: u64,
+    links: ImportedRows,
+    facts: ImportedFacts,
+    predicates: u64,
+    /// Predicates that this store has already, as it has them.
+    predicates_existing: u64,
+    grants: ImportedRows,
+    /// Whether grants were left out, because they are the owner's to give.
+    grants_left_out: bool,
+}
+
+pub async fn import(
+    client: &Client<Remote>,
+    output: Output,
+    folder: &Path,
+    parent: Option<i64>,
+) -> Result<ExitCode, CliError> {
+    let path = folder.to_path_buf();
+    let checked = tokio::task::spawn_blocking(move || check(&path));
+    let checked = checked.await.map_err(|error| CliError::Other(error.to_string()))??;
+    let of = ImportedArchive { archive: checked.archive.clone(), parent_id: parent };
+    let bar = ProgressBar::new(checked.counts.documents);
+    let mut importing =
+        Importing { client, folder: folder.to_path_buf(), of, checked, summary: Summary::default(), bar };
+    let done = tokio::select! {
+        done = importing.run() => Some(done),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    importing.bar.finish_and_clear();
+    let again = "run the same command again to go on: what is stored is not stored twice";
+    match done {
+        None => {
+            eprintln!("stopped after {} documents; {again}", importing.summary.documents);
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Some(Err(error)) => {
+            eprintln!("{} documents are stored; {again}", importing.summary.documents);
+            return Err(error);
+        }
+        Some(Ok(())) => {}
+    }
+    match output {
+        Output::Json => Output::line(&importing.summary)?,
+        Output::Table => shown(&importing.summary, &importing.checked.counts)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(summary: &Summary, counts: &Counts) -> Result<(), CliError> {
+    let Summary { documents, existing, vectors, queued, without_vector, in_flight, .. } = summary;
+    say!("{documents} documents, {existing} of them stored before; {vectors} vectors taken over");
+    for (number, what) in [
+        (*queued, "documents are embedded anew, because their vectors are of another model or missing"),
+        (*without_vector, "containers have no vector of this model: `svc reprocess` of their files makes it"),
+        (*in_flight, "documents were in flight when they were exported, and are failed: reprocess their files"),
+        (summary.iris_taken, "IRIs stay with documents that have them already"),
+        (
+            summary.same_bytes,
+            "files are stored here already, where the same callers read them; their copies have no bytes",
+        ),
+    ] {
+        if number > 0 {
+            say!("{number} {what}");
+        }
+    }
+    say!("{} files, {} links, {} predicates", summary.files, summary.links.created, summary.predicates);
+    let ImportedFacts { created, merged, existing, outside, left_out } = summary.facts;
+    say!(
+        "{} facts: {existing} known before; {left_out} were no longer believed or derived",
+        created + merged + existing
+    );
+    if summary.links.outside > 0 || outside > 0 {
+        say!("{} links and {outside} facts have an end that is not here, and are left out", summary.links.outside);
+    }
+    match summary.grants_left_out {
+        true => say!("{} grants are the owner's to give, and are left out", counts.grants),
+        false => {
+            say!("{} grants; {} name a principal that is not here", summary.grants.created, summary.grants.outside)
+        }
+    }
+    Ok(())
+}
+
+struct Importing<'a> {
+    client: &'a Client<Remote>,
+    folder: PathBuf,
+    of: ImportedArchive,
+    checked: Checked,
+    summary: Summary,
+    bar: ProgressBar,
+}
+
+impl Importing<'_> {
+    async fn run(&mut self) -> Result<(), CliError> {
+        self.documents().await?;
+        self.links().await?;
+        self.predicates().await?;
+        self.facts().await?;
+        self.grants().await
+    }
+
+    async fn documents(&mut self) -> Result<(), CliError> {
+        let path = self.folder.join(DOCUMENTS);
+        let mut lines = Lines::open(&path)?;
+        let (mut batch, mut bytes): (Vec<(usize, ArchivedDocument)>, usize) = (Vec::new(), 0);
+        while let Some((number, line)) = lines.next()? {
+            if !batch.is_empty() && (batch.len() == ROWS || bytes + line.len() > BYTES) {
+                self.send(&path, std::mem::take(&mut batch)).await?;
+                bytes = 0;
+            }
+            bytes += line.len();
+            batch.push((number, read(&path, number, &line)?));
+        }
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.send(&path, batch).await,
+        }
+    }
+
+    /// Stores documents that are missing, and the bytes of those that are files.
+    async fn send(&mut self, path: &Path, batch: Vec<(usize, ArchivedDocument)>) -> Result<(), CliError> {
+        let client = self.client;
+        let ids: Vec<i64> = batch.iter().map(|(_, document)| document.id).collect();
+        let known = self.found(&ids).await?;
+        let files: Vec<(usize, i64, ArchivedFile)> = batch
+            .iter()
+            .filter_map(|(number, document)| Some((*number, document.id, document.file.clone()?)))
+            .collect();
+        let total = batch.len() as u64;
+        let missing: Vec<(usize, ArchivedDocument)> =
+            batch.into_iter().filter(|(_, document)| !known.contains_key(&document.id)).collect();
+        let mut ids = known.clone();
+        if !missing.is_empty() {
+            let documents: Vec<ArchivedDocument> = missing.iter().map(|(_, document)| document.clone()).collect();
+            let call = async || {
+                let part = ArchivePart { documents: documents.clone() };
+                client.import_documents(self.of.clone(), Json(part)).await
+            };
+            let done = patient(call).await.map_err(|failure| {
+                let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
+                let line = index.or((missing.len() == 1).then_some(0)).and_then(|index| missing.get(index));
+                refused(path, line.map(|(number, _)| *number), failure)
+            })?;
+            self.summary.vectors += u64::from(done.vectors);
+            self.summary.queued += u64::from(done.queued);
+            self.summary.without_vector += u64::from(done.without_vector);
+            self.summary.in_flight += u64::from(done.in_flight);
+            self.summary.iris_taken += done.iris_taken.len() as u64;
+            ids.extend(done.documents.iter().map(|made| (made.id, made.document_id)));
+        }
+        self.summary.documents += total;
+        self.summary.existing += known.len() as u64;
+        for (number, old, file) in files {
+            let Some(id) = ids.get(&old).copied() else {
+                return Err(faulty(path, Some(number), "is not stored"));
+            };
+            // What was stored before may have got its bytes, or not.
+            if !known.contains_key(&old) || !self.has_bytes(id).await? {
+                self.upload(id, &file).await.map_err(|failure| match failure {
+                    CliError::Call(failure) => refused(path, Some(number), failure),
+                    other => other,
+                })?;
+            }
+        }
+        self.bar.set_position(self.summary.documents);
+        Ok(())
+    }
+
+    /// The documents of these ids that are stored.
+    async fn found(&self, ids: &[i64]) -> Result<HashMap<i64, i64>, CliError> {
+        let call = async || self.client.find_imported(self.of.clone(), Json(ArchiveIds { ids: ids.to_vec() })).await;
+        let found = patient(call).await?.documents;
+        Ok(found.into_iter().map(|ImportedDocument { id, document_id, .. }| (id, document_id)).collect())
+    }
+
+    async fn has_bytes(&self, id: i64) -> Result<bool, CliError> {
+        // The answer is not read beyond its head.
+        match patient(async || self.client.read_bytes(DocumentPath { id }).await).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.code == Code::NotFound => Ok(false),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    async fn upload(&mut self, id: i64, file: &ArchivedFile) -> Result<(), CliError> {
+        let path = blob(&self.folder, &file.content_hash);
+        let query = ImportedBytesQuery {
+            mime_type: file.mime_type.clone(),
+            detected_by: file.detected_by,
+            format: file.format.clone(),
+        };
+        let mut wait = std::time::Duration::from_millis(500);
+        let done = loop {
+            let upload = FileUpload::from_path(&path, Some(file.options.clone())).await?;
+            let upload = FileUpload { declared_mime: file.declared_mime.clone(), ..upload };
+            match self.client.import_bytes(DocumentPath { id }, query.clone(), upload).await {
+                Err(failure) if crate::cli::import::is_temporary(&failure) && wait.as_secs() < 30 => {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+                done => break done?,
+            }
+        };
+        match done.same_as {
+            Some(_) => self.summary.same_bytes += 1,
+            None => self.summary.files += 1,
+        }
+        Ok(())
+    }
+
+    async fn links(&mut self) -> Result<(), CliError> {
+        let path = self.folder.join(LINKS);
+        let mut lines = Lines::open(&path)?;
+        loop {
+            let (batch, first) = rows::<ArchivedLink>(&path, &mut lines)?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            // Those with an end outside are not sent: the other end is a document of the other store.
+            let (outside, links): (Vec<ArchivedLink>, Vec<ArchivedLink>) =
+                batch.into_iter().partition(|link| link.outside);
+            self.summary.links.outside += u32::try_from(outside.len()).unwrap_or(u32::MAX);
+            if links.is_empty() {
+                continue;
+            }
+            let call =
+                async || self.client.import_links(self.of.clone(), Json(ArchiveLinks { links: links.clone() })).await;
+            let done = patient(call).await.map_err(|failure| refused(&path, Some(first), failure))?;
+            add(&mut self.summary.links, done);
+        }
+    }
+
+    async fn grants(&mut self) -> Result<(), CliError> {
+        let path = self.folder.join(GRANTS);
+        let mut lines = Lines::open(&path)?;
+        loop {
+            let (grants, first) = rows::<ArchivedGrant>(&path, &mut lines)?;
+            if grants.is_empty() {
+                return Ok(());
+            }
+            let call = async || {
+                self.client.import_grants(self.of.clone(), Json(ArchiveGrants { grants: grants.clone() })).await
+            };
+            match patient(call).await {
+                Ok(done) => add(&mut self.summary.grants, done),
+                Err(failure) if failure.code == Code::Forbidden => {
+                    self.summary.grants_left_out = true;
+                    return Ok(());
+                }
+                Err(failure) => return Err(refused(&path, Some(first), failure)),
+            }
+        }
+    }
+
+    /// Makes the predicates of the facts that this store has not.
+    async fn predicates(&mut self) -> Result<(), CliError> {
+        let path = self.folder.join(PREDICATES);
+        let mut wanted: Vec<NewPredicate> = Vec::new();
+        let own = self.checked.base.as_deref().map(|base| format!("{base}predicate/"));
+        each(&path, |predicate: &NewPredicate| {
+            if predicate.iri.as_ref().is_some_and(|iri| self.checked.predicates.contains(iri)) {
+                let iri = predicate.iri.clone().filter(|iri| own.as_ref().is_none_or(|own| !iri.starts_with(own)));
+                wanted.push(NewPredicate { iri, ..predicate.clone() });
+            }
+            Ok(())
+        })?;
+        for predicate in wanted {
+            let mut made = patient(async || self.client.create_predicate(Json(predicate.clone())).await).await;
+            if made.as_ref().is_err_and(|failure| failure.code == Code::Forbidden) {
+                // By which rules facts follow is the owner's to say.
+                let plain = NewPredicate { symmetric: false, transitive: false, ..predicate.clone() };
+                made = patient(async || self.client.create_predicate(Json(plain.clone())).await).await;
+            }
+            match made {
+                Ok(_) => self.summary.predicates += 1,
+                Err(failure) if failure.code == Code::Conflict => self.summary.predicates_existing += 1,
+                Err(failure) => return Err(refused(&path, None, failure)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what describes the facts. A fact may stand there as a triple too, which says less.
+    async fn facts(&mut self) -> Result<(), CliError> {
+        let Some(base) = self.checked.base.clone() else { return Ok(()) };
+        let path = self.folder.join(FACTS);
+        let statement = format!("{base}triple/");
+        let (mut text, mut triples, mut last): (String, usize, Option<String>) = (String::new(), 0, None);
+        for triple in parser(&path)? {
+            let triple: Triple = triple.map_err(|error| no_turtle(&path, &error))?;
+            let NamedOrBlankNode::NamedNode(subject) = &triple.subject else { continue };
+            if !subject.as_str().starts_with(&statement) {
+                continue;
+            }
+            // What describes a fact stays together.
+            let is_next = last.as_deref() != Some(subject.as_str());
+            if is_next && (triples >= TRIPLES || text.len() >= BYTES / 4) {
+                self.assert(&path, &base, std::mem::take(&mut text)).await?;
+                triples = 0;
+            }
+            if is_next {
+                last = Some(subject.as_str().to_owned());
+            }
+            text.push_str(&triple.to_string());
+            text.push_str(" .\n");
+            triples += 1;
+        }
+        match text.is_empty() {
+            true => Ok(()),
+            false => self.assert(&path, &base, text).await,
+        }
+    }
+
+    async fn assert(&mut self, path: &Path, base: &str, text: String) -> Result<(), CliError> {
+        let query = ImportedFactsQuery {
+            archive: self.of.archive.clone(),
+            parent_id: self.of.parent_id,
+            base: base.to_owned(),
+        };
+        let call = async || {
+            let text = RdfText { syntax: RdfSyntax::NTriples, text: text.clone() };
+            self.client.import_facts(query.clone(), text).await
+        };
+        let done = patient(call).await.map_err(|failure| refused(path, None, failure))?;
+        let facts = &mut self.summary.facts;
+        facts.created += done.created;
+        facts.merged += done.merged;
+        facts.existing += done.existing;
+        facts.outside += done.outside;
+        facts.left_out += done.left_out;
+        Ok(())
+    }
+}
+
+/// The next rows of a file, with the number of the first line.
+fn rows<T: serde::de::DeserializeOwned>(path: &Path, lines: &mut Lines<'_>) -> Result<(Vec<T>, usize), CliError> {
+    let (mut rows, mut first) = (Vec::new(), 0);
+    while rows.len() < ROWS {
+        let Some((number, line)) = lines.next()? else { break };
+        if rows.is_empty() {
+            first = number;
+        }
+        rows.push(read(path, number, &line)?);
+    }
+    Ok((rows, first))
+}
+
+fn add(to: &mut ImportedRows, rows: ImportedRows) {
+    to.created += rows.created;
+    to.existing += rows.existing;
+    to.outside += rows.outside;
+}
+
+/// What the service refuses, with the place in the archive.
+fn refused(path: &Path, line: Option<usize>, failure: Failure) -> CliError {
+    match failure.code {
+        // These are not of what the archive holds.
+        Code::Unauthenticated | Code::Unreachable | Code::Unavailable | Code::TooManyRequests => failure.into(),
+        _ => faulty(path, line, &failure.to_string()),
+    }
+}

@@ -1,0 +1,463 @@
+//! Documents of an archive that come in, with what hangs on them: all of a call are stored, or none.
+use super::carried;
+use crate::{
+    access::Caller,
+    error::{IntoFailure, OrFail},
+    ingest::{parent, queueing::embed_together},
+    registry::Handle,
+    search::{self, bm25},
+    service::Service,
+    store::{
+        self,
+        archive::{self, Container, Restored},
+        batch, graph_nodes,
+        places::Place,
+        vectors::Weighted,
+    },
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use half::f16;
+use pgvector::HalfVector;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use svc_actors::{Lane, Lanes, WriteMode};
+use svc_client::{
+    Call, Code, Failure, ops,
+    wire::{
+        ArchivedDocument, ArchivedVector, EventKind, ImportedArchive, ImportedDocument, ImportedIds, ImportedPart,
+        Settled,
+    },
+};
+use svc_ids::{DocumentId, IndexId};
+
+/// The key by which a document of an archive is found again, for the caller that imported it.
+pub(super) fn key(of: &ImportedArchive, id: i64) -> String {
+    format!("archive:{}:{}:{id}", of.archive, of.parent_id.unwrap_or_default())
+}
+
+/// The documents that the caller imported of these ids, and those that it may no longer read.
+pub(super) async fn imported(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    of: &ImportedArchive,
+    ids: &[i64],
+) -> Result<(HashMap<i64, DocumentId>, Vec<DocumentId>), Failure> {
+    let keys: HashMap<String, i64> = ids.iter().map(|id| (key(of, *id), *id)).collect();
+    let asked: Vec<&str> = keys.keys().map(String::as_str).collect();
+    let known = batch::with_keys(conn, caller.principal_id(), &asked).await.or_fail()?;
+    let found: Vec<DocumentId> = known.values().copied().collect();
+    let readable = batch::readable_of(conn, &caller.readable(), &found).await.or_fail()?;
+    let lost = found.into_iter().filter(|id| !readable.contains(id)).collect();
+    let known = known.into_iter().filter(|(_, id)| readable.contains(id));
+    Ok((known.filter_map(|(key, id)| Some((*keys.get(&key)?, id))).collect(), lost))
+}
+
+impl Handle<ops::find_imported> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::find_imported>) -> Result<ImportedIds, Failure> {
+        let (of, ids) = (call.query, call.body.0.ids);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let (known, _) = imported(&mut conn, caller, &of, &ids).await?;
+        let found = ids
+            .iter()
+            .filter_map(|id| Some(ImportedDocument { id: *id, document_id: known.get(id)?.0, was_existing: true }));
+        Ok(ImportedIds { documents: found.collect() })
+    }
+}
+
+impl Handle<ops::import_documents> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::import_documents>) -> Result<ImportedPart, Failure> {
+        let (of, documents) = (call.query, call.body.0.documents);
+        let part = Part::prepare(self, caller, &of, &documents).await?;
+        match part.store(self, caller, &of).await {
+            // The terms that this process remembers are of another time.
+            Err(Refused::Stale) => {
+                self.postings.forget_term_ids();
+                let part = Part::prepare(self, caller, &of, &documents).await?;
+                part.store(self, caller, &of).await.map_err(|refused| match refused {
+                    Refused::Failure(failure) => failure,
+                    Refused::Stale => {
+                        Failure::new(Code::Unavailable, "the index changes at this moment").with("retry_after", 1)
+                    }
+                })
+            }
+            stored => stored.map_err(|refused| match refused {
+                Refused::Failure(failure) => failure,
+                Refused::Stale => Failure::new(Code::Internal, "the terms of the index are stale"),
+            }),
+        }
+    }
+}
+
+/// Why a part was not stored.
+enum Refused {
+    Failure(Failure),
+    /// The terms must be looked up anew.
+    Stale,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        Refused::Failure(failure)
+    }
+}
+
+/// A part of an archive with all that is found out before its transaction begins.
+struct Part<'a> {
+    documents: &'a [ArchivedDocument],
+    /// The ids of those that are new.
+    new: HashMap<i64, DocumentId>,
+    vectors: HashMap<i64, Weighted>,
+    /// The model of the vectors.
+    model: Option<String>,
+    postings: Vec<bm25::Prepared>,
+}
+
+impl<'a> Part<'a> {
+    async fn prepare(
+        service: &Service,
+        caller: &Caller,
+        of: &ImportedArchive,
+        documents: &'a [ArchivedDocument],
+    ) -> Result<Part<'a>, Failure> {
+        let mut conn = service.pool.acquire().await.or_fail()?;
+        let ids: Vec<i64> =
+            documents.iter().flat_map(|document| [Some(document.id), document.parent]).flatten().collect();
+        let (known, _) = imported(&mut conn, caller, of, &ids).await?;
+        let fresh: Vec<&ArchivedDocument> =
+            documents.iter().filter(|document| !known.contains_key(&document.id)).collect();
+        let reserved = store::nodes::reserve_ids(&mut conn, fresh.len()).await.or_fail()?;
+        let new: HashMap<i64, DocumentId> = fresh.iter().map(|document| document.id).zip(reserved).collect();
+        // The document that is there already under which each new one goes.
+        let mut anchors: HashMap<i64, Option<DocumentId>> = HashMap::new();
+        for document in &fresh {
+            let anchor = match document.parent {
+                None => of.parent_id.map(DocumentId),
+                Some(parent) => match (anchors.get(&parent), known.get(&parent)) {
+                    (Some(anchor), _) => *anchor,
+                    (None, known) => known.copied(),
+                },
+            };
+            anchors.insert(document.id, anchor);
+        }
+        let there: HashSet<DocumentId> = anchors.values().flatten().copied().collect();
+        let there: Vec<DocumentId> = there.into_iter().collect();
+        let covering = store::indexes::covering(&mut conn, &there).await.or_fail()?;
+        let of_all = archive::indexes_of_all(&mut conn).await.or_fail()?;
+        drop(conn);
+        // Without a model nothing is wrong with a vector, but nothing can be said for it either.
+        let model = service.model().await.ok();
+        let mut vectors = HashMap::new();
+        let mut texts: BTreeMap<IndexId, Vec<bm25::Text>> = BTreeMap::new();
+        for document in fresh.iter().filter(|document| document.settled == Settled::Settled) {
+            let Some((model, vector)) = model.as_ref().zip(document.vector.as_ref()) else { continue };
+            if vector.model != model.identity() {
+                continue;
+            }
+            let read = halves(vector, model.native_width()).map_err(|reason| {
+                let index = documents.iter().position(|other| other.id == document.id).unwrap_or_default();
+                Failure::field(&format!("documents[{index}].vector"), reason).with("index", index)
+            })?;
+            vectors.insert(document.id, Weighted { vector: read, weight: vector.weight });
+            if document.indexed && !service.settings.bm25_exclude_usetypes.contains(&document.usetype) {
+                let anchor = anchors.get(&document.id).copied().flatten();
+                let covers = covering.iter().filter(|(_, id)| Some(*id) == anchor).map(|(index, _)| *index);
+                let all = of_all.iter().copied().filter(|_| anchor.is_none());
+                for index in covers.chain(all) {
+                    let document_id = new[&document.id];
+                    let text = search::text(&document.usetype, &document.title, &document.content);
+                    texts.entry(index).or_default().push(bm25::Text { document_id, text });
+                }
+            }
+        }
+        if let Some(model) = model.as_ref().filter(|_| !vectors.is_empty()) {
+            let ensured = store::vectors::ensure_index(&service.pool, model.identity(), model.native_width()).await;
+            ensured.or_fail()?;
+        }
+        let mut postings = Vec::new();
+        for (index, texts) in texts {
+            postings.push(bm25::prepare(&service.pool, &service.postings, index, texts).await.or_fail()?);
+        }
+        let model = model.map(|model| model.identity().to_owned());
+        Ok(Part { documents, new, vectors, model, postings })
+    }
+
+    async fn store(self, service: &Service, caller: &Caller, of: &ImportedArchive) -> Result<ImportedPart, Refused> {
+        let mut tx = store::transaction::begin_creating(&service.pool).await.or_fail()?;
+        let conn = &mut *tx;
+        let named = |document: &ArchivedDocument| {
+            let source = source(document.anchor.as_ref());
+            [Some(document.id), document.parent, source, document.container.map(|container| container.root)]
+        };
+        let named: Vec<i64> = self.documents.iter().flat_map(named).flatten().collect();
+        let (known, lost) = imported(conn, caller, of, &named).await?;
+        if self.new.keys().any(|id| known.contains_key(id)) {
+            return Err(same_at_once().into());
+        }
+        let mut coming = Coming {
+            caller: caller.clone(),
+            known: &known,
+            places: HashMap::new(),
+            above: HashMap::new(),
+            first: Vec::new(),
+            open: Vec::new(),
+        };
+        let mut answer = ImportedPart {
+            documents: Vec::with_capacity(self.documents.len()),
+            vectors: 0,
+            queued: 0,
+            without_vector: 0,
+            in_flight: 0,
+            iris_taken: Vec::new(),
+        };
+        let mut to_embed = Vec::new();
+        let (mut origins, mut evidence, mut containers) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, document) in self.documents.iter().enumerate() {
+            let at = |failure: Failure| failure.with("index", index);
+            if let Some(found) = known.get(&document.id) {
+                answer.documents.push(ImportedDocument { id: document.id, document_id: found.0, was_existing: true });
+                continue;
+            }
+            let id = *self.new.get(&document.id).ok_or_else(same_at_once)?;
+            let place = coming.add(service, conn, of, document, id).await.map_err(at)?;
+            answer.documents.push(ImportedDocument { id: document.id, document_id: id.0, was_existing: false });
+            answer.in_flight += u32::from(document.settled == Settled::InFlight);
+            if let Some(rule) = document.rule.as_deref().filter(|rule| *rule != store::raptor::RULE) {
+                // An anchor names the document that a piece was cut from by its old id.
+                let anchor = match (document.anchor.clone(), source(document.anchor.as_ref())) {
+                    (Some(mut anchor), Some(source)) => match coming.id_of(source) {
+                        Some(id) => {
+                            anchor["source"] = id.0.into();
+                            Some(Some(anchor))
+                        }
+                        None => None,
+                    },
+                    (anchor, _) => Some(anchor),
+                };
+                origins.extend(anchor.map(|anchor| (id, rule, anchor)));
+            }
+            for name in carried() {
+                evidence.extend(document.evidence.get(name.as_str()).map(|value| (id, name, value.clone())));
+            }
+            let root = document.container.and_then(|container| Some((container, coming.id_of(container.root)?)));
+            if let Some((container, root)) = root.filter(|(_, root)| place.is_within(*root)) {
+                containers.push(Container {
+                    id,
+                    root_id: root.as_root(),
+                    tokens: container.tokens.max(0),
+                    failed_children: container.failed_children.max(0),
+                });
+            }
+            if document.settled == Settled::Settled && !self.vectors.contains_key(&document.id) {
+                match document.rule.is_none() || !document.content.is_empty() {
+                    true => to_embed.push((place, document.title.len() + document.content.len())),
+                    false => answer.without_vector += u32::from(document.vector.is_some()),
+                }
+            }
+        }
+        coming.flush(service, conn).await?;
+        for place in &coming.first {
+            // A region that covers one new child of a node covers all of them.
+            store::reservations::hold_for_edit(conn, place, WriteMode::Itself).await.or_fail()?;
+        }
+        let ids: Vec<DocumentId> = self.new.values().copied().collect();
+        archive::record_origins(conn, &origins).await.or_fail()?;
+        store::evidence::record_all(conn, &evidence).await.or_fail()?;
+        archive::count(conn, &ids, &containers).await.or_fail()?;
+        answer.iris_taken = name_nodes(conn, service, caller, self.documents, &self.new).await?;
+        if let (Some(model), Some(within)) = (&self.model, coming.places.values().next()) {
+            let (olds, vectors): (Vec<i64>, Vec<Weighted>) = self.vectors.into_iter().unzip();
+            let ids: Vec<DocumentId> = olds.iter().filter_map(|old| self.new.get(old).copied()).collect();
+            store::vectors::set(conn, within, &ids, &vectors, model).await.or_fail()?;
+            answer.vectors = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        }
+        for postings in &self.postings {
+            bm25::append(conn, postings).await.map_err(|error| match error {
+                bm25::Error::StaleTerms(_) => Refused::Stale,
+                error => Refused::Failure(error.into_failure()),
+            })?;
+        }
+        let keys: Vec<(String, DocumentId)> = self.new.iter().map(|(old, id)| (key(of, *old), *id)).collect();
+        let keys: Vec<(&str, DocumentId)> = keys.iter().map(|(key, id)| (key.as_str(), *id)).collect();
+        if !batch::give_keys(conn, caller.principal_id(), &keys, &lost).await.or_fail()? {
+            return Err(same_at_once().into());
+        }
+        store::events::record(conn, EventKind::DocumentCreated, &ids, &json!({})).await.or_fail()?;
+        answer.queued = u32::try_from(to_embed.len()).unwrap_or(u32::MAX);
+        embed_together(&service.settings.task_badges, conn, &to_embed, 0).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        service.wake.notify(Lanes::of(Lane::Model));
+        Ok(answer)
+    }
+}
+
+/// 503: another call imports the same documents.
+fn same_at_once() -> Failure {
+    Failure::new(Code::Unavailable, "another call is importing the same documents")
+        .with("remedy", "try again: what the other call stored is then answered")
+        .with("retry_after", 1)
+}
+
+/// The vector of an archive, which must have the width of its model.
+fn halves(vector: &ArchivedVector, width: usize) -> Result<HalfVector, String> {
+    let bytes = STANDARD.decode(&vector.halves).map_err(|error| format!("is no base64: {error}"))?;
+    if bytes.len() != 2 * width {
+        return Err(format!("has {} bytes, and {} of its model have {}", bytes.len(), width, 2 * width));
+    }
+    let halves: Vec<f16> = bytes.chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect();
+    if !halves.iter().all(|half| half.is_finite()) || halves.iter().all(|half| *half == f16::ZERO) {
+        return Err("has a number that is not finite, or no direction".to_owned());
+    }
+    Ok(HalfVector::from(halves))
+}
+
+/// The document that a piece was cut from, by its anchor.
+fn source(anchor: Option<&Value>) -> Option<i64> {
+    anchor?.get("source")?.as_i64()
+}
+
+/// Documents on their way into the database.
+struct Coming<'a> {
+    caller: Caller,
+    /// What earlier calls stored, by its ids in the archive.
+    known: &'a HashMap<i64, DocumentId>,
+    /// What this call stores.
+    places: HashMap<i64, Place>,
+    /// The parents that were there before. They are locked.
+    above: HashMap<DocumentId, Place>,
+    /// The first new child of each of these.
+    first: Vec<Place>,
+    open: Vec<Restored<'a>>,
+}
+
+impl<'a> Coming<'a> {
+    /// The document of an id of the archive.
+    fn id_of(&self, id: i64) -> Option<DocumentId> {
+        self.places.get(&id).map(Place::id).or_else(|| self.known.get(&id).copied())
+    }
+
+    async fn add(
+        &mut self,
+        service: &Service,
+        conn: &mut PgConnection,
+        of: &ImportedArchive,
+        document: &'a ArchivedDocument,
+        id: DocumentId,
+    ) -> Result<Place, Failure> {
+        let (parent, is_first) = match document.parent.and_then(|parent| self.places.get(&parent)) {
+            Some(place) => {
+                place.admits(0)?;
+                (Some(place.clone()), false)
+            }
+            None => self.above(conn, of, document).await?,
+        };
+        let place = batch::new_place(parent.as_ref(), id);
+        if is_first {
+            self.first.push(place.clone());
+        }
+        self.open.push(Restored {
+            place: place.clone(),
+            title: &document.title,
+            content: &document.content,
+            structured_content: Value::Object(document.structured_content.clone()),
+            usetype: &document.usetype,
+            position: document.position,
+            event_time: document.event_time,
+            created_at: document.created_at,
+            updated_at: document.updated_at.max(document.created_at),
+            content_hash: match &document.file {
+                Some(file) => file.content_hash.clone(),
+                None => store::documents::content_hash(&document.content),
+            },
+            settled: match document.settled {
+                Settled::Settled => Settled::Settled,
+                // What was still to come stayed behind.
+                Settled::InFlight | Settled::Failed => Settled::Failed,
+            },
+        });
+        self.places.insert(document.id, place.clone());
+        // What is open at the top is the owner's to write, so that a principal could put nothing under it in a later call.
+        let is_own = parent.is_none() && self.caller.principal().is_some();
+        // What is put under an access root later in the call must find it.
+        if document.private || is_own || service.settings.is_enclosed(parent.as_ref().map(|parent| parent.id().0)) {
+            self.flush(service, conn).await?;
+            self.caller = self.caller.enclose(conn, &place).await.or_fail()?;
+        }
+        Ok(place)
+    }
+
+    /// The parent that was there before, and whether the call puts something under it for the first time.
+    async fn above(
+        &mut self,
+        conn: &mut PgConnection,
+        of: &ImportedArchive,
+        document: &ArchivedDocument,
+    ) -> Result<(Option<Place>, bool), Failure> {
+        let id = match (document.parent, of.parent_id) {
+            (Some(parent), _) => *self.known.get(&parent).ok_or_else(|| {
+                let detail = format!("document {} comes before its parent {parent}", document.id);
+                Failure::field("parent", detail).with("remedy", "put the parent before its children")
+            })?,
+            (None, Some(id)) => DocumentId(id),
+            (None, None) => return Ok((None, false)),
+        };
+        if let Some(place) = self.above.get(&id) {
+            return Ok((Some(place.clone()), false));
+        }
+        let place = parent::lock(conn, &self.caller, id, 0).await?;
+        self.above.insert(id, place.clone());
+        Ok((Some(place), true))
+    }
+
+    /// Stores the documents that are not yet stored.
+    async fn flush(&mut self, service: &Service, conn: &mut PgConnection) -> Result<(), Failure> {
+        let open = std::mem::take(&mut self.open);
+        match open.is_empty() {
+            true => Ok(()),
+            false => archive::insert(conn, &service.lexicon, &open).await.or_fail(),
+        }
+    }
+}
+
+/// Gives new documents the IRIs that they stand for, and returns those that others have already.
+async fn name_nodes(
+    conn: &mut PgConnection,
+    service: &Service,
+    caller: &Caller,
+    documents: &[ArchivedDocument],
+    new: &HashMap<i64, DocumentId>,
+) -> Result<Vec<String>, Failure> {
+    let base = &service.settings.rdf_base;
+    // What this store names itself is not for an archive to take: another caller's entities would come to lie there.
+    let is_own = |iri: &str| iri.starts_with(base.as_str()) && !iri[base.len()..].starts_with("genid/");
+    let is_allowed = |iri: &str| match caller {
+        Caller::Owner => !["document/", "predicate/"].iter().any(|part| iri.starts_with(&format!("{base}{part}"))),
+        Caller::Principal(_) | Caller::Nobody => !is_own(iri),
+    };
+    let wanted: HashMap<DocumentId, (&str, bool)> = documents
+        .iter()
+        .filter_map(|document| Some((*new.get(&document.id)?, (document.iri.as_deref()?, document.blank))))
+        .filter(|(_, (iri, _))| is_allowed(iri))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<DocumentId> = wanted.keys().copied().collect();
+    let mut zones: BTreeMap<DocumentId, Vec<DocumentId>> = BTreeMap::new();
+    for (guard, id) in archive::guards(conn, &ids).await.or_fail()? {
+        zones.entry(guard).or_default().push(id);
+    }
+    let mut taken = Vec::new();
+    for (zone, ids) in zones {
+        graph_nodes::hold_zone(conn, zone).await.or_fail()?;
+        let iris: Vec<&str> = ids.iter().map(|id| wanted[id].0).collect();
+        let there = graph_nodes::in_zone(conn, zone, &iris).await.or_fail()?;
+        let mut seen: HashSet<&str> =
+            there.iter().filter_map(|(at, _)| iris.get(usize::try_from(at - 1).ok()?).copied()).collect();
+        let (free, held): (Vec<DocumentId>, Vec<DocumentId>) = ids.iter().partition(|id| seen.insert(wanted[*id].0));
+        taken.extend(held.iter().map(|id| wanted[id].0.to_owned()));
+        let named: Vec<(DocumentId, &str, bool)> = free.iter().map(|id| (*id, wanted[id].0, wanted[id].1)).collect();
+        graph_nodes::name(conn, &named).await.or_fail()?;
+    }
+    Ok(taken)
+}

@@ -1,0 +1,112 @@
+//! What an archive holds is what its caller may read, and an import gives nobody more than its caller has.
+use super::{done, held, moment, rows, said};
+use crate::{
+    principals::{Someone, grant, idle, someone},
+    support::{TestApp, repository},
+};
+use serde_json::{Value, json};
+use std::process::{Command, Output};
+use svc_client::{
+    Code, Json,
+    wire::{DocumentPath, FactQuery, GrantRight, NewBatch, NewFact, NewPredicate, PrincipalPath, ValidAt},
+};
+
+/// Runs `svc` as somebody.
+async fn svc_as(app: &TestApp, who: &Someone, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command.args(arguments).env("SVC_URL", &app.base).env("SVC_TOKEN", &who.secret).env("SVC_CONFIG", "/dev/null");
+    command.current_dir(repository());
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_closed_stays_out_and_stays_closed() {
+    let (app, other) = (idle().await, idle().await);
+    let (alice, bob) = (someone(&app, "alice").await, someone(&other, "bob").await);
+    let carol = someone(&other, "carol").await;
+    let documents = json!([{"title": "open", "content": "", "key": "open"}, {"title": "closed", "content": "", "key": "closed", "private": true},
+        {"title": "within", "content": "", "key": "within", "parent_key": "closed", "private": true}, {"title": "below", "content": "", "parent_key": "within"},
+        {"title": "hers", "content": "", "key": "hers", "private": true}]);
+    let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+    let made = app.client.create_documents(Json(batch)).await.unwrap();
+    let [open, closed, within, _, hers] = [0, 1, 2, 3, 4].map(|at: usize| made.documents[at].document_id);
+    // She reaches what is in a closed document, and not that document.
+    grant(&app, &alice, within, GrantRight::Read).await;
+    grant(&app, &alice, hers, GrantRight::Write).await;
+    app.client
+        .create_predicate(Json(NewPredicate { name: "knows".to_owned(), ..NewPredicate::default() }))
+        .await
+        .unwrap();
+    for (source, text) in [(None, "all know"), (Some(hers), "she knows"), (Some(closed), "nobody knows")] {
+        let fact = json!({"subject_id": open, "predicate": "knows", "object_literal": text, "source_id": source, "valid_from": moment(1)});
+        let fact: NewFact = serde_json::from_value(fact).unwrap();
+        app.client.assert_fact(Json(fact)).await.unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
+    let output = svc_as(&app, &alice, &["export", part.to_str().unwrap()]).await;
+    assert!(output.status.success(), "{}", said(&output));
+    let titles: Vec<Value> = rows(&part, "documents.ndjson").into_iter().map(|row| row["title"].clone()).collect();
+    assert_eq!(titles, ["open", "within", "below", "hers"]);
+    let facts = std::fs::read_to_string(part.join("facts.ttl")).unwrap();
+    assert!(facts.contains("she knows") && facts.contains("all know") && !facts.contains("nobody knows"), "{facts}");
+    assert!(rows(&part, "grants.ndjson").is_empty(), "grants are the owner's to see");
+    let all = rows(&part, "documents.ndjson");
+    assert!(all[1]["detached"] == true && all[1]["private"] == true && all[1].get("parent").is_none(), "{}", all[1]);
+    let refused = alice.client.export_grants(Default::default()).await.unwrap_err();
+    assert_eq!(refused.code, Code::Forbidden);
+    let hidden =
+        svc_as(&app, &alice, &["export", folder.path().join("x").to_str().unwrap(), "--under", &closed.to_string()])
+            .await;
+    assert!(said(&hidden).contains(&format!("no document {closed}")), "{}", said(&hidden));
+
+    // He brings in a whole store as himself: all of it is his alone, and he gives nobody a grant.
+    done(&app, &["export", whole.to_str().unwrap()]).await;
+    let output = svc_as(&other, &bob, &["import", whole.to_str().unwrap()]).await;
+    assert!(output.status.success(), "{}", said(&output));
+    let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&imported["grants_left_out"], &imported["facts"]["created"]), (&json!(true), &json!(3)), "{imported}");
+    let id = |title: &'static str| {
+        let pool = other.pool.clone();
+        async move {
+            let id: i64 = sqlx::query_scalar("SELECT id FROM documents WHERE title = $1")
+                .bind(title)
+                .fetch_one(&pool)
+                .await
+                .unwrap();
+            id
+        }
+    };
+    for title in ["open", "closed", "within", "below", "hers"] {
+        let path = DocumentPath { id: id(title).await };
+        assert!(bob.client.read_document(path, Default::default()).await.is_ok(), "{title}");
+        assert!(carol.client.read_document(path, Default::default()).await.is_err(), "{title}");
+    }
+    let grants: i64 = sqlx::query_scalar("SELECT count(*) FROM access_grants WHERE principal_id <> $1")
+        .bind(bob.id)
+        .fetch_one(&other.pool)
+        .await
+        .unwrap();
+    assert_eq!(grants, 0);
+    let output =
+        svc_as(&other, &carol, &["import", whole.to_str().unwrap(), "--under", &id("hers").await.to_string()]).await;
+    assert!(output.status.code() == Some(1) && said(&output).contains("no document"), "{}", said(&output));
+
+    // The owner's import gives each principal of the same name what it had, and closes the facts of closed sources.
+    let third = idle().await;
+    let (alice, dave) = (someone(&third, "alice").await, someone(&third, "dave").await);
+    let imported = done(&third, &["import", whole.to_str().unwrap()]).await;
+    assert_eq!((&imported["grants"]["created"], &imported["facts"]["created"]), (&json!(2), &json!(3)), "{imported}");
+    let query = || FactQuery { valid_at: Some(ValidAt::Any), ..FactQuery::default() };
+    for (who, facts) in [(&alice, 2), (&dave, 1)] {
+        assert_eq!(who.client.list_facts(query()).await.unwrap().facts.len(), facts);
+    }
+    let granted = third.client.list_principal_grants(PrincipalPath { id: alice.id }, Default::default()).await.unwrap();
+    assert_eq!(granted.grants.len(), 2);
+    let again = folder.path().join("again");
+    done(&third, &["export", again.to_str().unwrap()]).await;
+    assert_eq!(held(&again), held(&whole));
+    for app in [app, other, third] {
+        app.end().await;
+    }
+}
