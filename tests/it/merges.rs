@@ -104,6 +104,9 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
     app.end().await;
 }
 
+/// The subject and the object of a fact, each with the document that it was stated of.
+type Ends = (i64, Option<i64>, i64, Option<i64>);
+
 #[tokio::test]
 async fn merged_documents_are_one_among_neighbors_and_in_the_audit_of_contradictions() {
     let app = TestApp::start().await;
@@ -139,7 +142,7 @@ async fn merged_documents_are_one_among_neighbors_and_in_the_audit_of_contradict
         let found = app.client.lint_graph(Json(asked)).await.unwrap().audits.remove(0).findings;
         found.into_iter().map(|finding| finding.predicate.unwrap()).collect()
     };
-    let around = async |id: i64| -> (Vec<i64>, Vec<(i64, Option<i64>, i64, Option<i64>)>) {
+    let around = async |id: i64| -> (Vec<i64>, Vec<Ends>) {
         let query = NeighborQuery { document_id: id, ..NeighborQuery::default() };
         let found = app.client.find_neighbors(query).await.unwrap();
         let facts = found.facts.iter();

@@ -478,7 +478,7 @@ async fn one_long_text_may_state_as_many_facts_as_a_batch_has() {
     let fact = |number: usize| NewFact {
         source_id: Some(source),
         // Runs of white space may differ.
-        quote: Some(words(number).replace(' ', if number % 2 == 0 { " " } else { "  " })),
+        quote: Some(words(number).replace(' ', if number.is_multiple_of(2) { " " } else { "  " })),
         ..says(source, "states", &number.to_string())
     };
     let facts = NewFacts { facts: (0..1_000).map(fact).collect(), on_overlap: None };
