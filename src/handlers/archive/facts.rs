@@ -1,6 +1,6 @@
 //! Facts of an archive: their ends and sources are documents that were imported before.
 use super::{
-    super::{rdf::importing, shape_bindings::guarding::guard},
+    super::{rdf::importing, shape_bindings::guard},
     importing::imported,
 };
 use crate::{
