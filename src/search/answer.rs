@@ -55,8 +55,8 @@ pub(super) async fn answer(
     ranking: Ranking<'_>,
 ) -> Result<SearchResponse, Failure> {
     let (Shown { places, before, total }, found) = match asked.group_by {
-        GroupBy::None => alone(core, eligible, &asked, &ranking).await?,
-        GroupBy::File | GroupBy::Section => grouped(core, eligible, &asked, &ranking).await?,
+        GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking)).await?,
+        GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking)).await?,
     };
     let last = places.last().map(|place| place.first);
     let next_cursor = asked.page.next(before + places.len(), last, total);

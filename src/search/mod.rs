@@ -183,15 +183,16 @@ impl Ranking<'_> {
     /// The `depth` best documents. A full-text search is content with those that have all of its words if they are `enough`.
     async fn first(&self, core: &Core, eligible: &Eligible, depth: u32, enough: u32) -> Result<Found, Failure> {
         match self {
-            Ranking::Vector(body) => vector_first(core, eligible, body, depth).await,
-            Ranking::Similar(similar) => similar.first(core, eligible, depth).await,
-            Ranking::Fulltext(body) => fulltext_first(core, eligible, &body.query, enough, depth).await,
+            // Futures of searches are large: in the frames of their callers they would fill the stack.
+            Ranking::Vector(body) => Box::pin(vector_first(core, eligible, body, depth)).await,
+            Ranking::Similar(similar) => Box::pin(similar.first(core, eligible, depth)).await,
+            Ranking::Fulltext(body) => Box::pin(fulltext_first(core, eligible, &body.query, enough, depth)).await,
             Ranking::Bm25(body) => {
                 let Leg { ranked, total } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
                 Ok(Found::alone(ranked, total, |legs, leg| legs.bm25 = leg))
             }
-            Ranking::Maxsim(body) => maxsim_first(core, eligible, body, depth).await,
-            Ranking::Hybrid(body) => hybrid_first(core, eligible, body, depth).await,
+            Ranking::Maxsim(body) => Box::pin(maxsim_first(core, eligible, body, depth)).await,
+            Ranking::Hybrid(body) => Box::pin(hybrid_first(core, eligible, body, depth)).await,
         }
     }
 
@@ -217,7 +218,7 @@ pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Res
     body.fill(&context);
     let asked = asked!(Vector, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    answer::answer(core, &eligible, asked, Ranking::Vector(&body)).await
+    Box::pin(answer::answer(core, &eligible, asked, Ranking::Vector(&body))).await
 }
 
 async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, depth: u32) -> Result<Found, Failure> {
@@ -242,7 +243,7 @@ pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) ->
     body.fill(&context);
     let asked = asked!(Fulltext, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    answer::answer(core, &eligible, asked, Ranking::Fulltext(&body)).await
+    Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body))).await
 }
 
 async fn fulltext_first(
@@ -262,7 +263,7 @@ pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<
     body.fill(&context);
     let asked = asked!(Bm25, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    answer::answer(core, &eligible, asked, Ranking::Bm25(&body)).await
+    Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await
 }
 
 /// Searches by late interaction over the candidates of vector and BM25.
@@ -271,7 +272,7 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
     body.fill(&context);
     let asked = asked!(Maxsim, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    answer::answer(core, &eligible, asked, Ranking::Maxsim(&body)).await
+    Box::pin(answer::answer(core, &eligible, asked, Ranking::Maxsim(&body))).await
 }
 
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
@@ -304,7 +305,7 @@ pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Res
     body.fill(&context);
     let asked = asked!(Hybrid, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    answer::answer(core, &eligible, asked, Ranking::Hybrid(&body)).await
+    Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body))).await
 }
 
 async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, depth: u32) -> Result<Found, Failure> {

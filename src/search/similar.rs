@@ -95,5 +95,5 @@ pub async fn similar(
     };
     let mut eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), None).await?;
     eligible.excluded.push(id);
-    answer::answer(core, &eligible, asked, Ranking::Similar(&found)).await
+    Box::pin(answer::answer(core, &eligible, asked, Ranking::Similar(&found))).await
 }

@@ -69,12 +69,12 @@ async fn ask(calls: &Calls, wanted: &search::Wanted) -> Result<SearchResponse, F
     // A search needs a deep stack where the compiler does not optimise, so it has one of its own.
     let task = tokio::spawn(async move {
         match method {
-            "hybrid" => calls.search_hybrid(Json(asked.into())).await,
-            "vector" => calls.search_vector(Json(asked.into())).await,
-            "bm25" => calls.search_bm25(Json(asked.into())).await,
-            "fulltext" => calls.search_fulltext(Json(asked.into())).await,
-            "maxsim" => calls.search_maxsim(Json(asked.into())).await,
-            _ => calls.search_auto(Json(asked)).await,
+            "hybrid" => Box::pin(calls.search_hybrid(Json(asked.into()))).await,
+            "vector" => Box::pin(calls.search_vector(Json(asked.into()))).await,
+            "bm25" => Box::pin(calls.search_bm25(Json(asked.into()))).await,
+            "fulltext" => Box::pin(calls.search_fulltext(Json(asked.into()))).await,
+            "maxsim" => Box::pin(calls.search_maxsim(Json(asked.into()))).await,
+            _ => Box::pin(calls.search_auto(Json(asked))).await,
         }
     });
     let task = tokio_util::task::AbortOnDropHandle::new(task);
