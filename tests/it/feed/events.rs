@@ -43,9 +43,9 @@ async fn events_are_published_in_order_by_the_rights_of_a_principal() {
         sqlx::query_scalar("SELECT seq FROM event_reader WHERE name = 'amqp'").fetch_optional(&app.pool).await.unwrap()
     };
     assert_eq!(until("a reader", begun).await, 0);
-    // Nobody of this name is there yet; what happens meanwhile waits.
+    // Nobody of this name is there yet. What happens meanwhile waits, so that all of it is read by the rights that there are in the end.
     let open = create(app, "Open", None).await;
-    let listener = someone(app, "listener").await;
+    let listener = someone(app, "nobody").await;
     let (closed, shown) = (create(app, "Closed", None).await, create(app, "Shown", None).await);
     for id in [closed, shown] {
         app.client.protect_document(DocumentPath { id }).await.unwrap();
@@ -55,6 +55,8 @@ async fn events_are_published_in_order_by_the_rights_of_a_principal() {
     for id in [hidden, seen, open] {
         app.client.delete_document(DocumentPath { id }).await.unwrap();
     }
+    let named = PrincipalChange { name: Some("listener".to_owned()), ..PrincipalChange::default() };
+    app.client.update_principal(PrincipalPath { id: listener.id }, Json(named)).await.unwrap();
     // A marker at the end, which everybody may read.
     let last = create(app, "Last", None).await;
     let mut told =
