@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a group is computed while others write, before they wait for it.
 const TRIES: usize = 2;
-/// How long those who write wait for that at the most, as far as the last try tells; a group that takes longer is tried more often before.
+/// If the last try took longer than this, a group is tried `LONG_TRIES` times before those who write have to wait for it.
 const HELD: Duration = Duration::from_secs(1);
 const LONG_TRIES: usize = 20;
 /// The most facts that are read for each one that may be derived.
