@@ -321,6 +321,9 @@ CREATE FUNCTION follow_rules() RETURNS trigger
     AS $$
 DECLARE
     moment timestamptz;
+    waiting bigint[];
+    moved bigint[];
+    closed bigint[];
     hanging bigint[];
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -328,27 +331,31 @@ BEGIN
         SELECT w.id FROM (SELECT DISTINCT predicate_id AS id FROM written WHERE derived_by IS NULL) w WHERE is_ruled(w.id);
         RETURN NULL;
     END IF;
-    INSERT INTO derivations (predicate_id)
-    SELECT w.id FROM (
-           SELECT DISTINCT n.predicate_id AS id FROM written n JOIN before o ON o.id = n.id
-            WHERE n.derived_by IS NULL AND o.invalidated_at IS NULL AND (n.invalidated_at IS NOT NULL OR n.zone <> o.zone)) w
-     WHERE is_ruled(w.id);
-    WITH RECURSIVE moved(id) AS (
-        SELECT p.derived_id FROM written n JOIN before o ON o.id = n.id AND o.zone <> n.zone JOIN triple_premises p ON p.premise_id = n.id
+    SELECT array_agg(DISTINCT c.predicate_id) FILTER (WHERE c.is_asserted AND c.was_believed AND (c.is_closed OR c.is_moved)),
+           array_agg(c.id) FILTER (WHERE c.is_moved), array_agg(c.id) FILTER (WHERE c.was_believed AND c.is_closed)
+      INTO waiting, moved, closed
+      FROM (SELECT r.id, min(r.predicate_id) AS predicate_id, bool_and(r.derived_by IS NULL) AS is_asserted, min(r.zone) <> max(r.zone) AS is_moved,
+                   bool_or(r.was AND r.invalidated_at IS NULL) AS was_believed, bool_or(NOT r.was AND r.invalidated_at IS NOT NULL) AS is_closed
+              FROM (SELECT o.id, o.predicate_id, o.derived_by, o.zone, o.invalidated_at, true AS was FROM before o
+                     UNION ALL
+                    SELECT n.id, n.predicate_id, n.derived_by, n.zone, n.invalidated_at, false FROM written n) r
+             GROUP BY r.id) c;
+    INSERT INTO derivations (predicate_id) SELECT w.id FROM unnest(waiting) w(id) WHERE is_ruled(w.id);
+    WITH RECURSIVE hung(id) AS (
+        SELECT p.derived_id FROM unnest(moved) m(id) JOIN triple_premises p ON p.premise_id = m.id
          UNION
-        SELECT p.derived_id FROM moved m JOIN triple_premises p ON p.premise_id = m.id)
-    SELECT array_agg(m.id) INTO hanging FROM moved m JOIN triples t ON t.id = m.id AND t.zone <> -1;
+        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id)
+    SELECT array_agg(h.id) INTO hanging FROM hung h JOIN triples t ON t.id = h.id AND t.zone <> -1;
     IF hanging IS NOT NULL THEN
         moment := take_pen();
         UPDATE triples SET zone = -1, invalidated_at = coalesce(invalidated_at, moment), invalidation = coalesce(invalidation, 'premise_invalidated')
          WHERE id = ANY(hanging);
     END IF;
-    WITH RECURSIVE closed(id) AS (
-        SELECT p.derived_id FROM written n JOIN before o ON o.id = n.id AND o.invalidated_at IS NULL AND n.invalidated_at IS NOT NULL
-          JOIN triple_premises p ON p.premise_id = n.id
+    WITH RECURSIVE hung(id) AS (
+        SELECT p.derived_id FROM unnest(closed) c(id) JOIN triple_premises p ON p.premise_id = c.id
          UNION
-        SELECT p.derived_id FROM closed c JOIN triple_premises p ON p.premise_id = c.id)
-    SELECT array_agg(c.id) INTO hanging FROM closed c JOIN triples t ON t.id = c.id AND t.invalidated_at IS NULL;
+        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id)
+    SELECT array_agg(h.id) INTO hanging FROM hung h JOIN triples t ON t.id = h.id AND t.invalidated_at IS NULL;
     IF hanging IS NOT NULL THEN
         moment := take_pen();
         UPDATE triples SET invalidated_at = moment, invalidation = 'premise_invalidated' WHERE id = ANY(hanging);
@@ -449,10 +456,12 @@ END $$;
 
 CREATE FUNCTION keep_facts_apart() RETURNS trigger
     LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
     AS $$
 DECLARE
     moment timestamptz;
     replaced bigint[];
+    replacing bigint[];
     one bigint;
     other bigint;
 BEGIN
@@ -463,19 +472,22 @@ BEGIN
             RAISE EXCEPTION 'fact % is not recorded at the moment of the pen', one USING ERRCODE = 'check_violation';
         END IF;
     END IF;
-    SELECT array_agg(DISTINCT t.id) INTO replaced
-      FROM written n JOIN triples t ON t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid
-     WHERE n.invalidated_at IS NULL AND n.derived_by IS NULL AND t.derived_by IS NOT NULL;
+    SELECT array_agg(r.old), array_agg(r.new) INTO replaced, replacing FROM (
+        SELECT t.id AS old, min(n.id) AS new
+          FROM written n CROSS JOIN LATERAL (
+               SELECT t.id, t.derived_by FROM triples t
+                WHERE t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid OFFSET 0) t
+         WHERE n.invalidated_at IS NULL AND n.derived_by IS NULL AND t.derived_by IS NOT NULL GROUP BY t.id) r;
     IF replaced IS NOT NULL THEN
         moment := take_pen();
-        UPDATE triples t SET invalidated_at = moment, invalidation = 'asserted', invalidated_by = b.id
-          FROM (SELECT d.id AS old, min(n.id) AS id FROM triples d JOIN written n ON n.statement = d.statement AND n.zone = d.zone AND n.valid && d.valid
-                 WHERE d.id = ANY(replaced) AND n.invalidated_at IS NULL AND n.derived_by IS NULL GROUP BY d.id) b
-         WHERE t.id = b.old;
+        UPDATE triples t SET invalidated_at = moment, invalidation = 'asserted', invalidated_by = r.new
+          FROM unnest(replaced, replacing) r(old, new) WHERE t.id = r.old;
     END IF;
     SELECT n.id, t.id INTO one, other
-      FROM written n JOIN triples t ON t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.id <> n.id AND t.valid && n.valid
-     WHERE n.invalidated_at IS NULL LIMIT 1;
+      FROM written n CROSS JOIN LATERAL (
+           SELECT t.id FROM triples t
+            WHERE t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid OFFSET 0) t
+     WHERE n.invalidated_at IS NULL AND t.id <> n.id LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'facts % and % overlap', one, other USING ERRCODE = 'exclusion_violation';
     END IF;

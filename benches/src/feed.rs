@@ -5,6 +5,13 @@ use crate::{
     service_process::{ServiceProcess, peak_memory},
     uploads,
 };
+use futures_util::StreamExt;
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties,
+    options::{BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions, QueueDeclareOptions},
+    types::{AMQPValue, FieldTable},
+};
+use sha2::{Digest, Sha256};
 use std::{
     net::TcpListener,
     path::{Path, PathBuf},
@@ -18,6 +25,8 @@ use svc_client::{
 
 /// The sizes of files, and how many of each for one that was asked for.
 const SIZES: [(&str, usize, usize); 2] = [("100 KiB", 100 << 10, 1), ("1 MiB", 1 << 20, 10)];
+/// What the names of the feed's exchanges and queues begin with.
+const PREFIX: &str = "svc.ingest";
 /// The time between two looks at what changes.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the broker and the feed may take to start.
@@ -115,13 +124,7 @@ async fn measure(
     let client = uploads::client(&base)?;
     if broker.is_some() {
         answer_for_guest(&client).await?;
-        let begun = Instant::now();
-        while !takes_messages(&client).await? {
-            if begun.elapsed() > STARTS {
-                return Err("the feed does not start".into());
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        started(&client).await?;
     }
     let work = tempfile::Builder::new().prefix("svc-bench-feed.").tempdir()?;
     let folder = work.path().join("files");
@@ -167,12 +170,95 @@ fn text(number: usize, size: usize, by_broker: bool) -> String {
     text
 }
 
+/// What a service takes that finds so many files of 1 MiB in the queue.
+pub async fn queued(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let sandbox = Sandbox::new()?;
+    let broker = Broker::start(sandbox.path().join("broker"))?;
+    let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port);
+    let settings =
+        [("SVC_AMQP_URL", url.as_str()), ("SVC_INGEST_WORKER_ENABLED", "false"), ("SVC_BULK_HIGH_WATER", "10000000")];
+    // The first service makes the queue, and is away while files come.
+    let mut service = ServiceProcess::start_with(&sandbox, &settings)?;
+    let made = interruptible(async {
+        let client = uploads::client(&service.base().await?)?;
+        answer_for_guest(&client).await?;
+        started(&client).await
+    })
+    .await;
+    service.stop().await?;
+    made?;
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    let own = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    let outcomes = channel.queue_declare("".into(), own, FieldTable::default()).await?.name().clone();
+    let (events, table) = (format!("{PREFIX}.events"), FieldTable::default());
+    channel
+        .queue_bind(outcomes.clone(), events.into(), "result.accepted".into(), QueueBindOptions::default(), table)
+        .await?;
+    for number in 0..files {
+        publish(&channel, number).await?;
+    }
+    let mut service = ServiceProcess::start_with(&sandbox, &settings)?;
+    let measured = interruptible(async {
+        service.base().await?;
+        let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
+        let mut outcomes = channel.basic_consume(outcomes, "".into(), options, FieldTable::default()).await?;
+        let begun = Instant::now();
+        for _ in 0..files {
+            let outcome = tokio::time::timeout(STARTS, outcomes.next()).await?;
+            outcome.ok_or("the broker ended")??;
+        }
+        Ok(files as f64 / begun.elapsed().as_secs_f64())
+    })
+    .await;
+    let memory = service.memory()?;
+    service.stop().await?;
+    out(Figure::alone("feed/queued", files, "files/s", measured?));
+    out(Figure::alone("feed/queued, peak of the service", files, "MiB", memory.peak / f64::from(1 << 20)));
+    Ok(())
+}
+
+/// Publishes a file of 1 MiB, and returns when the broker has it.
+async fn publish(channel: &Channel, number: usize) -> Result<(), BoxError> {
+    let body = text(number, 1 << 20, true);
+    let mut headers = FieldTable::default();
+    for (name, value) in [("svc-sha256", hex::encode(Sha256::digest(&body))), ("svc-filename", format!("{number}.txt"))]
+    {
+        headers.insert(name.into(), AMQPValue::LongString(value.into()));
+    }
+    let properties = BasicProperties::default()
+        .with_message_id(format!("file-{number}").into())
+        .with_user_id("guest".into())
+        .with_content_type("text/plain".into())
+        .with_delivery_mode(2)
+        .with_headers(headers);
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let published = channel.basic_publish(PREFIX.into(), "upload.file".into(), options, body.as_bytes(), properties);
+    match published.await?.await? {
+        Confirmation::Ack(None) => Ok(()),
+        other => Err(format!("the broker did not take file {number}: {other:?}").into()),
+    }
+}
+
 async fn answer_for_guest(client: &Client<Remote>) -> Result<(), BoxError> {
     // The database outlasts a service, and has the principal of an earlier round.
     let new = NewPrincipal { name: "producer".to_owned(), kind: PrincipalKind::Service };
     let Ok(made) = client.create_principal(Json(new)).await else { return Ok(()) };
     let change = PrincipalChange { amqp_user: Some("guest".to_owned()), ..PrincipalChange::default() };
     client.update_principal(PrincipalPath { id: made.id }, Json(change)).await?;
+    Ok(())
+}
+
+/// Waits until the feed takes messages.
+async fn started(client: &Client<Remote>) -> Result<(), BoxError> {
+    let begun = Instant::now();
+    while !takes_messages(client).await? {
+        if begun.elapsed() > STARTS {
+            return Err("the feed does not start".into());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
     Ok(())
 }
 

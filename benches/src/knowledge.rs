@@ -29,7 +29,10 @@ const COMMUNITY: usize = 1_000;
 const GRAPH: usize = 40_000;
 /// The pairs between which a path is looked for.
 const PAIRS: usize = 60;
+/// The predicates of facts between documents: the second one is asymmetric, and the third one excludes the first.
 const PREDICATES: [&str; 3] = ["cites", "leads", "knows"];
+/// The predicate of facts with a literal.
+const LITERALS: &str = "numbered";
 /// A request may take as long as it takes: the figure says how long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -45,8 +48,18 @@ async fn measure(app: &App, triples: usize, out: &mut dyn FnMut(Figure)) -> Resu
     let base = format!("http://{}", app.address);
     let (client, pool) = (uploads::client(&base)?, &app.service.pool);
     let nodes = fill(pool, triples / 10).await?;
-    for name in PREDICATES {
-        client.create_predicate(Json(NewPredicate { name: name.to_owned(), ..NewPredicate::default() })).await?;
+    // What a literal says of a document, it says alone; some facts contradict others.
+    let mut first = None;
+    for (number, name) in PREDICATES.iter().chain(&[LITERALS]).enumerate() {
+        let new = NewPredicate {
+            name: (*name).to_owned(),
+            asymmetric: number == 1,
+            disjoint_with: first.filter(|_| number == 2).into_iter().collect(),
+            functional: *name == LITERALS,
+            ..NewPredicate::default()
+        };
+        let id = client.create_predicate(Json(new)).await?.id;
+        first.get_or_insert(id);
     }
     let reader = reader(pool, &client, &base).await?;
     let mut random = StdRng::seed_from_u64(7);
@@ -195,7 +208,11 @@ fn fact(random: &mut StdRng, nodes: &[i64]) -> NewFact {
         ..NewFact::default()
     };
     match random.random_bool(0.1) {
-        true => NewFact { object_literal: Some(random.random_range(0..1_000_000).to_string()), ..fact },
+        true => NewFact {
+            predicate: Some(LITERALS.to_owned()),
+            object_literal: Some(random.random_range(0..1_000_000).to_string()),
+            ..fact
+        },
         false => NewFact { object_id: Some(nodes[to]), ..fact },
     }
 }

@@ -124,11 +124,11 @@ pub async fn batch(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxE
         waiting(&client, files).await?;
         let store = sandbox.path().join("mock").display().to_string();
         let run = ["run", "--provider", "mock", "--badge", "batch", "--once", "--store", &store];
-        let (submit, memory) = timed(&sandbox, &run).await?;
+        let (submit, memory) = timed(&sandbox, &run, &short_windows(&model)).await?;
         out(Figure::alone("llm/batch, tasks submitted", files, "tasks/s", files as f64 / submit));
         out(Figure::alone("llm/batch, memory of a submission", files, "MiB", memory / 1048576.0));
-        timed(&sandbox, &["finalize", "--store", &store]).await?;
-        let (apply, memory) = timed(&sandbox, &run).await?;
+        timed(&sandbox, &["finalize", "--store", &store], &[]).await?;
+        let (apply, memory) = timed(&sandbox, &run, &short_windows(&model)).await?;
         out(Figure::alone("llm/batch, tasks applied", files, "tasks/s", files as f64 / apply));
         out(Figure::alone("llm/batch, memory of the results", files, "MiB", memory / 1048576.0));
         let batches = client.list_llm_batches(PageQuery::default()).await?.batches;
@@ -158,9 +158,14 @@ async fn waiting(client: &Client<Remote>, files: usize) -> Result<(), BoxError> 
 }
 
 /// Runs the batch worker to its end; returns the seconds that it took, and its peak of memory in bytes.
-async fn timed(sandbox: &Sandbox, arguments: &[&str]) -> Result<(f64, f64), BoxError> {
+async fn timed(sandbox: &Sandbox, arguments: &[&str], settings: &[(&str, &str)]) -> Result<(f64, f64), BoxError> {
     let mut command = tokio::process::Command::new(std::env::current_exe()?);
-    command.args(arguments).envs(sandbox.variables()).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(arguments)
+        .envs(sandbox.variables())
+        .envs(settings.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let begun = Instant::now();
     let mut child = command.spawn()?;
     let mut peak: f64 = 0.0;

@@ -8,6 +8,7 @@ mod batch;
 mod bm25;
 mod cancel;
 mod children;
+mod console;
 mod encoder;
 mod eval;
 mod events;
@@ -67,6 +68,10 @@ const BENCHES: &[(&str, &str)] = &[
         "feed",
         "files accepted over a message broker and over HTTP, with the memory that this takes; SIZE: files of 100 KiB, and a tenth as many of 1 MiB, default 1000",
     ),
+    (
+        "feed/queued",
+        "what a service takes that finds many files of 1 MiB in the queue of a broker, which keeps them on the disk; SIZE: files, default 1000",
+    ),
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
     (
         "batch",
@@ -86,6 +91,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "children",
         "pages, changes and deletes of many children of one document, again in a store ten times as full elsewhere, and again with a tenth of the children; SIZE: children, default 100000",
+    ),
+    (
+        "console",
+        "the operator's pages over a long queue, and what those who look at them cost; SIZE: tasks, default 1000000",
     ),
     (
         "view",
@@ -215,7 +224,9 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "knowledge" => knowledge::run(size.unwrap_or(100_000), &mut out).await?,
         "llm/calls" => llm::calls(size.unwrap_or(200), &mut out).await?,
         "llm/batch" => llm::batch(size.unwrap_or(1000), &mut out).await?,
+        "feed/queued" => feed::queued(size.unwrap_or(1_000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
+        "console" => console::run(size.unwrap_or(1_000_000), &mut out).await?,
         "queue/claim_finish" => {
             let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);
             with_database(async |pool| queue::run(pool, &sizes, &mut out).await).await?;

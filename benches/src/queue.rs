@@ -4,7 +4,7 @@ pub mod backlog;
 pub mod claimer;
 pub mod claims;
 pub mod fleet;
-mod peers;
+pub mod peers;
 
 use crate::figure::{BoxError, Figure, median};
 use claimer::Spent;
@@ -133,7 +133,7 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
 }
 
 /// A worker that takes every task.
-fn claimer_named(worker_id: &str) -> Claimer {
+pub fn claimer_named(worker_id: &str) -> Claimer {
     Claimer { worker_id: worker_id.to_owned(), badges: None, strict: false, lease: Duration::from_secs(90) }
 }
 

@@ -63,7 +63,7 @@ fn merge(own: &mut Map<String, Value>, part: Value) {
 }
 
 /// Leaves out what says nothing: the width of numbers, hidden fields, and what is in objects deeper than `depth`. Of an answer it
-/// leaves the names and types, and a sentence about each of its fields.
+/// leaves names and types, since a model sees the answer itself. How long a text or a list may be, the service says when one is too long.
 fn plain(schema: Value, level: usize, depth: usize) -> Value {
     let Value::Object(mut members) = without_choice(schema) else { return Value::Bool(true) };
     let is_of_answer = depth != usize::MAX;
@@ -78,11 +78,15 @@ fn plain(schema: Value, level: usize, depth: usize) -> Value {
     }
     if let Some(Value::String(text)) = members.get_mut("description") {
         *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if is_of_answer && let Some(end) = text.find(". ") {
+        if level > 1
+            && let Some(end) = text.find(". ")
+        {
             text.truncate(end + 1);
         }
     }
-    members.remove("propertyNames");
+    for name in ["propertyNames", "pattern", "minLength", "maxLength", "minItems", "maxItems"] {
+        members.remove(name);
+    }
     if members.get("default").is_some_and(Value::is_null) {
         members.remove("default");
     }
@@ -93,9 +97,7 @@ fn plain(schema: Value, level: usize, depth: usize) -> Value {
         // What is true of every answer need not be told.
         members.remove("required");
         members.remove("additionalProperties");
-        if level != 1 {
-            members.remove("description");
-        }
+        members.remove("description");
     }
     if let Some(Value::Object(fields)) = members.remove("properties")
         && level < depth

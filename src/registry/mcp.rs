@@ -212,7 +212,7 @@ mod tests {
         let bytes = |tools: &[rmcp::model::Tool]| serde_json::to_vec(tools).expect("JSON").len();
         let size = |tool: &rmcp::model::Tool| (tool.name.clone(), bytes(std::slice::from_ref(tool)));
         let sizes: Vec<_> = list.iter().map(size).collect();
-        assert!(bytes(&list) < 35 * 1024, "{} bytes: {sizes:?}", bytes(&list));
+        assert!(bytes(&list) < 24 * 1024, "{} bytes: {sizes:?}", bytes(&list));
         for tool in &list {
             let text = serde_json::to_string(tool).expect("JSON");
             for hidden in ["$ref", "include_embed", "\"embed\"", "allOf"] {

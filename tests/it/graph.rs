@@ -409,7 +409,16 @@ async fn what_cannot_be_found_is_told_by_usetype() {
         (found.count, first.kind, first.usetype.as_deref(), first.share),
         (1, LintKind::Vectors, Some("markdown"), Some(0.75))
     );
-    let enough = CoverageThresholds { vectors: Some(0.75), tokens: Some(0.5), ..CoverageThresholds::default() };
+    // What another model made is found by no query.
+    sqlx::query(
+        "UPDATE document_vectors SET embed_model = 'another' WHERE document_id = (SELECT max(id) FROM documents)",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let found = app.client.lint_graph(Json(only(LintAudit::Coverage))).await.unwrap().audits.remove(0);
+    assert_eq!((found.findings[0].kind, found.findings[0].share), (LintKind::Vectors, Some(0.5)));
+    let enough = CoverageThresholds { vectors: Some(0.5), tokens: Some(0.5), ..CoverageThresholds::default() };
     let found = lint(&app.client, LintRequest { coverage: enough, ..only(LintAudit::Coverage) }).await;
     assert_eq!(found, [(LintKind::Tokens, Some("markdown".to_owned()), None, vec![])]);
     for (body, field) in [

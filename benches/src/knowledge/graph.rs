@@ -110,13 +110,16 @@ async fn changes(
     }
     out(Figure::alone("knowledge/diff", triples, "ms", median(&mut diff)));
     out(Figure::alone("knowledge/diff/added", triples, "facts", added as f64));
-    let mut lint = Vec::new();
+    let (mut lint, mut audits) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
         let begun = Instant::now();
-        client.lint_graph(Json(LintRequest::default())).await?;
+        audits = client.lint_graph(Json(LintRequest::default())).await?.audits;
         lint.push(begun.elapsed().as_secs_f64());
     }
     out(Figure::alone("knowledge/lint", triples, "s", median(&mut lint)));
+    for audit in audits {
+        out(Figure::alone(&format!("knowledge/lint/{}", audit.audit.as_str()), triples, "ms", audit.ms as f64));
+    }
     Ok(())
 }
 

@@ -56,7 +56,7 @@ pub struct StalenessThresholds {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CoverageThresholds {
-    /// The share of the settled documents with text of a usetype that should have a vector; 1 by default.
+    /// The share of the settled documents with text of a usetype that should have a vector of the service's model; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1))]
     pub vectors: Option<f64>,

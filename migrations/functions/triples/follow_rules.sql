@@ -1,9 +1,14 @@
 -- Has what rules derived follow the facts that it hangs on, whatever the code does: what hangs on a fact that is closed is closed with it,
 -- and what hangs on one that comes into another zone is the owner's alone from then on. The predicates of facts that came, went or moved
 -- wait until somebody derives anew.
+-- What rows were and what they are is brought together by grouping: a join of the two has the plan that suited the first, perhaps single,
+-- change of the session, and would compare each row of a large change with each other one.
 CREATE OR REPLACE FUNCTION follow_rules() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     moment timestamptz;
+    waiting bigint[];
+    moved bigint[];
+    closed bigint[];
     hanging bigint[];
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -11,27 +16,31 @@ BEGIN
         SELECT w.id FROM (SELECT DISTINCT predicate_id AS id FROM written WHERE derived_by IS NULL) w WHERE is_ruled(w.id);
         RETURN NULL;
     END IF;
-    INSERT INTO derivations (predicate_id)
-    SELECT w.id FROM (
-           SELECT DISTINCT n.predicate_id AS id FROM written n JOIN before o ON o.id = n.id
-            WHERE n.derived_by IS NULL AND o.invalidated_at IS NULL AND (n.invalidated_at IS NOT NULL OR n.zone <> o.zone)) w
-     WHERE is_ruled(w.id);
-    WITH RECURSIVE moved(id) AS (
-        SELECT p.derived_id FROM written n JOIN before o ON o.id = n.id AND o.zone <> n.zone JOIN triple_premises p ON p.premise_id = n.id
+    SELECT array_agg(DISTINCT c.predicate_id) FILTER (WHERE c.is_asserted AND c.was_believed AND (c.is_closed OR c.is_moved)),
+           array_agg(c.id) FILTER (WHERE c.is_moved), array_agg(c.id) FILTER (WHERE c.was_believed AND c.is_closed)
+      INTO waiting, moved, closed
+      FROM (SELECT r.id, min(r.predicate_id) AS predicate_id, bool_and(r.derived_by IS NULL) AS is_asserted, min(r.zone) <> max(r.zone) AS is_moved,
+                   bool_or(r.was AND r.invalidated_at IS NULL) AS was_believed, bool_or(NOT r.was AND r.invalidated_at IS NOT NULL) AS is_closed
+              FROM (SELECT o.id, o.predicate_id, o.derived_by, o.zone, o.invalidated_at, true AS was FROM before o
+                     UNION ALL
+                    SELECT n.id, n.predicate_id, n.derived_by, n.zone, n.invalidated_at, false FROM written n) r
+             GROUP BY r.id) c;
+    INSERT INTO derivations (predicate_id) SELECT w.id FROM unnest(waiting) w(id) WHERE is_ruled(w.id);
+    WITH RECURSIVE hung(id) AS (
+        SELECT p.derived_id FROM unnest(moved) m(id) JOIN triple_premises p ON p.premise_id = m.id
          UNION
-        SELECT p.derived_id FROM moved m JOIN triple_premises p ON p.premise_id = m.id)
-    SELECT array_agg(m.id) INTO hanging FROM moved m JOIN triples t ON t.id = m.id AND t.zone <> -1;
+        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id)
+    SELECT array_agg(h.id) INTO hanging FROM hung h JOIN triples t ON t.id = h.id AND t.zone <> -1;
     IF hanging IS NOT NULL THEN
         moment := take_pen();
         UPDATE triples SET zone = -1, invalidated_at = coalesce(invalidated_at, moment), invalidation = coalesce(invalidation, 'premise_invalidated')
          WHERE id = ANY(hanging);
     END IF;
-    WITH RECURSIVE closed(id) AS (
-        SELECT p.derived_id FROM written n JOIN before o ON o.id = n.id AND o.invalidated_at IS NULL AND n.invalidated_at IS NOT NULL
-          JOIN triple_premises p ON p.premise_id = n.id
+    WITH RECURSIVE hung(id) AS (
+        SELECT p.derived_id FROM unnest(closed) c(id) JOIN triple_premises p ON p.premise_id = c.id
          UNION
-        SELECT p.derived_id FROM closed c JOIN triple_premises p ON p.premise_id = c.id)
-    SELECT array_agg(c.id) INTO hanging FROM closed c JOIN triples t ON t.id = c.id AND t.invalidated_at IS NULL;
+        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id)
+    SELECT array_agg(h.id) INTO hanging FROM hung h JOIN triples t ON t.id = h.id AND t.invalidated_at IS NULL;
     IF hanging IS NOT NULL THEN
         moment := take_pen();
         UPDATE triples SET invalidated_at = moment, invalidation = 'premise_invalidated' WHERE id = ANY(hanging);

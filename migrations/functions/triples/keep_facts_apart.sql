@@ -1,9 +1,12 @@
 -- Refuses two believed facts with one statement in one zone that hold at the same time, and a fact that is recorded at another moment
 -- than the pen's, whatever the code does. What is asserted takes the place of what rules derived in the same statement.
-CREATE OR REPLACE FUNCTION keep_facts_apart() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Each fact is looked up by its statement: a plan lasts as long as the session, and one that was made when few facts were derived, or few
+-- were written, would compare all of those with all of these.
+CREATE OR REPLACE FUNCTION keep_facts_apart() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     moment timestamptz;
     replaced bigint[];
+    replacing bigint[];
     one bigint;
     other bigint;
 BEGIN
@@ -14,19 +17,22 @@ BEGIN
             RAISE EXCEPTION 'fact % is not recorded at the moment of the pen', one USING ERRCODE = 'check_violation';
         END IF;
     END IF;
-    SELECT array_agg(DISTINCT t.id) INTO replaced
-      FROM written n JOIN triples t ON t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid
-     WHERE n.invalidated_at IS NULL AND n.derived_by IS NULL AND t.derived_by IS NOT NULL;
+    SELECT array_agg(r.old), array_agg(r.new) INTO replaced, replacing FROM (
+        SELECT t.id AS old, min(n.id) AS new
+          FROM written n CROSS JOIN LATERAL (
+               SELECT t.id, t.derived_by FROM triples t
+                WHERE t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid OFFSET 0) t
+         WHERE n.invalidated_at IS NULL AND n.derived_by IS NULL AND t.derived_by IS NOT NULL GROUP BY t.id) r;
     IF replaced IS NOT NULL THEN
         moment := take_pen();
-        UPDATE triples t SET invalidated_at = moment, invalidation = 'asserted', invalidated_by = b.id
-          FROM (SELECT d.id AS old, min(n.id) AS id FROM triples d JOIN written n ON n.statement = d.statement AND n.zone = d.zone AND n.valid && d.valid
-                 WHERE d.id = ANY(replaced) AND n.invalidated_at IS NULL AND n.derived_by IS NULL GROUP BY d.id) b
-         WHERE t.id = b.old;
+        UPDATE triples t SET invalidated_at = moment, invalidation = 'asserted', invalidated_by = r.new
+          FROM unnest(replaced, replacing) r(old, new) WHERE t.id = r.old;
     END IF;
     SELECT n.id, t.id INTO one, other
-      FROM written n JOIN triples t ON t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.id <> n.id AND t.valid && n.valid
-     WHERE n.invalidated_at IS NULL LIMIT 1;
+      FROM written n CROSS JOIN LATERAL (
+           SELECT t.id FROM triples t
+            WHERE t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid OFFSET 0) t
+     WHERE n.invalidated_at IS NULL AND t.id <> n.id LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'facts % and % overlap', one, other USING ERRCODE = 'exclusion_violation';
     END IF;

@@ -39,6 +39,7 @@ impl Handle<ops::lint_graph> for Service {
         let asked = call.body.0;
         let begun = Instant::now();
         let _place = self.admission.analysis().await?;
+        let model = self.model().await.ok();
         let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
         let parent_id = asked.parent_id.map(DocumentId);
         if let Some(id) = parent_id {
@@ -55,7 +56,9 @@ impl Handle<ops::lint_graph> for Service {
             let begun = Instant::now();
             let (count, findings) = match audit {
                 LintAudit::Coverage => {
-                    let covered = lint::coverage(&mut tx, &within).await.or_fail()?;
+                    let covered = lint::coverage(&mut tx, &within, model.as_ref().map(|model| model.identity()))
+                        .await
+                        .or_fail()?;
                     uncovered(&covered, asked.coverage, &self.settings.bm25_exclude_usetypes, within.limit)
                 }
                 _ => found(&mut tx, &within, audit, &asked, (valid_at, known_at)).await.or_fail()?,

@@ -8,7 +8,7 @@ use crate::store::{
 };
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::PgArguments};
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, PredicateId};
 
 /// What is looked at, and how much of it is shown.
 #[derive(Clone, Debug)]
@@ -159,22 +159,46 @@ pub async fn inverse_functional(conn: &mut PgConnection, within: &Within, sets: 
     sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
 }
 
+/// The columns of a fact that is compared with others.
+macro_rules! compared {
+    ($predicates:literal) => {
+        concat!(
+            "(SELECT t.id, t.subject_id, t.predicate_id, t.object_id, t.object_literal, t.object_datatype, t.object_language, t.valid
+                FROM triples t WHERE t.predicate_id = ANY(",
+            $predicates,
+            "::bigint[]) AND ",
+            believed!(),
+            // Each side is read once and then hashed: to look up one fact after another would be quadratic at a document with many.
+            " OFFSET 0)"
+        )
+    };
+}
+
 /// Facts between the same ends with two predicates that exclude each other.
 pub async fn disjoint_predicates(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let pairs: Vec<(PredicateId, PredicateId)> = sqlx::query_as(
+        "SELECT DISTINCT least(x.id, y.id), greatest(x.id, y.id) FROM predicates x JOIN predicates y ON y.id = ANY(x.disjoint_with)",
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (ones, others): (Vec<PredicateId>, Vec<PredicateId>) = pairs.into_iter().unzip();
+    let mut arguments = within.arguments();
+    add(&mut arguments, ones);
+    add(&mut arguments, others);
     let query = found!(
         "SELECT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM (SELECT least(x.id, y.id) AS one, greatest(x.id, y.id) AS other FROM predicates x JOIN predicates y ON y.id = ANY(x.disjoint_with)
-                  GROUP BY 1, 2) e
-           JOIN predicates p ON p.id = e.one
-           JOIN (SELECT t.* FROM triples t WHERE ",
-        believed!(),
-        ") a ON a.predicate_id = e.one JOIN (SELECT t.* FROM triples t WHERE ",
-        believed!(),
-        ") b ON b.predicate_id = e.other AND b.subject_id = a.subject_id AND b.object_id IS NOT DISTINCT FROM a.object_id
-             AND b.object_literal IS NOT DISTINCT FROM a.object_literal AND b.object_datatype IS NOT DISTINCT FROM a.object_datatype
-             AND b.object_language IS NOT DISTINCT FROM a.object_language AND b.valid && a.valid"
+           FROM unnest($5::bigint[], $6::bigint[]) e(one, other) JOIN predicates p ON p.id = e.one JOIN ",
+        compared!("$5"),
+        " a ON a.predicate_id = e.one JOIN ",
+        compared!("$6"),
+        " b ON b.predicate_id = e.other AND b.subject_id = a.subject_id AND coalesce(b.object_id, 0) = coalesce(a.object_id, 0)
+             AND coalesce(b.object_literal, '') = coalesce(a.object_literal, '') AND coalesce(b.object_datatype, '') = coalesce(a.object_datatype, '')
+             AND coalesce(b.object_language, '') = coalesce(a.object_language, '') AND b.valid && a.valid"
     );
-    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// Documents of two classes of which a fact says that they exclude each other. Classes are compared by IRI.
@@ -200,16 +224,23 @@ pub async fn disjoint_classes(conn: &mut PgConnection, within: &Within) -> sqlx:
 
 /// Facts with an asymmetric predicate in both directions.
 pub async fn asymmetric(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let predicates: Vec<PredicateId> =
+        sqlx::query_scalar("SELECT id FROM predicates WHERE is_asymmetric").fetch_all(&mut *conn).await?;
+    if predicates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut arguments = within.arguments();
+    add(&mut arguments, predicates);
     let query = found!(
         "SELECT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM predicates p JOIN (SELECT t.* FROM triples t WHERE ",
-        believed!(),
-        ") a ON a.predicate_id = p.id JOIN (SELECT t.* FROM triples t WHERE ",
-        believed!(),
-        ") b ON b.predicate_id = p.id AND b.subject_id = a.object_id AND b.object_id = a.subject_id AND b.id > a.id AND b.valid && a.valid
-          WHERE p.is_asymmetric AND a.subject_id <> a.object_id"
+           FROM predicates p JOIN ",
+        compared!("$5"),
+        " a ON a.predicate_id = p.id JOIN ",
+        compared!("$5"),
+        " b ON b.predicate_id = a.predicate_id AND b.subject_id = a.object_id AND b.object_id = a.subject_id AND b.id > a.id AND b.valid && a.valid
+          WHERE a.subject_id <> a.object_id"
     );
-    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// Facts from a document to itself with a predicate that excludes it, as asymmetric ones do too.
@@ -293,14 +324,16 @@ pub struct Covered {
     pub has_index: bool,
 }
 
-/// How many documents of each usetype can be found.
-pub async fn coverage(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Covered>> {
+/// How many documents of each usetype can be found. Vectors of another model than this one are found by no query.
+pub async fn coverage(conn: &mut PgConnection, within: &Within, model: Option<&str>) -> sqlx::Result<Vec<Covered>> {
     let mut arguments = within.scope.arguments();
     add(&mut arguments, within.parent_id);
+    add(&mut arguments, model.map(str::to_owned));
     let query = concat!(
         r#"SELECT d.usetype, count(*) AS "all", count(v.document_id) AS vectors, count(e.document_id) AS bm25, count(k.document_id) AS tokens,
                   EXISTS (SELECT FROM search_indexes) AS has_index
-             FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id LEFT JOIN token_packs k ON k.document_id = d.id
+             FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND ($4::text IS NULL OR v.embed_model = $4)
+             LEFT JOIN token_packs k ON k.document_id = d.id
              LEFT JOIN (SELECT DISTINCT document_id FROM search_index_entries) e ON e.document_id = d.id
             WHERE d.settled = 'settled' AND d.content <> '' AND "#,
         within!(),

@@ -54,6 +54,47 @@ pub fn sign_in(browser: &mut Browser, console: &str, token: &str) {
     browser.leave(|browser| drop(browser.value("document.querySelector('form').submit()")));
 }
 
+/// How often a page that stands open is drawn anew, unless SVC_TEST_MORPHS says otherwise.
+const MORPHS: u32 = 1_000;
+/// What a page may hold more after that: elements, and bytes of its script.
+const MORE_NODES: f64 = 200.0;
+const MORE_BYTES: f64 = 1_000_000.0;
+
+/// The elements and the bytes that a page holds when everything is gone that nothing needs.
+fn held(browser: &mut Browser) -> (f64, f64) {
+    // What goes may hold more that goes then.
+    for _ in 0..3 {
+        browser.call("HeapProfiler.collectGarbage", json!({}));
+    }
+    let nodes = browser.call("Memory.getDOMCounters", json!({}))["nodes"].as_f64().unwrap();
+    let bytes = browser.call("Runtime.getHeapUsage", json!({}))["usedSize"].as_f64().unwrap();
+    (nodes, bytes)
+}
+
+/// A page that stands open for hours holds no more than after its first minutes.
+fn stand_open(browser: &mut Browser, address: &str) {
+    let morphs = std::env::var("SVC_TEST_MORPHS").map_or(MORPHS, |count| count.parse().unwrap());
+    browser.go(address);
+    let mut refresh = |count: u32| {
+        for _ in 0..count / 50 {
+            // What the service sends is drawn twice, the first time with rows that go again.
+            browser.value(
+                "(async () => {
+                     for (let at = 0; at < 50; at++) {
+                         document.querySelector('main').append(document.querySelector('main').lastElementChild.cloneNode(true));
+                         await refresh();
+                     }
+                 })()",
+            );
+        }
+        held(browser)
+    };
+    let (nodes, bytes) = refresh(200);
+    let (nodes_then, bytes_then) = refresh(morphs);
+    assert!(nodes_then < nodes + MORE_NODES, "{nodes} nodes became {nodes_then}");
+    assert!(bytes_then < bytes + MORE_BYTES, "{bytes} bytes became {bytes_then}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_person_operates_the_service_in_a_browser() {
     let Some(program) = Program::find() else {
@@ -151,6 +192,8 @@ async fn a_person_operates_the_service_in_a_browser() {
             .filter(|complaint| !complaint.contains("404") && !complaint.contains("403"))
             .collect();
         assert!(complaints.is_empty(), "{complaints:#?}");
+
+        stand_open(&mut browser, &format!("{base}/actors"));
 
         // A button chooses other colours than the system's.
         browser.go(&base);
