@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
-use svc_client::{Code, Failure, Need};
+use svc_client::{Code, Failure, Need, Wire, wire::ArchivePart};
 use svc_models::Engine;
 use svc_ranking::{AnalyzerConfig, Cache};
 use tokio::sync::Semaphore;
@@ -111,7 +111,7 @@ impl Service {
                     costly: settings.rate_costly,
                 },
                 principal_share: settings.principal_share,
-                largest_body: settings.max_body_bytes,
+                largest_body: ArchivePart::most_bytes(settings.max_body_bytes),
             }),
             copies: Copies::new(&pool),
             task_types: TaskTypes::default(),

@@ -192,7 +192,10 @@ impl Body for FileUpload {
             part = part.file_name(filename);
         }
         if let Some(mime) = self.declared_mime {
-            part = part.mime_str(&mime).map_err(|e| Failure::field("declared_mime", e))?;
+            // A file may come with what is no media type; the service says what it makes of that.
+            let mime = reqwest::header::HeaderValue::from_bytes(mime.as_bytes());
+            let mime = mime.map_err(|error| Failure::field("declared_mime", error))?;
+            part = part.headers([(reqwest::header::CONTENT_TYPE, mime)].into_iter().collect());
         }
         let mut form = reqwest::multipart::Form::new();
         if let Some(options) = self.options {

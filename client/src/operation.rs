@@ -138,6 +138,10 @@ pub trait Wire: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static 
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }
+    /// The most bytes of a body, where a service takes others of so many.
+    fn most_bytes(usual: u64) -> u64 {
+        usual
+    }
     /// The failure that says what took the place of a field of an earlier release, if the field is one. A request with
     /// such a field gets it, whatever else is wrong with the request.
     fn retired(_field: &str) -> Option<Failure> {

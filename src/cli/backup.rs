@@ -30,7 +30,7 @@ pub async fn backup(settings: &Settings, output: Output, arguments: &BackupArgum
         let (bytes, path) = (size(label.bytes), arguments.folder.display());
         format!("backed up and verified: {bytes} in {path}; it holds secrets, so keep it as closed as the data folder")
     };
-    ended(output, made, said).await
+    ended(output, made, said, "stopped: nothing is done").await
 }
 
 pub async fn restore(settings: &Settings, output: Output, arguments: &RestoreArguments) -> Result<ExitCode, CliError> {
@@ -40,7 +40,11 @@ pub async fn restore(settings: &Settings, output: Output, arguments: &RestoreArg
         let (at, path) = (label.begun_at.to_rfc3339(), settings.data_dir.display());
         format!("restored and verified in {path}, as of {at}: start `svc serve`; tokens are valid as they were then")
     };
-    ended(output, made, said).await
+    let path = settings.data_dir.display();
+    let stopped = format!(
+        "stopped: {path} holds a part of the backup, and no service starts there; run the same command again, or empty the folder"
+    );
+    ended(output, made, said, &stopped).await
 }
 
 fn check_embedded(settings: &Settings, command: &str) -> Result<(), CliError> {
@@ -57,11 +61,12 @@ async fn ended(
     output: Output,
     work: impl Future<Output = Result<Label, BackupError>>,
     said: impl Fn(&Label) -> String,
+    stopped: &str,
 ) -> Result<ExitCode, CliError> {
     let label = tokio::select! {
         done = work => done?,
         () = asked_to_stop() => {
-            eprintln!("stopped: nothing is done");
+            eprintln!("{stopped}");
             return Ok(ExitCode::from(INTERRUPTED));
         }
     };

@@ -48,6 +48,10 @@ pub enum BackupError {
     NotRunning(PathBuf),
     #[error("{path} is not empty: name a folder that is empty or not there yet", path = .0.display())]
     NotEmpty(PathBuf),
+    #[error("{path} {what}, which a folder cannot take the place of: {remedy}", path = path.display())]
+    NoPlace { path: PathBuf, what: &'static str, remedy: &'static str },
+    #[error("a backup that was killed still writes to {path} for a moment: try again", path = .0.display())]
+    Ending(PathBuf),
     #[error(
         "the data folder {path} is not empty, and a restore overwrites nothing: name an empty one in SVC_DATA_DIR",
         path = .0.display()
@@ -108,7 +112,7 @@ pub async fn backup(data_dir: &Path, home: &Path, target: &Path) -> Result<Label
     program.args(["--checkpoint=fast", "--manifest-checksums=SHA256", "--label=svc backup"]);
     // It tells its progress every second. If this process is killed nobody reads that, and the program ends with it.
     run("pg_basebackup", program.arg("--progress")).await?;
-    verify(&copy, || client(home, WALDUMP)).await?;
+    verify(&copy, &copy, || client(home, WALDUMP)).await?;
     let done = tokio::task::spawn_blocking(move || {
         let label = Label {
             format: FORMAT,
@@ -144,6 +148,18 @@ impl Part {
         if target.starts_with(data_dir) {
             return Err(BackupError::WithinData(target));
         }
+        // At the end the backup is renamed to this, which goes only over an empty folder of the same file system.
+        if let Ok(metadata) = fs::symlink_metadata(&target) {
+            let no_place = |what, remedy| Err(BackupError::NoPlace { path: target.clone(), what, remedy });
+            let device = fs::metadata(&parent).map_err(BackupError::file("read", &parent))?.dev();
+            if metadata.is_symlink() {
+                return no_place("is a link", "name the folder that it leads to");
+            } else if !metadata.is_dir() {
+                return no_place("is no folder", "name one that is empty or not there yet");
+            } else if metadata.dev() != device {
+                return no_place("is where a disk is mounted", "name a folder in it that is not there yet");
+            }
+        }
         if !is_empty(&target).map_err(BackupError::file("read", &target))? {
             return Err(BackupError::NotEmpty(target));
         }
@@ -160,11 +176,16 @@ impl Part {
         is_there(&held).ok_or_else(|| BackupError::Busy(target.clone()))?;
         if fs::symlink_metadata(&path).is_ok() {
             let is_ours = |name: &OsString| name == CLUSTER || name == LABEL;
-            let names = entries(&path).map_err(BackupError::file("read", &path))?;
+            let names = entries(&path).unwrap_or_else(|_| vec![name.to_owned()]);
             if !names.iter().all(is_ours) {
+                let _ = fs::remove_file(&lock);
                 return Err(BackupError::InTheWay(path));
             }
-            fs::remove_dir_all(&path).map_err(BackupError::file("remove what a broken-off backup left,", &path))?;
+            // The program of a backup that was killed ends when it next tells its progress, within a second.
+            fs::remove_dir_all(&path).map_err(|error| match error.kind() {
+                io::ErrorKind::DirectoryNotEmpty => BackupError::Ending(path.clone()),
+                _ => BackupError::file("remove what a broken-off backup left,", &path)(error),
+            })?;
         }
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
         made.map_err(BackupError::file("make", &path))?;
@@ -239,11 +260,16 @@ pub async fn restore(data_dir: &Path, home: &Path, from: &Path) -> Result<Label,
     Ok(label)
 }
 
-/// Holds a copy of a cluster against its manifest, and has its log read.
-async fn verify(copy: &Path, waldump: impl Fn() -> Command) -> Result<(), BackupError> {
-    let folder = copy.to_path_buf();
+/// Holds a copy of a cluster against its manifest, and has its log read; `named` is the folder that an operator knows it by.
+async fn verify(copy: &Path, named: &Path, waldump: impl Fn() -> Command) -> Result<(), BackupError> {
+    let (folder, named) = (copy.to_path_buf(), named.to_path_buf());
     let verified = tokio::task::spawn_blocking(move || verifying::verify(&folder));
-    for range in verified.await.map_err(|_| EmbeddedError::Cancelled)?? {
+    let verified = verified.await.map_err(|_| EmbeddedError::Cancelled)?;
+    let verified = verified.map_err(|error| match error {
+        BackupError::NoBackup { reason, .. } => BackupError::NoBackup { path: named, reason },
+        other => other,
+    });
+    for range in verified? {
         let mut waldump = waldump();
         waldump.arg("--quiet").arg("--path").arg(copy.join("pg_wal"));
         waldump.args(["--timeline", &range.timeline.to_string(), "--start", &range.start, "--end", &range.end]);
@@ -265,7 +291,7 @@ async fn restored(from: &Path, copy: &Path, cluster: &Cluster) -> Result<(), Bac
     });
     copying.await.map_err(|_| EmbeddedError::Cancelled)??;
     // This finds what is damaged in the backup, and what was damaged on the way.
-    verify(copy, || cluster.command(WALDUMP)).await?;
+    verify(copy, from, || cluster.command(WALDUMP)).await?;
     fs::rename(copy, &cluster.data).map_err(BackupError::file("move into place", &cluster.data))?;
     let folder = cluster.data.parent().unwrap_or(Path::new("/"));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::file("sync", folder))
@@ -309,7 +335,10 @@ fn version_of(cluster: &Path) -> Result<String, BackupError> {
     let mut text = String::new();
     let read = File::open(&path).and_then(|file| file.take(16).read_to_string(&mut text));
     read.map_err(BackupError::file("read", &path))?;
-    Ok(text.trim().to_owned())
+    match text.trim() {
+        "" => Err(BackupError::NoBackup { path: cluster.to_path_buf(), reason: "its PG_VERSION is empty".to_owned() }),
+        version => Ok(version.to_owned()),
+    }
 }
 
 /// The release of a program, such as `18.4`.

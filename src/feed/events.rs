@@ -14,14 +14,22 @@ use crate::{
     },
 };
 use lapin::BasicProperties;
-use std::sync::Arc;
-use svc_client::wire::{EventKind, EventResponse};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use svc_client::{
+    Failure,
+    wire::{EventKind, EventResponse},
+};
 use tokio::time::timeout;
 
 /// The name under which the position is kept.
 const READER: &str = "amqp";
 /// How many events are read at once, which is how many may be published again after a break.
 const AT_ONCE: i64 = 100;
+/// How long after it was read an event may be published; the rights of what is left are looked up again.
+const FRESH: Duration = Duration::from_secs(1);
 /// The name of the owner, which no principal has.
 const OWNER: &str = "owner";
 /// The type of a message.
@@ -47,18 +55,29 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
     let Some(mut conn) = event_feed::alone(&service.task_pool, AdvisoryLock::EventsOut).await? else { return Ok(()) };
     let mut news = service.news.follow();
     let mut after = event_feed::position(&mut conn, READER).await?;
+    // The event that the broker did not take.
+    let mut refused = None;
     loop {
         if *news.borrow_and_update() <= after {
             // The number is read again now and then, since an announcement may be lost.
             let _ = timeout(PAUSE, news.changed()).await;
         }
-        let Some(audience) = audience(service).await else {
+        let audience = match audience(service).await {
+            Ok(audience) => audience,
+            Err(error) => {
+                tracing::debug!(%error, "events wait while nobody can say who may read them");
+                return Ok(());
+            }
+        };
+        let Some(audience) = audience else {
             let name = service.settings.amqp_events_principal.as_str();
             tracing::warn!(
                 name,
                 "no events are published: SVC_AMQP_EVENTS_PRINCIPAL names no principal that is enabled"
             );
-            wait_for_audience(service).await;
+            while matches!(self::audience(service).await, Ok(None)) {
+                tokio::time::sleep(PAUSE).await;
+            }
             continue;
         };
         let wanted = Wanted { kinds: EventKind::usual(), root: None };
@@ -75,10 +94,17 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
                 "events were deleted, because they were older than SVC_EVENT_RETENTION_HOURS, before the broker had them"
             );
         }
+        // Rights are of the moment at which an event is read, so that nothing may lie here for long before it goes.
+        let read_at = Instant::now();
+        let (mut sent, mut is_whole) = (after, true);
         for event in events {
-            send(broker, &event).await.map_err(Lost::Broker)?;
+            is_whole = read_at.elapsed() < FRESH && send(broker, &event, &mut refused).await.map_err(Lost::Broker)?;
+            if !is_whole {
+                break;
+            }
+            sent = event.seq;
         }
-        let last = looked_at.map_or(next - 1, |(_, last)| last);
+        let last = if is_whole { looked_at.map_or(next - 1, |(_, last)| last) } else { sent };
         if last > after {
             event_feed::moved(&mut conn, READER, last).await?;
             after = last;
@@ -86,24 +112,18 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
     }
 }
 
-/// Who is told, with the rights of now; `None` if there is nobody, or if it cannot be found out.
-async fn audience(service: &Service) -> Option<Audience> {
+/// Who is told, with the rights of now; `None` if there is nobody.
+async fn audience(service: &Service) -> Result<Option<Audience>, Failure> {
     let caller = match service.settings.amqp_events_principal.as_str() {
-        OWNER => Caller::Owner,
-        name => Caller::of_message(&service.task_pool, None, name).await.ok()??,
+        OWNER => Some(Caller::Owner),
+        name => Caller::of_message(&service.task_pool, None, name).await?,
     };
-    Some(Audience { readable: caller.readable(), principal: caller.principal_id() })
+    Ok(caller.map(|caller| Audience { readable: caller.readable(), principal: caller.principal_id() }))
 }
 
-async fn wait_for_audience(service: &Service) {
-    while audience(service).await.is_none() {
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Publishes an event, and returns when the broker has it. The next one is not sent before, or a queue that is full for one of them would
-/// get them in another order.
-async fn send(broker: &Broker, event: &EventResponse) -> Result<(), BrokerError> {
+/// Publishes an event, and returns when the broker has it; false, after a pause, if it does not take it. The next one is not sent before, or a
+/// queue that is full for one of them would get them in another order.
+async fn send(broker: &Broker, event: &EventResponse, refused: &mut Option<i64>) -> Result<bool, BrokerError> {
     let body = serde_json::to_vec(event).unwrap_or_default();
     let seconds = u64::try_from(event.at.timestamp()).unwrap_or_default();
     let properties = BasicProperties::default()
@@ -113,18 +133,15 @@ async fn send(broker: &Broker, event: &EventResponse) -> Result<(), BrokerError>
         .with_timestamp(seconds)
         .with_delivery_mode(2);
     let exchange = broker.name("events");
-    let mut is_refused = false;
-    loop {
-        // Nobody needs to listen.
-        match broker.publish(&exchange, event.kind.as_str(), &body, properties.clone(), false).await {
-            Err(BrokerError::Refused(reason)) => {
-                if !is_refused {
-                    tracing::warn!(seq = event.seq, reason, "events wait, because the broker does not take one");
-                }
-                is_refused = true;
-                tokio::time::sleep(PAUSE).await;
+    // Nobody needs to listen.
+    match broker.publish(&exchange, event.kind.as_str(), &body, properties, false).await {
+        Err(BrokerError::Refused(reason)) => {
+            if refused.replace(event.seq) != Some(event.seq) {
+                tracing::warn!(seq = event.seq, reason, "events wait, because the broker does not take one");
             }
-            published => return published,
+            tokio::time::sleep(PAUSE).await;
+            Ok(false)
         }
+        published => published.map(|()| true),
     }
 }

@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
 use std::{
+    error::Error,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -58,7 +59,7 @@ impl HttpClient for Sender {
         let http = self.http.clone();
         let sent = self.runtime.spawn(async move { send(&http, request).await });
         let answer = match sent.await {
-            Ok(answer) => answer.map_err(|error| error.without_url().to_string()),
+            Ok(answer) => answer.map_err(|error| reason(&error.without_url())),
             Err(error) => Err(error.to_string()),
         };
         self.note(match &answer {
@@ -68,6 +69,12 @@ impl HttpClient for Sender {
         });
         answer.map_err(HttpError::from)
     }
+}
+
+/// What an error says, with what is behind it.
+fn reason(error: &reqwest::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |said, cause| format!("{said}: {cause}"))
 }
 
 async fn send(http: &reqwest::Client, request: Request<Bytes>) -> reqwest::Result<Response<Bytes>> {

@@ -92,7 +92,7 @@ impl<T: Wire> Decode for Json<T> {
         principal: Option<PrincipalId>,
         headers: &HeaderMap,
     ) -> Result<Option<Place>, Failure> {
-        let length = length(headers, service.settings.max_body_bytes)?;
+        let length = length(headers, T::most_bytes(service.settings.max_body_bytes))?;
         service.admission.body(principal, length).await
     }
 
@@ -105,7 +105,7 @@ impl<T: Wire> Decode for Json<T> {
                 "the body must be sent as `Content-Type: application/json`",
             ));
         }
-        let bytes = whole(request, service.settings.max_body_bytes).await?;
+        let bytes = whole(request, T::most_bytes(service.settings.max_body_bytes)).await?;
         let value: T =
             from_json(&bytes, "the body", T::constraints).map_err(|failure| retired::<T>(&bytes).unwrap_or(failure))?;
         value.check().map(|()| Json(value))

@@ -1,5 +1,6 @@
 //! Parts of the tree that go from one store to another: the same up to ids, once each whatever is killed, and as closed as they were.
 mod hostile;
+mod odd;
 mod rights;
 
 use crate::{

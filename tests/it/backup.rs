@@ -148,8 +148,13 @@ async fn a_backup_of_a_service_at_work_restores_to_one_that_answers_alike() {
     let left = fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, 2, "nothing but the data and the backup");
 
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(folder.path().join("linked"), &link).unwrap();
     for (data_dir, arguments, says) in [
         (&data_dir, ["backup", kept_path], "is not empty"),
+        (&data_dir, ["backup", link.to_str().unwrap()], "is a link"),
+        (&data_dir, ["backup", "/proc"], "is where a disk is mounted"),
+        (&data_dir, ["backup", "/dev/null"], "is no folder"),
         (&data_dir, ["restore", kept_path], "overwrites nothing"),
         (&data_dir, ["backup", data_dir.join("within").to_str().unwrap()], "in the data folder"),
         (&folder.path().join("nowhere"), ["backup", folder.path().join("x").to_str().unwrap()], "no service runs"),

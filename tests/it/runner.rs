@@ -40,7 +40,7 @@ fn texts(texts: &[&str]) -> RunnerTexts {
 }
 
 /// Settings of a process that has no model and uses this runner.
-fn far(base: &str) -> [(&str, &str); 4] {
+pub fn far(base: &str) -> [(&str, &str); 4] {
     [
         ("SVC_RUNNER_URL", base),
         ("SVC_RUNNER_KEY", KEY),

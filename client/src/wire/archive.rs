@@ -272,6 +272,10 @@ impl ArchivePart {
 }
 
 impl Wire for ArchivePart {
+    /// A document that came in parts, or with less said of it, is larger on its way back.
+    fn most_bytes(usual: u64) -> u64 {
+        usual.saturating_mul(2).saturating_add(1 << 20)
+    }
     constrain! { documents: ROWS; |part: &ArchivePart| {
         let mut ids = HashSet::new();
         for (index, document) in part.documents.iter().enumerate() {
@@ -337,6 +341,17 @@ impl ArchivedDocument {
             && (!is_content_hash(&file.content_hash) || file.byte_size < 0)
         {
             return Err(("file", "needs a size, and a hash of the form sha256:<hex>".to_owned()));
+        }
+        if let Some(file) = &self.file {
+            let mime = Constraint::Text(1, 255, Form::NotBlank);
+            mime.check("file.mime_type", &file.mime_type).map_err(named("file.mime_type"))?;
+            NAME.check("file.format", &file.format).map_err(named("file.format"))?;
+            if !file.options.is_object() {
+                return Err(("file.options", "must be an object".to_owned()));
+            }
+            if !self.content.is_empty() {
+                return Err(("content", "is that of the file's bytes, so that a file has none".to_owned()));
+            }
         }
         Ok(())
     }
@@ -404,7 +419,7 @@ pub struct ArchiveLinks {
 impl Wire for ArchiveLinks {
     constrain! { links: ROWS; |part: &ArchiveLinks| {
         for (index, link) in part.links.iter().enumerate() {
-            Constraint::Text(1, 100, Form::NotBlank).check(&format!("links[{index}].link_type"), &link.link_type)?;
+            NAME.check(&format!("links[{index}].link_type"), &link.link_type)?;
         }
         Ok(())
     } }

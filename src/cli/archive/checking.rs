@@ -85,12 +85,19 @@ pub fn check(folder: &Path) -> Result<Checked, CliError> {
 fn manifest(folder: &Path) -> Result<Manifest, CliError> {
     let path = folder.join(MANIFEST);
     let mut text = String::new();
-    let file = File::open(&path).map_err(|error| match error.kind() {
+    let metadata = fs::symlink_metadata(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             faulty(folder, None, "has no manifest.json: it is no archive of `svc export`, or one that is not finished")
         }
         _ => at(&path)(error),
     })?;
+    if !metadata.is_file() {
+        return Err(faulty(&path, None, "is no plain file"));
+    }
+    if fs::symlink_metadata(folder.join(BLOBS)).is_ok_and(|metadata| !metadata.is_dir()) {
+        return Err(faulty(&folder.join(BLOBS), None, "is no folder"));
+    }
+    let file = File::open(&path).map_err(at(&path))?;
     file.take(MANIFEST_BYTES).read_to_string(&mut text).map_err(at(&path))?;
     // The number comes first, because another form may have other fields.
     let value: serde_json::Value =

@@ -3,11 +3,14 @@ use super::{
     BLOBS, Counts, DOCUMENTS, FACTS, FILES, FORMAT, GRANTS, LINKS, Listed, MANIFEST, Manifest, PREDICATES, at, blob,
     hash, put,
 };
-use crate::cli::{
-    CliError, INTERRUPTED,
-    bytes::download,
-    import::is_temporary,
-    output::{Output, count, say},
+use crate::{
+    cli::{
+        CliError, INTERRUPTED,
+        bytes::download,
+        import::is_temporary,
+        output::{Output, count, say},
+    },
+    usetype::Usetype,
 };
 use chrono::Utc;
 use clap::Args;
@@ -27,6 +30,8 @@ use svc_client::{
     wire::{ArchiveQuery, NewPredicate, PredicateQuery, PredicateResponse, TurtleQuery, is_content_hash},
 };
 
+/// The usetype of files.
+const FILE: &str = Usetype::File.as_str();
 /// The rows of a page.
 const ROWS: u32 = 500;
 /// How far an export has come. It goes with the end of the export.
@@ -71,12 +76,16 @@ struct Progress {
     archive: String,
     version: String,
     root: Option<i64>,
+    /// The service and the caller: another one has other ids, or sees something else.
+    source: String,
     stage: Stage,
     /// Where the next page begins.
     cursor: Option<String>,
     /// The bytes of the file of the stage that are whole.
     length: u64,
     counts: Counts,
+    /// Files whose bytes the store has only for another document with the same ones, or not at all.
+    without_bytes: u64,
 }
 
 pub async fn export(client: &Client<Remote>, output: Output, arguments: ExportArguments) -> Result<ExitCode, CliError> {
@@ -107,7 +116,10 @@ pub async fn export(client: &Client<Remote>, output: Output, arguments: ExportAr
 }
 
 async fn run(client: &Client<Remote>, arguments: &ExportArguments, bar: &ProgressBar) -> Result<Manifest, CliError> {
-    let mut export = Export::begin(&arguments.folder, arguments.under)?;
+    let caller = patient(async || client.read_caller().await).await?;
+    let who = caller.principal.map_or_else(|| "owner".to_owned(), |principal| principal.id.to_string());
+    let source = format!("{} as {who}", client.0.base());
+    let mut export = Export::begin(&arguments.folder, arguments.under, source)?;
     loop {
         export.take_up()?;
         match export.progress.stage {
@@ -117,6 +129,12 @@ async fn run(client: &Client<Remote>, arguments: &ExportArguments, bar: &Progres
             Stage::Predicates => export.predicates(client).await?,
             Stage::Facts => {
                 export.facts(client).await?;
+                if export.progress.without_bytes > 0 {
+                    eprintln!(
+                        "{} files have no bytes of their own: another document holds the same, or they were imported without; their text is in the archive",
+                        export.progress.without_bytes
+                    );
+                }
                 return export.finish();
             }
         }
@@ -134,7 +152,7 @@ struct Export {
 }
 
 impl Export {
-    fn begin(folder: &Path, root: Option<i64>) -> Result<Export, CliError> {
+    fn begin(folder: &Path, root: Option<i64>, source: String) -> Result<Export, CliError> {
         let folder = std::path::absolute(folder).map_err(at(folder))?;
         let is_empty = match fs::read_dir(&folder) {
             Ok(mut entries) => entries.next().is_none(),
@@ -162,8 +180,8 @@ impl Export {
         let progress = match fs::read(part.join(PROGRESS)) {
             Ok(text) => {
                 let progress: Progress = serde_json::from_slice(&text).map_err(|error| broken(&part, error))?;
-                if progress.root != root || progress.version != env!("CARGO_PKG_VERSION") {
-                    return Err(broken(&part, "it is of another document or release"));
+                if progress.root != root || progress.version != env!("CARGO_PKG_VERSION") || progress.source != source {
+                    return Err(broken(&part, "it is of another document, release, service or caller"));
                 }
                 progress
             }
@@ -171,10 +189,12 @@ impl Export {
                 archive: uuid::Uuid::new_v4().simple().to_string(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 root,
+                source,
                 stage: Stage::Documents,
                 cursor: None,
                 length: 0,
                 counts: Counts::default(),
+                without_bytes: 0,
             },
             Err(error) => return Err(at(&part.join(PROGRESS))(error)),
         };
@@ -242,6 +262,7 @@ impl Export {
                         document.file = None;
                     }
                 }
+                self.progress.without_bytes += u64::from(document.usetype == FILE && document.file.is_none());
                 self.progress.counts.vectors += u64::from(document.vector.is_some());
             }
             self.progress.counts.documents += page.documents.len() as u64;

@@ -83,7 +83,7 @@ pub async fn import(
             return Ok(ExitCode::from(INTERRUPTED));
         }
         Some(Err(error)) => {
-            eprintln!("{} documents are stored; {again}", importing.summary.documents);
+            eprintln!("{} documents are stored; once the reason below is mended, {again}", importing.summary.documents);
             return Err(error);
         }
         Some(Ok(())) => {}

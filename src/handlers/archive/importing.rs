@@ -146,7 +146,12 @@ impl<'a> Part<'a> {
         let of_all = archive::indexes_of_all(&mut conn).await.or_fail()?;
         drop(conn);
         // Without a model nothing is wrong with a vector, but nothing can be said for it either.
-        let model = service.model().await.ok();
+        // A model that is away would have every vector made anew.
+        let model = match service.model().await {
+            Ok(model) => Some(model),
+            Err(failure) if failure.code == Code::NotConfigured => None,
+            Err(failure) => return Err(failure),
+        };
         let mut vectors = HashMap::new();
         let mut texts: BTreeMap<IndexId, Vec<bm25::Text>> = BTreeMap::new();
         for document in fresh.iter().filter(|document| document.settled == Settled::Settled) {

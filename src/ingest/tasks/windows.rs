@@ -17,6 +17,9 @@ use svc_models::{Embedding, ModelError};
 /// The most tokens of one text that are embedded: as many as a task has of a file's chunks. A vector of more would say little of any
 /// part of it, and the task would take minutes.
 const MOST_TOKENS: usize = BATCH_TOKENS as usize;
+/// A longer text exceeds every window, so that nobody needs to try. What stands after the first `LONG_BYTES` of it is in no window, and is
+/// only counted: cutting it would read it again and again.
+const LONG_BYTES: usize = 1 << 20;
 /// A window begins with the last of this many parts of the one before, so that what is said where one ends stands whole in one of them.
 const PARTS: usize = 8;
 const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
@@ -57,8 +60,15 @@ pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, T
     let mut texts: Texts = rows.iter().map(|row| (row.id, searchable(row))).collect();
     let only = |texts: &Texts| texts.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
     let mut notes = Notes::new();
-    let mut embedded = model.embed_documents(only(&texts)).await;
-    if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
+    let mut too_long = texts.iter().any(|(_, text)| text.len() > LONG_BYTES).then(|| model.document_window());
+    let mut embedded = Ok(Vec::new());
+    if too_long.is_none() {
+        embedded = model.embed_documents(only(&texts)).await;
+        if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
+            too_long = Some(limit);
+        }
+    }
+    if let Some(limit) = too_long {
         (texts, notes) = cut_long(model, texts, limit).await?;
         embedded = model.embed_documents(only(&texts)).await;
     }
@@ -101,18 +111,33 @@ async fn cut_long(model: &Model, texts: Texts, limit: usize) -> Result<(Texts, N
     let cut = tokio::task::spawn_blocking(move || {
         let (mut all, mut notes) = (Texts::new(), Notes::new());
         for (id, text) in texts {
-            let tokens = model.count_tokens(&text)?;
+            let tokens = count(&model, &text)?;
             if tokens <= limit {
                 all.push((id, text));
                 continue;
             }
-            let Windows { windows, left_out } = windows(&model, &text, limit)?;
+            let head = &text[..text.floor_char_boundary(LONG_BYTES)];
+            let Windows { windows, mut left_out } = windows(&model, head, limit)?;
+            left_out += count(&model, &text[head.len()..])?.saturating_sub(model.count_tokens("")?);
             notes.insert(id, note(tokens, &windows, left_out, limit, &text));
             all.extend(windows.into_iter().map(|window| (id, window)));
         }
         Ok::<_, EmbedError>((all, notes))
     });
     cut.await.classified()?.classified()
+}
+
+/// The tokens of a text, which is read in pieces, since a tokenizer takes a hundred times the memory of what it reads.
+fn count(model: &Model, text: &str) -> Result<usize, EmbedError> {
+    let (mut rest, mut tokens) = (text, 0);
+    while rest.len() > LONG_BYTES {
+        let piece = &rest[..rest.floor_char_boundary(LONG_BYTES)];
+        // A word that is cut in two would count as two.
+        let end = piece.rfind(char::is_whitespace).filter(|end| *end > 0).unwrap_or(piece.len());
+        tokens += model.count_content_tokens(&rest[..end])?;
+        rest = &rest[end..];
+    }
+    Ok(tokens + model.count_tokens(rest)?)
 }
 
 fn note(tokens: usize, windows: &[String], left_out: usize, limit: usize, text: &str) -> Value {

@@ -10,7 +10,10 @@ use crate::{
     },
 };
 use futures_util::StreamExt;
-use lapin::options::QueueDeleteOptions;
+use lapin::{
+    options::{QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions},
+    types::{AMQPValue, FieldTable},
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use svc_client::{
@@ -92,6 +95,37 @@ async fn events_are_published_in_order_by_the_rights_of_a_principal() {
     assert!(producer.get(&queue).await.is_none());
     app.client.update_principal(path(), Json(disabled(false))).await.unwrap();
     assert_eq!(next(producer, &queue).await.0["document_id"], meanwhile);
+
+    // An event that the broker does not take waits, and goes by the rights that there are when it does.
+    let full = format!("{}.full", producer.prefix);
+    let mut one = FieldTable::default();
+    one.insert("x-max-length".into(), AMQPValue::LongInt(1));
+    one.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+    producer.channel.queue_declare(full.as_str().into(), QueueDeclareOptions::default(), one).await.unwrap();
+    let (events, table) = (format!("{}.events", producer.prefix), FieldTable::default());
+    let options = QueueBindOptions::default();
+    producer
+        .channel
+        .queue_bind(full.as_str().into(), events.into(), "document.#".into(), options, table)
+        .await
+        .unwrap();
+    let until_told = async |id: i64| -> Vec<i64> {
+        let mut told = Vec::new();
+        while told.last() != Some(&id) {
+            told.extend(next(producer, &queue).await.0["document_id"].as_i64());
+        }
+        told
+    };
+    create(app, "Fills", None).await;
+    let secret = create(app, "Secret", None).await;
+    // Other queues get what one of them refuses, again and again.
+    until_told(secret).await;
+    app.client.protect_document(DocumentPath { id: secret }).await.unwrap();
+    let after = create(app, "After", None).await;
+    until_told(after).await;
+    producer.channel.queue_delete(full.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+    let end = create(app, "End", None).await;
+    assert!(!until_told(end).await.contains(&secret));
     producer.channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
     feed.end().await;
 }

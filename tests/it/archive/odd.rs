@@ -1,0 +1,109 @@
+//! What is unusual and allowed: it leaves a store and comes into another one, or nothing of it does.
+use super::{done, drained};
+use crate::{
+    cli::svc,
+    runner::far,
+    support::{TestApp, Wish, document},
+};
+use serde_json::json;
+use std::fs;
+use svc_client::{
+    Code, FileUpload, Json,
+    wire::{ArchivePart, ImportedArchive, NewDocument, UploadQuery, WaitQuery},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_store_took_another_one_takes_too() {
+    let limit = || Wish { settings: &[("SVC_MAX_BODY_BYTES", "64 KiB")], ..Wish::default() };
+    let (app, other) = (TestApp::with(limit()).await, TestApp::with(limit()).await);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let archive = archive.to_str().unwrap();
+    // Any client may say of a file what is no media type.
+    for declared in ["nonsense", "text", "text/plain; charset=utf 8", "application/x y"] {
+        let upload =
+            FileUpload::from_bytes(&format!("{}.md", declared.len()), format!("# {declared}\n\nA heron."), None);
+        let upload = FileUpload { declared_mime: Some(declared.to_owned()), ..upload };
+        app.client.upload_file(UploadQuery::default(), upload).await.unwrap();
+    }
+    // Its body fills the limit, and an archive says more of it.
+    let words = "heron ".repeat(10_900);
+    let large = NewDocument { ..document("Large", words.trim()) };
+    assert!(serde_json::to_vec(&large).unwrap().len() > 65_000);
+    app.client.create_document(WaitQuery::default(), Json(large)).await.unwrap();
+    drained(&app).await;
+    done(&app, &["export", archive, "--json"]).await;
+    let imported = done(&other, &["import", archive, "--json"]).await;
+    assert_eq!((imported["files"].as_u64(), imported["queued"].as_u64()), (Some(4), Some(0)), "{imported}");
+    let declared: Vec<Option<String>> =
+        sqlx::query_scalar("SELECT declared_mime FROM document_blobs ORDER BY document_id")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
+    let there: Vec<Option<String>> =
+        sqlx::query_scalar("SELECT declared_mime FROM document_blobs ORDER BY document_id")
+            .fetch_all(&other.pool)
+            .await
+            .unwrap();
+    assert!(declared == there && declared.len() == 4, "{declared:?} {there:?}");
+    let longest: i64 =
+        sqlx::query_scalar("SELECT max(length(content))::bigint FROM documents").fetch_one(&other.pool).await.unwrap();
+    assert_eq!(longest, i64::try_from(words.trim().len()).unwrap());
+    // A copy beside the first has the same bytes there, and an export of the copy says that they stay behind.
+    let top = app.client.create_document(WaitQuery::default(), Json(document("Top", ""))).await.unwrap().document.id;
+    let copied = done(&app, &["import", archive, "--under", &top.to_string(), "--json"]).await;
+    assert_eq!(copied["same_bytes"], 4);
+    let without = folder.path().join("without");
+    let output = svc(&app, &["export", without.to_str().unwrap(), "--under", &top.to_string()]).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("4 files have no bytes of their own"), "{said}");
+    app.end().await;
+    other.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_is_finished_only_from_where_it_was_begun() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    app.client.create_document(WaitQuery::default(), Json(document("A", "heron"))).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let part = folder.path().join("archive.part");
+    fs::create_dir(&part).unwrap();
+    let begun = |source: &str| {
+        json!({"archive": "an-archive", "version": env!("CARGO_PKG_VERSION"), "root": null, "source": source, "stage": "documents",
+            "cursor": null, "length": 0, "without_bytes": 0, "counts": {"documents": 0, "vectors": 0, "files": 0, "file_bytes": 0,
+            "links": 0, "links_outside": 0, "grants": 0, "predicates": 0}})
+    };
+    let own = format!("{} as owner", app.base);
+    for source in ["http://elsewhere as owner".to_owned(), format!("{} as 7", app.base)] {
+        fs::write(part.join("progress.json"), begun(&source).to_string()).unwrap();
+        let output = svc(&app, &["export", archive.to_str().unwrap()]).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(1) && said.contains("service or caller") && said.contains("remove it"),
+            "{said}"
+        );
+    }
+    fs::write(part.join("progress.json"), begun(&own).to_string()).unwrap();
+    let exported = done(&app, &["export", archive.to_str().unwrap(), "--json"]).await;
+    assert_eq!((&exported["archive"], &exported["counts"]["documents"]), (&json!("an-archive"), &json!(1)));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_waits_for_a_model_that_is_away() {
+    // Nobody listens there.
+    let settings = far("http://127.0.0.1:9");
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let part: ArchivePart = serde_json::from_value(json!({"documents": [{
+        "id": 1, "title": "A", "content": "heron", "usetype": "markdown", "settled": "settled", "content_hash": "sha256:",
+        "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z",
+        "vector": {"model": "m@1", "weight": 1.0, "halves": "AAA="}}]}))
+    .unwrap();
+    let of = ImportedArchive { archive: "an-archive".to_owned(), parent_id: None };
+    let refused = app.client.import_documents(of, Json(part)).await.unwrap_err();
+    assert_eq!(refused.code, Code::Unavailable, "{refused:?}");
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(stored, 0);
+    app.end().await;
+}
