@@ -73,7 +73,7 @@ impl HttpClient for Sender {
 
 /// What an error says, with what is behind it.
 fn reason(error: &reqwest::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
     causes.fold(error.to_string(), |said, cause| format!("{said}: {cause}"))
 }
 
