@@ -247,7 +247,12 @@ impl Entry<'_> {
 const CODE_PAGE_437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
 └┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{A0}";
 
+/// Reads from a place that the archive names; there is nothing behind its end, however far.
 fn read_at<R: Read + Seek>(source: &mut R, at: u64, most: u64) -> io::Result<Vec<u8>> {
+    if at >= source.seek(SeekFrom::End(0))? {
+        // A file may refuse to go there, which would look as if it could not be read now.
+        return Ok(Vec::new());
+    }
     source.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();
     source.by_ref().take(most).read_to_end(&mut bytes)?;
@@ -335,6 +340,16 @@ mod tests {
         bytes.extend([0, 0]);
         let archive = read(&bytes).unwrap();
         assert_eq!((archive.members, archive.packed_bytes, archive.unpacked_bytes), (1, 7, size));
+    }
+
+    #[test]
+    fn a_place_behind_the_end_is_empty_in_a_file_too() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"bytes").unwrap();
+        assert_eq!(read_at(&mut file, 2, 9).unwrap(), b"tes");
+        for at in [6, i64::MAX as u64, u64::MAX] {
+            assert!(read_at(&mut file, at, 9).unwrap().is_empty(), "{at}");
+        }
     }
 
     #[test]

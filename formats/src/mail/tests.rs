@@ -150,8 +150,11 @@ fn limits_hold() {
     assert_eq!(refused(&mailbox), Some(crate::Limit::Headings));
 }
 
-/// The names, declared types and bytes of the attachments of a file, and those that were left out.
-fn files(bytes: &str, limits: &Limits) -> (Vec<(String, Option<String>, Vec<u8>)>, Vec<(String, LeftOut)>) {
+/// The name, the declared type and the bytes of an attachment.
+type Attachment = (String, Option<String>, Vec<u8>);
+
+/// The attachments of a file, and those that were left out.
+fn files(bytes: &str, limits: &Limits) -> (Vec<Attachment>, Vec<(String, LeftOut)>) {
     let (mut files, mut left_out) = (Vec::new(), Vec::new());
     crate::members(Format::Eml, Cursor::new(bytes), limits, &mut |part| {
         match part {
