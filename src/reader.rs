@@ -37,6 +37,8 @@ pub fn limits(settings: &Settings) -> Limits {
         input_bytes: settings.max_upload_bytes,
         pages: count(settings.parser_pages),
         zip_members: count(settings.parser_zip_members),
+        members: count(settings.parser_members),
+        member_bytes: settings.parser_member_bytes,
         zip_ratio: count(settings.parser_zip_ratio),
         unpacked_bytes: settings.parser_unpacked_bytes,
         xml_depth: count(settings.parser_xml_depth),

@@ -1,5 +1,6 @@
 //! Files on disk without a name, which vanish with the process, however it ends.
 use crate::store;
+pub use bundle::{Bundle, Part};
 pub use cache::{SpoolCache, SpoolError, StoredFile};
 use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, postgres::types::Oid};
@@ -10,6 +11,7 @@ use std::{
     path::Path,
 };
 
+mod bundle;
 mod cache;
 
 /// Received bytes, with what was learned on the way.
@@ -78,23 +80,27 @@ pub fn reopen(file: &File) -> io::Result<File> {
 
 /// Copies a spooled file into a large object of the transaction.
 pub async fn to_large_object(conn: &mut PgConnection, file: &File) -> sqlx::Result<Oid> {
-    let mut file = reopen(file).map_err(sqlx::Error::Io)?;
+    copy_in(conn, reopen(file).map_err(sqlx::Error::Io)?).await
+}
+
+/// Copies everything that a source gives into a large object of the transaction.
+async fn copy_in(conn: &mut PgConnection, mut source: impl Read + Send + 'static) -> sqlx::Result<Oid> {
     let object = store::blobs::create(conn).await?;
     loop {
         let (back, piece) = tokio::task::spawn_blocking(move || {
             let mut piece = vec![0; store::blobs::PIECE];
-            let read = read_full(&mut file, &mut piece).map(|read| {
+            let read = read_full(&mut source, &mut piece).map(|read| {
                 piece.truncate(read);
                 piece
             });
-            (file, read)
+            (source, read)
         })
         .await
         .map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
-        file = back;
+        source = back;
         let piece = piece.map_err(sqlx::Error::Io)?;
         if piece.is_empty() {
-            return Ok(object.oid());
+            return object.close(conn).await;
         }
         object.write(conn, &piece).await?;
     }
@@ -117,7 +123,7 @@ async fn from_large_object(conn: &mut PgConnection, oid: Oid, folder: &Path) -> 
     }
 }
 
-fn read_full(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read(&mut buffer[filled..])? {

@@ -11,6 +11,7 @@ const STAGES: &[(&str, &str, i32)] = &[
     ("structure:declared", "structure", 2),
     ("structure:inferred", "structure", 2),
     ("structure:sheets", "structure", 2),
+    ("extract:members", "extract", 3),
     ("profile:sheet", "profile:sheet", 3),
     ("extract:sheet", "extract", 4),
     ("embed", "embed", 5),

@@ -1,6 +1,9 @@
 //! The directory of a zip archive: what it says of its members. Nothing is unpacked.
 
+mod members;
+
 use flate2::read::DeflateDecoder;
+pub(crate) use members::{members, probe};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -77,8 +80,11 @@ pub(crate) struct Entry<'a> {
     pub name: &'a [u8],
     flags: u16,
     method: u16,
+    crc: u32,
     packed: u64,
     unpacked: u64,
+    /// What the system that made the archive says of the file.
+    attributes: u32,
     header: u64,
 }
 
@@ -119,8 +125,10 @@ impl Directory {
                 name: bytes.get(46..46 + name)?,
                 flags: u16_at(fixed, 8),
                 method: u16_at(fixed, 10),
+                crc: u32_at(fixed, 16),
                 packed: u64::from(u32_at(fixed, 20)),
                 unpacked: u64::from(u32_at(fixed, 24)),
+                attributes: u32_at(fixed, 38),
                 header: u64::from(u32_at(fixed, 42)),
             };
             entry.widen(bytes.get(46 + name..46 + name + extra).unwrap_or_default());
@@ -189,6 +197,15 @@ impl Entry<'_> {
         self.flags & 1 != 0
     }
 
+    fn is_folder(&self) -> bool {
+        matches!(self.name.last(), Some(b'/' | b'\\'))
+    }
+
+    /// Whether its bytes are the path of another file.
+    fn is_link(&self) -> bool {
+        (self.attributes >> 16) & 0o170_000 == 0o120_000
+    }
+
     /// Takes the sizes that do not fit their fields from the extra field.
     fn widen(&mut self, mut extra: &[u8]) {
         while extra.len() >= 4 {
@@ -230,7 +247,12 @@ impl Entry<'_> {
 const CODE_PAGE_437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
 └┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{A0}";
 
+/// Reads from a place that the archive names; there is nothing behind its end, however far.
 fn read_at<R: Read + Seek>(source: &mut R, at: u64, most: u64) -> io::Result<Vec<u8>> {
+    if at >= source.seek(SeekFrom::End(0))? {
+        // A file may refuse to go there, which would look as if it could not be read now.
+        return Ok(Vec::new());
+    }
     source.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();
     source.by_ref().take(most).read_to_end(&mut bytes)?;
@@ -321,8 +343,19 @@ mod tests {
     }
 
     #[test]
+    fn a_place_behind_the_end_is_empty_in_a_file_too() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"bytes").unwrap();
+        assert_eq!(read_at(&mut file, 2, 9).unwrap(), b"tes");
+        for at in [6, i64::MAX as u64, u64::MAX] {
+            assert!(read_at(&mut file, at, 9).unwrap().is_empty(), "{at}");
+        }
+    }
+
+    #[test]
     fn old_names_are_read_by_their_code_page() {
-        let entry = Entry { name: b"\x81ber\0.txt", flags: 0, method: 0, packed: 0, unpacked: 0, header: 0 };
+        let name = b"\x81ber\0.txt";
+        let entry = Entry { name, flags: 0, method: 0, crc: 0, packed: 0, unpacked: 0, attributes: 0, header: 0 };
         assert_eq!(entry.readable_name(), "über\u{FFFD}.txt");
         assert_eq!(CODE_PAGE_437.chars().count(), 128);
     }

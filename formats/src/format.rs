@@ -98,7 +98,7 @@ impl Format {
         }
     }
 
-    /// Whether [`probe`](crate::probe) measures patterns for it.
+    /// Whether [`probe`](crate::probe) measures patterns for it that plans ask for.
     pub fn has_prober(self) -> bool {
         self != Self::Zip
     }
@@ -111,6 +111,11 @@ impl Format {
     /// Whether it is read as a workbook: as sheets with records, whose cells can be asked for.
     pub fn has_sheets(self) -> bool {
         self == Self::Xlsx || self.is_delimited()
+    }
+
+    /// Whether it holds files of its own, which [`members`](crate::members) reads.
+    pub fn has_members(self) -> bool {
+        matches!(self, Self::Zip | Self::Eml)
     }
 
     /// Whether the contract promises text extraction for it.

@@ -14,8 +14,8 @@ mod message;
 mod syscalls;
 
 use crate::{
-    Access, Archive, Detection, Extraction, Format, FormatError, Limits, PageSource, Patterns, Secret, TemplateRead,
-    WebPage, archive, detect, extract, probe, refusal, template, web_page,
+    Access, Archive, Detection, Extraction, Format, FormatError, Limits, MemberPart, PageSource, Patterns, Secret,
+    TemplateRead, WebPage, archive, detect, extract, members, probe, refusal, template, web_page,
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 pub use confinement::{Confinement, Policy};
@@ -67,6 +67,8 @@ pub enum Step {
     Records { sheet: u32, tables: bool },
     /// Read a rectangle of a sheet; the caller has checked its area.
     Cells { sheet: u32, range: Range },
+    /// Read the members of a container of this format: a stream of [`Answer::Member`].
+    Members(Format),
     /// Read templates, and render one; the file is a [`crate::TemplateJob`] as JSON.
     Template,
 }
@@ -108,6 +110,7 @@ pub enum Answer {
     SheetProfile(SheetProfile),
     Records(RecordsPart),
     Cells(Cells),
+    Member(MemberPart),
     Template(TemplateRead),
 }
 
@@ -220,6 +223,7 @@ pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<()
             xlsx::records(workbook(input), *sheet, *tables, limits, &mut |part| emit(Answer::Records(part)))
         }
         Step::Cells { sheet, range } => emit(Answer::Cells(xlsx::cells(workbook(input), *sheet, *range, limits)?)),
+        Step::Members(format) => members(*format, input, limits, &mut |part| emit(Answer::Member(part))),
         Step::Template => emit(Answer::Template(template(input, limits)?)),
     }
 }

@@ -28,6 +28,7 @@ mod mail;
 mod markdown;
 mod markup;
 mod math;
+mod members;
 mod notebook;
 mod odf;
 mod ole2;
@@ -54,6 +55,7 @@ pub use error::FormatError;
 pub use extraction::{Extraction, Heading, Page, PageKind};
 pub use format::{DetectedBy, Detection, Format, UnknownFormat};
 pub use limits::{Limit, Limits};
+pub use members::{LeftOut, MemberHead, MemberPart, TakePart, members};
 pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use sections::{Section, sections};
@@ -67,7 +69,7 @@ pub use web_page::{PageSource, WebPage};
 /// Measures what the file holds. A pattern that was not measured is absent from the answer.
 ///
 /// # Errors
-/// What the reader met. A format without a prober ([`Format::has_prober`]) measures nothing, which is not an error.
+/// What the reader met. A format without a prober ([`Format::has_prober`]) measures nothing that plans ask for, which is not an error.
 pub fn probe<'a, R: Read + Seek>(
     format: Format,
     source: R,
@@ -91,7 +93,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Odt | Format::Odp => odf::probe(format, source, limits),
         Format::Epub => epub::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
-        Format::Zip => Ok(Patterns::default()),
+        Format::Zip => archive::probe(source),
     }
 }
 
@@ -124,7 +126,7 @@ pub fn extract<'a, R: Read + Seek>(
         }
         Format::Ole2 => Err(ole2::refusal(source)),
         Format::Zip => {
-            Err(FormatError::unsupported(format, "an archive has no text of its own; upload its files one by one"))
+            Err(FormatError::unsupported(format, "an archive has no text of its own; its files are read one by one"))
         }
     }
 }

@@ -71,6 +71,10 @@ pub struct Limits {
     pub pages: u32,
     /// Members of a zip package.
     pub zip_members: u32,
+    /// Members of a container that become files of their own.
+    pub members: u32,
+    /// Bytes of these members together.
+    pub member_bytes: u64,
     /// Unpacked bytes per packed byte of a zip member or a PDF stream, beyond [`Limits::RATIO_FREE_BYTES`].
     pub zip_ratio: u32,
     /// Unpacked bytes of everything that is read in one file.
@@ -106,6 +110,8 @@ impl Default for Limits {
             input_bytes: 256 << 20,
             pages: 10_000,
             zip_members: 10_000,
+            members: 1_000,
+            member_bytes: 1 << 30,
             zip_ratio: 100,
             unpacked_bytes: 1 << 30,
             xml_depth: 256,

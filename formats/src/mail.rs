@@ -2,10 +2,12 @@
 //! body in several forms the best is taken, and attachments are listed.
 
 use crate::{
-    Extraction, Format, FormatError, Heading, Limits, Patterns, charset,
+    Extraction, Format, FormatError, Heading, Limits, Pattern, Patterns, charset,
     extraction::check_text,
     facts::{self, FactList},
-    html, text,
+    html,
+    members::{Budget, LeftOut, MemberHead, MemberPart, TakePart},
+    text,
 };
 use mail_parser::{
     Address, ContentType, Encoding, Message, MessageParser, MessagePart, MimeHeaders, PartType,
@@ -22,13 +24,101 @@ use std::{
 const DEPTH: u8 = 5;
 /// The most addresses of one field that are shown, and attachments of one message.
 const SHOWN: usize = 100;
+/// How many bytes of an attachment are given at once.
+const PIECE: usize = 256 << 10;
 /// A longer subject, address or name of an attachment is cut.
 const CHARACTERS: usize = 300;
 /// A text that has less than this share of the words of the same body in HTML only points to it.
 const WHOLE_BODY: f64 = 0.5;
 
+const ATTACHMENTS: &str = "eml.attachments";
+
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    extract(source, limits).map(|read| read.patterns())
+    let read = extract(source, limits)?;
+    Ok(read.patterns().with(Pattern::HasMembers, read.facts.contains_key(ATTACHMENTS)))
+}
+
+/// Reads the attachments that the text lists.
+pub(crate) fn members<R: Read + Seek>(
+    source: R,
+    limits: &Limits,
+    budget: &mut Budget,
+    take: &mut TakePart<'_>,
+) -> Result<(), FormatError> {
+    let bytes = text::read_all(source, limits)?;
+    let mut index = 0;
+    for message in messages(&bytes) {
+        let message = MessageParser::default().parse(message).filter(|message| !message.parts.is_empty());
+        if let Some(message) = message {
+            attached(&message, 1, &mut index, budget, take)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the attachments of a message and of those within it, in the order of the list in the text.
+fn attached(
+    message: &Message<'_>,
+    level: u8,
+    index: &mut u64,
+    budget: &mut Budget,
+    take: &mut TakePart<'_>,
+) -> Result<(), FormatError> {
+    let Attached { opened, listed } = Attached::of(message, &body_parts(message), level);
+    for part in listed {
+        let name = name_of(part).unwrap_or_else(|| format!("attachment {}", *index + 1));
+        let bytes = part.contents();
+        match (budget.spent(), budget.bytes.checked_sub(bytes.len() as u64)) {
+            (Some(reason), _) => take(MemberPart::LeftOut { name, reason })?,
+            (None, None) => {
+                budget.bytes = 0;
+                take(MemberPart::LeftOut { name, reason: LeftOut::MemberBytes })?;
+            }
+            (None, Some(left)) => {
+                (budget.bytes, budget.members) = (left, budget.members - 1);
+                take(MemberPart::Begin(MemberHead { index: *index, name, declared_mime: kind_of(part) }))?;
+                for piece in bytes.chunks(PIECE) {
+                    take(MemberPart::Bytes(piece.to_vec()))?;
+                }
+                take(MemberPart::End)?;
+            }
+        }
+        *index += 1;
+    }
+    opened.into_iter().try_for_each(|inner| attached(inner, level + 1, index, budget, take))
+}
+
+/// The parts of a message that are not its body.
+struct Attached<'a> {
+    /// Messages, whose text is read with this one's.
+    opened: Vec<&'a Message<'a>>,
+    /// Files.
+    listed: Vec<&'a MessagePart<'a>>,
+}
+
+impl<'a> Attached<'a> {
+    fn of(message: &'a Message<'a>, of_body: &BTreeSet<u32>, level: u8) -> Self {
+        let mut attached = Self { opened: Vec::new(), listed: Vec::new() };
+        let parts = message.attachments.iter().filter(|id| !of_body.contains(*id));
+        for part in parts.filter_map(|id| message.parts.get(*id as usize)) {
+            match &part.body {
+                PartType::Message(inner) if level < DEPTH && !inner.parts.is_empty() => attached.opened.push(inner),
+                _ => attached.listed.push(part),
+            }
+        }
+        attached
+    }
+}
+
+fn name_of(part: &MessagePart<'_>) -> Option<String> {
+    part.attachment_name().map(cut).filter(|name| !name.is_empty())
+}
+
+fn kind_of(part: &MessagePart<'_>) -> Option<String> {
+    part.content_type().map(|kind| match kind.subtype() {
+        Some(subtype) => cut(&format!("{}/{subtype}", kind.ctype())),
+        None => cut(kind.ctype()),
+    })
 }
 
 /// Reads one message, or all of a mailbox; each becomes a section under its subject.
@@ -42,7 +132,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     }
     let Writer { mut read, attachments, messages, .. } = writer;
     read.facts.insert("messages".to_owned(), messages.into());
-    attachments.record("eml.attachments", &mut read.facts);
+    attachments.record(ATTACHMENTS, &mut read.facts);
     read.headings_from = Some("mail".to_owned());
     read.within(limits)
 }
@@ -100,18 +190,10 @@ impl Writer<'_> {
         self.paragraph(&lines.collect::<Vec<_>>().join("\n"))?;
         let of_body = body_parts(message);
         self.body(body(message, &of_body, self.limits)?, level)?;
-        let parts = message.attachments.iter().filter(|id| !of_body.contains(*id));
-        let parts: Vec<&MessagePart<'_>> = parts.filter_map(|id| message.parts.get(*id as usize)).collect();
-        let is_opened = |part: &&MessagePart<'_>| match &part.body {
-            PartType::Message(inner) => level < DEPTH && !inner.parts.is_empty(),
-            _ => false,
-        };
-        let (opened, listed): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_opened);
+        let Attached { opened, listed } = Attached::of(message, &of_body, level);
         self.list(&listed)?;
-        for part in opened {
-            if let PartType::Message(inner) = &part.body {
-                self.message(inner, level + 1)?;
-            }
+        for inner in opened {
+            self.message(inner, level + 1)?;
         }
         Ok(())
     }
@@ -128,18 +210,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Lists attachments, whose bytes are not read.
+    /// Lists attachments; their bytes are files of their own.
     fn list(&mut self, parts: &[&MessagePart<'_>]) -> Result<(), FormatError> {
         if parts.is_empty() {
             return Ok(());
         }
         let mut list = "Attachments:\n".to_owned();
         for (index, part) in parts.iter().enumerate() {
-            let name = part.attachment_name().map(cut).filter(|name| !name.is_empty());
-            let kind = part.content_type().map(|kind| match kind.subtype() {
-                Some(subtype) => cut(&format!("{}/{subtype}", kind.ctype())),
-                None => cut(kind.ctype()),
-            });
+            let (name, kind) = (name_of(part), kind_of(part));
             let bytes = part.contents().len();
             if index < SHOWN {
                 let named = name.as_deref().unwrap_or("without a name");

@@ -22,10 +22,11 @@ pub enum Pattern {
     HasSmartart,
     IsEncrypted,
     IsLegacyBinary,
+    HasMembers,
 }
 
 impl Pattern {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::HasTextLayer,
         Self::HasHeadings,
         Self::HasOutline,
@@ -40,6 +41,7 @@ impl Pattern {
         Self::HasSmartart,
         Self::IsEncrypted,
         Self::IsLegacyBinary,
+        Self::HasMembers,
     ];
 
     /// The name as used on the wire.
@@ -59,6 +61,7 @@ impl Pattern {
             Self::HasSmartart => "has_smartart",
             Self::IsEncrypted => "is_encrypted",
             Self::IsLegacyBinary => "is_legacy_binary",
+            Self::HasMembers => "has_members",
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     path::Path,
     sync::{Arc, LazyLock},
 };
-use svc_formats::{Format, Limits, archive, detect, extract, probe, refusal, sections, xlsx};
+use svc_formats::{Format, Limits, MemberPart, archive, detect, extract, members, probe, refusal, sections, xlsx};
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 /// Larger files take long and show no more.
@@ -189,6 +189,20 @@ fn limits() -> Limits {
     }
 }
 
+/// Reads the members of a container: each begins before it gives bytes, and ends once.
+fn read_members(format: Format, bytes: &[u8], limits: &Limits) {
+    let mut is_open = false;
+    let _ = members(format, Cursor::new(bytes), limits, &mut |part| {
+        match part {
+            MemberPart::Begin(_) => assert!(!std::mem::replace(&mut is_open, true)),
+            MemberPart::Bytes(_) => assert!(is_open),
+            MemberPart::End => assert!(std::mem::take(&mut is_open)),
+            MemberPart::LeftOut { .. } => is_open = false,
+        }
+        Ok(())
+    });
+}
+
 /// Detects, probes and extracts the bytes; whatever they hold must be consistent.
 fn read(bytes: &[u8]) {
     let limits = limits();
@@ -198,6 +212,9 @@ fn read(bytes: &[u8]) {
     }
     if format == Format::Zip {
         archive(Cursor::new(bytes)).unwrap();
+    }
+    if format.has_members() {
+        read_members(format, bytes, &limits);
     }
     // Any text may be opened as a table.
     if format.has_sheets() || format == Format::Text {

@@ -29,6 +29,8 @@ const SOONEST: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_secs(1);
 /// The pause after a look is at least this many times its duration, so that slow looks are rarer.
 const PAUSES: u32 = 10;
+/// How many files within a file that were not read are named in its warning.
+const NAMED_MEMBERS: usize = 5;
 /// How many times in a row the database may be unreachable before a stream ends.
 const AWAY: u32 = 30;
 
@@ -166,6 +168,8 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
     let empty = store::evidence::read_one(&mut tx, id, Evidence::ExtractEmpty).await.or_fail()?;
     let mut warnings: Vec<String> =
         empty.iter().filter_map(|value| value.as_str()).map(|reason| warning(Evidence::ExtractEmpty, reason)).collect();
+    let left_out = store::evidence::read_one(&mut tx, id, Evidence::MembersLeftOut).await.or_fail()?;
+    warnings.extend(left_out.as_ref().map(|left_out| warning(Evidence::MembersLeftOut, &members_left_out(left_out))));
     let failed = store::evidence::read_one(&mut tx, id, Evidence::FailedParts).await.or_fail()?;
     if let Some(failed) = failed {
         let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
@@ -226,6 +230,14 @@ async fn reprocess(conn: &mut PgConnection, id: DocumentId) -> Result<Option<Rep
 
 fn unfinished_of(stages: &[FrontierStage]) -> i64 {
     stages.iter().map(|stage| stage.pending + stage.held + stage.waiting_for_retry).sum()
+}
+
+/// How many files within a file were not read, why, and the names of the first.
+fn members_left_out(left_out: &Value) -> String {
+    let reasons: Vec<_> = left_out["reasons"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
+    let first = left_out["first"].as_array().into_iter().flatten().take(NAMED_MEMBERS);
+    let names: Vec<_> = first.filter_map(|left| Some(format!("`{}`", left["name"].as_str()?))).collect();
+    format!("{} ({}): {}", left_out["count"], reasons.join(", "), names.join(", "))
 }
 
 /// Evidence that a caller should see without asking for it.

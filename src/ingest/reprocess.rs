@@ -144,11 +144,11 @@ async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId)
     let belongs = store::ingest_nodes::belongs(conn, id).await.or_fail()?;
     let blob = store::blobs::of_document(conn, id).await.or_fail()?;
     match (blob, belongs) {
-        (Some(blob), Some(_)) => Ok((place, blob)),
-        (None, Some(Belongs { root_id, .. })) if root_id.document() != id => {
+        (_, Some(Belongs { root_id, .. })) if root_id.document() != id => {
             let detail = format!("document {id} is a part of the file {root_id}: use that id");
             Err(Failure::new(Code::Conflict, detail).with("file_id", root_id.0))
         }
+        (Some(blob), Some(_)) => Ok((place, blob)),
         _ => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))),
     }
 }

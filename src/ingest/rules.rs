@@ -2,8 +2,8 @@
 //! queues derive from it, so that they cannot disagree.
 use crate::{
     ingest::tasks::types::{
-        EXTRACT_IMAGES, EXTRACT_TABLES, EXTRACT_TEXT, OCR, STRUCTURE_DECLARED, STRUCTURE_INFERRED, STRUCTURE_SHEETS,
-        TaskType, TaskTypes,
+        EXTRACT_IMAGES, EXTRACT_MEMBERS, EXTRACT_TABLES, EXTRACT_TEXT, OCR, STRUCTURE_DECLARED, STRUCTURE_INFERRED,
+        STRUCTURE_SHEETS, TaskType, TaskTypes,
     },
     words,
 };
@@ -20,8 +20,8 @@ pub struct Rule {
     formats: &'static [Format],
     /// Tasks of the same node that come first, if they are queued at all.
     pub after: &'static [&'static TaskType],
-    /// Whether the plans of explain and analyze show this row; the tasks of a workbook's sheets are queued but not
-    /// shown.
+    /// Whether the plans of explain and analyze show this row; the tasks of a workbook's sheets and of a container's members
+    /// are queued but not shown.
     planned: bool,
 }
 
@@ -102,6 +102,14 @@ pub static RULES: &[Rule] = &[
         forbids: &[],
         formats: &[Format::Xlsx, Format::Ole2, Format::Csv, Format::Tsv],
         after: &[],
+        planned: false,
+    },
+    Rule {
+        task: &EXTRACT_MEMBERS,
+        requires: &[Pattern::HasMembers],
+        forbids: &[],
+        formats: &[Format::Zip, Format::Eml],
+        after: &[&STRUCTURE_DECLARED, &STRUCTURE_INFERRED],
         planned: false,
     },
 ];
@@ -236,6 +244,9 @@ mod tests {
             (Format::Csv, &[HasSheets], &["structure:sheets"]),
             (Format::Tsv, &[HasSheets], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),
+            (Format::Zip, &[HasMembers], &["extract:members"]),
+            (Format::Eml, &[HasMembers, HasTextLayer], &["extract:text", "structure:inferred", "extract:members"]),
+            (Format::Zip, &[], &[]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");
         }

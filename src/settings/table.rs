@@ -356,6 +356,12 @@ settings! {
         SVC_PARSER_PAGES parser_pages: usize = "10000", kind::integer(1..=1_000_000);
         /// Most members of a zip package.
         SVC_PARSER_ZIP_MEMBERS parser_zip_members: usize = "10000", kind::integer(1..=1_000_000);
+        /// Most files within one upload, such as members of an archive and attachments, that become files of their own.
+        SVC_PARSER_MEMBERS parser_members: usize = "1000", kind::integer(0..=10_000);
+        /// Most bytes of these files together.
+        SVC_PARSER_MEMBER_BYTES parser_member_bytes: u64 = "1 GiB", kind::bytes(0..=1024 * GIB);
+        /// How deep files may lie within each other, such as an archive in an archive.
+        SVC_PARSER_MEMBER_DEPTH parser_member_depth: usize = "3", kind::integer(0..=32);
         /// Most unpacked bytes per packed byte, beyond the first 10 MiB.
         SVC_PARSER_ZIP_RATIO parser_zip_ratio: usize = "100", kind::integer(2..=1_000_000);
         /// Most unpacked bytes of a file.

@@ -32,9 +32,10 @@ impl Writer {
         sqlx::query("SELECT lowrite($1, $2)").bind(self.handle).bind(bytes).execute(conn).await.map(|_| ())
     }
 
-    /// The object's oid.
-    pub fn oid(&self) -> Oid {
-        self.oid
+    /// Closes the object, of which the transaction holds a handle until then.
+    pub async fn close(self, conn: &mut PgConnection) -> sqlx::Result<Oid> {
+        sqlx::query("SELECT lo_close($1)").bind(self.handle).execute(conn).await?;
+        Ok(self.oid)
     }
 }
 
@@ -117,7 +118,7 @@ pub async fn lock_hash(conn: &mut PgConnection, content_hash: &str) -> sqlx::Res
 }
 
 /// The oldest file node of this usetype with these bytes that the scope covers; with `private`, only among those at or
-/// under an access root.
+/// under an access root. A member of a container is not found, because it goes with its container.
 pub async fn find(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -129,12 +130,14 @@ pub async fn find(
     super::documents::add(&mut arguments, content_hash.to_owned());
     super::documents::add(&mut arguments, private);
     super::documents::add(&mut arguments, usetype.as_str());
+    super::documents::add(&mut arguments, super::members::RULE);
     sqlx::query_as_with(
         concat!(
             "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
                FROM document_blobs b JOIN documents d ON d.id = b.document_id
               WHERE b.content_hash = $3 AND d.usetype = $5
-                AND (NOT $4::boolean OR d.guard <> 0) AND ",
+                AND (NOT $4::boolean OR d.guard <> 0)
+                AND NOT EXISTS (SELECT FROM node_origins o WHERE o.document_id = d.id AND o.rule = $6) AND ",
             readable!(),
             " ORDER BY d.id LIMIT 1"
         ),

@@ -36,6 +36,7 @@ pub(crate) mod links;
 pub mod llm_batches;
 pub mod llm_usage;
 pub mod locks;
+pub mod members;
 pub(crate) mod merges;
 pub(crate) mod moves;
 pub(crate) mod nodes;

@@ -21,7 +21,7 @@ macro_rules! segmented {
             $others,
             "::text[]) WHERE d.parent_id = ",
             $parent,
-            " AND d.usetype <> 'profile'"
+            " AND d.usetype NOT IN ('profile', 'file')"
         )
     };
 }

@@ -1,5 +1,8 @@
 //! Processes that die at the worst moment: real programs, killed with SIGKILL.
-use crate::support::{self, PATIENCE, TOKEN, TestApp, Wish, invariants, sample};
+use crate::{
+    members,
+    support::{self, PATIENCE, TOKEN, TestApp, Wish, invariants, sample},
+};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -91,6 +94,11 @@ fn files() -> Vec<(String, Vec<u8>)> {
         ["quarterly-review.pdf", "onboarding-checklist.docx", "corrupt.pdf", "corrupt.docx", "handbook.md"]
             .map(|name| (name.to_owned(), std::fs::read(sample(name)).unwrap()))
             .into();
+    let birds =
+        ["heron", "coot", "smew"].map(|bird| (format!("{bird}.md"), format!("# The {bird}\n\nIt waits in the reeds.")));
+    let birds: Vec<_> = birds.iter().map(|(name, text)| (name.as_str(), text)).collect();
+    let inner = members::archive(&birds);
+    files.push(("birds.zip".to_owned(), members::archive(&[("inner.zip", &inner), ("again.zip", &inner)])));
     for n in files.len()..50 {
         let sections: String = (0..1 + n % 5)
             .map(|s| {

@@ -49,6 +49,7 @@ mod locks;
 mod losses;
 mod markup;
 mod mcp;
+mod members;
 mod merges;
 mod moves;
 mod network;

@@ -57,7 +57,9 @@ async fn markup_without_a_reader_is_not_indexed() {
 async fn an_email_is_found_by_its_fields_and_its_body() {
     let app = TestApp::start().await;
     let (id, frontier) = app.ingest(&repository().join("formats/tests/files/nest-boxes.eml")).await;
-    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    // The attachment is a file of its own, and it is no whole PDF.
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 1));
+    assert!(frontier.warnings.iter().any(|warning| warning.ends_with("in `round-1.pdf`")), "{:?}", frontier.warnings);
     let read = evidence(&app, id).await;
     assert_eq!((&read["detected"]["format"], &read["detected"]["mime"]), (&json!("eml"), &json!("message/rfc822")));
     assert_eq!((&read["structure"]["from"], &read["structure"]["sections"]), (&json!("mail"), &json!(4)), "{read}");

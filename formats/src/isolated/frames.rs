@@ -1,11 +1,11 @@
 //! The answers of a child on their channel.
 //!
 //! A stream is the magic, then frames: a kind (one byte), the length of the body (four bytes, little-endian), the body.
-//! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice. The last frame says how the
-//! reading ended; a stream without it broke off.
+//! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice; the bytes of a member go as they
+//! are. The last frame says how the reading ended; a stream without it broke off.
 
 use super::{Answer, Exit, Request, Usage};
-use crate::{FormatError, Limit};
+use crate::{FormatError, Limit, MemberPart};
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, io, io::Write};
 
@@ -18,6 +18,8 @@ const BODY: usize = 256 << 10;
 const PART: u8 = b'P';
 /// The last or only part of an answer.
 const ANSWER: u8 = b'A';
+/// Bytes of a member, which are an answer of their own.
+const BYTES: u8 = b'B';
 /// The end of the reading.
 const END: u8 = b'E';
 
@@ -35,23 +37,39 @@ pub(super) struct Encoder<W> {
     begun: bool,
     /// A frame: its header, then the part of its body so far.
     frame: Vec<u8>,
-    /// How many bytes are left for all answers, and for this one.
+    /// How many bytes are left for all answers, for this one, and for members.
     room: u64,
     room_of_answer: u64,
+    room_of_members: u64,
     limits: (u64, u64),
 }
 
 impl<W: Write> Encoder<W> {
     pub(super) fn new(out: W, request: &Request) -> Self {
         let limits = (request.limits.answer_bytes, request.step.largest_answer(&request.limits));
-        Self { out, begun: false, frame: vec![0; HEADER], room: limits.0, room_of_answer: 0, limits }
+        let room_of_members = request.limits.member_bytes;
+        let frame = vec![0; HEADER];
+        Self { out, begun: false, frame, room: limits.0, room_of_answer: 0, room_of_members, limits }
     }
 
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), FormatError> {
+        if let Answer::Member(MemberPart::Bytes(bytes)) = answer {
+            return self.bytes(bytes);
+        }
         self.room_of_answer = self.limits.1;
         // A writer's error comes back unchanged.
         serde_json::to_writer(&mut *self, answer).map_err(io::Error::from)?;
         Ok(self.send(ANSWER)?)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
+        for piece in bytes.chunks(BODY) {
+            let room = self.room_of_members.checked_sub(piece.len() as u64);
+            self.room_of_members = room.ok_or_else(too_many_bytes)?;
+            self.frame.extend_from_slice(piece);
+            self.send(BYTES)?;
+        }
+        Ok(())
     }
 
     pub(super) fn end(mut self, result: Result<(), FormatError>, usage: Usage, lacking: Vec<String>) -> io::Result<()> {
@@ -103,6 +121,10 @@ fn over(what: &str, limit: u64) -> FormatError {
     FormatError::over(Limit::AnswerBytes, format_args!("{what} over {limit} bytes"))
 }
 
+fn too_many_bytes() -> FormatError {
+    FormatError::crashed("it gave more bytes of members than it was allowed to")
+}
+
 /// The parent's side: makes answers of what comes over the channel, in pieces of any size. It holds one incomplete
 /// answer, and those that nobody has taken.
 #[derive(Debug)]
@@ -112,6 +134,7 @@ pub struct Decoder {
     /// The part of the answer so far.
     answer: Vec<u8>,
     room: u64,
+    room_of_members: u64,
     ready: VecDeque<Answer>,
     end: Option<End>,
 }
@@ -138,6 +161,7 @@ impl Decoder {
             state: State::Header { begun: false, bytes: Vec::new() },
             answer: Vec::new(),
             room: request.limits.answer_bytes,
+            room_of_members: request.limits.member_bytes,
             ready: VecDeque::new(),
             end: None,
             request: request.clone(),
@@ -190,13 +214,21 @@ impl Decoder {
     fn header(&mut self, header: &[u8]) -> Result<State, FormatError> {
         let kind = header[0];
         let length = header[1..].iter().rev().fold(0, |length, &byte| (length << 8) | usize::from(byte));
-        if self.end.is_some() || ![PART, ANSWER, END].contains(&kind) || length > BODY {
+        if self.end.is_some() || ![PART, ANSWER, BYTES, END].contains(&kind) || length > BODY {
             return Err(FormatError::crashed("a frame of its answer cannot be read"));
         }
         if kind == END {
             // If an answer was abandoned, a part of it may come before the end.
             let unfinished = !std::mem::take(&mut self.answer).is_empty();
             return Ok(State::Body { kind: if unfinished { END | UNFINISHED } else { END }, left: length });
+        }
+        if kind == BYTES {
+            if !self.answer.is_empty() {
+                return Err(FormatError::crashed("bytes of a member came within another answer"));
+            }
+            let room = self.room_of_members.checked_sub(length as u64);
+            self.room_of_members = room.ok_or_else(too_many_bytes)?;
+            return self.body(kind, length);
         }
         let limits = &self.request.limits;
         let whole = (self.answer.len() + length) as u64;
@@ -218,6 +250,10 @@ impl Decoder {
         }
         match kind {
             PART => {}
+            BYTES => {
+                let bytes = std::mem::take(&mut self.answer);
+                self.ready.push_back(Answer::Member(MemberPart::Bytes(bytes)));
+            }
             ANSWER => {
                 let bytes = std::mem::take(&mut self.answer);
                 self.ready.push_back(serde_json::from_slice(&bytes).map_err(unreadable)?);

@@ -149,3 +149,53 @@ fn limits_hold() {
     let mailbox = "From a\nFrom: a\nTo: b\nMessage-ID: x\n\nDucks.\n\n".repeat(3);
     assert_eq!(refused(&mailbox), Some(crate::Limit::Headings));
 }
+
+/// The name, the declared type and the bytes of an attachment.
+type Attachment = (String, Option<String>, Vec<u8>);
+
+/// The attachments of a file, and those that were left out.
+fn files(bytes: &str, limits: &Limits) -> (Vec<Attachment>, Vec<(String, LeftOut)>) {
+    let (mut files, mut left_out) = (Vec::new(), Vec::new());
+    crate::members(Format::Eml, Cursor::new(bytes), limits, &mut |part| {
+        match part {
+            MemberPart::Begin(head) => {
+                assert_eq!(head.index, (files.len() + left_out.len()) as u64);
+                files.push((head.name, head.declared_mime, Vec::new()));
+            }
+            MemberPart::Bytes(bytes) => files.last_mut().unwrap().2.extend(bytes),
+            MemberPart::End => {}
+            MemberPart::LeftOut { name, reason } => left_out.push((name, reason)),
+        }
+        Ok(())
+    })
+    .unwrap();
+    (files, left_out)
+}
+
+#[test]
+fn attachments_come_decoded_in_the_order_of_their_list() {
+    let inner = "--b\nContent-Type: message/rfc822\n\nSubject: within\nMessage-ID: <2@example.org>\nFrom: a@example.org\n\
+                 Content-Type: multipart/mixed; boundary=\"c\"\n\n--c\n\nText.\n--c\nContent-Type: application/x-thing\n\nthing\n--c--\n";
+    let parts = "Subject: files\nContent-Type: multipart/mixed; boundary=\"b\"\n\n--b\n\nThe body.\n\
+                 --b\nContent-Type: text/csv; name=\"../counts.csv\"\nContent-Disposition: attachment\nContent-Transfer-Encoding: base64\n\nYSxiCjEsMgo=\n";
+    let mail = message(&format!("{parts}{inner}--b--\n"));
+    let (read, left) = files(&mail, &Limits::default());
+    let shown: Vec<_> =
+        read.iter().map(|(name, kind, bytes)| (name.as_str(), kind.as_deref(), bytes.trim_ascii_end())).collect();
+    assert_eq!(
+        shown,
+        [
+            ("../counts.csv", Some("text/csv"), &b"a,b\n1,2"[..]),
+            ("attachment 2", Some("application/x-thing"), b"thing"),
+        ]
+    );
+    assert!(left.is_empty(), "{left:?}");
+    assert!(probe(Cursor::new(&mail), &Limits::default()).unwrap().holds(Pattern::HasMembers));
+    let plain = message("Subject: none\n\nText.\n");
+    assert!(!probe(Cursor::new(plain), &Limits::default()).unwrap().holds(Pattern::HasMembers));
+
+    let (read, left) = files(&mail, &Limits { members: 1, ..Limits::default() });
+    assert_eq!((read.len(), &left[..]), (1, &[("attachment 2".to_owned(), LeftOut::Members)][..]));
+    let (read, left) = files(&mail, &Limits { member_bytes: 7, ..Limits::default() });
+    assert_eq!((read.len(), left[0].1, left.len()), (0, LeftOut::MemberBytes, 2));
+}

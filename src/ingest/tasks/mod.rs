@@ -4,6 +4,7 @@ mod asking;
 mod embed;
 mod extract;
 pub(crate) mod facts;
+mod members;
 pub(super) mod probe;
 mod profile;
 mod raptor;

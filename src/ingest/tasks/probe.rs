@@ -28,7 +28,14 @@ use svc_ids::{DocumentId, TaskId};
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
-    let Measured { format, patterns, archive, refusal } = measure(tools, grant.document_id).await?;
+    let Measured { format, patterns, archive, refusal } = match measure(tools, grant.document_id).await {
+        Err(failure)
+            if failure.code == FormatError::UnknownFormat.code() && grant.document_id != grant.root_id.document() =>
+        {
+            return leave(apply).await;
+        }
+        measured => measured?,
+    };
     let options = options(tools, grant.document_id).await?;
     let plan = rules::plan(&tools.types, Some(format), Some(&patterns), &options);
     let matched = serde_json::to_value(&patterns).classified()?;
@@ -61,6 +68,17 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     detail.insert("format".to_owned(), format.as_str().into());
     detail.insert("enqueued".to_owned(), queued.into());
     tx.complete(detail).await
+}
+
+/// Ends the probe of a member of no known format. Archives and messages are full of such files, which say nothing against
+/// the others; an upload of one fails.
+async fn leave(apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let id = apply.grant.document_id;
+    let mut tx = apply.begin().await?;
+    let plan = json!({"format": null, "tasks": []});
+    store::evidence::record(tx.conn(), id, Evidence::Plan, &plan).await.classified()?;
+    store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &json!("no_reader")).await.classified()?;
+    tx.complete(Map::new()).await
 }
 
 /// What a file's bytes are and hold.
@@ -151,6 +169,7 @@ fn no_text(format: Format, patterns: &Patterns, plan: &[PlanRow]) -> &'static st
         _ if ocr => "needs_ocr",
         Format::Pdf => "no_text_layer",
         format if format.has_sheets() => "no_sheets",
+        Format::Zip if patterns.get(Pattern::HasMembers).is_some() => "no_members",
         Format::Zip => "no_reader",
         _ if patterns.holds(Pattern::HasMarkup) => "no_reader",
         _ => "no_text",

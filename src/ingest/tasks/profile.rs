@@ -28,7 +28,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let request = Request::new(Step::ProfileSheet { sheet, sketch_columns }, limits(&tools.settings));
     let workbook = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        let rows = store::nodes::texts(&mut conn, &[grant.root_id.document()]).await.classified()?;
+        let rows = store::nodes::texts(&mut conn, &[sheets::file_of(grant)]).await.classified()?;
         rows.into_iter().next().map(|row| row.title).unwrap_or_default()
     };
     let input = sheets::workbook_of_sheet(tools, grant).await?;

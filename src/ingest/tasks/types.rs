@@ -9,7 +9,7 @@ use crate::{
         extension::{TaskDeclaration, TaskHandler},
         options::{self, OptionGroup},
     },
-    store::{extraction, ingest_nodes::Rollup, raptor::RULE},
+    store::{extraction, ingest_nodes::Rollup, members, raptor::RULE},
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -118,6 +118,16 @@ pub static STRUCTURE_SHEETS: TaskType = TaskType {
     final_failure: FinalFailure::Node,
     leads_to: CPU,
 };
+/// The nodes that it makes are files, whose probes go on from there.
+pub static EXTRACT_MEMBERS: TaskType = TaskType {
+    name: members::RULE,
+    lane: Lane::Cpu,
+    write_mode: WriteMode::Children,
+    options: &[],
+    run: Runner::Here(|tools, apply| Box::pin(super::members::run(tools, apply))),
+    final_failure: FinalFailure::Node,
+    leads_to: CPU,
+};
 pub static PROFILE_SHEET: TaskType = TaskType {
     name: "profile:sheet",
     lane: Lane::Cpu,
@@ -205,6 +215,7 @@ static TABLE: &[&TaskType] = &[
     &STRUCTURE_DECLARED,
     &STRUCTURE_INFERRED,
     &STRUCTURE_SHEETS,
+    &EXTRACT_MEMBERS,
     &PROFILE_SHEET,
     &EXTRACT_SHEET,
     &EMBED,

@@ -1,6 +1,7 @@
 //! Documents and what hangs on them, on their way into the store.
 use crate::store::{
     lexicon::Lexicon,
+    members,
     nodes::braces,
     places::Place,
     text::{storable, storable_json},
@@ -133,16 +134,17 @@ pub async fn guards(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result
         .await
 }
 
-/// Another document that has the bytes of a file, where the same callers read both.
+/// Another document that has the bytes of a file, where the same callers read both, and neither is a member of a container.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn same_bytes(conn: &mut PgConnection, file: &Place, content_hash: &str) -> sqlx::Result<Option<DocumentId>> {
     sqlx::query_scalar(
         "SELECT b.document_id FROM documents f JOIN document_blobs b ON b.content_hash = $2
            JOIN documents d ON d.id = b.document_id AND d.usetype = f.usetype AND d.guard = f.guard AND d.id <> f.id
-          WHERE f.id = $1 ORDER BY d.id LIMIT 1",
+          WHERE f.id = $1 AND NOT EXISTS (SELECT FROM node_origins o WHERE o.document_id IN (f.id, d.id) AND o.rule = $3) ORDER BY d.id LIMIT 1",
     )
     .bind(file.id())
     .bind(content_hash)
+    .bind(members::RULE)
     .fetch_optional(conn)
     .await
 }

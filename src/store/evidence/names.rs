@@ -39,11 +39,11 @@ macro_rules! evidence { ($(
 
 evidence! {
     /// How the upload was recognised: `format`, `mime`, `by`, `declared_mime`, `byte_size`.
-    Detected = "detected", by "`POST /ingest/file`, `POST /ingest`",
-        absent "the node is not an uploaded file";
+    Detected = "detected", by "`POST /ingest/file`, `POST /ingest`, `extract:members`",
+        absent "the node is not a file";
     /// All options that the file was ingested with, defaults included.
-    Options = "options", by "`POST /ingest/file`, `POST /ingest`, `POST /ingest/file/{id}/reprocess`",
-        absent "the node is not an uploaded file";
+    Options = "options", by "`POST /ingest/file`, `POST /ingest`, `POST /ingest/file/{id}/reprocess`, `extract:members`",
+        absent "the node is not a file";
     /// The patterns that were measured with the password of a request; the password itself is stored nowhere.
     Unlocked = "unlocked", by "`POST /ingest/file`, `POST /ingest/file/{id}/reprocess`",
         absent "no request brought a password that opens the file";
@@ -77,9 +77,9 @@ evidence! {
     Archive = "archive", by "`probe`",
         null "the file is not a zip archive, or its directory is lost",
         absent "the probe failed";
-    /// Why the file has no text: `needs_ocr`, `no_text_layer`, `no_sheets`, `no_reader` or `no_text`.
-    ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `structure:sheets`",
-        null "the file has text or sheets",
+    /// Why the file has no text: `needs_ocr`, `no_text_layer`, `no_sheets`, `no_members`, `no_reader` or `no_text`.
+    ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `structure:sheets`, `extract:members`",
+        null "the file has text, sheets or members",
         absent "the probe failed, or the text could not be extracted";
     /// Counts of the extracted text: `characters`, `headings`, `pages`, what declared the headings, and what the reader
     /// of the format counted.
@@ -115,6 +115,14 @@ evidence! {
     /// The shape of a workbook: its date epoch, its worksheets, the other sheets, and its defined names.
     StructureSheets = "structure.sheets", by "`structure:sheets`",
         absent "the file is not a workbook";
+    /// The files within the file that became file nodes (`members`), those that have the bytes of an earlier one and no node of their own (`same`, each
+    /// with `name` and `as`), and how many were `left_out`.
+    Members = "members", by "`extract:members`",
+        absent "the file is no archive and no message with attachments";
+    /// How many files within the file were not read, by the reason, and the first hundred of them, each with `name` and `reason`: `encrypted`, `compression`
+    /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, or `member_depth` for all.
+    MembersLeftOut = "members.left_out", by "`extract:members`",
+        absent "every file within the file was read, or there is none";
     /// Which sheet of its workbook the node is: index, name, kind, and whether it is hidden.
     Sheet = "sheet", by "`structure:sheets`",
         absent "the node is not a sheet";

@@ -81,6 +81,21 @@ fn both_sides_hold_the_limits() {
 }
 
 #[test]
+fn the_bytes_of_members_come_as_they_are_and_within_their_own_limit() {
+    let member = |byte: u8, length: usize| Answer::Member(MemberPart::Bytes(vec![byte; length]));
+    let answers = [text("one"), member(0, BODY), member(255, 7), text("two")];
+    let within = request(Limits { answer_bytes: 2_000, member_bytes: BODY as u64 + 7, ..Limits::default() });
+    let bytes = encoded(&within, &answers, Ok(()));
+    assert!(bytes.len() < BODY + 2_000, "no byte is written as a number");
+    assert_eq!(decoded(&within, &bytes, 1_000), (answers.to_vec(), Ok(USAGE)));
+    let narrow = request(Limits { member_bytes: BODY as u64 + 6, ..Limits::default() });
+    for bytes in [encoded(&narrow, &answers, Ok(())), bytes] {
+        let (seen, end) = decoded(&narrow, &bytes, 1_000);
+        assert_eq!((seen.len(), end.unwrap_err().code()), (2, "crashed"));
+    }
+}
+
+#[test]
 fn a_killed_child_is_named_by_its_death_and_an_answer_given_up_is_none() {
     let request = request(Limits::default());
     let bytes = encoded(&request, &[text("one")], Ok(()));

@@ -1,0 +1,68 @@
+//! The files within containers: members of archives and attachments of messages, which are file nodes of their container.
+use super::{nodes::NewNode, places::Place};
+use sqlx::PgConnection;
+use svc_ids::{DocumentId, RootId};
+
+/// The rule of the nodes of members.
+pub const RULE: &str = "extract:members";
+/// The first key of the advisory locks under which the members of one root are counted and made.
+const LOCK: i32 = 7379;
+
+/// What the members under a root of ingestion have together, however deep they lie.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Taken {
+    pub members: i64,
+    pub bytes: i64,
+}
+
+/// Makes the tasks that make members under a root go one after the other, so that they see what the others took.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn lock(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_advisory_xact_lock($2, hashint8($1))")
+        .bind(root_id)
+        .bind(LOCK)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// What the members under a root have together.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn taken(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Taken> {
+    sqlx::query_as(
+        "SELECT count(*) AS members, coalesce(sum(b.byte_size), 0)::bigint AS bytes
+           FROM ingest_node n JOIN document_blobs b ON b.document_id = n.document_id WHERE n.root_id = $1 AND n.document_id <> $1",
+    )
+    .bind(root_id)
+    .fetch_one(conn)
+    .await
+}
+
+/// The position after those of all children of a node.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.0))]
+pub async fn next_position(conn: &mut PgConnection, container: DocumentId) -> sqlx::Result<i32> {
+    sqlx::query_scalar("SELECT coalesce(max(position) + 1, 0) FROM documents WHERE parent_id = $1")
+        .bind(container)
+        .fetch_one(conn)
+        .await
+}
+
+/// Gives members that this transaction made the hashes of their bytes.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.id().0))]
+pub async fn set_hashes(
+    conn: &mut PgConnection,
+    container: &Place,
+    members: &[NewNode],
+    hashes: &[&str],
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE documents d SET content_hash = n.hash FROM unnest($2::bigint[], $3::text[]) AS n(id, hash)
+          WHERE d.id = n.id AND d.parent_id = $1",
+    )
+    .bind(container.id())
+    .bind(members.iter().map(|member| member.id).collect::<Vec<_>>())
+    .bind(hashes)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}

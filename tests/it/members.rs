@@ -1,0 +1,229 @@
+//! Files within files: what an archive holds and what is attached to a message is ingested as uploads are, under the node
+//! of the file that it came in.
+use crate::{
+    principals::{Someone, grant, someone},
+    support::{TestApp, Wish, invariants, sample, until, workbook},
+};
+use serde_json::{Value, json};
+use std::io::{Cursor, Write};
+use svc_client::{
+    Code, Json, OptionalJson,
+    wire::{
+        Bm25Search, CellsQuery, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, GrantRight,
+        ReprocessRequest, Settled,
+    },
+};
+use zip::{ZipWriter, write::SimpleFileOptions};
+
+pub fn archive<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in files {
+        writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(bytes.as_ref()).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+async fn ingested(app: &TestApp, name: &str, bytes: Vec<u8>) -> (i64, FrontierResponse) {
+    let id = app.upload_bytes(name, bytes).await.unwrap().document_id;
+    (id, app.settled(id).await)
+}
+
+async fn evidence(app: &TestApp, id: i64) -> Value {
+    Value::Object(app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence)
+}
+
+/// The file nodes at any depth under a file, by their titles.
+async fn files(app: &TestApp, id: i64) -> Vec<DocumentResponse> {
+    app.subtree(id).await.into_iter().filter(|node| node.usetype == "file").collect()
+}
+
+fn named<'a>(files: &'a [DocumentResponse], title: &str) -> &'a DocumentResponse {
+    let mut with_it = files.iter().filter(|file| file.title == title);
+    let first = with_it.next().unwrap_or_else(|| panic!("there is no file {title}"));
+    assert!(with_it.next().is_none(), "{title} stands there twice");
+    first
+}
+
+async fn find(app: &TestApp, words: &str) -> Vec<DocumentResponse> {
+    let found = app.client.search_bm25(Json(Bm25Search::new(words))).await.unwrap();
+    found.results.into_iter().map(|result| result.document).collect()
+}
+
+#[tokio::test]
+async fn the_files_of_an_archive_are_ingested_each_by_its_own_format() {
+    let app = TestApp::start().await;
+    let handbook = std::fs::read(sample("handbook.md")).unwrap();
+    let inner = archive(&[("deep/kestrel.txt", "A kestrel hovers over the stubble field.")]);
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01".to_vec();
+    let rows = [["Place", "Bird"], ["Mill pond", "Goosander"]].map(Vec::from);
+    let bytes = archive(&[
+        ("docs/handbook.md", handbook.clone()),
+        ("docs/copy of handbook.md", handbook.clone()),
+        ("../../etc/ladder.txt", b"The ladder leans at the old pear tree.".to_vec()),
+        ("/absolute/pump.txt", b"The pump is behind the mill.".to_vec()),
+        ("counts.xlsx", workbook(&rows)),
+        ("inner.zip", inner),
+        ("picture.png", png),
+        ("broken.pdf", std::fs::read(sample("corrupt.pdf")).unwrap()),
+    ]);
+    let (id, frontier) = ingested(&app, "bundle.zip", bytes).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 1), "{:?}", frontier.warnings);
+    assert!(frontier.warnings.iter().any(|warning| warning.contains("`broken.pdf`")), "{:?}", frontier.warnings);
+    let files = files(&app, id).await;
+    let mut titles: Vec<&str> = files.iter().map(|file| file.title.as_str()).collect();
+    titles.sort_unstable();
+    let expected = [
+        "broken.pdf",
+        "counts.xlsx",
+        "handbook.md",
+        "inner.zip",
+        "kestrel.txt",
+        "ladder.txt",
+        "picture.png",
+        "pump.txt",
+    ];
+    assert_eq!(titles, expected);
+    let of_container = evidence(&app, id).await;
+    assert_eq!(
+        of_container["members"]["same"],
+        json!([{"name": "docs/copy of handbook.md", "as": "docs/handbook.md"}])
+    );
+    assert_eq!(of_container["extract.empty"], Value::Null, "{of_container}");
+
+    let anchor = evidence(&app, named(&files, "ladder.txt").id).await;
+    assert_eq!(anchor["anchor"], json!({"member": "../../etc/ladder.txt", "index": 2}), "{anchor}");
+    let picture = named(&files, "picture.png");
+    let read = evidence(&app, picture.id).await;
+    assert_eq!((picture.settled, &read["extract.empty"]), (Settled::Settled, &json!("no_reader")), "{read}");
+    assert_eq!(named(&files, "broken.pdf").settled, Settled::Failed);
+    assert_eq!(named(&files, "kestrel.txt").parent_id, Some(named(&files, "inner.zip").id));
+
+    for (words, file) in
+        [("kestrel stubble", "kestrel.txt"), ("radar gauge fails", "handbook.md"), ("goosander mill", "counts.xlsx")]
+    {
+        let first = find(&app, words).await.swap_remove(0);
+        let file = named(&files, file);
+        let is_above = first.id == file.id || first.path.contains(&file.id);
+        assert!(is_above, "{words} is found in {first:?} and not in {}", file.title);
+    }
+    let query = CellsQuery { reference: Some("B2".to_owned()), ..CellsQuery::default() };
+    let cells = app.client.read_cells(DocumentPath { id: named(&files, "counts.xlsx").id }, query).await.unwrap();
+    assert!(serde_json::to_string(&cells).unwrap().contains("Goosander"), "{cells:?}");
+
+    // An upload of a member's bytes is a file of its own, which stays when the container goes.
+    let own = app.upload_bytes("handbook.md", handbook).await.unwrap();
+    assert!(!own.was_existing && own.document_id != named(&files, "handbook.md").id);
+    app.settled(own.document_id).await;
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    assert_eq!(find(&app, "radar gauge fails").await[0].path.first(), Some(&own.document_id));
+    assert!(find(&app, "kestrel").await.is_empty());
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_attachments_of_a_message_are_files_beside_its_text() {
+    let app = TestApp::start().await;
+    let mail = "From: ann@example.org\r\nTo: ben@example.org\r\nSubject: Counts of the pond\r\nMIME-Version: 1.0\r\n\
+                Content-Type: multipart/mixed; boundary=\"b\"\r\n\r\n--b\r\n\r\nSee the table.\r\n--b\r\n\
+                Content-Type: text/csv; name=\"pond.csv\"\r\nContent-Disposition: attachment\r\n\r\n\
+                Bird,Count\r\nSmew,17\r\nWigeon,40\r\nPochard,3\r\n\r\n--b--\r\n";
+    let (id, frontier) = ingested(&app, "counts.eml", mail.into()).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{:?}", frontier.warnings);
+    let files = files(&app, id).await;
+    let table = named(&files, "pond.csv");
+    assert_eq!((files.len(), table.parent_id), (1, Some(id)));
+    let read = evidence(&app, table.id).await;
+    assert_eq!((&read["detected"]["format"], &read["detected"]["declared_mime"]), (&json!("csv"), &json!("text/csv")));
+    let smew = find(&app, "smew 17").await.swap_remove(0);
+    assert!(smew.path.starts_with(&[id, table.id]) && smew.usetype == "record", "{smew:?}");
+    let text = find(&app, "see the table").await.swap_remove(0);
+    assert!(text.path.starts_with(&[id]) && !text.path.contains(&table.id), "{text:?}");
+    let children = app.subtree(id).await;
+    let sections = children.iter().filter(|node| node.parent_id == Some(id) && node.usetype != "file");
+    assert!(sections.map(|node| node.position).max() < Some(table.position), "the files come after the text");
+
+    let refused = app.client.reprocess_file(DocumentPath { id: table.id }, OptionalJson(None)).await.unwrap_err();
+    assert_eq!((refused.code, &refused.members["file_id"]), (Code::Conflict, &json!(id)), "{refused:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_reprocess_replaces_the_files_and_their_readers_are_those_of_the_container() {
+    let app = TestApp::start().await;
+    let inner = archive(&[("owl.txt", "The owl sleeps in the barn.")]);
+    let bytes = archive(&[("heron.md", b"# Herons\n\nThe heron waits in the reeds.".to_vec()), ("inner.zip", inner)]);
+    let (id, _) = ingested(&app, "birds.zip", bytes).await;
+    let before = files(&app, id).await;
+    let reader = someone(&app, "reader").await;
+    grant(&app, &reader, id, GrantRight::Read).await;
+    assert!(reads(&reader, named(&before, "owl.txt").id).await.is_ok());
+    assert!(reads(&someone(&app, "other").await, named(&before, "owl.txt").id).await.is_err());
+
+    let options = json!({"structure": {"max_tokens": 60}});
+    let request = ReprocessRequest { options: Some(options.clone()), replace: false };
+    app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await.unwrap();
+    until("the reprocess is over", async || {
+        let read = evidence(&app, id).await;
+        (read["reprocess"]["state"] == "done").then_some(())
+    })
+    .await;
+    let after = files(&app, id).await;
+    let titles = |files: &[DocumentResponse]| {
+        let mut titles: Vec<String> = files.iter().map(|file| file.title.clone()).collect();
+        titles.sort();
+        titles
+    };
+    assert_eq!(titles(&after), ["heron.md", "inner.zip", "owl.txt"]);
+    assert!(after.iter().all(|file| before.iter().all(|was| was.id != file.id)), "every file is a new node");
+    assert_eq!(evidence(&app, named(&after, "heron.md").id).await["options"]["structure"]["max_tokens"], 60);
+    let owl = named(&after, "owl.txt");
+    assert!(reads(&reader, owl.id).await.is_ok());
+    assert_eq!(find(&app, "owl barn").await[0].path, [id, named(&after, "inner.zip").id, owl.id]);
+    let bytes = app.raw("GET", &format!("/documents/{}/bytes", owl.id)).send().await.unwrap().bytes().await.unwrap();
+    assert_eq!(bytes, "The owl sleeps in the barn.");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+async fn reads(reader: &Someone, id: i64) -> Result<(), Code> {
+    let read = reader.client.read_document(DocumentPath { id }, EmbedQuery::default()).await;
+    read.map(drop).map_err(|failure| failure.code)
+}
+
+#[tokio::test]
+async fn what_is_over_a_limit_or_cannot_be_read_is_left_out_and_named() {
+    let settings: &[(&str, &str)] = &[("SVC_PARSER_MEMBERS", "4"), ("SVC_PARSER_MEMBER_DEPTH", "2")];
+    let app = TestApp::with(Wish { settings, ..Wish::default() }).await;
+    let three = |word: &str| {
+        let files = ["1", "2", "3"].map(|n| (format!("{word}{n}.txt"), format!("The {word} has the number {n}.")));
+        archive(&files.iter().map(|(name, text)| (name.as_str(), text)).collect::<Vec<_>>())
+    };
+    // Two archives at once may not take more than one could.
+    let (id, frontier) =
+        ingested(&app, "two.zip", archive(&[("a.zip", three("alder")), ("b.zip", three("birch"))])).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    assert_eq!(files(&app, id).await.len(), 4, "of all archives under the upload");
+
+    let nested = (0..4)
+        .fold(archive(&[("leaf.txt", "The innermost leaf.")]), |inner, n| archive(&[(&*format!("{n}.zip"), inner)]));
+    let (id, frontier) = ingested(&app, "nested.zip", nested).await;
+    assert_eq!(frontier.settled, Settled::Settled);
+    let deep = files(&app, id).await;
+    assert_eq!(deep.iter().map(|file| file.title.as_str()).collect::<Vec<_>>(), ["3.zip", "2.zip"]);
+    let warnings = app.client.read_frontier(DocumentPath { id: named(&deep, "2.zip").id }).await.unwrap().warnings;
+    assert_eq!(warnings, ["extract.empty: no_members", "members.left_out: 1 (member_depth): `1.zip`"]);
+
+    // The directory says that the second needs a password.
+    let mut locked = archive(&[("open.txt", "An open word."), ("locked.txt", "A locked word.")]);
+    let second = locked.windows(4).rposition(|bytes| bytes == b"PK\x01\x02").unwrap();
+    locked[second + 8] |= 1;
+    let (id, frontier) = ingested(&app, "locked.zip", locked).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    assert_eq!(frontier.warnings, ["members.left_out: 1 (encrypted): `locked.txt`"]);
+    assert_eq!(files(&app, id).await.len(), 1);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
