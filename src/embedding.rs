@@ -125,6 +125,14 @@ impl Model {
         vectors.pop().ok_or_else(|| EmbedError::Broken("the runner gave no vectors".to_owned()))
     }
 
+    /// Embeds as [`Engine::embed_queries`] does.
+    pub async fn embed_queries(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        match self {
+            Model::Here(engine) => Ok(engine.embed_queries(texts).await?),
+            Model::There(model) => model.runner.embed_queries(&model.state, texts).await,
+        }
+    }
+
     /// Embeds as [`Engine::token_vectors`] does, or for queries as [`Engine::query_token_vectors`] does.
     pub async fn token_vectors(
         &self,

@@ -163,6 +163,15 @@ impl Failure {
         Failure::new(Code::InvalidField, format!("{field}: {detail}")).with("field", field)
     }
 
+    /// The same, where what holds the field is a part of something larger.
+    pub(crate) fn within(mut self, part: &str) -> Failure {
+        if let Some(Value::String(field)) = self.members.get_mut("field") {
+            *field = format!("{part}.{field}");
+            self.detail = format!("{part}.{}", self.detail);
+        }
+        self
+    }
+
     /// Makes the 404 for a document. The bytes are the same whether it is absent or the caller may not read it.
     pub fn no_document(id: i64) -> Failure {
         Failure::new(Code::NotFound, format!("there is no document {id}"))

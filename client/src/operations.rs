@@ -166,6 +166,11 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// A query with "phrases", -not or an upper-case `OR` between words goes to `fulltext`, an identifier to `bm25`, and everything else to `hybrid` with equal weights. Without a
     /// model the words decide.
     POST   "/search/auto"                 search_auto(body: Json<AutoSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+    /// Asks up to 20 searches in one call, each by its own method; each is answered as if it were asked alone.
+    ///
+    /// Their queries are embedded together, and they are answered one after the other, by the rights that the caller has at the beginning. A search that fails has
+    /// its `failure` in the place of its answer. All answers together include no more text than one alone, each its share.
+    POST   "/search/batch"                search_batch(body: Json<SearchBatch>) -> Json<SearchBatchResponse>;
     /// Searches as `POST /search/auto` does, and has the language model answer the question from the best texts alone.
     ///
     /// Each sentence of the answer names its sources, and each citation is a literal piece of a source. A sentence without one is marked

@@ -144,9 +144,16 @@ impl Engine {
 
     /// Returns the vector of a query, which goes before all waiting documents.
     pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, ModelError> {
-        let tokens = self.tokenize(vec![text], Lane::Query, self.info().doc_window, false).await?;
+        let vectors = self.embed_queries(vec![text]).await?;
+        vectors.into_iter().next().ok_or(ModelError::Stopped)
+    }
+
+    /// Returns the vectors of queries, in their order. Each has a pass of its own, so that its vector does not depend on the others. If one
+    /// has more tokens than the window, the whole call is refused.
+    pub async fn embed_queries(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        let tokens = self.tokenize(texts, Lane::Query, self.info().doc_window, false).await?;
         let embeddings = self.embed(&tokens, Lane::Query, 1).await?;
-        embeddings.into_iter().next().map(|embedding| embedding.vector).ok_or(ModelError::Stopped)
+        Ok(embeddings.into_iter().map(|embedding| embedding.vector).collect())
     }
 
     /// Returns the vectors of each text's tokens, in the order of the texts. If a text has more than

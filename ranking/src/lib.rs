@@ -1,5 +1,5 @@
 //! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, late
-//! interaction, changepoints, clusters, extracts, coverage, and analyses of networks. Everything here is pure and works on numbers; the caller
+//! interaction, changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
 //! decides what is stored where.
 
 mod analyzer;
@@ -9,6 +9,7 @@ mod changepoints;
 mod clusters;
 mod config;
 mod coverage;
+mod diversity;
 mod extract;
 mod fusion;
 mod late_interaction;
@@ -31,6 +32,7 @@ pub use changepoints::{Segment, Segmenter, changepoints};
 pub use clusters::{Clustering, Member};
 pub use config::{Config, ConfigError};
 pub use coverage::{Chosen, Coverage, GUARANTEE, Portfolio, Rule, choose};
+pub use diversity::{by_diversity, by_recency, relevance};
 pub use extract::{extract, sentences};
 pub use fusion::{Fused, Place, Weights, fuse};
 pub use late_interaction::{sum_of_nearest, unpack};

@@ -113,7 +113,7 @@ enum Command {
     /// Changes the priority of a file's ingestion.
     Priority(priority::PriorityArguments),
     /// Searches the documents.
-    Search(search::SearchArguments),
+    Search(Box<search::SearchArguments>),
     /// Finds documents that are like another one.
     Similar(search::SimilarArguments),
     /// Answers a question from the documents by the language model of the settings, with the sources of each sentence.
@@ -312,7 +312,7 @@ async fn run(
         Command::Reprocess(arguments) => reprocess::reprocess(&client(&settings)?, output, arguments).await,
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
-        Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
+        Command::Search(arguments) => search::search(&client(&settings)?, output, *arguments).await,
         Command::Similar(arguments) => search::similar(&client(&settings)?, output, arguments).await,
         Command::Ask(arguments) => ask::ask(&client(&settings)?, output, arguments).await,
         Command::Raptor(arguments) => raptor::raptor(&client(&settings)?, output, arguments).await,

@@ -7,10 +7,11 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::{io::Write, process::ExitCode};
 use svc_client::{
-    Client, Json, Remote, Validated,
+    Client, Json, Remote, UnknownWord, Validated,
     wire::{
-        AutoSearch, Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch,
-        RerankMethod, SearchFilter, SearchResponse, SimilarQuery, Snippet, SnippetOf, VectorSearch,
+        AutoSearch, Bm25Search, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse, FulltextSearch,
+        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, SearchFilter, SearchResponse, SimilarQuery, Snippet,
+        SnippetOf, TotalIs, VectorSearch,
     },
 };
 
@@ -39,6 +40,16 @@ pub struct SearchArguments {
     /// Ranks the best candidates again, by the cross-encoder or by stored token vectors.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "cross-encoder")]
     rerank: Option<Rerank>,
+    /// How much relevance counts against likeness to the results before, 0 to 1: with less, fewer results repeat each other.
+    #[arg(long, value_name = "SHARE")]
+    mmr_lambda: Option<f64>,
+    /// Ranks newer results before older ones: with each span of so many days a result counts half.
+    #[arg(long, value_name = "DAYS")]
+    half_life: Option<f64>,
+    /// Counts all that matches: by `usetype`, `format`, `parent`, `root`, `event_time` or `created_at` (with `:day`, `:week`, `:month`, `:quarter` or `:year`), or
+    /// `structured_content:KEY`; may be given several times.
+    #[arg(long, value_name = "BY", value_parser = facet)]
+    facet: Vec<Facet>,
     /// What stands for the texts that are found: `none` shows each text and each container by itself. By default `file`, or what the context says.
     #[arg(long, value_enum, value_name = "WHAT")]
     group_by: Option<Group>,
@@ -137,6 +148,18 @@ fn filter(text: &str) -> Result<SearchFilter, String> {
     serde_json::from_str(text).map_err(|error| format!("takes a filter in JSON: {error}"))
 }
 
+/// What is counted, and behind a colon its key or its span of time.
+fn facet(text: &str) -> Result<Facet, String> {
+    let (by, rest) = text.split_once(':').map_or((text, None), |(by, rest)| (by, Some(rest)));
+    let by = by.parse::<FacetBy>().map_err(|error| error.to_string())?;
+    let mut facet = Facet::by(by);
+    match by {
+        FacetBy::StructuredContent => facet.key = rest.map(str::to_owned),
+        _ => facet.bucket = rest.map(str::parse).transpose().map_err(|error: UnknownWord| error.to_string())?,
+    }
+    Ok(facet)
+}
+
 macro_rules! body {
     ($type:ident, $arguments:ident) => {
         Json($type {
@@ -146,6 +169,9 @@ macro_rules! body {
             context: $arguments.context.clone(),
             rerank: $arguments.rerank.map(|_| true),
             rerank_method: $arguments.rerank.map(RerankMethod::from),
+            mmr_lambda: $arguments.mmr_lambda,
+            recency_half_life_days: $arguments.half_life,
+            facets: (!$arguments.facet.is_empty()).then(|| $arguments.facet.clone()),
             group_by: $arguments.grouping(),
             per_group: $arguments.per_group,
             snippets: Some(true),
@@ -192,7 +218,10 @@ async fn print(
     found: &SearchResponse,
 ) -> Result<ExitCode, CliError> {
     match output {
-        Output::Json => found.results.iter().try_for_each(Output::line)?,
+        Output::Json => {
+            found.results.iter().try_for_each(Output::line)?;
+            found.facets.iter().try_for_each(Output::line)?;
+        }
         Output::Table => show(client, asked, found).await?,
     }
     if let Some(cursor) = &found.next_cursor {
@@ -218,9 +247,35 @@ async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> R
             say!("       {}", shown(hit.snippet.as_ref(), &hit.document));
         }
     }
+    if let Some(facets) = &found.facets {
+        counts(facets)?;
+    }
     let state = found.scope_state;
     if state.in_flight + state.failed > 0 {
         say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);
+    }
+    Ok(())
+}
+
+/// Says how many matches have which value.
+fn counts(facets: &FacetsResponse) -> Result<(), CliError> {
+    let at_least = if facets.counted_is == TotalIs::AtLeast { "at least " } else { "" };
+    for facet in &facets.facets {
+        let key = facet.key.as_deref().map(|key| format!(" {}", one_line(key, 60))).unwrap_or_default();
+        say!("{}{key}, of {at_least}{}:", facet.by, facets.counted);
+        for value in &facet.values {
+            let shown = match (&value.title, value.value.as_str()) {
+                (Some(title), _) => format!("{} (document {})", one_line(title, 60), value.value),
+                (None, Some(text)) => one_line(text, 60),
+                (None, None) => value.value.to_string(),
+            };
+            say!("{:>9}  {shown}", value.count);
+        }
+        for (count, what) in [(facet.more, "further values"), (facet.without, "without a value")] {
+            if count > 0 {
+                say!("           {count} {what}");
+            }
+        }
     }
     Ok(())
 }

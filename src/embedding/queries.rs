@@ -40,6 +40,25 @@ impl QueryVectors {
         Ok(vector)
     }
 
+    /// Embeds the queries that are not known yet, in one call. If one of them cannot be embedded, none is.
+    pub async fn learn(&self, model: &Model, queries: &[&str]) -> Result<(), EmbedError> {
+        let key = |query: &str| format!("{}\0{query}", model.identity());
+        let mut unknown: Vec<String> =
+            queries.iter().filter(|query| query.len() <= LONGEST).map(|query| (*query).to_owned()).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown.retain(|query| !self.lock().contains(&key(query)));
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let vectors = model.embed_queries(unknown.clone()).await?;
+        let mut known = self.lock();
+        for (query, vector) in unknown.iter().zip(vectors) {
+            known.put(key(query), vector.into());
+        }
+        Ok(())
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<String, Arc<[f32]>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

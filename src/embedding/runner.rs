@@ -167,6 +167,16 @@ impl Runner {
         vector.ok_or_else(|| EmbedError::Broken("the runner gave no vector".to_owned()))
     }
 
+    /// The vectors of queries, in one call.
+    pub(super) async fn embed_queries(
+        &self,
+        model: &ModelState,
+        texts: Vec<String>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let answer = self.embed(model, texts, 0, RunnerTextKind::Query).await?;
+        Ok(answer.vectors.into_iter().map(padded).collect())
+    }
+
     async fn embed(
         &self,
         model: &ModelState,

@@ -12,7 +12,9 @@ use crate::{
 use futures_util::stream;
 use svc_client::{
     Call, Event, EventStream, Failure, Sent, ops,
-    wire::{AnswerPart, AutoSearch, SearchQuery, SearchResponse, SynthesizeResponse, SynthesizeSearch},
+    wire::{
+        AnswerPart, AutoSearch, SearchBatchResponse, SearchQuery, SearchResponse, SynthesizeResponse, SynthesizeSearch,
+    },
 };
 use svc_ids::DocumentId;
 
@@ -62,6 +64,13 @@ impl Handle<ops::search_auto> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_auto>) -> Result<SearchResponse, Failure> {
         let _place = self.admission.search(caller.principal_id()).await?;
         search::auto(self, caller, call.body.0).await
+    }
+}
+
+impl Handle<ops::search_batch> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search_batch>) -> Result<SearchBatchResponse, Failure> {
+        let _place = self.admission.search(caller.principal_id()).await?;
+        Ok(Box::pin(search::batch(self, caller, call.body.0)).await)
     }
 }
 

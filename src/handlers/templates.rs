@@ -5,14 +5,14 @@ use super::{
     documents::{etag_of, id_cursor},
     lists::page,
 };
-use crate::{access::Caller, error::OrFail, registry::Handle, service::Service, store, usetype::Usetype};
+use crate::{access::Caller, error::OrFail, registry::Handle, search, service::Service, store, usetype::Usetype};
 use rendering::{Templates, declaration, of};
 use serde_json::{Map, Value};
 use svc_client::{
     Call, Code, Failure, Json, Meta, Nothing, Validated, Version, ops,
     wire::{
-        AutoSearch, CreatedDocument, DocumentChange, DocumentPage, DocumentResponse, NewDocument, RenderedTemplate,
-        SearchMethod, SearchResponse, TemplateChange, TemplateDeclaration, UpdatedDocument,
+        CreatedDocument, DocumentChange, DocumentPage, DocumentResponse, NewDocument, RenderedTemplate, SearchResponse,
+        TemplateChange, TemplateDeclaration, UpdatedDocument,
     },
 };
 use svc_ids::DocumentId;
@@ -163,24 +163,7 @@ impl Handle<ops::search_templates> for Service {
         }
         body.usetype = Some(vec![Usetype::Template.as_str().to_owned()]);
         let (method, min_similarity) = (body.method, body.min_similarity);
-        let auto = AutoSearch::from(body);
-        let meta = Meta::default();
-        // Each search is large, so it lies apart from this one.
-        macro_rules! by {
-            ($operation:ident, $body:expr) => {{
-                let call = Call { meta, path: Nothing {}, query: Nothing {}, body: Json($body) };
-                Box::pin(Handle::<ops::$operation>::handle(self, caller, call)).await
-            }};
-        }
-        match method {
-            None => by!(search_auto, auto),
-            Some(SearchMethod::Vector) => {
-                by!(search_vector, svc_client::wire::VectorSearch { min_similarity, ..auto.into() })
-            }
-            Some(SearchMethod::Fulltext) => by!(search_fulltext, auto.into()),
-            Some(SearchMethod::Bm25) => by!(search_bm25, auto.into()),
-            Some(SearchMethod::Maxsim) => by!(search_maxsim, auto.into()),
-            Some(SearchMethod::Hybrid) => by!(search_hybrid, auto.into()),
-        }
+        let _place = self.admission.search(caller.principal_id()).await?;
+        search::by_any(self, caller, method, min_similarity, body.into()).await
     }
 }

@@ -2,8 +2,8 @@
 //! reads all of it.
 use serde_json::{Map, Value, json};
 
-/// What tools neither take nor show: vectors say nothing to a language model.
-pub const HIDDEN: &[&str] = &["include_embed", "include_scores", "embed"];
+/// What tools neither take nor show: vectors say nothing to a language model, and counts are for people who narrow a search by hand.
+pub const HIDDEN: &[&str] = &["include_embed", "include_scores", "embed", "facets"];
 
 /// A schema of the contract with everything in it that it refers to.
 pub fn argument(contract: &Value, schema: &Value) -> Value {

@@ -126,6 +126,7 @@ mod tests {
             "search_maxsim",
             "search_hybrid",
             "search_auto",
+            "search_batch",
             "synthesize",
             "expand_children",
             "render_template",

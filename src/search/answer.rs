@@ -1,6 +1,6 @@
-//! What becomes of a ranking: a second stage, groups, and the answer with its documents.
+//! What becomes of a ranking: later stages, groups, and the answer with its documents.
 use super::{
-    Asked, Found, GROWTH, LEG_DEPTH, Ranked, Ranking, Total,
+    Asked, Found, GROWTH, LEG_DEPTH, Ranked, Ranking, Total, facets,
     groups::{Group, Text, Tree, parts},
     rerank, results, snippets,
 };
@@ -18,7 +18,8 @@ use std::collections::{HashMap, HashSet};
 use svc_client::{
     Failure,
     wire::{
-        DocumentResponse, GroupBy, ScopeState, SearchHit, SearchMethod, SearchResponse, SearchResult, Snippet, TotalIs,
+        DocumentResponse, FacetsResponse, GroupBy, ScopeState, SearchHit, SearchMethod, SearchResponse, SearchResult,
+        Snippet, TotalIs,
     },
 };
 use svc_ids::DocumentId;
@@ -54,7 +55,7 @@ pub(super) async fn answer(
     asked: Asked<'_>,
     ranking: Ranking<'_>,
 ) -> Result<SearchResponse, Failure> {
-    let (Shown { places, before, total }, found) = match asked.group_by {
+    let (Shown { places, before, total, facets }, found) = match asked.group_by {
         GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking)).await?,
         GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking)).await?,
     };
@@ -103,6 +104,7 @@ pub(super) async fn answer(
         group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
         reranked: asked.second_stage,
         next_cursor,
+        facets,
         scope_state: ScopeState { in_flight, failed },
     })
 }
@@ -121,14 +123,15 @@ struct Shown {
     places: Vec<Place>,
     before: usize,
     total: Total,
+    facets: Option<FacetsResponse>,
 }
 
 impl Found {
-    /// How many places the pages lead through: a second stage ranks no more than its candidates, of which there are as many.
+    /// How many places the pages lead through: a later stage ranks no more than its candidates, of which there are as many.
     fn total_shown(&self, asked: &Asked<'_>, candidates: usize) -> Total {
-        match asked.second_stage {
-            Some(_) => Total { count: candidates as u64, exact: true },
-            None => self.total,
+        match asked.ranks_again() {
+            true => Total { count: candidates as u64, exact: true },
+            false => self.total,
         }
     }
 
@@ -148,21 +151,25 @@ async fn alone(
     asked: &Asked<'_>,
     ranking: &Ranking<'_>,
 ) -> Result<(Shown, Found), Failure> {
-    let depth = match asked.second_stage {
-        Some(_) => asked.depth,
-        None => asked.page.reach() as u32,
+    let depth = match asked.ranks_again() {
+        true => asked.depth,
+        false => asked.page.reach() as u32,
     };
     let mut found = ranking.first(core, eligible, depth, depth).await?;
+    let facets = Box::pin(facets::count(core, eligible, asked, ranking, &found, depth)).await?;
     if let Some(method) = asked.second_stage {
         let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
         // This takes time, and a connection of its own if it needs one.
         found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &ids).await?);
     }
+    if let Some(reorder) = asked.reorder {
+        Box::pin(reorder.run(core, &eligible.scope, &mut found)).await?;
+    }
     let before = asked.page.start(found.ranked.iter().map(|(id, _)| *id));
     let place = |(id, score): &(DocumentId, f64)| Place { shown: *id, first: *id, score: *score, texts: None };
     let places = found.ranked.iter().skip(before).take(asked.limit as usize).map(place).collect();
     let total = found.total_shown(asked, found.ranked.len());
-    Ok((Shown { places, before, total }, found))
+    Ok((Shown { places, before, total, facets }, found))
 }
 
 /// Containers stand for their texts. The first stage is asked for more until there are enough groups or nothing else matches, so the first
@@ -173,10 +180,10 @@ async fn grouped(
     asked: &Asked<'_>,
     ranking: &Ranking<'_>,
 ) -> Result<(Shown, Found), Failure> {
-    // A second stage ranks the same groups for every page.
-    let (wanted, limit) = match asked.second_stage {
-        Some(_) => (asked.limit as usize, asked.depth as usize),
-        None => (asked.page.reach(), asked.page.reach()),
+    // A later stage ranks the same groups for every page.
+    let (wanted, limit) = match asked.ranks_again() {
+        true => (asked.limit as usize, asked.depth as usize),
+        false => (asked.page.reach(), asked.page.reach()),
     };
     let deepest = if matches!(ranking, Ranking::Maxsim(_)) { DEEPEST_BY_TOKENS } else { DEEPEST };
     let reach = asked.depth.max(limit as u32);
@@ -210,10 +217,20 @@ async fn grouped(
         }
         depth = depth.saturating_mul(GROWTH).min(deepest);
     };
+    let facets = Box::pin(facets::count(core, eligible, asked, ranking, &found, enough)).await?;
     found.total = total;
-    if let Some(method) = asked.second_stage {
+    if asked.ranks_again() {
         let candidates = candidates(&found.ranked, &groups, asked.depth as usize);
-        found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &candidates).await?);
+        match asked.second_stage {
+            Some(method) => found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &candidates).await?),
+            None => {
+                let candidates: HashSet<DocumentId> = candidates.into_iter().collect();
+                found.ranked.retain(|(id, _)| candidates.contains(id));
+            }
+        }
+        if let Some(reorder) = asked.reorder {
+            Box::pin(reorder.run(core, &eligible.scope, &mut found)).await?;
+        }
         groups = tree.groups(&found.ranked, limit).0;
     }
     let shown = found.total_shown(asked, groups.len());
@@ -229,7 +246,7 @@ async fn grouped(
         texts: Some(tree.choose(&group, &sections, asked.per_group as usize)),
     };
     let places = groups.into_iter().map(place).collect();
-    Ok((Shown { places, before, total: shown }, found))
+    Ok((Shown { places, before, total: shown, facets }, found))
 }
 
 /// Whether anything is eligible outside of these groups. To find that out takes less than to rank everything in them.
@@ -245,7 +262,7 @@ async fn has_others(
     Ok(others)
 }
 
-/// What a second stage ranks: the best results, and the best of each group that has none among them.
+/// What a later stage ranks: the best results, and the best of each group that has none among them.
 fn candidates(ranked: &Ranked, groups: &[Group], depth: usize) -> Vec<DocumentId> {
     let best = ranked.iter().take(depth).map(|(id, _)| *id);
     let mut seen = HashSet::new();

@@ -90,7 +90,7 @@ impl Tree {
 
     /// What tells the document's group from others: the topmost that the caller may read of what stands for it. The caller does not learn
     /// from it what two documents have in common above that.
-    fn key(&self, id: DocumentId) -> DocumentId {
+    pub fn key(&self, id: DocumentId) -> DocumentId {
         self.upwards(id).filter(|member| member.readable).last().map_or(id, |member| member.id)
     }
 

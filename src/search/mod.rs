@@ -1,13 +1,16 @@
 //! Finds documents. Ranking is pure, SQL stays in the store, and every leg applies the same filter.
 mod answer;
 mod auto;
+mod batch;
 pub mod bm25;
+mod facets;
 mod fulltext;
 mod groups;
 mod legs;
 pub(crate) mod maxsim;
 mod paging;
 pub(crate) mod portfolio;
+mod reorder;
 pub(crate) mod rerank;
 mod results;
 mod similar;
@@ -25,8 +28,10 @@ use crate::{
     usetype::{Indexed, Usetype},
 };
 pub use auto::auto;
+pub use batch::{batch, by_any};
 use legs::{Leg, bm25_leg, vector_leg};
 use paging::Page;
+use reorder::Reorder;
 pub use similar::similar;
 use std::{
     collections::{HashMap, HashSet},
@@ -35,7 +40,7 @@ use std::{
 use svc_client::{
     Code, Failure,
     wire::{
-        Bm25Search, ContextConfig, FulltextSearch, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg, Legs,
+        Bm25Search, ContextConfig, Facet, FulltextSearch, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg, Legs,
         MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
     },
 };
@@ -108,12 +113,21 @@ struct Asked<'a> {
     /// How many results the first stage is asked for.
     depth: u32,
     second_stage: Option<RerankMethod>,
+    reorder: Option<Reorder>,
     include_content: bool,
     include_embed: bool,
     include_scores: bool,
     group_by: GroupBy,
     per_group: u32,
     snippets: bool,
+    facets: &'a [Facet],
+}
+
+impl Asked<'_> {
+    /// Whether its first stage only chooses candidates, which are then ranked again.
+    fn ranks_again(&self) -> bool {
+        self.second_stage.is_some() || self.reorder.is_some()
+    }
 }
 
 /// Makes it from any body of a search.
@@ -127,12 +141,14 @@ macro_rules! asked {
             page: Page::of(SearchMethod::$method, &$body, $body.cursor.as_deref(), $body.limit)?,
             depth: $body.depth(),
             second_stage: $body.second_stage(),
+            reorder: Reorder::of($body.mmr_lambda, $body.recency_half_life_days),
             include_content: $body.include_content,
             include_embed: $body.include_embed,
             include_scores: $body.include_scores,
             group_by: $body.grouping(),
             per_group: $body.per_group,
             snippets: $body.shows_snippets(),
+            facets: facets::of(&$body.facets),
         }
     };
 }

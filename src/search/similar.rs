@@ -86,12 +86,14 @@ pub async fn similar(
         page: Page::of(SearchMethod::Vector, &body, body.cursor.as_deref(), body.limit)?,
         depth: body.depth(),
         second_stage: None,
+        reorder: None,
         include_content: body.include_content,
         include_embed: body.include_embed,
         include_scores: false,
         group_by: body.grouping(),
         per_group: body.per_group,
         snippets: false,
+        facets: &[],
     };
     let mut eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), None).await?;
     eligible.excluded.push(id);

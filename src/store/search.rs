@@ -1,7 +1,9 @@
 //! The SQL of the search legs that PostgreSQL runs itself, and the filter that all legs share.
 mod composed;
 mod expectations;
+pub mod facets;
 pub mod groups;
+pub mod reorder;
 
 use super::{
     documents::add,

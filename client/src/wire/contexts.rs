@@ -43,6 +43,12 @@ pub struct ContextConfig {
     /// How many candidates are ranked again, 1 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank_top: Option<u32>,
+    /// How much relevance counts against likeness to the results before, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mmr_lambda: Option<f64>,
+    /// With each span of so many days a result counts half.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recency_half_life_days: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<GroupBy>,
 }
@@ -56,6 +62,8 @@ impl ContextConfig {
             ("config.index", NAME),
             ("config.min_similarity", search::SIMILARITY),
             ("config.rerank_top", search::LIMIT),
+            ("config.mmr_lambda", search::SHARE),
+            ("config.recency_half_life_days", search::HALF_LIFE),
         ];
         own.into_iter().chain(filter_constraints!("config.filter"))
     }
@@ -68,7 +76,9 @@ impl ContextConfig {
         self.filter.as_ref().map_or(Ok(()), |filter| filter.check("config.filter"))?;
         NAME.check("config.index", &self.index)?;
         search::SIMILARITY.check("config.min_similarity", &self.min_similarity)?;
-        search::LIMIT.check("config.rerank_top", &self.rerank_top)
+        search::LIMIT.check("config.rerank_top", &self.rerank_top)?;
+        search::SHARE.check("config.mmr_lambda", &self.mmr_lambda)?;
+        search::HALF_LIFE.check("config.recency_half_life_days", &self.recency_half_life_days)
     }
 }
 

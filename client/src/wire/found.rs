@@ -1,5 +1,5 @@
 //! What a search found.
-use super::{DocumentResponse, GroupBy, RerankMethod, SearchMethod, SnippetOf, TotalIs};
+use super::{DocumentResponse, FacetsResponse, GroupBy, RerankMethod, SearchMethod, SnippetOf, TotalIs};
 use crate::operation::Wire;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
@@ -28,6 +28,9 @@ pub struct SearchResponse {
     /// The `cursor` of the next page; absent on the last one. A search pages through its first 1,000 results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// The counts that `facets` asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facets: Option<FacetsResponse>,
     /// Nodes of the readable scope that a search cannot show.
     pub scope_state: ScopeState,
 }
@@ -40,7 +43,7 @@ pub struct SearchResult {
     #[serde(flatten)]
     pub document: DocumentResponse,
     /// Comparable only within one answer. It is a similarity only for `vector` without reranking. In a reranked answer
-    /// it is the reranker's score.
+    /// it is the reranker's score. Where `mmr_lambda` or `recency_half_life_days` change the order, it stays what it was before.
     pub score: f64,
     /// The document has no token vectors of this model, so `maxsim` scores it 0; absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -114,6 +117,12 @@ pub struct Legs {
     /// The second stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerank: Option<Leg>,
+    /// The order by `recency_half_life_days`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recency: Option<Leg>,
+    /// The order by `mmr_lambda`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mmr: Option<Leg>,
 }
 
 /// A place in one stage.

@@ -3,7 +3,7 @@ use crate::{
     Failure,
     constraint::{CURSOR, Constraint, Form, NAME, constrain},
     operation::{Params, Wire},
-    wire::{ContextConfig, SearchFilter, filter::filter_constraints},
+    wire::{ContextConfig, Facet, SearchFilter, facets::FACETS, filter::filter_constraints},
     words::wire_words,
 };
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
     #[cfg_attr(feature = "openapi", derive(ToSchema))]
     #[serde(deny_unknown_fields)]
     pub struct $name {
-        /// The query: 1 to 8,000 characters, not all of them white space.
+        /// The query, not all of it white space.
         pub query: String,
         /// The name of a search context, whose values stand for what is absent here.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// Finds only documents under this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub parent_id: Option<i64>,
-        /// The number of results, 1 to 100; 10 by default.
+        /// The number of results; 10 by default.
         #[serde(default = "default_limit")]
         pub limit: u32,
         /// Finds only documents with these usetypes; by default with any but those that `SVC_SEARCH_EXCLUDE_USETYPES` names.
@@ -32,17 +32,22 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         pub usetype: Option<Vec<String>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub filter: Option<SearchFilter>,
-        /// Ranks the best candidates again by a closer look; if that is impossible, the request fails. False by default.
+        /// Ranks the best candidates again by a closer look; if that is impossible, the request fails.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub rerank: Option<bool>,
         /// How to rank again; `cross_encoder` by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub rerank_method: Option<RerankMethod>,
-        /// How many candidates are ranked again, 1 to 100 and never fewer than `limit`; 50 by default.
+        /// How many candidates are ranked again, never fewer than `limit`; 50 by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub rerank_top: Option<u32>,
-        /// Whether to include the results' texts; true by default. Once they fill 8 MiB (`SVC_PAGE_BYTES`), those of
-        /// lower rank that do not fit are left out too, and `omitted` says so for each.
+        /// Below 1, results that are like earlier ones come later (maximal marginal relevance).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub mmr_lambda: Option<f64>,
+        /// With each span of so many days a result counts half.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub recency_half_life_days: Option<f64>,
+        /// Whether to include the results' texts; true by default. What does not fit into 8 MiB (`SVC_PAGE_BYTES`) is left out, and `omitted` says so.
         #[serde(default = "include_content")]
         pub include_content: bool,
         /// Whether to include the results' 768-dimension vectors.
@@ -51,7 +56,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// Whether a file or a section stands for the texts in it; by default `file` for `POST /search/auto`, otherwise `none`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub group_by: Option<GroupBy>,
-        /// The most `hits` that a group shows, 1 to 10; 1 by default.
+        /// The most `hits` that a group shows; 1 by default.
         #[serde(default = "default_per_group")]
         pub per_group: u32,
         /// Whether to include the piece of each result that shows why it was found; by default if `group_by` is not `none`.
@@ -63,6 +68,9 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// Whether each result says its rank and score in every stage that ranked it (`legs`). `hybrid` always does.
         #[serde(default)]
         pub include_scores: bool,
+        /// Counts of all that matches, 1 to 10. They count what `total` counts: documents, or groups of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub facets: Option<Vec<Facet>>,
         $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
         $($( $(#[doc = $odoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $own: Option<$otype>, )*)?
     }
@@ -71,8 +79,8 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         pub fn new(query: &str) -> $name {
             $name {
                 query: query.to_owned(), context: None, parent_id: None, limit: default_limit(), usetype: None, filter: None,
-                rerank: None, rerank_method: None, rerank_top: None, include_content: true, include_embed: false,
-                group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, $( $field: None, )* $($( $own: None, )*)?
+                rerank: None, rerank_method: None, rerank_top: None, mmr_lambda: None, recency_half_life_days: None, include_content: true, include_embed: false,
+                group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, facets: None, $( $field: None, )* $($( $own: None, )*)?
             }
         }
 
@@ -84,6 +92,8 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             self.rerank = self.rerank.or(context.rerank);
             self.rerank_method = self.rerank_method.or(context.rerank_method);
             self.rerank_top = self.rerank_top.or(context.rerank_top);
+            self.mmr_lambda = self.mmr_lambda.or(context.mmr_lambda);
+            self.recency_half_life_days = self.recency_half_life_days.or(context.recency_half_life_days);
             self.group_by = self.group_by.or(context.group_by);
             $( self.$field = self.$field.take().or_else(|| context.$field.clone()); )*
         }
@@ -105,15 +115,16 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
 
         /// How many results the first stage is asked for.
         pub fn depth(&self) -> u32 {
+            let keeps_order = self.mmr_lambda.is_none_or(|lambda| lambda >= 1.0) && self.recency_half_life_days.is_none();
             match self.second_stage() {
-                Some(_) => self.rerank_top.unwrap_or(RERANK_TOP).max(self.limit),
-                None => self.limit,
+                None if keeps_order => self.limit,
+                _ => self.rerank_top.unwrap_or(RERANK_TOP).max(self.limit),
             }
         }
     }
     impl Wire for $name {
         fn constraints() -> Vec<(&'static str, Constraint)> {
-            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("per_group", PER_GROUP), ("cursor", CURSOR)];
+            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("per_group", PER_GROUP), ("cursor", CURSOR), ("facets", FACETS), ("mmr_lambda", SHARE), ("recency_half_life_days", HALF_LIFE)];
             all.extend(filter_constraints!("filter"));
             all.extend_from_slice(&[$($constraints)*]);
             all
@@ -127,6 +138,12 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             LIMIT.check("rerank_top", &self.rerank_top)?;
             PER_GROUP.check("per_group", &self.per_group)?;
             CURSOR.check("cursor", &self.cursor)?;
+            SHARE.check("mmr_lambda", &self.mmr_lambda)?;
+            HALF_LIFE.check("recency_half_life_days", &self.recency_half_life_days)?;
+            FACETS.check("facets", &self.facets)?;
+            for (place, facet) in self.facets.iter().flatten().enumerate() {
+                facet.check(&format!("facets[{place}]"))?;
+            }
             let check: fn(&$name) -> Result<(), Failure> = $check;
             check(self)
         }
@@ -145,6 +162,10 @@ const MAX_SOURCES: Constraint = Constraint::Whole(1, 20);
 const PER_GROUP: Constraint = Constraint::Whole(1, 10);
 /// An empty list would find nothing, which nobody wants.
 pub(super) const USETYPES: Constraint = Constraint::List(1, 100, Some(&NAME));
+/// How much relevance counts.
+pub(super) const SHARE: Constraint = Constraint::Number(0.0, 1.0);
+/// In days, of which a thousandth is a minute and a half.
+pub(super) const HALF_LIFE: Constraint = Constraint::Number(0.001, 100_000.0);
 /// A cosine.
 pub(super) const SIMILARITY: Constraint = Constraint::Number(-1.0, 1.0);
 /// How much a leg counts.
@@ -217,31 +238,6 @@ search_body! {
         body.weights.map_or(Ok(()), |weights| weights.check())
     }
 }
-impl From<TemplateSearch> for AutoSearch {
-    fn from(body: TemplateSearch) -> AutoSearch {
-        AutoSearch {
-            context: body.context,
-            parent_id: body.parent_id,
-            limit: body.limit,
-            usetype: body.usetype,
-            filter: body.filter,
-            rerank: body.rerank,
-            rerank_method: body.rerank_method,
-            rerank_top: body.rerank_top,
-            include_content: body.include_content,
-            include_embed: body.include_embed,
-            group_by: Some(body.group_by.unwrap_or(GroupBy::None)),
-            per_group: body.per_group,
-            snippets: body.snippets,
-            weights: body.weights,
-            index: body.index,
-            cursor: body.cursor,
-            include_scores: body.include_scores,
-            query: body.query,
-        }
-    }
-}
-
 search_body! {
     /// Searches for the sources of an answer, by a method that suits the question.
     SynthesizeSearch by None {
@@ -257,34 +253,57 @@ search_body! {
         if body.cursor.is_some() {
             return Err(Failure::field("cursor", "is not for answers: they are made of the best texts"));
         }
+        if body.facets.is_some() {
+            return Err(Failure::field("facets", "is not for answers").with("remedy", "ask POST /search/auto for counts"));
+        }
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())
     }
 }
-impl From<SynthesizeSearch> for AutoSearch {
-    fn from(body: SynthesizeSearch) -> AutoSearch {
-        AutoSearch {
-            context: body.context,
-            parent_id: body.parent_id,
-            limit: body.limit,
-            usetype: body.usetype,
-            filter: body.filter,
-            rerank: body.rerank,
-            rerank_method: body.rerank_method,
-            rerank_top: body.rerank_top,
-            include_content: body.include_content,
-            include_embed: body.include_embed,
-            group_by: Some(body.group_by.unwrap_or(GroupBy::None)),
-            per_group: body.per_group,
-            snippets: body.snippets,
-            weights: body.weights,
-            index: body.index,
-            cursor: None,
-            include_scores: body.include_scores,
-            query: body.query,
+search_body! {
+    /// One of several searches: by the method that it names, or by the one that suits the query.
+    MethodSearch by None {
+        method: SearchMethod,
+        /// Leaves out less similar documents in a search by `vector`; -1 to 1.
+        min_similarity: f64,
+        /// How much each leg counts where the method is `hybrid`; by default as in a search that is asked alone.
+        weights: HybridWeights,
+        /// The BM25 index; if absent, the index `default`.
+        index: String,
+    } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
+        use SearchMethod::{Fulltext, Hybrid, Vector};
+        SIMILARITY.check("min_similarity", &body.min_similarity)?;
+        NAME.check("index", &body.index)?;
+        body.weights.map_or(Ok(()), |weights| weights.check())?;
+        for (field, is_given, is_known) in [
+            ("min_similarity", body.min_similarity.is_some(), body.method == Some(Vector)),
+            ("weights", body.weights.is_some(), matches!(body.method, None | Some(Hybrid))),
+            ("index", body.index.is_some(), !matches!(body.method, Some(Vector | Fulltext))),
+        ] {
+            if is_given && !is_known {
+                return Err(Failure::field(field, "is not for this method"));
+            }
         }
+        Ok(())
     }
 }
+
+/// The same search, by whatever method.
+macro_rules! by_any_method { ($($name:ident $group_by:expr),*) => { $(
+    impl From<$name> for AutoSearch {
+        fn from(body: $name) -> AutoSearch {
+            let group_by: fn(&$name) -> Option<GroupBy> = $group_by;
+            AutoSearch {
+                group_by: group_by(&body), context: body.context, parent_id: body.parent_id, limit: body.limit, usetype: body.usetype,
+                filter: body.filter, rerank: body.rerank, rerank_method: body.rerank_method, rerank_top: body.rerank_top,
+                mmr_lambda: body.mmr_lambda, recency_half_life_days: body.recency_half_life_days, include_content: body.include_content,
+                include_embed: body.include_embed, per_group: body.per_group, snippets: body.snippets, weights: body.weights,
+                index: body.index, cursor: body.cursor, include_scores: body.include_scores, facets: body.facets, query: body.query,
+            }
+        }
+    }
+)* } }
+by_any_method! { TemplateSearch |body| Some(body.grouping()), SynthesizeSearch |body| Some(body.grouping()), MethodSearch |body| body.group_by }
 
 /// The same search by a method that is known, with its context already in it.
 macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
@@ -292,9 +311,9 @@ macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
         fn from(auto: AutoSearch) -> $name {
             $name {
                 parent_id: auto.parent_id, limit: auto.limit, usetype: auto.usetype, filter: auto.filter,
-                rerank: auto.rerank, rerank_method: auto.rerank_method, rerank_top: auto.rerank_top, include_content: auto.include_content,
+                rerank: auto.rerank, rerank_method: auto.rerank_method, rerank_top: auto.rerank_top, mmr_lambda: auto.mmr_lambda, recency_half_life_days: auto.recency_half_life_days, include_content: auto.include_content,
                 include_embed: auto.include_embed, group_by: Some(auto.group_by.unwrap_or(GroupBy::File)), per_group: auto.per_group,
-                snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, $( $field: auto.$field, )*
+                snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, facets: auto.facets, $( $field: auto.$field, )*
                 ..$name::new(&auto.query)
             }
         }
