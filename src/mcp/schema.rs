@@ -2,8 +2,19 @@
 //! reads all of it.
 use serde_json::{Map, Value, json};
 
-/// What tools neither take nor show: vectors say nothing to a language model, and counts are for people who narrow a search by hand.
-pub const HIDDEN: &[&str] = &["include_embed", "include_scores", "embed", "facets"];
+/// What tools neither take nor show: vectors say nothing to a language model, and counts and the finer means of a search are for people who
+/// narrow it by hand.
+pub const HIDDEN: &[&str] = &[
+    "include_embed",
+    "include_scores",
+    "embed",
+    "facets",
+    "weights",
+    "mmr_lambda",
+    "rerank_method",
+    "rerank_top",
+    "per_group",
+];
 
 /// A schema of the contract with everything in it that it refers to.
 pub fn argument(contract: &Value, schema: &Value) -> Value {
@@ -63,7 +74,7 @@ fn merge(own: &mut Map<String, Value>, part: Value) {
 }
 
 /// Leaves out what says nothing: the width of numbers, hidden fields, and what is in objects deeper than `depth`. Of an answer it
-/// leaves names and types, since a model sees the answer itself. How long a text or a list may be, the service says when one is too long.
+/// leaves names and types, since a model sees the answer itself; of what is told of an argument, the first sentence. How long a text or a list may be, the service says when one is too long.
 fn plain(schema: Value, level: usize, depth: usize) -> Value {
     let Value::Object(mut members) = without_choice(schema) else { return Value::Bool(true) };
     let is_of_answer = depth != usize::MAX;
@@ -98,6 +109,7 @@ fn plain(schema: Value, level: usize, depth: usize) -> Value {
         members.remove("required");
         members.remove("additionalProperties");
         members.remove("description");
+        members.remove("enum");
     }
     if let Some(Value::Object(fields)) = members.remove("properties")
         && level < depth
@@ -118,6 +130,15 @@ fn plain(schema: Value, level: usize, depth: usize) -> Value {
         }
     }
     Value::Object(members)
+}
+
+/// The first sentence of a text, on one line.
+pub fn sentence(text: &str) -> String {
+    let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(end) = text.find(". ") {
+        text.truncate(end + 1);
+    }
+    text
 }
 
 /// An argument without null: whoever has no value leaves the argument out, and some clients take one type at a time only.
@@ -189,9 +210,11 @@ mod tests {
             argument(&contract, &page),
             row(json!({"type": "integer", "maximum": 7}), json!({"type": "string", "enum": ["a", "b"]}), deep)
         );
-        let state = json!({"type": ["string", "null"], "enum": ["a", "b", null]});
+        let state = json!({"type": ["string", "null"]});
         let mut told = row(json!({"type": "integer"}), state, json!({"type": "object"}));
-        drop(told["properties"]["rows"]["items"].as_object_mut().and_then(|items| items.remove("required")));
+        if let Some(items) = told["properties"]["rows"]["items"].as_object_mut() {
+            items.retain(|name, _| !["required", "description"].contains(&name.as_str()));
+        }
         assert_eq!(answer(&contract, &page, 2), told);
     }
 

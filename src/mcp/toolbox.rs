@@ -56,7 +56,7 @@ impl Toolbox {
 /// How deep the answers are described by which they are divided.
 const PAGED_DEPTH: usize = 2;
 /// The most bytes of the description of an answer that is shown with objects in it; a longer one has the fields of the answer alone.
-const ANSWER_BYTES: usize = 700;
+const ANSWER_BYTES: usize = 350;
 
 /// The page that comes after: what a tool with long answers takes and gives.
 const CURSOR: &str = "`next_cursor` of the page before.";
@@ -76,7 +76,7 @@ fn row(contract: &Value, info: &'static OperationInfo, kind: Tool) -> Row {
         }
         let mut field = schema::argument(contract, &parameter["schema"]);
         if let Some(about) = parameter["description"].as_str() {
-            field["description"] = about.split_whitespace().collect::<Vec<_>>().join(" ").into();
+            field["description"] = schema::sentence(about).into();
         }
         if parameter["required"] == true {
             required.push(name.into());

@@ -387,6 +387,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "service",
             "settings",
             "store",
+            "usetype",
             "worker",
         ],
     ),

@@ -55,7 +55,14 @@ impl Communities {
                 break;
             }
         }
-        let best = connected(&base.edges, &best);
+        let mut best = connected(&base.edges, &best);
+        for _ in 0..LEVELS {
+            let merged = run.merge(&base, &best)?;
+            if merged.iter().max() == best.iter().max() {
+                break;
+            }
+            best = merged;
+        }
         let modularity = base.modularity(&best, total, resolution);
         let count = best.iter().max().map_or(0, |most| *most as usize + 1);
         let mut members = vec![Vec::new(); count];
@@ -175,6 +182,17 @@ impl Run<'_> {
         member.iter_mut().for_each(|part| *part = community[*part as usize]);
         renumber(&mut member);
         Some(member)
+    }
+
+    /// Joins whole communities while that gains something; single nodes may each be where they are best, and two communities not.
+    fn merge(&mut self, base: &Level, community: &[u32]) -> Option<Vec<u32>> {
+        let mut member = community.to_vec();
+        let count = renumber(&mut member);
+        let level = base.of_parts(&member, count);
+        let mut joined: Vec<u32> = (0..count as u32).collect();
+        self.improve(&level, &mut joined)?;
+        member.iter_mut().for_each(|community| *community = joined[*community as usize]);
+        Some(connected(&base.edges, &member))
     }
 
     /// Moves nodes to the community of a neighbour while that gains something.
