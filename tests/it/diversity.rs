@@ -1,33 +1,15 @@
 //! Results in another order: the newer ones first, and those that say something new before those that repeat.
 use crate::{
     principals::someone,
-    support::{TOKEN, TestApp, document, http},
+    support::{TestApp, document, searches::ask},
 };
 use serde_json::{Value, json};
 use svc_client::{
-    Code, Failure, Json,
+    Code, Json,
     wire::{ContextConfig, DocumentPath, NewContext, SearchResponse, WaitQuery},
 };
 
 const METHODS: [&str; 6] = ["vector", "fulltext", "bm25", "maxsim", "hybrid", "auto"];
-
-/// A search as anybody sends it.
-async fn ask(app: &TestApp, token: &str, method: &str, body: &Value) -> Result<SearchResponse, Failure> {
-    let client = svc_client::Client(svc_client::Remote::new(&app.base, token, http()));
-    macro_rules! by {
-        ($call:ident) => {
-            client.$call(Json(serde_json::from_value(body.clone()).unwrap())).await
-        };
-    }
-    match method {
-        "vector" => by!(search_vector),
-        "fulltext" => by!(search_fulltext),
-        "bm25" => by!(search_bm25),
-        "maxsim" => by!(search_maxsim),
-        "hybrid" => by!(search_hybrid),
-        _ => by!(search_auto),
-    }
-}
 
 fn ids(found: &SearchResponse) -> Vec<i64> {
     found.results.iter().map(|result| result.document.id).collect()
@@ -69,7 +51,7 @@ async fn without_ages_and_with_lambda_one_every_method_has_its_plain_order() {
                 let mut body =
                     json!({"query": "radar gauge", "limit": 100, "group_by": group_by, "include_scores": true});
                 body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-                ask(&app, TOKEN, method, &body).await.unwrap()
+                ask(&app.client, method, &body).await.unwrap()
             };
             let plain = ask(json!({})).await;
             assert_eq!(plain.results.len(), all.len(), "{method}");
@@ -100,9 +82,9 @@ async fn diverse_results_are_the_same_ones_in_an_order_that_repeats_less() {
     let kind = |id: &i64| all.iter().position(|other| other == id).unwrap() / 4;
     for method in METHODS {
         let body = json!({"query": "radar gauge in the harbour", "limit": 100, "group_by": "none"});
-        let plain = ask(&app, TOKEN, method, &body).await.unwrap();
+        let plain = ask(&app.client, method, &body).await.unwrap();
         let body = json!({"query": "radar gauge in the harbour", "limit": 100, "group_by": "none", "mmr_lambda": 0.1, "include_scores": true});
-        let diverse = ask(&app, TOKEN, method, &body).await.unwrap();
+        let diverse = ask(&app.client, method, &body).await.unwrap();
         assert_eq!(ids(&diverse)[0], ids(&plain)[0], "{method}: the best one is the best");
         let sorted = |found: &SearchResponse| {
             let mut ids = ids(found);
@@ -127,11 +109,11 @@ async fn pages_of_another_order_are_its_results_once_each() {
                 json!({"query": "radar gauge", "limit": limit, "group_by": group_by, "mmr_lambda": 0.4,
                        "recency_half_life_days": 700, "rerank_top": 20, "cursor": cursor})
             };
-            let whole = ask(&app, TOKEN, method, &body(20, None)).await.unwrap();
+            let whole = ask(&app.client, method, &body(20, None)).await.unwrap();
             assert_eq!((whole.results.len(), whole.next_cursor.as_deref()), (16, None), "{method}");
             let (mut paged, mut cursor) = (Vec::new(), None);
             loop {
-                let page = ask(&app, TOKEN, method, &body(5, cursor)).await.unwrap();
+                let page = ask(&app.client, method, &body(5, cursor)).await.unwrap();
                 paged.extend(ids(&page));
                 cursor = page.next_cursor;
                 if cursor.is_none() {
@@ -143,12 +125,12 @@ async fn pages_of_another_order_are_its_results_once_each() {
     }
     // Only the best candidates are ranked again, on all pages.
     let body = json!({"query": "radar gauge", "limit": 3, "rerank_top": 6, "recency_half_life_days": 1});
-    let first = ask(&app, TOKEN, "bm25", &body).await.unwrap();
+    let first = ask(&app.client, "bm25", &body).await.unwrap();
     let mut next = body.clone();
     next["cursor"] = json!(first.next_cursor);
-    let second = ask(&app, TOKEN, "bm25", &next).await.unwrap();
+    let second = ask(&app.client, "bm25", &next).await.unwrap();
     assert_eq!((second.results.len(), second.next_cursor.as_deref()), (3, None));
-    let plain = ask(&app, TOKEN, "bm25", &json!({"query": "radar gauge", "limit": 6})).await.unwrap();
+    let plain = ask(&app.client, "bm25", &json!({"query": "radar gauge", "limit": 6})).await.unwrap();
     let mut newest = ids(&plain);
     newest.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!([ids(&first), ids(&second)].concat(), newest);
@@ -182,24 +164,24 @@ async fn the_age_of_a_part_is_that_of_the_nearest_time_above_it_that_its_reader_
         .document
         .id;
     let body = json!({"query": "radar gauge", "recency_half_life_days": 30});
-    let found = ask(&app, TOKEN, "bm25", &body).await.unwrap();
+    let found = ask(&app.client, "bm25", &body).await.unwrap();
     assert_eq!(ids(&found), [new, coming, old], "what is to come is as new as what is");
     let named = ContextConfig { recency_half_life_days: Some(30.0), ..ContextConfig::default() };
     app.client.create_context(Json(NewContext { name: "news".to_owned(), config: named })).await.unwrap();
-    let by_name = ask(&app, TOKEN, "bm25", &json!({"query": "radar gauge", "context": "news"})).await.unwrap();
+    let by_name = ask(&app.client, "bm25", &json!({"query": "radar gauge", "context": "news"})).await.unwrap();
     assert_eq!(ids(&by_name), ids(&found));
     // Whoever does not see the letter does not learn of its time.
     app.client.protect_document(DocumentPath { id: letter }).await.unwrap();
     app.client.protect_document(DocumentPath { id: old }).await.unwrap();
     let reader = someone(&app, "reader").await;
     crate::principals::grant(&app, &reader, old, svc_client::wire::GrantRight::Read).await;
-    let theirs = ask(&app, &reader.secret, "bm25", &body).await.unwrap();
+    let theirs = ask(&reader.client, "bm25", &body).await.unwrap();
     assert_eq!(ids(&theirs), [old, new, coming]);
     for (body, field) in [
         (json!({"query": "radar", "mmr_lambda": 1.1}), "mmr_lambda"),
         (json!({"query": "radar", "recency_half_life_days": 0}), "recency_half_life_days"),
     ] {
-        let refused = ask(&app, TOKEN, "bm25", &body).await.unwrap_err();
+        let refused = ask(&app.client, "bm25", &body).await.unwrap_err();
         assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!(field)));
     }
     app.end().await;

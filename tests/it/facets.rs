@@ -2,35 +2,19 @@
 use crate::{
     cli::svc,
     principals::{grant, someone},
-    support::{TestApp, document, sample},
+    support::{TestApp, document, sample, searches::ask},
 };
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Client, Code, Failure, Json, Remote,
+    Code, Json,
     wire::{
         AutoSearch, Bm25Search, DocumentPath, DocumentResponse, Facet, FacetBy, FacetCounts, FulltextSearch,
-        GrantRight, HybridSearch, MaxsimSearch, SearchResponse, SynthesizeSearch, TimeBucket, TotalIs, VectorSearch,
-        WaitQuery,
+        GrantRight, HybridSearch, MaxsimSearch, SynthesizeSearch, TimeBucket, TotalIs, VectorSearch, WaitQuery,
     },
 };
 
 const METHODS: [&str; 5] = ["vector", "fulltext", "bm25", "maxsim", "hybrid"];
-
-async fn ask(client: &Client<Remote>, method: &str, body: &Value) -> Result<SearchResponse, Failure> {
-    macro_rules! by {
-        ($call:ident) => {
-            client.$call(Json(serde_json::from_value(body.clone()).unwrap())).await
-        };
-    }
-    match method {
-        "vector" => by!(search_vector),
-        "fulltext" => by!(search_fulltext),
-        "bm25" => by!(search_bm25),
-        "maxsim" => by!(search_maxsim),
-        _ => by!(search_hybrid),
-    }
-}
 
 /// The counts, by their values as JSON.
 fn counts(facet: &FacetCounts) -> BTreeMap<String, u64> {

@@ -1,11 +1,11 @@
 //! Results page by page, and what each stage of a search says of them.
 use crate::{
     principals::someone,
-    support::{TOKEN, TestApp, http},
+    support::{TestApp, searches::ask},
 };
 use serde_json::{Value, json};
 use svc_client::{
-    Code, Failure, Json,
+    Code, Json,
     wire::{
         BatchItem, Bm25Search, DocumentPath, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, NewBatch,
         RerankMethod, SearchMethod, SearchQuery, SearchResponse, SynthesizeSearch, VectorSearch,
@@ -18,29 +18,11 @@ fn ids(found: &SearchResponse) -> Vec<i64> {
     found.results.iter().map(|result| result.document.id).collect()
 }
 
-/// A search as anybody sends it.
-async fn ask(app: &TestApp, token: &str, method: &str, body: &Value) -> Result<SearchResponse, Failure> {
-    let client = svc_client::Client(svc_client::Remote::new(&app.base, token, http()));
-    macro_rules! by {
-        ($call:ident) => {
-            client.$call(Json(serde_json::from_value(body.clone()).unwrap())).await
-        };
-    }
-    match method {
-        "vector" => by!(search_vector),
-        "fulltext" => by!(search_fulltext),
-        "bm25" => by!(search_bm25),
-        "maxsim" => by!(search_maxsim),
-        "hybrid" => by!(search_hybrid),
-        _ => by!(search_auto),
-    }
-}
-
 /// The results of all pages, and how many pages there were.
 async fn leaf_through(app: &TestApp, method: &str, mut body: Value) -> (Vec<i64>, usize) {
     let (mut all, mut pages) = (Vec::new(), 0);
     loop {
-        let page = ask(app, TOKEN, method, &body).await.unwrap();
+        let page = ask(&app.client, method, &body).await.unwrap();
         assert!(page.results.len() as u64 <= body["limit"].as_u64().unwrap());
         all.extend(ids(&page));
         pages += 1;
@@ -69,7 +51,7 @@ async fn the_pages_of_a_search_are_its_results_in_their_order() {
     app.client.embed_tokens(DocumentPath { id: all[0] }).await.unwrap();
     for method in METHODS {
         let body = json!({"query": "radar gauge", "limit": 100});
-        let whole = ask(&app, TOKEN, method, &body).await.unwrap();
+        let whole = ask(&app.client, method, &body).await.unwrap();
         assert_eq!((whole.results.len(), whole.next_cursor.as_deref()), (23, None), "{method}");
         for limit in [1, 7, 22, 23] {
             let (paged, pages) = leaf_through(&app, method, json!({"query": "radar gauge", "limit": limit})).await;
@@ -79,12 +61,12 @@ async fn the_pages_of_a_search_are_its_results_in_their_order() {
     }
     // Pages may differ in their size and in what they show of a result.
     let body = json!({"query": "radar gauge", "limit": 5});
-    let first = ask(&app, TOKEN, "bm25", &body).await.unwrap();
+    let first = ask(&app.client, "bm25", &body).await.unwrap();
     let cursor = first.next_cursor.unwrap();
     let more =
         json!({"query": "radar gauge", "limit": 3, "include_content": false, "snippets": true, "cursor": cursor});
-    let second = ask(&app, TOKEN, "bm25", &more).await.unwrap();
-    let whole = ask(&app, TOKEN, "bm25", &json!({"query": "radar gauge", "limit": 8})).await.unwrap();
+    let second = ask(&app.client, "bm25", &more).await.unwrap();
+    let whole = ask(&app.client, "bm25", &json!({"query": "radar gauge", "limit": 8})).await.unwrap();
     assert_eq!(ids(&second), ids(&whole)[5..]);
 
     // Everything else belongs to the search.
@@ -98,11 +80,11 @@ async fn the_pages_of_a_search_are_its_results_in_their_order() {
         json!({"query": "radar gauge", "cursor": "7"}),
     ] {
         for method in ["bm25", "auto"] {
-            let refused = ask(&app, TOKEN, method, &other).await.unwrap_err();
+            let refused = ask(&app.client, method, &other).await.unwrap_err();
             assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("cursor")), "{other}");
         }
     }
-    let refused = ask(&app, TOKEN, "vector", &json!({"query": "radar gauge", "cursor": cursor})).await.unwrap_err();
+    let refused = ask(&app.client, "vector", &json!({"query": "radar gauge", "cursor": cursor})).await.unwrap_err();
     assert_eq!(refused.members["field"], "cursor");
     let answer = SynthesizeSearch { cursor: Some(cursor), ..SynthesizeSearch::new("radar gauge") };
     assert_eq!(app.client.synthesize(Json(answer)).await.unwrap_err().members["field"], "cursor");
@@ -152,20 +134,20 @@ async fn pages_of_groups_are_the_groups_in_their_order() {
         for group_by in ["file", "section"] {
             let body =
                 |limit: u32| json!({"query": "radar gauge", "limit": limit, "group_by": group_by, "per_group": 2});
-            let whole = ids(&ask(&app, TOKEN, method, &body(100)).await.unwrap());
+            let whole = ids(&ask(&app.client, method, &body(100)).await.unwrap());
             assert!(whole.len() >= 7, "{method} {group_by}");
             let (paged, _) = leaf_through(&app, method, body(3)).await;
             assert_eq!(paged, whole, "{method} by {group_by}");
         }
     }
     // A second stage ranks the same groups again for every page, and no more than it was told to.
-    let texts = ask(&app, TOKEN, "bm25", &json!({"query": "radar gauge", "limit": 100, "usetype": ["chunk"]})).await;
+    let texts = ask(&app.client, "bm25", &json!({"query": "radar gauge", "limit": 100, "usetype": ["chunk"]})).await;
     for id in ids(&texts.unwrap()) {
         app.client.embed_tokens(DocumentPath { id }).await.unwrap();
     }
     for method in ["vector", "bm25", "hybrid"] {
         let body = |limit: u32| json!({"query": "second radar gauge 3", "limit": limit, "group_by": "file", "rerank": true, "rerank_method": "maxsim", "rerank_top": 5});
-        let whole = ids(&ask(&app, TOKEN, method, &body(5)).await.unwrap());
+        let whole = ids(&ask(&app.client, method, &body(5)).await.unwrap());
         assert_eq!(whole.len(), 5, "{method}");
         for limit in [1, 2, 3] {
             let (paged, pages) = leaf_through(&app, method, body(limit)).await;
@@ -221,11 +203,11 @@ async fn a_further_page_goes_on_with_the_method_of_the_first_and_shows_what_its_
     }
     app.create("Tides", "The tide comes in twice a day.", None).await;
     let body = json!({"query": "XK-4471-B", "limit": 2, "group_by": "none"});
-    let first = ask(&app, TOKEN, "auto", &body).await.unwrap();
+    let first = ask(&app.client, "auto", &body).await.unwrap();
     assert_eq!((first.method, first.results.len()), (SearchMethod::Bm25, 2));
     let mut next = body.clone();
     next["cursor"] = first.next_cursor.clone().into();
-    let second = ask(&app, TOKEN, "auto", &next).await.unwrap();
+    let second = ask(&app.client, "auto", &next).await.unwrap();
     assert_eq!((second.method, second.results.len(), second.next_cursor.as_deref()), (SearchMethod::Bm25, 1, None));
     assert_eq!(second.why.as_deref(), Some("the first page took it"));
 

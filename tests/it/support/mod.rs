@@ -11,6 +11,7 @@ pub mod llm;
 pub mod poison;
 pub mod proxy;
 pub mod rude;
+pub mod searches;
 pub mod server;
 pub mod statements;
 pub mod web;
