@@ -13,7 +13,7 @@ use crate::{
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::{collections::HashMap, sync::Arc};
 use svc_ids::RootId;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
 
 /// The most supervisors that are kept without a running task.
 pub(crate) const MOST_IDLE: usize = 32;
@@ -32,7 +32,7 @@ pub(crate) enum DocumentsMessage {
         root_id: RootId,
         supervisor: ActorId,
     },
-    /// Asks the queue what the documents still owe.
+    /// Asks the queue what the documents still owe, if that is due.
     Look,
     /// The queue's answer to the look with this number.
     Known {
@@ -48,6 +48,8 @@ pub(crate) struct DocumentsState {
     open: HashMap<RootId, Open>,
     looking: Option<JoinHandle<()>>,
     looks: u64,
+    /// When the last look began.
+    looked: Instant,
     /// Counts the uses; the supervisor with the greatest number was used last.
     uses: u64,
 }
@@ -73,7 +75,7 @@ impl Actor for Documents {
         (shared, parent, load): Self::Arguments,
     ) -> Result<DocumentsState, ActorProcessingErr> {
         let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::Documents, parent), load);
-        Ok(DocumentsState { shared, seat, open: HashMap::new(), looking: None, looks: 0, uses: 0 })
+        Ok(DocumentsState { shared, seat, open: HashMap::new(), looking: None, looks: 0, looked: Instant::now(), uses: 0 })
     }
 
     async fn post_start(
@@ -81,7 +83,7 @@ impl Actor for Documents {
         me: ActorRef<DocumentsMessage>,
         state: &mut DocumentsState,
     ) -> Result<(), ActorProcessingErr> {
-        me.send_interval(state.shared.settings.heartbeat, || DocumentsMessage::Look);
+        me.send_interval(state.shared.shortest_beat(), || DocumentsMessage::Look);
         Ok(())
     }
 
@@ -189,12 +191,16 @@ impl DocumentsState {
         }
     }
 
-    /// Asks the queue beside the mailbox, one look at a time.
+    /// Asks the queue beside the mailbox, one look at a time, as often as there are heartbeats: whoever looks at the tree soon sees the
+    /// titles of documents that are new in it.
     fn look(&mut self, me: ActorRef<DocumentsMessage>) {
-        if self.open.is_empty() || self.looking.as_ref().is_some_and(|looking| !looking.is_finished()) {
+        // The ticks of a clock are a little early or late.
+        let is_due = self.looked.elapsed() + self.shared.shortest_beat() / 2 >= self.shared.between_beats();
+        if !is_due || self.open.is_empty() || self.looking.as_ref().is_some_and(|looking| !looking.is_finished()) {
             return;
         }
         self.looks += 1;
+        self.looked = Instant::now();
         let (look, shared) = (self.looks, self.shared.clone());
         let roots: Vec<RootId> = self.open.keys().copied().collect();
         self.looking = Some(tokio::spawn(async move {

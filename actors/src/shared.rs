@@ -151,9 +151,14 @@ impl Shared {
     pub fn between_beats(&self) -> Duration {
         let until = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         match until.is_some_and(|until| Instant::now() < until) {
-            true => self.settings.heartbeat.min(WATCHED_BEAT),
+            true => self.shortest_beat(),
             false => self.settings.heartbeat,
         }
+    }
+
+    /// The time from one heartbeat to the next while somebody looks.
+    pub fn shortest_beat(&self) -> Duration {
+        self.settings.heartbeat.min(WATCHED_BEAT)
     }
 
     /// Announces that something is owed to the queue. A lock manager that is being restarted looks at once anyway.

@@ -6,7 +6,7 @@ use super::{
 };
 use chrono::Utc;
 use maud::{Markup, html};
-use std::cmp::Reverse;
+use std::{cell::Cell, cmp::Reverse};
 use svc_client::{
     Failure,
     wire::{ActorNode, SnapshotPart, WorkerPath, WorkerQuery, WorkerResponse, WorkerSnapshot},
@@ -18,6 +18,8 @@ const OPEN: usize = 4;
 const PROCESSES: usize = 100;
 /// How many actors are shown at one level of one process.
 const ROWS: usize = 50;
+/// How many actors are shown in all. The open processes share them.
+pub(super) const MOST_ROWS: usize = 480;
 /// A task that has run for longer is bright.
 const LONG_SECONDS: f64 = 60.0;
 /// A mailbox that holds more is bright.
@@ -82,7 +84,7 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
                 span { "Actor" } span .opt { "Id" } span { "State" } span .num .opt { "Since" } span .num .opt { "Handled" } span .num .opt { "Mailbox" } span .num .opt { "Restarts" }
             }
             @if workers.is_empty() { p .body .dim { "No worker has been seen in the last day." } }
-            ul .tree { @for worker in workers.iter().take(PROCESSES) { (process(worker, filter, open)) } }
+            ul .tree { @for worker in workers.iter().take(PROCESSES) { (process(worker, filter, open, MOST_ROWS / opened.max(1))) } }
             @if workers.len() > PROCESSES { p .body .dim {
                 "and " (say::count((workers.len() - PROCESSES) as i64)) " more processes, the longest silent last: " a .lnk href="/workers" { "all workers" }
             } }
@@ -91,8 +93,9 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
     Ok(Page { title: "Actors".to_owned(), say: html! { (say) }, body, is_live: true })
 }
 
-/// One process with its actors, where they were read.
-pub fn process(worker: &WorkerResponse, filter: &str, open: &str) -> Markup {
+/// One process with its actors, at most so many, where they were read.
+pub fn process(worker: &WorkerResponse, filter: &str, open: &str, rows: usize) -> Markup {
+    let shown = Shown { worker, filter, is_alone: open == worker.worker_id, left: Cell::new(rows) };
     let silent = say::since(worker.beat_at);
     let snapshot = worker.snapshot.as_ref();
     let root = snapshot.and_then(|snapshot| snapshot.root.as_ref());
@@ -113,7 +116,7 @@ pub fn process(worker: &WorkerResponse, filter: &str, open: &str) -> Markup {
                             span .name .dim { "lanes  " (draw::lanes_text(&snapshot.lanes)) } span .opt {} span { (draw::lanes(&snapshot.lanes)) }
                         } } }
                         @match root {
-                            Some(root) => { @for child in &root.children { (actor(child, filter, worker)) } (left_out(snapshot)) }
+                            Some(root) => { (shown.children(root)) (left_out(snapshot)) }
                             None => { (totals(snapshot)) @if open.is_empty() { li { div .row { span .name { a .lnk href={ "/actors?open=" (part(&worker.worker_id)) } { "show its actors" } } } } } }
                         }
                     }
@@ -152,23 +155,47 @@ fn is_long(node: &ActorNode) -> bool {
     (Utc::now() - node.since).as_seconds_f64() > LONG_SECONDS
 }
 
-fn actor(node: &ActorNode, filter: &str, worker: &WorkerResponse) -> Markup {
-    if !passes(node, filter) {
-        return html! {};
+/// What is shown of one process.
+struct Shown<'a> {
+    worker: &'a WorkerResponse,
+    filter: &'a str,
+    /// The page shows this process and no other.
+    is_alone: bool,
+    /// How many more actors are shown.
+    left: Cell<usize>,
+}
+
+impl Shown<'_> {
+    /// The actors under one that pass the filter, as many as there is room for, and how many more there are.
+    fn children(&self, node: &ActorNode) -> Markup {
+        let passing: Vec<&ActorNode> = node.children.iter().filter(|child| passes(child, self.filter)).collect();
+        let mut said = Vec::new();
+        for child in passing.iter().take(ROWS) {
+            let Some(left) = self.left.get().checked_sub(1) else { break };
+            self.left.set(left);
+            said.push(self.actor(child));
+        }
+        let hidden = passing.len() - said.len();
+        html! {
+            @for row in said { (row) }
+            @if hidden > 0 { li { div .row { span .name .dim {
+                "and " (hidden) " more: "
+                @if !self.is_alone { a .lnk href={ "/actors?" (query(&[("open", &self.worker.worker_id), ("filter", self.filter)])) } { "this process alone" } ", " }
+                a .lnk href={ "/tasks?status=running" } { "all tasks that run" }
+            } } } }
+        }
     }
-    let shown: Vec<&ActorNode> = node.children.iter().filter(|child| passes(child, filter)).collect();
-    let hidden = shown.len().saturating_sub(ROWS);
-    let key = format!("{}-{}-{}", worker.worker_id, node.kind, node.task_id.or(node.document_id).unwrap_or_default());
-    html! {
-        li id={ "a-" (key) } {
-            @if shown.is_empty() { div .row { (cells(node, link(node))) } }
-            @else {
-                (link(node))
-                details open {
-                    summary { (cells(node, html! {})) }
-                    ul .tree {
-                        @for child in shown.iter().take(ROWS) { (actor(child, filter, worker)) }
-                        @if hidden > 0 { li { div .row { span .name .dim { "and " (hidden) " more: " a .lnk href={ "/tasks?status=running" } { "all tasks that run" } } } } }
+
+    fn actor(&self, node: &ActorNode) -> Markup {
+        let key = format!("{}-{}-{}", self.worker.worker_id, node.kind, node.task_id.or(node.document_id).unwrap_or_default());
+        html! {
+            li id={ "a-" (key) } {
+                @if !node.children.iter().any(|child| passes(child, self.filter)) { div .row { (cells(node, link(node))) } }
+                @else {
+                    (link(node))
+                    details open {
+                        summary { (cells(node, html! {})) }
+                        ul .tree { (self.children(node)) }
                     }
                 }
             }

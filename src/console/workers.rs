@@ -77,7 +77,7 @@ pub async fn one(calls: &Calls, id: String) -> Result<Page, Failure> {
         } } }))
         section .card {
             div .treehead { span { "Actor" } span .opt { "Id" } span { "State" } span .num .opt { "Since" } span .num .opt { "Handled" } span .num .opt { "Mailbox" } span .num .opt { "Restarts" } }
-            ul .tree { (actors::process(&worker, "", &worker.worker_id)) }
+            ul .tree { (actors::process(&worker, "", &worker.worker_id, actors::MOST_ROWS)) }
         }
     };
     Ok(Page { title: worker.worker_id.clone(), say: state, body, is_live: true })

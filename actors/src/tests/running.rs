@@ -186,6 +186,35 @@ async fn a_supervisor_knows_its_document_from_one_task_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_document_soon_has_its_title_for_those_who_look() {
+    let queue = FakeQueue::new();
+    let id = queue.add("wait", Lane::Cpu, &[7], Itself);
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |grant: Grant, _, queue: Arc<FakeQueue>| {
+        let gate = passing.clone();
+        async move {
+            gate.pass().await;
+            Ok(queue.commit(&grant))
+        }
+    };
+    // No heartbeat is due while this runs.
+    let slow =
+        WorkerSettings { heartbeat: Duration::from_secs(86_400), lease: Duration::from_secs(86_400 * 3), ..settings() };
+    let worker = worker(slow, &queue, script).await;
+    until("at work", || gate.entered() == 1).await;
+    let title = || documents(&worker).remove(&7).and_then(|node| node.progress).and_then(|progress| progress.title);
+    assert_eq!(title(), None);
+    let begun = tokio::time::Instant::now();
+    worker.waker().watch();
+    until("the title", || title().is_some()).await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?} of the clock that the test moves", begun.elapsed());
+    gate.open();
+    until("done", || queue.task(id).state == State::Completed).await;
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_the_supervisors_without_a_task_the_last_used_ones_stay() {
     let queue = FakeQueue::new();
     for root in 0..100 {

@@ -5,6 +5,7 @@ use crate::{
     queue::{node, task},
     support::{TOKEN, until},
 };
+use serde_json::{Value, json};
 use svc_actors::WriteMode;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,6 +44,66 @@ async fn of_many_workers_the_living_come_first_and_the_others_are_counted() {
     for page in [page, actors, opened] {
         let rows = page.matches("<tr").count();
         assert!(page.len() < 250 * 1024 && rows <= 500, "{} bytes, {rows} rows", page.len());
+    }
+    sqlx::query("DELETE FROM workers").execute(&app.pool).await.unwrap();
+    console.end().await;
+    app.end().await;
+}
+
+/// What a busy worker tells of its actors: documents with four tasks each.
+fn busy(documents: i64) -> Value {
+    let now = chrono::Utc::now();
+    let actor = |kind: &str, children: Vec<Value>| {
+        json!({"kind": kind, "state": "running", "since": now, "handled": 7, "queued": 0, "restarts": 0, "children": children})
+    };
+    let document = |id: i64| {
+        let task = |number: i64| {
+            let mut task = actor("embed", Vec::new());
+            for (name, value) in [("task_id", json!(id * 4 + number)), ("document_id", json!(id)), ("attempt", json!(1))] {
+                task[name] = value;
+            }
+            task["task_type"] = json!("embed");
+            task["lane"] = json!("model");
+            task["region"] = json!({"path": [id], "mode": "self"});
+            task["phase"] = json!("preparing");
+            task
+        };
+        let mut document = actor("document", (0..4).map(task).collect());
+        document["document_id"] = json!(id);
+        document["title"] = json!(format!("file {id}.pdf"));
+        document["tasks"] = json!({"open": 40, "held": 4, "done": 6, "failed": 0});
+        document
+    };
+    let root = actor("root", vec![actor("documents", (1..=documents).map(document).collect())]);
+    json!({"taken_at": now, "actors": documents * 5 + 2, "omitted": 0, "root": root, "totals": [], "lanes": []})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_busy_workers_have_a_short_page_of_actors() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    sqlx::query(
+        "INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, beat_at, snapshot)
+         SELECT 'busy-' || n, gen_random_uuid(), '1', '{}', '{embed}', interval '10 minutes', now(), $1 FROM generate_series(1, 20) n",
+    )
+    .bind(busy(100))
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let cookie = console.sign_in(TOKEN).await;
+    for (path, said) in [
+        ("/actors", "this process alone"),
+        ("/actors?filter=long", ""),
+        ("/actors?open=busy-7", "all tasks that run"),
+        ("/workers/busy-7", "all tasks that run"),
+    ] {
+        let page = console.text(path, &cookie).await;
+        let rows = page.matches("id=\"a-").count();
+        assert!(page.len() < 250 * 1024 && rows <= 500, "{path}: {} bytes, {rows} actors", page.len());
+        // Nothing is left out in silence: a file that is shown has its tasks, or the page says how many more there are.
+        let has_tasks = page.contains("file 1.pdf");
+        assert_eq!(has_tasks, !path.contains("long"), "{path}");
+        assert!(!has_tasks || page.contains(said), "{path}: {page}");
     }
     sqlx::query("DELETE FROM workers").execute(&app.pool).await.unwrap();
     console.end().await;
