@@ -2,6 +2,7 @@
 //! a language model; [`Keeper`] submits the batches, polls the provider and keeps what it answers.
 mod anthropic;
 mod api;
+mod group_commit;
 mod keeper;
 mod mock;
 mod openai;
@@ -9,12 +10,18 @@ mod provider;
 
 use crate::{
     llm::{Ask, Received, body_without_stream, refused_field_of},
-    store::{llm_batches::BatchCaps, summaries::LlmAnswer, text::storable},
+    store::{
+        llm_batches::{BatchCaps, Parked, Parking},
+        summaries::LlmAnswer,
+        text::storable,
+    },
 };
+use group_commit::GroupCommit;
 pub use keeper::{Keeper, KeeperError, KeeperSettings};
 pub use mock::Mock;
 pub use provider::{Provider, ProviderError, ProviderName};
 use serde_json::Value;
+use sqlx::PgPool;
 use std::sync::{
     Arc,
     atomic::{AtomicU8, Ordering},
@@ -37,11 +44,18 @@ pub struct Batching {
     pub caps: BatchCaps,
     /// The optional fields that the provider has refused.
     refused: AtomicU8,
+    ready: GroupCommit,
 }
 
 impl Batching {
     pub fn new(provider: ProviderName, model: String, caps: BatchCaps) -> Arc<Batching> {
-        Arc::new(Batching { provider, model, caps, refused: AtomicU8::new(0) })
+        Arc::new(Batching { provider, model, caps, refused: AtomicU8::new(0), ready: GroupCommit::default() })
+    }
+
+    /// Has a running task wait for a batch.
+    #[tracing::instrument(level = "debug", skip_all, fields(task.id = task.grant.task_id.0, document.id = task.grant.document_id.0))]
+    pub async fn park(self: &Arc<Batching>, pool: &PgPool, task: Parking) -> sqlx::Result<Parked> {
+        self.ready.park(pool, self, task).await
     }
 
     /// The request for a question, as one line of JSON.

@@ -12,12 +12,14 @@ use super::{
 };
 use chrono::{DateTime, Utc};
 pub use results::{BatchCounts, BatchResult, end, record, take_error};
-use serde_json::json;
 use sqlx::{PgConnection, PgPool};
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 use svc_actors::{Claimed, Grant, WriteMode, path_key};
 use svc_client::wire::{LlmBatchOutcome, LlmBatchResponse, LlmBatchState};
-use svc_ids::TaskId;
+use svc_ids::{DocumentId, TaskId};
 use uuid::Uuid;
 
 /// A question of a task, as a provider is asked.
@@ -58,22 +60,114 @@ const CANCELLING: Duration = Duration::from_secs(3600);
 /// How long after its time a batch may end.
 const OVERDUE: Duration = Duration::from_secs(24 * 3600);
 
-/// Puts a running task with its requests into the open batch, of which all requests are for one model. A batch that they would make too large is
-/// closed, and they begin the next one. Returns false if the token is stale or a cancel was requested; then the caller rolls back.
+/// A task that is to wait for a batch.
+#[derive(Clone, Debug)]
+pub struct Parking {
+    pub grant: Grant,
+    /// All requests of a batch are for one model.
+    pub model: String,
+    pub requests: Vec<Request>,
+    /// The documents that it asks of, each with the hash of its text.
+    pub sources: Vec<(DocumentId, String)>,
+}
+
+impl Parking {
+    fn bytes(&self) -> i64 {
+        self.requests.iter().map(|request| i64::try_from(request.line.len()).unwrap_or(i64::MAX / 2) + 1).sum()
+    }
+
+    fn count(&self) -> i64 {
+        i64::try_from(self.requests.len()).unwrap_or(i64::MAX)
+    }
+}
+
+/// What became of a task that was to wait for a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parked {
+    /// It waits.
+    Waits,
+    /// One of the documents that it asks of is another by now.
+    Changed,
+    /// The token is stale, or a cancel was requested.
+    Lost,
+    /// Somebody works in the tree of its document. This only happens to several at once; one alone waits for them.
+    Later,
+}
+
+/// Puts running tasks with their requests into the open batch of their model. A batch that they would make too large is closed, and they begin the
+/// next one. Returns what became of each; the caller commits.
 ///
-/// The commit is asynchronous: a crash of the server that loses it leaves the task to its lease.
-#[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
+/// The commit is asynchronous: a crash of the server that loses it leaves the tasks to their leases.
 pub async fn park(
     conn: &mut PgConnection,
-    grant: &Grant,
+    provider: &str,
+    caps: BatchCaps,
+    tasks: &[Parking],
+) -> sqlx::Result<Vec<Parked>> {
+    sqlx::query("SELECT set_config('synchronous_commit', 'off', true)").execute(&mut *conn).await?;
+    // Who deletes, moves or closes something in a tree waits, and then takes its tasks out of their batches, or was here before this looks.
+    let free = match tasks {
+        [task] => {
+            super::locks::tree(&mut *conn, task.grant.document_id).await?;
+            vec![true]
+        }
+        _ => {
+            let documents: Vec<DocumentId> = tasks.iter().map(|task| task.grant.document_id).collect();
+            super::locks::try_trees(&mut *conn, &documents).await?
+        }
+    };
+    let claims: Vec<(DocumentId, &[(DocumentId, String)])> =
+        tasks.iter().map(|task| (task.grant.document_id, task.sources.as_slice())).collect();
+    let unchanged = super::raptor::all_unchanged(&mut *conn, &claims).await?;
+    let mut became: Vec<Parked> = free
+        .into_iter()
+        .zip(unchanged)
+        .map(|(is_free, is_unchanged)| match (is_free, is_unchanged) {
+            (false, _) => Parked::Later,
+            (true, false) => Parked::Changed,
+            (true, true) => Parked::Lost,
+        })
+        .collect();
+    let mut models: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, task) in tasks.iter().enumerate().filter(|(at, _)| became[*at] == Parked::Lost) {
+        models.entry(&task.model).or_default().push(at);
+    }
+    for (model, ours) in models {
+        let mut ours = ours.as_slice();
+        while let Some((first, _)) = ours.split_first() {
+            let (batch_id, mut requests, mut bytes) = open_for(conn, (provider, model), caps, &tasks[*first]).await?;
+            let mut fitting = 0;
+            // The first one has room, however large it is.
+            for at in ours {
+                let task = &tasks[*at];
+                (requests, bytes) = (requests + task.count(), bytes + task.bytes());
+                if fitting > 0 && (requests > caps.requests || bytes > caps.bytes) {
+                    break;
+                }
+                fitting += 1;
+            }
+            let (part, rest) = ours.split_at(fitting);
+            let part: Vec<&Parking> = part.iter().map(|at| &tasks[*at]).collect();
+            let waiting = put_into(conn, provider, batch_id, &part).await?;
+            for at in &ours[..fitting] {
+                if waiting.contains(&tasks[*at].grant.task_id) {
+                    became[*at] = Parked::Waits;
+                }
+            }
+            ours = rest;
+        }
+    }
+    Ok(became)
+}
+
+/// The open batch, with its requests and bytes. One that has no room for the task is closed first.
+async fn open_for(
+    conn: &mut PgConnection,
     (provider, model): (&str, &str),
     caps: BatchCaps,
-    requests: &[Request],
-) -> sqlx::Result<bool> {
-    let count = i64::try_from(requests.len()).unwrap_or(i64::MAX);
-    let bytes = requests.iter().map(|request| request.line.len() as i64 + 1).sum::<i64>();
-    sqlx::query("SELECT set_config('synchronous_commit', 'off', true)").execute(&mut *conn).await?;
-    let batch_id = loop {
+    task: &Parking,
+) -> sqlx::Result<(i64, i64, i64)> {
+    loop {
         let open: Option<(i64, i32, i64)> = sqlx::query_as(
             "SELECT id, requests, bytes FROM llm_batches WHERE provider = $1 AND model = $2 AND state = 'open' FOR UPDATE",
         )
@@ -90,59 +184,81 @@ pub async fn park(
                     .await?;
             }
             Some((id, held, size))
-                if held > 0 && (i64::from(held) + count > caps.requests || size + bytes > caps.bytes) =>
+                if held > 0
+                    && (i64::from(held) + task.count() > caps.requests || size + task.bytes() > caps.bytes) =>
             {
                 close(conn, id).await?;
             }
-            Some((id, _, _)) => break id,
+            Some((id, held, size)) => return Ok((id, held.into(), size)),
         }
-    };
-    let ours: Option<TaskId> = sqlx::query_scalar(
-        "UPDATE task_queue SET status = 'batched', batch_id = $3::text, batched_at = clock_timestamp(), claimed_by = NULL, heartbeat_at = NULL,
-                error_type = NULL, put_off_code = NULL, put_off_message = NULL
-          WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",
-    )
-    .bind(grant.task_id)
-    .bind(grant.token)
-    .bind(batch_id)
-    .fetch_optional(&mut *conn)
-    .await?;
-    if ours.is_none() {
-        return Ok(false);
     }
-    let (ids, rest): (Vec<&str>, Vec<(&[u8], &str)>) =
-        requests.iter().map(|r| (r.custom_id.as_str(), (r.asked.as_slice(), r.line.as_str()))).unzip();
-    let (asked, lines): (Vec<&[u8]>, Vec<&str>) = rest.into_iter().unzip();
+}
+
+/// Puts tasks into a batch whose row is locked; returns those that wait in it now.
+async fn put_into(
+    conn: &mut PgConnection,
+    provider: &str,
+    batch_id: i64,
+    tasks: &[&Parking],
+) -> sqlx::Result<HashSet<TaskId>> {
+    let (ids, tokens): (Vec<TaskId>, Vec<Uuid>) =
+        tasks.iter().map(|task| (task.grant.task_id, task.grant.token)).unzip();
+    let waiting: Vec<TaskId> = sqlx::query_scalar(
+        "UPDATE task_queue t SET status = 'batched', batch_id = $3::text, batched_at = clock_timestamp(), claimed_by = NULL, heartbeat_at = NULL,
+                error_type = NULL, put_off_code = NULL, put_off_message = NULL
+           FROM unnest($1::bigint[], $2::uuid[]) AS c(id, token)
+          WHERE t.id IN (SELECT id FROM task_queue WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE)
+            AND t.id = c.id AND t.claim_token = c.token AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL
+         RETURNING t.id",
+    )
+    .bind(&ids)
+    .bind(tokens)
+    .bind(batch_id)
+    .fetch_all(&mut *conn)
+    .await?;
+    let waiting: HashSet<TaskId> = waiting.into_iter().collect();
+    let tasks: Vec<&&Parking> = tasks.iter().filter(|task| waiting.contains(&task.grant.task_id)).collect();
+    if tasks.is_empty() {
+        return Ok(waiting);
+    }
+    let each = || tasks.iter().flat_map(|task| task.requests.iter().map(|request| (&task.grant, request)));
     sqlx::query(
         "WITH held AS (UPDATE llm_batches SET requests = requests + $7, bytes = bytes + $8 WHERE id = $1)
          INSERT INTO llm_batch_requests (batch_id, custom_id, task_id, document_id, asked, line)
-         SELECT $1, r.custom_id, $2, $3, r.asked, r.line FROM unnest($4::text[], $5::bytea[], $6::text[]) AS r(custom_id, asked, line)
+         SELECT $1, r.custom_id, r.task_id, r.document_id, r.asked, r.line
+           FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[]) AS r(custom_id, task_id, document_id, asked, line)
+          ORDER BY r.custom_id
          ON CONFLICT (batch_id, custom_id) DO UPDATE SET asked = excluded.asked, line = excluded.line, is_dropped = false",
     )
     .bind(batch_id)
-    .bind(grant.task_id)
-    .bind(grant.document_id)
-    .bind(ids)
-    .bind(asked)
-    .bind(lines)
-    .bind(i32::try_from(count).unwrap_or(i32::MAX))
-    .bind(bytes)
+    .bind(each().map(|(_, request)| request.custom_id.as_str()).collect::<Vec<_>>())
+    .bind(each().map(|(grant, _)| grant.task_id).collect::<Vec<_>>())
+    .bind(each().map(|(grant, _)| grant.document_id).collect::<Vec<_>>())
+    .bind(each().map(|(_, request)| request.asked.as_slice()).collect::<Vec<_>>())
+    .bind(each().map(|(_, request)| request.line.as_str()).collect::<Vec<_>>())
+    .bind(i32::try_from(tasks.iter().map(|task| task.requests.len()).sum::<usize>()).unwrap_or(i32::MAX))
+    .bind(tasks.iter().map(|task| task.bytes()).sum::<i64>())
     .execute(&mut *conn)
     .await?;
-    let detail = json!({"batch_id": batch_id, "provider": provider, "requests": count});
     sqlx::query(
         "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint, detail)
-         SELECT $1, $2, $3, $4, 'batched', r.worker, r.since, $5, $6 FROM task_reservation r WHERE r.task_id = $2",
+         SELECT p.document_id, p.task_id, p.task_type, p.attempt, 'batched', r.worker, r.since, p.fingerprint,
+                jsonb_build_object('batch_id', $7::bigint, 'provider', $8::text, 'requests', p.requests)
+           FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::bigint[])
+                AS p(document_id, task_id, task_type, attempt, fingerprint, requests)
+           JOIN task_reservation r ON r.task_id = p.task_id",
     )
-    .bind(grant.document_id)
-    .bind(grant.task_id)
-    .bind(&grant.task_type)
-    .bind(grant.attempt)
-    .bind(fingerprint(&grant.params))
-    .bind(&detail)
+    .bind(tasks.iter().map(|task| task.grant.document_id).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.grant.task_id).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.grant.task_type.as_str()).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.grant.attempt).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| fingerprint(&task.grant.params)).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.count()).collect::<Vec<_>>())
+    .bind(batch_id)
+    .bind(provider)
     .execute(&mut *conn)
     .await?;
-    Ok(true)
+    Ok(waiting)
 }
 
 /// Claims tasks whose batch has ended. They keep their regions.

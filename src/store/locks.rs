@@ -5,6 +5,7 @@
 //! Code that settles, cancels, deletes or puts back holds the file's lock. A task that applies does not, and takes its
 //! row locks in this order.
 use sqlx::PgConnection;
+use std::collections::HashMap;
 use svc_ids::{DocumentId, RootId};
 
 /// The advisory locks of files, by their root of ingestion. They have two keys, so that an id never collides with the
@@ -49,6 +50,20 @@ pub async fn tree(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
     .execute(conn)
     .await
     .map(|_| ())
+}
+
+/// Takes the locks of the trees of nodes where nobody else has them, as [`tree`] does; says for each node whether its tree is locked.
+pub async fn try_trees(conn: &mut PgConnection, nodes: &[DocumentId]) -> sqlx::Result<Vec<bool>> {
+    let locked: Vec<(i64, bool)> = sqlx::query_as(
+        "SELECT n.at, pg_try_advisory_xact_lock($2, hashint8(coalesce((SELECT path[1] FROM documents WHERE id = n.id), n.id)))
+           FROM unnest($1::bigint[]) WITH ORDINALITY AS n(id, at)",
+    )
+    .bind(nodes)
+    .bind(TREE)
+    .fetch_all(conn)
+    .await?;
+    let locked: HashMap<i64, bool> = locked.into_iter().collect();
+    Ok((1..).take(nodes.len()).map(|at| locked.get(&at).copied().unwrap_or_default()).collect())
 }
 
 /// Keeps the settler away from every root of ingestion at, above and under a node, and from what reprocesses of the

@@ -136,6 +136,31 @@ pub async fn unchanged(
     .await
 }
 
+/// For each node and documents, whether all of these are still at or under the node, with its guard and with the texts of these hashes.
+pub async fn all_unchanged(
+    conn: &mut PgConnection,
+    claims: &[(DocumentId, &[(DocumentId, String)])],
+) -> sqlx::Result<Vec<bool>> {
+    let each = || (0i64..).zip(claims).flat_map(|(at, (node, held))| held.iter().map(move |one| (at, *node, one)));
+    let unchanged: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT l.at, count(*) FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) AS l(at, node, id, hash)
+           JOIN documents n ON n.id = l.node
+           JOIN documents d ON d.id = l.id AND d.content_hash = l.hash AND d.guard = n.guard AND (d.id = l.node OR d.path @> ARRAY[l.node])
+          GROUP BY l.at",
+    )
+    .bind(each().map(|(at, ..)| at).collect::<Vec<_>>())
+    .bind(each().map(|(_, node, _)| node).collect::<Vec<_>>())
+    .bind(each().map(|(.., (id, _))| *id).collect::<Vec<_>>())
+    .bind(each().map(|(.., (_, hash))| hash.as_str()).collect::<Vec<_>>())
+    .fetch_all(conn)
+    .await?;
+    let unchanged: HashMap<i64, i64> = unchanged.into_iter().collect();
+    let is_whole = |(at, (_, held)): (i64, &(DocumentId, &[(DocumentId, String)]))| {
+        unchanged.get(&at).copied().unwrap_or_default() == i64::try_from(held.len()).unwrap_or(i64::MAX)
+    };
+    Ok((0..).zip(claims).map(is_whole).collect())
+}
+
 /// A document in the tree: its ancestors, root first, and its explicit position.
 pub type Placed<'a> = (DocumentId, &'a [i64], Option<i32>);
 

@@ -7,7 +7,7 @@ use crate::{
     llm_batches::{TASK_BYTES, TASK_REQUESTS, code},
     store::{
         self,
-        llm_batches::Request,
+        llm_batches::{Parked, Parking, Request},
         summaries::{Asker, LlmAnswer},
     },
 };
@@ -129,11 +129,13 @@ impl<'a> Asking<'a> {
     pub async fn asked(&mut self, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
         let mut conn = self.tools.pool.acquire().await.classified()?;
         let known = store::summaries::answer(&mut conn, self.asker(), &hash).await.classified()?;
-        drop(conn);
         self.kept += usize::from(known.is_some());
+        if known.is_none() && self.tools.batching.is_some() {
+            return self.asked_later(&mut conn, hash, ask).await;
+        }
+        drop(conn);
         let answer = match known {
             Some(answer) => answer,
-            None if self.tools.batching.is_some() => return self.asked_later(hash, ask).await,
             None if self.begun.elapsed() > self.enough => {
                 let message = "the text takes more calls than one attempt has time for; the next one goes on";
                 return Err(TaskFailure::away("unfinished", message));
@@ -157,11 +159,9 @@ impl<'a> Asking<'a> {
     }
 
     /// What a batch said against a question; else the question is asked in the next batch.
-    async fn asked_later(&mut self, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
-        let mut conn = self.tools.pool.acquire().await.classified()?;
+    async fn asked_later(&mut self, conn: &mut PgConnection, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
         let error =
-            store::llm_batches::take_error(&mut conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
-        drop(conn);
+            store::llm_batches::take_error(conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
         let Some((kind, message)) = error else {
             // Equal parts are asked of once.
             if self.wanted.iter().any(|wanted| wanted.hash == hash) {
@@ -218,22 +218,15 @@ impl<'a> Asking<'a> {
                 Request { line: batching.line(&custom_id, &ask), custom_id, asked: hash }
             })
             .collect();
-        let model = self.llm.as_deref().unwrap_or(&batching.model);
-        let of = (batching.provider.as_str(), model);
-        let (ids, hashes): (Vec<DocumentId>, Vec<String>) = sources.iter().cloned().unzip();
-        let mut tx = store::transaction::begin(&tools.pool).await.classified()?;
-        // Who deletes, moves or closes something in this tree waits, and then takes the task out of its batch, or was here before this look.
-        store::locks::tree(&mut tx, grant.document_id).await.classified()?;
-        let place = store::places::Place::of_claim(grant);
-        let unchanged = store::raptor::unchanged(&mut tx, &place, &ids, &hashes).await.classified()?;
-        if unchanged < ids.len() as i64 {
-            return Err(TaskFailure::away("changed", "documents were changed before they could be asked of"));
+        let model = self.llm.as_deref().unwrap_or(&batching.model).to_owned();
+        let parking = Parking { grant: grant.clone(), model, requests, sources: sources.to_vec() };
+        match batching.park(&tools.pool, parking).await.classified()? {
+            Parked::Waits => return Ok(Outcome::Batched),
+            Parked::Changed => {
+                return Err(TaskFailure::away("changed", "documents were changed before they could be asked of"));
+            }
+            Parked::Lost | Parked::Later => {}
         }
-        if store::llm_batches::park(&mut tx, grant, of, batching.caps, &requests).await.classified()? {
-            tx.commit().await.classified()?;
-            return Ok(Outcome::Batched);
-        }
-        drop(tx);
         let mut conn = tools.pool.acquire().await.classified()?;
         match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
             true => Err(TaskFailure::cancelled()),
