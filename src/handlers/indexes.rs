@@ -4,7 +4,7 @@ use crate::{
     access::Caller,
     error::OrFail,
     registry::Handle,
-    search::bm25,
+    search::{bm25, maxsim},
     service::Service,
     store::{
         self,
@@ -28,6 +28,8 @@ use svc_ranking::{AnalyzerConfig, Config, Language, StopWords};
 
 /// How many batches of a build a call does itself; a worker does the rest.
 const BATCHES: usize = 5;
+/// The same of an index that keeps token vectors, which the model has to make: one has documents, and the next finds the end of few.
+const BATCHES_OF_TOKENS: usize = 2;
 
 fn no_index(id: IndexId) -> Failure {
     Failure::new(Code::NotFound, format!("there is no index {id}"))
@@ -94,7 +96,10 @@ async fn read(conn: &mut PgConnection, id: IndexId) -> Result<IndexResponse, Fai
 
 /// Builds what it can at once, and answers with the index as it is then.
 async fn build(service: &Service, id: IndexId) -> Result<IndexResponse, Failure> {
-    bm25::build(service, id, BATCHES).await.or_fail()?;
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let index = read(&mut conn, id).await?;
+    drop(conn);
+    bm25::build(service, id, if index.capabilities.maxsim { BATCHES_OF_TOKENS } else { BATCHES }).await.or_fail()?;
     let mut conn = service.pool.acquire().await.or_fail()?;
     read(&mut conn, id).await
 }
@@ -262,6 +267,7 @@ impl Handle<ops::index_document> for Service {
             return Err(Failure::no_document(document.0));
         }
         drop(conn);
+        maxsim::fill(self, &[document]).await?;
         let held = bm25::put(self, id, &[document], None).await.or_fail()?;
         Ok(IndexedDocument { index_id: id.0, document_id: document.0, indexed: held.contains(&document) })
     }

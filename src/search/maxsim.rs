@@ -1,14 +1,18 @@
 //! Token vectors of documents: what is stored of them, and how they score a query.
 use crate::{
     core::Core,
+    embedding::{EmbedError, Model},
     error::OrFail,
     settings::Settings,
-    store::{self, token_vectors::TokenRows},
+    store::{self, nodes::TextRow, token_vectors::TokenRows},
 };
 use half::f16;
 use pgvector::HalfVector;
 use std::{collections::HashMap, sync::Arc};
-use svc_client::Failure;
+use svc_client::{
+    Failure,
+    wire::{RunnerTextKind, Settled},
+};
 use svc_ids::DocumentId;
 use svc_models::{ModelError, TokenVectors};
 use svc_ranking::{sum_of_nearest, unpack};
@@ -18,6 +22,8 @@ const WIDTHS: [usize; 3] = [256, 384, 512];
 
 /// The documents whose token vectors are held at a time.
 const AT_ONCE: usize = 256;
+/// The texts whose token vectors the model makes in one call.
+const TOGETHER: usize = 16;
 
 /// The sum of the cosines for each of the documents that has token vectors of the model.
 pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<HashMap<DocumentId, f64>, Failure> {
@@ -47,6 +53,61 @@ pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<Hash
         scores.extend(scored.await.map_err(|error| Failure::new(svc_client::Code::Internal, error))?.or_fail()?);
     }
     Ok(scores)
+}
+
+/// The token vectors of texts. An empty text, and one that is too long for them, has none.
+pub async fn made(model: &Model, rows: &[&TextRow]) -> Result<Vec<(DocumentId, TokenVectors)>, EmbedError> {
+    let rows: Vec<&TextRow> = rows.iter().copied().filter(|row| !row.content.is_empty()).collect();
+    let text = |row: &TextRow| super::text(&row.usetype, &row.title, &row.content);
+    let mut found = Vec::with_capacity(rows.len());
+    for part in rows.chunks(TOGETHER) {
+        match model.token_vectors(part.iter().map(|row| text(row)).collect(), RunnerTextKind::Document).await {
+            Ok(vectors) => found.extend(part.iter().map(|row| row.id).zip(vectors)),
+            // Only one of them need be too long, and each by itself tells which.
+            Err(EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })) => {
+                for row in part {
+                    match model.token_vectors(vec![text(row)], RunnerTextKind::Document).await {
+                        Err(EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })) => {}
+                        vectors => found.extend(vectors?.pop().map(|vectors| (row.id, vectors))),
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Makes the token vectors that documents lack because an index that keeps such covers them, and because they were embedded before it did.
+pub async fn fill(core: &Core, ids: &[DocumentId]) -> Result<(), Failure> {
+    let mut conn = core.pool.acquire().await.or_fail()?;
+    let covered = store::indexes::with_tokens(&mut conn, ids).await.or_fail()?;
+    // Without a model there is no vector of any kind.
+    if covered.is_empty() || core.embedder.is_none() {
+        return Ok(());
+    }
+    let model = core.model().await?;
+    let present = store::token_vectors::present(&mut conn, &covered, model.identity()).await.or_fail()?;
+    let missing: Vec<DocumentId> = covered.into_iter().filter(|id| !present.contains(id)).collect();
+    // A change after this counts as one, even if the text read below has it already.
+    let seen = store::batch::times(&mut conn, &missing).await.or_fail()?;
+    let texts = store::nodes::texts(&mut conn, &missing).await.or_fail()?;
+    drop(conn);
+    let settled: Vec<&TextRow> = texts.iter().filter(|row| row.settled.0 == Settled::Settled).collect();
+    let made = made(&model, &settled).await.or_fail()?;
+    let mut tx = store::transaction::begin(&core.pool).await.or_fail()?;
+    store::locks::documents(&mut tx, &missing).await.or_fail()?;
+    // What has changed meanwhile has a task of its own, which makes them.
+    let unchanged = store::batch::unchanged(&mut tx, &seen).await.or_fail()?;
+    let places = store::batch::places(&mut tx, &missing).await.or_fail()?;
+    for (id, tokens) in made.iter().filter(|(id, _)| unchanged.contains(id)) {
+        if let Some(place) = places.iter().find(|place| place.id() == *id) {
+            store::token_vectors::replace(&mut tx, place, &rows(&core.settings, model.identity(), tokens)?)
+                .await
+                .or_fail()?;
+        }
+    }
+    tx.commit().await.or_fail()
 }
 
 /// The tokens of a document to store: the most important share of them, in the widths of the settings.

@@ -101,20 +101,39 @@ fn analyzer_change(old: &AnalyzerConfig) -> IndexError {
     )))
 }
 
-/// `(index, document)` for each BM25 index that covers each of `documents`, whatever their state. A generation of a file is covered as
-/// the file is.
+/// Whether the index `i` covers the document `d`, whatever its state. A generation of a file is covered as the file is.
+macro_rules! covers {
+    () => {
+        "(NOT EXISTS (SELECT FROM search_index_members m WHERE m.index_id = i.id)
+          OR EXISTS (SELECT FROM search_index_members m
+                      -- One look-up by the key for each of a few documents, however many members there are.
+                      WHERE m.index_id = i.id AND m.root_document_id = ANY(d.path || d.id || ARRAY(
+                            SELECT unnest(f.path || f.id) FROM generations g JOIN documents f ON f.id = g.document_id
+                             WHERE g.generation_id = d.path[1]))))"
+    };
+}
+
+/// `(index, document)` for each BM25 index that covers each of `documents`.
 pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<(IndexId, DocumentId)>> {
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "SELECT i.id, d.id FROM search_indexes i CROSS JOIN documents d
-         WHERE d.id = ANY($1) AND (i.capabilities ->> 'bm25')::boolean
-           AND (NOT EXISTS (SELECT FROM search_index_members m WHERE m.index_id = i.id)
-                OR EXISTS (SELECT FROM search_index_members m
-                           -- One look-up by the key for each of a few documents, however many members there are.
-                           WHERE m.index_id = i.id AND m.root_document_id = ANY(d.path || d.id || ARRAY(
-                                 SELECT unnest(f.path || f.id) FROM generations g JOIN documents f ON f.id = g.document_id
-                                  WHERE g.generation_id = d.path[1]))))
-         ORDER BY 1, 2",
-    )
+          WHERE d.id = ANY($1) AND (i.capabilities ->> 'bm25')::boolean AND ",
+        covers!(),
+        " ORDER BY 1, 2"
+    ))
+    .bind(documents)
+    .fetch_all(conn)
+    .await
+}
+
+/// Those of `documents` that an index covers which keeps token vectors.
+pub async fn with_tokens(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar(concat!(
+        "SELECT d.id FROM documents d WHERE d.id = ANY($1) AND EXISTS (
+             SELECT FROM search_indexes i WHERE (i.capabilities ->> 'maxsim')::boolean AND ",
+        covers!(),
+        ") ORDER BY 1"
+    ))
     .bind(documents)
     .fetch_all(conn)
     .await

@@ -119,45 +119,52 @@ pub async fn park(
     let claims: Vec<(DocumentId, &[(DocumentId, String)])> =
         tasks.iter().map(|task| (task.grant.document_id, task.sources.as_slice())).collect();
     let unchanged = super::raptor::all_unchanged(&mut *conn, &claims).await?;
-    let mut became: Vec<Parked> = free
-        .into_iter()
-        .zip(unchanged)
-        .map(|(is_free, is_unchanged)| match (is_free, is_unchanged) {
+    let claimed = claimed(conn, tasks).await?;
+    let became: Vec<Parked> = (tasks.iter().zip(free).zip(unchanged))
+        .map(|((task, is_free), is_unchanged)| match (is_free, is_unchanged) {
             (false, _) => Parked::Later,
             (true, false) => Parked::Changed,
-            (true, true) => Parked::Lost,
+            (true, true) if !claimed.contains(&task.grant.task_id) => Parked::Lost,
+            (true, true) => Parked::Waits,
         })
         .collect();
-    let mut models: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (at, task) in tasks.iter().enumerate().filter(|(at, _)| became[*at] == Parked::Lost) {
-        models.entry(&task.model).or_default().push(at);
+    let mut models: BTreeMap<&str, Vec<&Parking>> = BTreeMap::new();
+    for (task, _) in tasks.iter().zip(&became).filter(|(_, became)| **became == Parked::Waits) {
+        models.entry(&task.model).or_default().push(task);
     }
-    for (model, ours) in models {
-        let mut ours = ours.as_slice();
-        while let Some((first, _)) = ours.split_first() {
-            let (batch_id, mut requests, mut bytes) = open_for(conn, (provider, model), caps, &tasks[*first]).await?;
-            let mut fitting = 0;
+    for (model, waiting) in models {
+        let mut rest = waiting.as_slice();
+        while let Some(first) = rest.first() {
+            let (batch_id, mut requests, mut bytes) = open_for(conn, (provider, model), caps, first).await?;
             // The first one has room, however large it is.
-            for at in ours {
-                let task = &tasks[*at];
+            let fits = |(at, task): &(usize, &&Parking)| {
                 (requests, bytes) = (requests + task.count(), bytes + task.bytes());
-                if fitting > 0 && (requests > caps.requests || bytes > caps.bytes) {
-                    break;
-                }
-                fitting += 1;
-            }
-            let (part, rest) = ours.split_at(fitting);
-            let part: Vec<&Parking> = part.iter().map(|at| &tasks[*at]).collect();
-            let waiting = put_into(conn, provider, batch_id, &part).await?;
-            for at in &ours[..fitting] {
-                if waiting.contains(&tasks[*at].grant.task_id) {
-                    became[*at] = Parked::Waits;
-                }
-            }
-            ours = rest;
+                *at == 0 || (requests <= caps.requests && bytes <= caps.bytes)
+            };
+            let fitting = rest.iter().enumerate().take_while(fits).count();
+            let (part, after) = rest.split_at(fitting);
+            put_into(conn, provider, batch_id, part).await?;
+            rest = after;
         }
     }
     Ok(became)
+}
+
+/// Locks the tasks that are still claimed by these tokens and of which nobody wants the end.
+async fn claimed(conn: &mut PgConnection, tasks: &[Parking]) -> sqlx::Result<HashSet<TaskId>> {
+    let (ids, tokens): (Vec<TaskId>, Vec<Uuid>) =
+        tasks.iter().map(|task| (task.grant.task_id, task.grant.token)).unzip();
+    let claimed: Vec<TaskId> = sqlx::query_scalar(
+        "SELECT t.id FROM task_queue t
+          WHERE t.id = ANY($1) AND (t.id, t.claim_token) IN (SELECT * FROM unnest($1::bigint[], $2::uuid[]))
+            AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL
+          ORDER BY t.id FOR NO KEY UPDATE OF t",
+    )
+    .bind(ids)
+    .bind(tokens)
+    .fetch_all(conn)
+    .await?;
+    Ok(claimed.into_iter().collect())
 }
 
 /// The open batch, with its requests and bytes. One that has no room for the task is closed first.
@@ -194,33 +201,22 @@ async fn open_for(
     }
 }
 
-/// Puts tasks into a batch whose row is locked; returns those that wait in it now.
+/// Puts tasks into a batch; its row and theirs are locked.
 async fn put_into(
     conn: &mut PgConnection,
     provider: &str,
     batch_id: i64,
     tasks: &[&Parking],
-) -> sqlx::Result<HashSet<TaskId>> {
-    let (ids, tokens): (Vec<TaskId>, Vec<Uuid>) =
-        tasks.iter().map(|task| (task.grant.task_id, task.grant.token)).unzip();
-    let waiting: Vec<TaskId> = sqlx::query_scalar(
-        "UPDATE task_queue t SET status = 'batched', batch_id = $3::text, batched_at = clock_timestamp(), claimed_by = NULL, heartbeat_at = NULL,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE task_queue SET status = 'batched', batch_id = $2::text, batched_at = clock_timestamp(), claimed_by = NULL, heartbeat_at = NULL,
                 error_type = NULL, put_off_code = NULL, put_off_message = NULL
-           FROM unnest($1::bigint[], $2::uuid[]) AS c(id, token)
-          WHERE t.id IN (SELECT id FROM task_queue WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE)
-            AND t.id = c.id AND t.claim_token = c.token AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL
-         RETURNING t.id",
+          WHERE id = ANY($1)",
     )
-    .bind(&ids)
-    .bind(tokens)
+    .bind(tasks.iter().map(|task| task.grant.task_id).collect::<Vec<_>>())
     .bind(batch_id)
-    .fetch_all(&mut *conn)
+    .execute(&mut *conn)
     .await?;
-    let waiting: HashSet<TaskId> = waiting.into_iter().collect();
-    let tasks: Vec<&&Parking> = tasks.iter().filter(|task| waiting.contains(&task.grant.task_id)).collect();
-    if tasks.is_empty() {
-        return Ok(waiting);
-    }
     let each = || tasks.iter().flat_map(|task| task.requests.iter().map(|request| (&task.grant, request)));
     sqlx::query(
         "WITH held AS (UPDATE llm_batches SET requests = requests + $7, bytes = bytes + $8 WHERE id = $1)
@@ -256,9 +252,9 @@ async fn put_into(
     .bind(tasks.iter().map(|task| task.count()).collect::<Vec<_>>())
     .bind(batch_id)
     .bind(provider)
-    .execute(&mut *conn)
-    .await?;
-    Ok(waiting)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Claims tasks whose batch has ended. They keep their regions.

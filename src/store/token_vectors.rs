@@ -69,3 +69,12 @@ pub async fn packs(conn: &mut PgConnection, ids: &[DocumentId], model: &str) -> 
         .fetch_all(conn)
         .await
 }
+
+/// Those of the documents that have token vectors of this model.
+pub async fn present(conn: &mut PgConnection, ids: &[DocumentId], model: &str) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar("SELECT document_id FROM token_packs WHERE document_id = ANY($1) AND model = $2")
+        .bind(ids)
+        .bind(model)
+        .fetch_all(conn)
+        .await
+}

@@ -3,10 +3,10 @@ use crate::support::{TestApp, document, until};
 use serde_json::json;
 use svc::store::indexes::manage::documents_after;
 use svc_client::{
-    Code, Json,
+    Code, FileUpload, Json,
     wire::{
-        Bm25Search, IndexAnalyzer, IndexChange, IndexDocumentPath, IndexLanguage, IndexPath, IndexResponse, IndexState,
-        NewIndex, NewMembers, PageQuery, WaitQuery,
+        Bm25Search, DocumentPath, IndexAnalyzer, IndexChange, IndexDocumentPath, IndexLanguage, IndexPath,
+        IndexResponse, IndexState, MaxsimSearch, NewIndex, NewMembers, PageQuery, SearchResult, UploadQuery, WaitQuery,
     },
 };
 use svc_ids::DocumentId;
@@ -68,6 +68,62 @@ async fn an_index_covers_its_members_and_reads_texts_in_its_language() {
     assert_eq!(app.client.read_index(path).await.unwrap_err().code, Code::NotFound);
     let search = Bm25Search { index: Some("plain".into()), ..Bm25Search::new("haus") };
     assert_eq!(app.client.search_bm25(Json(search)).await.unwrap_err().code, Code::NotFound);
+    app.end().await;
+}
+
+/// The titles of what a search by token vectors finds, and of what of it has none.
+async fn by_tokens(app: &TestApp, query: &str) -> (Vec<String>, Vec<String>) {
+    let found = app.client.search_maxsim(Json(MaxsimSearch::new(query))).await.unwrap().results;
+    let (without, with): (Vec<_>, Vec<_>) = found.into_iter().partition(|result| result.no_tokens);
+    let titles = |results: Vec<SearchResult>| {
+        let mut titles: Vec<String> = results.into_iter().map(|result| result.document.title).collect();
+        titles.sort();
+        titles
+    };
+    (titles(with), titles(without))
+}
+
+#[tokio::test]
+async fn an_index_for_late_interaction_keeps_the_token_vectors_of_what_it_covers() {
+    let app = TestApp::start().await;
+    let home = app.create("home", "All about bread.", None).await.id;
+    app.create("before", "Bread is baked in an oven.", Some(home)).await;
+    app.create("outside", "An oven is a hot place for bread.", None).await;
+    assert_eq!(by_tokens(&app, "oven for bread").await, (vec![], vec!["before".into(), "home".into(), "outside".into()]));
+    // Beside the settled documents of the one batch that the call itself reads nothing is left to build.
+    let kept = index(&app, "late", json!({"capabilities": {"bm25": false, "maxsim": true}, "members": [home]})).await;
+    assert_eq!(kept.documents, 0, "it holds no words");
+    let later = app.create("later", "Dough rests before the oven.", Some(home)).await.id;
+    let (with, without) = by_tokens(&app, "oven for bread").await;
+    assert_eq!((with, without), (vec!["before".into(), "home".into(), "later".into()], vec!["outside".into()]));
+    // A file's chunks are covered while the file is ingested.
+    let file = "# Loaves\n\nA loaf is put into the oven after an hour.\n\n# Rolls\n\nRolls are quick to bake.\n";
+    let query = UploadQuery { parent_id: Some(home), ..UploadQuery::default() };
+    let uploaded = app.client.upload_file(query, FileUpload::from_bytes("loaves.md", file, None)).await.unwrap();
+    app.settled(uploaded.document_id).await;
+    let leaves: (i64, i64) = sqlx::query_as(
+        "SELECT count(*), count(p.document_id) FROM documents d LEFT JOIN token_packs p ON p.document_id = d.id
+          WHERE d.path @> ARRAY[$1::bigint] AND d.content <> ''",
+    )
+    .bind(uploaded.document_id)
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert!(leaves.0 > 1 && leaves.0 == leaves.1, "{leaves:?}");
+    // A new text has vectors of its own tokens, and no stale ones meanwhile.
+    let change = json!({"content": "Yeast needs warmth."});
+    let path = DocumentPath { id: later };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    app.client.update_document(path, wait, Json(serde_json::from_value(change).unwrap())).await.unwrap();
+    let words: i64 = sqlx::query_scalar("SELECT count(*) FROM token_embeddings WHERE document_id = $1")
+        .bind(later)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert!((1..=4).contains(&words), "{words}");
+    app.client.delete_index(IndexPath { id: kept.id }).await.unwrap();
+    app.create("after", "A cold oven.", Some(home)).await;
+    assert!(by_tokens(&app, "oven").await.1.contains(&"after".to_owned()));
     app.end().await;
 }
 

@@ -2,6 +2,7 @@
 mod facts;
 mod faults;
 mod keeper;
+mod parking;
 
 use crate::{
     crash::{Process, url},

@@ -7,7 +7,6 @@ use super::{
     windows::{self, searchable},
 };
 use crate::{
-    embedding::{EmbedError, Model},
     ingest::{
         Tools,
         queueing::{Queueing, Work},
@@ -22,9 +21,8 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use std::collections::HashSet;
 use svc_actors::{LeafRange, Outcome, TaskFailure, WriteMode};
-use svc_client::wire::{RunnerTextKind, Settled};
+use svc_client::wire::Settled;
 use svc_ids::{DocumentId, IndexId, RootId};
-use svc_models::{ModelError, TokenVectors};
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -55,10 +53,15 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         _ => false,
     };
     let mut embedded = windows::embed(&model, if is_sum { &[] } else { &rows }).await?;
-    let tokens = match grant.params["tokens"].as_bool() {
-        Some(true) => tokens(&model, &rows).await?,
-        _ => Vec::new(),
+    // A document that had token vectors before its text changed has them again.
+    let had_tokens = grant.params["tokens"].as_bool() == Some(true);
+    let with_tokens: HashSet<DocumentId> = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        store::indexes::with_tokens(&mut conn, &ids).await.classified()?.into_iter().collect()
     };
+    let of_tokens: Vec<&TextRow> =
+        rows.iter().filter(|row| had_tokens || with_tokens.contains(&row.id)).collect();
+    let mut tokens = maxsim::made(&model, &of_tokens).await.classified()?;
     store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
     let model = model.identity();
 
@@ -70,6 +73,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     if together.is_some() {
         let unchanged = leave_out_changed(tools, &mut tx, &seen).await?;
         embedded.keep(&unchanged);
+        tokens.retain(|(id, _)| unchanged.contains(id));
         indexes.iter_mut().for_each(|postings| postings.keep(&unchanged));
     }
     store::vectors::set(tx.conn(), &Place::of_claim(grant), &embedded.ids, &embedded.vectors, model)
@@ -188,16 +192,4 @@ async fn prepare_postings(
         prepared.push(bm25::prepare(&tools.pool, &tools.postings, index, texts).await.classified()?);
     }
     Ok(prepared)
-}
-
-/// The token vectors of documents that had some before their text changed. A text that is too long for them has none.
-async fn tokens(model: &Model, rows: &[TextRow]) -> Result<Vec<(DocumentId, TokenVectors)>, TaskFailure> {
-    let mut found = Vec::new();
-    for row in rows.iter().filter(|row| !row.content.is_empty()) {
-        match model.token_vectors(vec![searchable(row)], RunnerTextKind::Document).await {
-            Err(EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })) => {}
-            vectors => found.extend(vectors.classified()?.pop().map(|vectors| (row.id, vectors))),
-        }
-    }
-    Ok(found)
 }

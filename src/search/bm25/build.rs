@@ -2,7 +2,7 @@
 use super::{Error, Text, prepare, remove, replace};
 use crate::{
     core::Core,
-    search,
+    search::{self, maxsim},
     store::{
         self,
         indexes::{
@@ -29,6 +29,8 @@ pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, 
         let Some(from) = manage::building(&mut conn, index).await? else { return Ok(true) };
         let ids = manage::documents_after(&mut conn, from.at, BATCH, BATCH_BYTES).await?;
         drop(conn);
+        // These are made again if this step breaks off after them, and then none is missing.
+        maxsim::fill(core, &ids).await.map_err(|failure| Error::Tokens(failure.detail))?;
         let step = Some((from, ids.last().copied()));
         match put(core, index, &ids, step).await {
             // The terms that this process remembers went with what the index held before.

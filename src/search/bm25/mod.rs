@@ -40,6 +40,8 @@ pub enum Error {
     Dangling(Box<str>),
     #[error("index `{0}` was built by another version of svc, and is built anew when this one starts; try again later")]
     OtherAnalyzer(String),
+    #[error("the token vectors of an index could not be made: {0}")]
+    Tokens(String),
     #[error("analysis or scoring was interrupted because the process is ending")]
     Stopped,
     #[error(transparent)]
