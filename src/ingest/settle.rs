@@ -37,7 +37,8 @@ const NAMED_PARTS: i64 = 5;
 pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: RootId) -> sqlx::Result<bool> {
     let mut queued = false;
     loop {
-        let mut tx = store::transaction::begin(pool).await?;
+        // What a crash of the server takes back is made again from the events, which the tasks have committed.
+        let mut tx = store::transaction::begin_unflushed(pool).await?;
         if !store::locks::try_file(&mut tx, root_id).await? {
             return Ok(queued);
         }

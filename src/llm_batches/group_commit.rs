@@ -88,7 +88,8 @@ async fn commit(pool: &PgPool, batching: &Batching, group: Vec<(Parking, Told)>)
 }
 
 async fn together(pool: &PgPool, batching: &Batching, tasks: &[Parking]) -> sqlx::Result<Vec<Parked>> {
-    let mut tx = transaction::begin(pool).await?;
+    // If a crash of the server takes it back, the tasks are left to their leases.
+    let mut tx = transaction::begin_unflushed(pool).await?;
     let became = store::llm_batches::park(&mut tx, batching.provider.as_str(), batching.caps, tasks).await?;
     tx.commit().await?;
     Ok(became)

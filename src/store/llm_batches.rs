@@ -96,15 +96,12 @@ pub enum Parked {
 
 /// Puts running tasks with their requests into the open batch of their model. A batch that they would make too large is closed, and they begin the
 /// next one. Returns what became of each; the caller commits.
-///
-/// The commit is asynchronous: a crash of the server that loses it leaves the tasks to their leases.
 pub async fn park(
     conn: &mut PgConnection,
     provider: &str,
     caps: BatchCaps,
     tasks: &[Parking],
 ) -> sqlx::Result<Vec<Parked>> {
-    sqlx::query("SELECT set_config('synchronous_commit', 'off', true)").execute(&mut *conn).await?;
     // Who deletes, moves or closes something in a tree waits, and then takes its tasks out of their batches, or was here before this looks.
     let free = match tasks {
         [task] => {

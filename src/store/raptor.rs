@@ -155,10 +155,8 @@ pub async fn all_unchanged(
     .fetch_all(conn)
     .await?;
     let unchanged: HashMap<i64, i64> = unchanged.into_iter().collect();
-    let is_whole = |(at, (_, held)): (i64, &(DocumentId, &[(DocumentId, String)]))| {
-        unchanged.get(&at).copied().unwrap_or_default() == i64::try_from(held.len()).unwrap_or(i64::MAX)
-    };
-    Ok((0..).zip(claims).map(is_whole).collect())
+    let held = claims.iter().map(|(_, held)| i64::try_from(held.len()).unwrap_or(i64::MAX));
+    Ok((0..).zip(held).map(|(at, held)| unchanged.get(&at).copied().unwrap_or_default() == held).collect())
 }
 
 /// A document in the tree: its ancestors, root first, and its explicit position.

@@ -33,6 +33,12 @@ pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, "BEGIN").await
 }
 
+/// Begins a transaction whose commit does not wait for the disk. A crash of the server may lose it; it must be one that is then made again from
+/// what was committed before. Every later commit that does wait keeps it too.
+pub async fn begin_unflushed(pool: &PgPool) -> sqlx::Result<Transaction> {
+    on(pool, "BEGIN; SET LOCAL synchronous_commit = off").await
+}
+
 /// Begins a read-only transaction whose statements all see the same moment.
 pub async fn begin_snapshot(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
