@@ -75,7 +75,15 @@ impl Actor for Documents {
         (shared, parent, load): Self::Arguments,
     ) -> Result<DocumentsState, ActorProcessingErr> {
         let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::Documents, parent), load);
-        Ok(DocumentsState { shared, seat, open: HashMap::new(), looking: None, looks: 0, looked: Instant::now(), uses: 0 })
+        Ok(DocumentsState {
+            shared,
+            seat,
+            open: HashMap::new(),
+            looking: None,
+            looks: 0,
+            looked: Instant::now(),
+            uses: 0,
+        })
     }
 
     async fn post_start(

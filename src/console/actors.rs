@@ -187,7 +187,12 @@ impl Shown<'_> {
     }
 
     fn actor(&self, node: &ActorNode) -> Markup {
-        let key = format!("{}-{}-{}", self.worker.worker_id, node.kind, node.task_id.or(node.document_id).unwrap_or_default());
+        let key = format!(
+            "{}-{}-{}",
+            self.worker.worker_id,
+            node.kind,
+            node.task_id.or(node.document_id).unwrap_or_default()
+        );
         html! {
             li id={ "a-" (key) } {
                 @if !node.children.iter().any(|child| passes(child, self.filter)) { div .row { (cells(node, link(node))) } }

@@ -82,29 +82,39 @@ pub async fn made(model: &Model, rows: &[&TextRow]) -> Result<Vec<(DocumentId, T
 pub async fn fill(core: &Core, ids: &[DocumentId]) -> Result<(), Failure> {
     let mut conn = core.pool.acquire().await.or_fail()?;
     let covered = store::indexes::with_tokens(&mut conn, ids).await.or_fail()?;
+    drop(conn);
     // Without a model there is no vector of any kind.
     if covered.is_empty() || core.embedder.is_none() {
         return Ok(());
     }
     let model = core.model().await?;
+    let mut conn = core.pool.acquire().await.or_fail()?;
     let present = store::token_vectors::present(&mut conn, &covered, model.identity()).await.or_fail()?;
+    drop(conn);
     let missing: Vec<DocumentId> = covered.into_iter().filter(|id| !present.contains(id)).collect();
+    for part in missing.chunks(2 * TOGETHER) {
+        fill_some(core, &model, part).await?;
+    }
+    Ok(())
+}
+
+async fn fill_some(core: &Core, model: &Model, ids: &[DocumentId]) -> Result<(), Failure> {
+    let mut conn = core.pool.acquire().await.or_fail()?;
     // A change after this counts as one, even if the text read below has it already.
-    let seen = store::batch::times(&mut conn, &missing).await.or_fail()?;
-    let texts = store::nodes::texts(&mut conn, &missing).await.or_fail()?;
+    let seen = store::batch::times(&mut conn, ids).await.or_fail()?;
+    let texts = store::nodes::texts(&mut conn, ids).await.or_fail()?;
     drop(conn);
     let settled: Vec<&TextRow> = texts.iter().filter(|row| row.settled.0 == Settled::Settled).collect();
-    let made = made(&model, &settled).await.or_fail()?;
+    let made = made(model, &settled).await.or_fail()?;
     let mut tx = store::transaction::begin(&core.pool).await.or_fail()?;
-    store::locks::documents(&mut tx, &missing).await.or_fail()?;
+    store::locks::documents(&mut tx, ids).await.or_fail()?;
     // What has changed meanwhile has a task of its own, which makes them.
     let unchanged = store::batch::unchanged(&mut tx, &seen).await.or_fail()?;
-    let places = store::batch::places(&mut tx, &missing).await.or_fail()?;
+    let places = store::batch::places(&mut tx, ids).await.or_fail()?;
     for (id, tokens) in made.iter().filter(|(id, _)| unchanged.contains(id)) {
         if let Some(place) = places.iter().find(|place| place.id() == *id) {
-            store::token_vectors::replace(&mut tx, place, &rows(&core.settings, model.identity(), tokens)?)
-                .await
-                .or_fail()?;
+            let rows = rows(&core.settings, model.identity(), tokens)?;
+            store::token_vectors::replace(&mut tx, place, &rows).await.or_fail()?;
         }
     }
     tx.commit().await.or_fail()

@@ -188,8 +188,7 @@ async fn open_for(
                     .await?;
             }
             Some((id, held, size))
-                if held > 0
-                    && (i64::from(held) + task.count() > caps.requests || size + task.bytes() > caps.bytes) =>
+                if held > 0 && (i64::from(held) + task.count() > caps.requests || size + task.bytes() > caps.bytes) =>
             {
                 close(conn, id).await?;
             }
@@ -199,12 +198,7 @@ async fn open_for(
 }
 
 /// Puts tasks into a batch; its row and theirs are locked.
-async fn put_into(
-    conn: &mut PgConnection,
-    provider: &str,
-    batch_id: i64,
-    tasks: &[&Parking],
-) -> sqlx::Result<()> {
+async fn put_into(conn: &mut PgConnection, provider: &str, batch_id: i64, tasks: &[&Parking]) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE task_queue SET status = 'batched', batch_id = $2::text, batched_at = clock_timestamp(), claimed_by = NULL, heartbeat_at = NULL,
                 error_type = NULL, put_off_code = NULL, put_off_message = NULL

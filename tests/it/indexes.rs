@@ -89,7 +89,10 @@ async fn an_index_for_late_interaction_keeps_the_token_vectors_of_what_it_covers
     let home = app.create("home", "All about bread.", None).await.id;
     app.create("before", "Bread is baked in an oven.", Some(home)).await;
     app.create("outside", "An oven is a hot place for bread.", None).await;
-    assert_eq!(by_tokens(&app, "oven for bread").await, (vec![], vec!["before".into(), "home".into(), "outside".into()]));
+    assert_eq!(
+        by_tokens(&app, "oven for bread").await,
+        (vec![], vec!["before".into(), "home".into(), "outside".into()])
+    );
     // Beside the settled documents of the one batch that the call itself reads nothing is left to build.
     let kept = index(&app, "late", json!({"capabilities": {"bm25": false, "maxsim": true}, "members": [home]})).await;
     assert_eq!(kept.documents, 0, "it holds no words");

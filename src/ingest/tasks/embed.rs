@@ -59,8 +59,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         let mut conn = tools.pool.acquire().await.classified()?;
         store::indexes::with_tokens(&mut conn, &ids).await.classified()?.into_iter().collect()
     };
-    let of_tokens: Vec<&TextRow> =
-        rows.iter().filter(|row| had_tokens || with_tokens.contains(&row.id)).collect();
+    let of_tokens: Vec<&TextRow> = rows.iter().filter(|row| had_tokens || with_tokens.contains(&row.id)).collect();
     let mut tokens = maxsim::made(&model, &of_tokens).await.classified()?;
     store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
     let model = model.identity();

@@ -53,13 +53,13 @@ async fn of_many_workers_the_living_come_first_and_the_others_are_counted() {
 /// What a busy worker tells of its actors: documents with four tasks each.
 fn busy(documents: i64) -> Value {
     let now = chrono::Utc::now();
-    let actor = |kind: &str, children: Vec<Value>| {
-        json!({"kind": kind, "state": "running", "since": now, "handled": 7, "queued": 0, "restarts": 0, "children": children})
-    };
+    let actor = |kind: &str, children: Vec<Value>| json!({"kind": kind, "state": "running", "since": now, "handled": 7, "queued": 0, "restarts": 0, "children": children});
     let document = |id: i64| {
         let task = |number: i64| {
             let mut task = actor("embed", Vec::new());
-            for (name, value) in [("task_id", json!(id * 4 + number)), ("document_id", json!(id)), ("attempt", json!(1))] {
+            for (name, value) in
+                [("task_id", json!(id * 4 + number)), ("document_id", json!(id)), ("attempt", json!(1))]
+            {
                 task[name] = value;
             }
             task["task_type"] = json!("embed");

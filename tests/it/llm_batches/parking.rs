@@ -32,8 +32,7 @@ async fn parking(app: &TestApp, grant: &Grant) -> Parking {
 
 async fn park(app: &TestApp, tasks: &[Parking]) -> Vec<Parked> {
     let mut tx = transaction::begin(&app.pool).await.unwrap();
-    let became =
-        llm_batches::park(&mut tx, "mock", BatchCaps { requests: 2, bytes: 1 << 20 }, tasks).await.unwrap();
+    let became = llm_batches::park(&mut tx, "mock", BatchCaps { requests: 2, bytes: 1 << 20 }, tasks).await.unwrap();
     tx.commit().await.unwrap();
     became
 }
