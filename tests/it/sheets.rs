@@ -427,9 +427,18 @@ async fn the_same_workbook_becomes_the_same_tree_in_every_kind_of_file() {
             let content = node.content.replace(&name, "the workbook");
             // The formats of numbers are written in more than one way.
             let content: Vec<_> = content.lines().filter(|line| !line.contains("yyyy")).map(str::to_owned).collect();
-            tree.push(json!([
-                node.usetype, node.title, node.position, content, node.structured_content, of_node["anchor"], of_node["sheet"],
-            ]).to_string());
+            tree.push(
+                json!([
+                    node.usetype,
+                    node.title,
+                    node.position,
+                    content,
+                    node.structured_content,
+                    of_node["anchor"],
+                    of_node["sheet"],
+                ])
+                .to_string(),
+            );
         }
         tree.sort();
         let counts = sheet(&nodes, "Duck counts").id;

@@ -91,10 +91,11 @@ fn of_root(entries: &[u8]) -> Vec<String> {
     let entry = |index: u32| entries.chunks_exact(ENTRY_BYTES).nth(index as usize);
     let mut names = Vec::new();
     let mut open: Vec<u32> = entry(0).map(|root| number(root, 76)).into_iter().collect();
+    // An entry that is below itself is met no more often than there are entries.
     let mut left = entries.len() / ENTRY_BYTES;
     while let (Some(index), 1..) = (open.pop(), left) {
+        let Some(entry) = entry(index) else { continue };
         left -= 1;
-        let Some(entry) = entry(index).filter(|_| index != NOTHING) else { continue };
         let units = entry[..64].chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
         let name: String = char::decode_utf16(units.take_while(|unit| *unit != 0)).map_while(Result::ok).collect();
         names.push(name.to_lowercase());
@@ -112,5 +113,34 @@ fn fill<R: Read>(source: &mut R, bytes: &mut [u8]) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, links: [u32; 3]) -> Vec<u8> {
+        let mut letters: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        letters.resize(68, 0);
+        let links: Vec<u8> = links.iter().flat_map(|link| link.to_le_bytes()).collect();
+        [letters, links, vec![0; ENTRY_BYTES - 80]].concat()
+    }
+
+    #[test]
+    fn every_branch_of_the_tree_is_met_once() {
+        const N: u32 = NOTHING;
+        let entries = |links: [[u32; 3]; 4]| {
+            ["Root Entry", "Workbook", "Summary", "Details"]
+                .iter()
+                .zip(links)
+                .flat_map(|(name, links)| entry(name, links))
+                .collect::<Vec<u8>>()
+        };
+        assert_eq!(of_root(&entries([[N, N, 2], [N, N, N], [1, 3, N], [N, N, N]])), ["summary", "details", "workbook"]);
+        // What is below an entry of the root is not at the root.
+        assert_eq!(of_root(&entries([[N, N, 3], [N, N, N], [N, N, N], [N, N, 1]])), ["details"]);
+        let cyclic = of_root(&entries([[N, N, 1], [2, 2, N], [1, 1, N], [N, N, N]]));
+        assert!(cyclic.len() <= 4, "{cyclic:?}");
     }
 }

@@ -1,6 +1,9 @@
 //! Tests what is refused, and parts in other encodings.
 
-use super::*;
+use super::{
+    super::markup::{Mark, Markup},
+    *,
+};
 use crate::Limit;
 
 #[test]

@@ -133,7 +133,7 @@ fn each_kind_of_cell_reads_as_what_it_is() {
             "B1=2023-03-15",
             "C1=7",
             "A2=1",
-            "B2=1900-02-11",
+            "B2=2017-09-30",
             "C2=2",
             "A3=teal",
             "B3=h\u{e9}ron \u{1F986}",
