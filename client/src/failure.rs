@@ -62,7 +62,7 @@ codes! {
         ["document_id", "column", "field", "index", "limit", "line", "ref", "sheets"];
     /// A bound shape refuses what the write would make of the facts; nothing was stored.
     ShapeViolation = "shape_violation", 422, "A shape refuses the facts", ["results"];
-    /// The document is neither a readable workbook (xlsx, csv or tsv) nor a part of one.
+    /// The document is neither a readable workbook (xlsx, xlsb, xls, ods, csv or tsv) nor a part of one.
     NotAWorkbook = "not_a_workbook", 422, "The document is not in a workbook", ["reason"];
     /// The password given with the upload does not open the file.
     WrongPassword = "wrong_password", 422, "The password does not open the file", ["field"];

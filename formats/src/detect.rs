@@ -6,7 +6,7 @@
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
-    charset, delimited, json, markup, odf, rtf,
+    charset, delimited, json, markup, odf, ole2, rtf,
 };
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -30,7 +30,7 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         return Ok(Detection::of(Format::Pdf, DetectedBy::MagicBytes));
     }
     if head.starts_with(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1") {
-        return Ok(Detection::of(Format::Ole2, DetectedBy::MagicBytes));
+        return Ok(Detection::of(ole2::format(source)?, DetectedBy::MagicBytes));
     }
     // An archive from a split set begins with a mark of its own.
     let zip = head.strip_prefix(b"PK\x07\x08").or(head.strip_prefix(b"PK00")).unwrap_or(&head);
@@ -187,10 +187,9 @@ fn local_names(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Recognises a format by the type of the main part, in lower case. Neither a binary workbook nor an embedded one has
-/// these types.
+/// Recognises a format by the type of the main part, in lower case. An embedded workbook has none of these types.
 fn kind_by_types(types: &[u8]) -> Option<Format> {
-    const MAIN: [(&[u8], Format); 15] = [
+    const MAIN: [(&[u8], Format); 16] = [
         (b"wordprocessingml.document.main+xml", Format::Docx),
         (b"wordprocessingml.template.main+xml", Format::Docx),
         (b"ms-word.document.macroenabled.main+xml", Format::Docx),
@@ -206,6 +205,7 @@ fn kind_by_types(types: &[u8]) -> Option<Format> {
         (b"ms-excel.sheet.macroenabled.main+xml", Format::Xlsx),
         (b"ms-excel.template.macroenabled.main+xml", Format::Xlsx),
         (b"ms-excel.addin.macroenabled.main+xml", Format::Xlsx),
+        (b"ms-excel.sheet.binary.macroenabled.main", Format::Xlsb),
     ];
     MAIN.iter().find(|(stem, _)| find(types, stem).is_some()).map(|&(_, format)| format)
 }
@@ -215,6 +215,7 @@ fn kind_by_names<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Format> {
         b"word/document.xml" | b"word\\document.xml" => Some(Format::Docx),
         b"ppt/presentation.xml" | b"ppt\\presentation.xml" => Some(Format::Pptx),
         b"xl/workbook.xml" | b"xl\\workbook.xml" => Some(Format::Xlsx),
+        b"xl/workbook.bin" | b"xl\\workbook.bin" => Some(Format::Xlsb),
         _ => None,
     })
 }
@@ -267,18 +268,23 @@ mod tests {
 
     #[test]
     fn other_packages_are_archives() {
-        for first in [("mimetype", "application/x-other"), ("META-INF/MANIFEST.MF", ""), ("xl/workbook.bin", "")] {
+        for first in [("mimetype", "application/x-other"), ("META-INF/MANIFEST.MF", "")] {
             assert_eq!(of(&zipped(&[first, ("content.xml", "<x/>")])), Some(Format::Zip), "{first:?}");
         }
         for (mime, format) in [
             ("application/epub+zip", Format::Epub),
             ("application/vnd.oasis.opendocument.text", Format::Odt),
             ("application/vnd.oasis.opendocument.presentation-template\n", Format::Odp),
+            ("application/vnd.oasis.opendocument.spreadsheet", Format::Ods),
         ] {
             assert_eq!(of(&zipped(&[("mimetype", mime), ("content.xml", "<x/>")])), Some(format));
         }
         let types = "<Override ContentType=\"application/vnd.ms-powerpoint.slideshow.macroEnabled.main+xml\"/>";
         assert_eq!(of(&zipped(&[("[content_types].xml", types)])), Some(Format::Pptx));
+        let types = "<Override ContentType=\"application/vnd.ms-excel.sheet.binary.macroEnabled.main\"/>";
+        for members in [[("[Content_Types].xml", types), ("a.bin", "")], [("a", ""), ("xl/workbook.bin", "")]] {
+            assert_eq!(of(&zipped(&members)), Some(Format::Xlsb));
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages and legacy office files are
-/// [`Format::Ole2`].
+/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages and other legacy office files than
+/// workbooks are [`Format::Ole2`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -26,10 +26,13 @@ pub enum Format {
     Odt,
     Odp,
     Epub,
+    Ods,
+    Xls,
+    Xlsb,
 }
 
 impl Format {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -48,6 +51,9 @@ impl Format {
         Self::Odt,
         Self::Odp,
         Self::Epub,
+        Self::Ods,
+        Self::Xls,
+        Self::Xlsb,
     ];
 
     /// The detector's name, as used on the wire.
@@ -71,6 +77,9 @@ impl Format {
             Self::Odt => "odt",
             Self::Odp => "odp",
             Self::Epub => "epub",
+            Self::Ods => "ods",
+            Self::Xls => "xls",
+            Self::Xlsb => "xlsb",
         }
     }
 
@@ -95,6 +104,9 @@ impl Format {
             Self::Odt => "application/vnd.oasis.opendocument.text",
             Self::Odp => "application/vnd.oasis.opendocument.presentation",
             Self::Epub => "application/epub+zip",
+            Self::Ods => "application/vnd.oasis.opendocument.spreadsheet",
+            Self::Xls => "application/vnd.ms-excel",
+            Self::Xlsb => "application/vnd.ms-excel.sheet.binary.macroEnabled.12",
         }
     }
 
@@ -110,7 +122,7 @@ impl Format {
 
     /// Whether it is read as a workbook: as sheets with records, whose cells can be asked for.
     pub fn has_sheets(self) -> bool {
-        self == Self::Xlsx || self.is_delimited()
+        matches!(self, Self::Xlsx | Self::Ods | Self::Xls | Self::Xlsb) || self.is_delimited()
     }
 
     /// Whether it holds files of its own, which [`members`](crate::members) reads.

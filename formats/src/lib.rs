@@ -82,7 +82,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Pdf => pdf::probe(source, access),
         Format::Docx => docx::probe(source, limits),
         Format::Pptx => pptx::probe(source, limits),
-        Format::Xlsx => xlsx::probe(source, limits),
+        Format::Xlsx | Format::Ods | Format::Xls | Format::Xlsb => xlsx::probe(format, source, limits),
         Format::Ole2 => ole2::probe(source),
         Format::Html => html::probe(source, limits),
         Format::Eml => mail::probe(source, limits),
@@ -121,7 +121,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Xml => xml_document::extract(source, limits),
         Format::Odt | Format::Odp => odf::extract(format, source, limits),
         Format::Epub => epub::extract(source, limits),
-        Format::Xlsx | Format::Csv | Format::Tsv => {
+        Format::Xlsx | Format::Ods | Format::Xls | Format::Xlsb | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }
         Format::Ole2 => Err(ole2::refusal(source)),

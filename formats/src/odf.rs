@@ -11,7 +11,7 @@ use std::io::{Read, Seek};
 use styles::Styles;
 
 /// The part with the text.
-const CONTENT: &str = "content.xml";
+pub(crate) const CONTENT: &str = "content.xml";
 
 /// The format that the member `mimetype` of a package names.
 pub(crate) fn by_mime(mime: &[u8]) -> Option<Format> {
@@ -22,6 +22,7 @@ pub(crate) fn by_mime(mime: &[u8]) -> Option<Format> {
     match mime.strip_prefix("application/vnd.oasis.opendocument.")? {
         "text" | "text-template" | "text-master" | "text-web" => Some(Format::Odt),
         "presentation" | "presentation-template" => Some(Format::Odp),
+        "spreadsheet" | "spreadsheet-template" => Some(Format::Ods),
         _ => None,
     }
 }
@@ -59,7 +60,7 @@ fn read<R: Read + Seek>(format: Format, package: &mut Package<R>, limits: &Limit
 }
 
 /// Refuses a package whose parts are encrypted; its manifest says so.
-fn check_encryption<R: Read + Seek>(format: Format, package: &mut Package<R>) -> Result<(), FormatError> {
+pub(crate) fn check_encryption<R: Read + Seek>(format: Format, package: &mut Package<R>) -> Result<(), FormatError> {
     let Some(mut xml) = package.xml("META-INF/manifest.xml")? else { return Ok(()) };
     while let Some(node) = xml.next()? {
         if matches!(&node, Node::Start(element) if element.name == "encryption-data") {

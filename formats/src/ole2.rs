@@ -1,12 +1,23 @@
 //! Compound files: legacy office documents, encrypted packages, and other files of this container.
 
+mod directory;
+
 use crate::{Format, FormatError, Pattern, Patterns};
 use cfb::CompoundFile;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
-    io::{Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom},
 };
+
+/// The format of a compound file: a legacy workbook, or one that is told further when it is probed.
+pub(crate) fn format<R: Read + Seek>(source: &mut R) -> io::Result<Format> {
+    let names = directory::names(source)?;
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    // Other documents may hold workbooks, but not at the root, and a locked one has its own form.
+    let is_workbook = (has("workbook") || has("book")) && !has("encryptedpackage") && !has("worddocument");
+    Ok(if is_workbook { Format::Xls } else { Format::Ole2 })
+}
 
 /// What a compound file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -15,7 +26,6 @@ pub enum CompoundKind {
     /// A docx, pptx or xlsx locked with a password.
     EncryptedPackage,
     LegacyWord,
-    LegacyExcel,
     LegacyPowerpoint,
     Visio,
     Publisher,
@@ -32,7 +42,6 @@ impl CompoundKind {
         match self {
             Self::EncryptedPackage => "encrypted_package",
             Self::LegacyWord => "legacy_word",
-            Self::LegacyExcel => "legacy_excel",
             Self::LegacyPowerpoint => "legacy_powerpoint",
             Self::Visio => "visio",
             Self::Publisher => "publisher",
@@ -49,7 +58,6 @@ impl CompoundKind {
         match self {
             Self::EncryptedPackage => "remove its password and upload it again",
             Self::LegacyWord => "save it as docx and upload that",
-            Self::LegacyExcel => "save it as xlsx and upload that",
             Self::LegacyPowerpoint => "save it as pptx and upload that",
             Self::Visio | Self::Publisher | Self::Project | Self::Hangul => "save it as PDF and upload that",
             Self::OutlookMessage => "save its text and each of its attachments, and upload those",
@@ -58,7 +66,7 @@ impl CompoundKind {
     }
 
     fn is_legacy(self) -> bool {
-        matches!(self, Self::LegacyWord | Self::LegacyExcel | Self::LegacyPowerpoint)
+        matches!(self, Self::LegacyWord | Self::LegacyPowerpoint)
     }
 }
 
@@ -67,7 +75,6 @@ impl fmt::Display for CompoundKind {
         f.write_str(match self {
             Self::EncryptedPackage => "an encrypted office package",
             Self::LegacyWord => "a legacy Word document (.doc)",
-            Self::LegacyExcel => "a legacy Excel workbook (.xls)",
             Self::LegacyPowerpoint => "a legacy PowerPoint presentation (.ppt)",
             Self::Visio => "a Visio drawing (.vsd)",
             Self::Publisher => "a Publisher document (.pub)",
@@ -100,7 +107,6 @@ fn inspect<R: Read + Seek>(source: R) -> Result<(CompoundKind, bool), FormatErro
     let encrypted = match kind {
         CompoundKind::EncryptedPackage => true,
         CompoundKind::LegacyWord => word_is_encrypted(&mut file),
-        CompoundKind::LegacyExcel => excel_is_encrypted(&mut file),
         CompoundKind::LegacyPowerpoint => powerpoint_is_encrypted(&mut file),
         _ => false,
     };
@@ -108,11 +114,9 @@ fn inspect<R: Read + Seek>(source: R) -> Result<(CompoundKind, bool), FormatErro
 }
 
 fn kind<R: Read + Seek>(file: &mut CompoundFile<R>) -> CompoundKind {
-    const STREAMS: [(&str, CompoundKind); 12] = [
+    const STREAMS: [(&str, CompoundKind); 10] = [
         ("/EncryptedPackage", CompoundKind::EncryptedPackage),
         ("/WordDocument", CompoundKind::LegacyWord),
-        ("/Workbook", CompoundKind::LegacyExcel),
-        ("/Book", CompoundKind::LegacyExcel),
         ("/PowerPoint Document", CompoundKind::LegacyPowerpoint),
         // Version 4 and older.
         ("/PP40", CompoundKind::LegacyPowerpoint),
@@ -151,23 +155,6 @@ fn word_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     head(file, "/WordDocument", 10, 2).is_some_and(|flags| flags[1] & 1 != 0)
 }
 
-/// Whether a record that checks the password comes soon after the first record, which begins the stream.
-fn excel_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
-    const FILE_PASS: u16 = 0x2F;
-    /// How many records are looked at, which is more than ever come before that one.
-    const RECORDS: usize = 16;
-    let stream = if file.exists("/Workbook") { "/Workbook" } else { "/Book" };
-    let mut at = 0;
-    for _ in 0..RECORDS {
-        let Some(header) = head(file, stream, at, 4) else { return false };
-        if u16::from_le_bytes([header[0], header[1]]) == FILE_PASS {
-            return true;
-        }
-        at += 4 + u64::from(u16::from_le_bytes([header[2], header[3]]));
-    }
-    false
-}
-
 /// Whether the current user's stream has the mark of encryption, or there is a stream that only encrypted files have.
 fn powerpoint_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     const ENCRYPTED: [u8; 4] = 0xF3D1_C4DFu32.to_le_bytes();
@@ -194,15 +181,11 @@ mod tests {
         locked_user[12..].copy_from_slice(&0xF3D1_C4DFu32.to_le_bytes());
         let mut locked_word = [0; 32];
         locked_word[11] = 1;
-        // A first record of 16 bytes, then a write protection, then the check of the password or something else.
-        let book = |last: u8| [&[9, 8, 16, 0][..], &[0; 16], &[0x86, 0, 0, 0], &[last, 0, 6, 0], &[0; 6]].concat();
         type Streams<'a> = &'a [(&'a str, &'a [u8])];
-        let cases: [(Streams<'_>, &str, bool); 9] = [
+        let cases: [(Streams<'_>, &str, bool); 7] = [
             (&[("/EncryptedPackage", b"x")], "encrypted_package", true),
             (&[("/WordDocument", &[0; 32])], "legacy_word", false),
             (&[("/WordDocument", &locked_word)], "legacy_word", true),
-            (&[("/Workbook", &book(0x2F))], "legacy_excel", true),
-            (&[("/Book", &book(0x42))], "legacy_excel", false),
             (&[("/PowerPoint Document", b"x"), ("/Current User", &plain_user)], "legacy_powerpoint", false),
             (&[("/PowerPoint Document", b"x"), ("/Current User", &locked_user)], "legacy_powerpoint", true),
             (&[("/__properties_version1.0", b"x")], "outlook_message", false),
@@ -215,6 +198,37 @@ mod tests {
             assert_eq!(patterns.holds(Pattern::IsLegacyBinary), code.starts_with("legacy"), "{streams:?}");
             assert_eq!(error.to_string().contains("password"), locked, "{error}");
             assert!(error.is_permanent());
+        }
+    }
+
+    #[test]
+    fn a_workbook_is_told_by_its_stream_at_the_root() {
+        let of = |streams: &[(&str, &[u8])]| format(&mut with_streams(streams)).unwrap();
+        assert_eq!(of(&[("/a", b"x"), ("/Workbook", b"x"), ("/z", b"x")]), Format::Xls);
+        assert_eq!(of(&[("/Book", &[0; 10_000])]), Format::Xls);
+        assert_eq!(of(&[("/Workbook", b"x"), ("/EncryptedPackage", b"x")]), Format::Ole2);
+        assert_eq!(of(&[("/WordDocument", b"x"), ("/Book", b"x")]), Format::Ole2);
+        let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+        file.create_storage("/ObjectPool").unwrap();
+        file.create_stream("/ObjectPool/Workbook").unwrap();
+        assert_eq!(format(&mut file.into_inner()).unwrap(), Format::Ole2, "a workbook in another document");
+        // A directory of several sectors, which lies far behind the first table of sectors.
+        let many: Vec<(String, Vec<u8>)> = (0..40)
+            .map(|index| (format!("/s{index}"), vec![1; 300_000]))
+            .chain([("/Workbook".into(), vec![1])])
+            .collect();
+        let many: Vec<(&str, &[u8])> = many.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
+        let mut bytes = with_streams(&many).into_inner();
+        assert_eq!(format(&mut Cursor::new(&bytes)).unwrap(), Format::Xls);
+        // A chain of sectors without an end, and an entry that is below itself.
+        for cut in (0..bytes.len()).step_by(99_991) {
+            format(&mut Cursor::new(&bytes[..cut])).unwrap();
+        }
+        bytes.truncate(20_000);
+        for at in 0..2_000 {
+            let before = std::mem::replace(&mut bytes[at], 0xFF);
+            format(&mut Cursor::new(&bytes)).unwrap();
+            bytes[at] = before;
         }
     }
 

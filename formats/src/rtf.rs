@@ -7,6 +7,7 @@ mod state;
 mod tokens;
 
 use crate::{Extraction, Format, FormatError, Limits, Patterns, text};
+pub(crate) use charset::by_page;
 use document::Document;
 use std::io::{Read, Seek};
 use tokens::Tokens;

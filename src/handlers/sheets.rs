@@ -59,7 +59,7 @@ impl Handle<ops::read_cells> for Service {
 }
 
 fn not_a_workbook(id: DocumentId) -> Failure {
-    Failure::new(Code::NotAWorkbook, format!("document {id} is in no workbook (xlsx, csv or tsv)"))
+    Failure::new(Code::NotAWorkbook, format!("document {id} is in no workbook (xlsx, xlsb, xls, ods, csv or tsv)"))
         .with("remedy", "ask for a workbook, one of its sheets or one of their records")
 }
 
@@ -90,15 +90,16 @@ impl Workbook {
         file: BlobRow,
         settled: Settled,
     ) -> Result<Workbook, Failure> {
-        let format = file.format.as_deref().and_then(|format| format.parse::<Format>().ok());
-        if !format.is_some_and(Format::has_sheets) {
-            return Err(not_a_workbook(id));
-        }
         let recorded = store::evidence::read_one(conn, file.document_id, Evidence::StructureSheets).await.or_fail()?;
         let recorded = recorded.and_then(|value| serde_json::from_value::<Recorded>(value).ok());
-        match recorded {
-            Some(Recorded { sheets, date_epoch }) => Ok(Workbook { file, sheets, date_epoch }),
-            None => Err(not_yet(settled, "the workbook's sheets are not known")),
+        let format = match recorded {
+            // Bytes keep the format that they arrived with, so that one of an older reader may say another.
+            Some(Recorded { sheets, date_epoch }) => return Ok(Workbook { file, sheets, date_epoch }),
+            None => file.format.as_deref().and_then(|format| format.parse::<Format>().ok()),
+        };
+        match format.is_some_and(Format::has_sheets) {
+            true => Err(not_yet(settled, "the workbook's sheets are not known")),
+            false => Err(not_a_workbook(id)),
         }
     }
 

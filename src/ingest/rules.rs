@@ -47,7 +47,13 @@ const PROBED: &[Format] = &[
     Format::Odt,
     Format::Odp,
     Format::Epub,
+    Format::Ods,
+    Format::Xls,
+    Format::Xlsb,
 ];
+/// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
+const WORKBOOKS: &[Format] =
+    &[Format::Xlsx, Format::Ole2, Format::Csv, Format::Tsv, Format::Ods, Format::Xls, Format::Xlsb];
 /// The formats whose images are counted.
 const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
 /// The formats whose pages may be scans. Tables are lost in the text of their pages; in office files they are text.
@@ -100,7 +106,7 @@ pub static RULES: &[Rule] = &[
         task: &STRUCTURE_SHEETS,
         requires: &[Pattern::HasSheets],
         forbids: &[],
-        formats: &[Format::Xlsx, Format::Ole2, Format::Csv, Format::Tsv],
+        formats: WORKBOOKS,
         after: &[],
         planned: false,
     },
@@ -138,7 +144,7 @@ impl Rule {
         match (pattern, format) {
             (DECLARED, Some(Format::Docx)) => Pattern::HasHeadingStyles,
             (DECLARED, Some(Format::Pptx)) => Pattern::HasSlides,
-            (DECLARED, Some(Format::Xlsx | Format::Csv | Format::Tsv)) => Pattern::HasSheets,
+            (DECLARED, Some(format)) if format.has_sheets() => Pattern::HasSheets,
             (pattern, _) => pattern,
         }
     }
@@ -243,6 +249,9 @@ mod tests {
             (Format::Epub, &[HasTextLayer], &["extract:text", "structure:inferred"]),
             (Format::Csv, &[HasSheets], &["structure:sheets"]),
             (Format::Tsv, &[HasSheets], &["structure:sheets"]),
+            (Format::Ods, &[HasSheets], &["structure:sheets"]),
+            (Format::Xls, &[HasSheets, IsLegacyBinary], &["structure:sheets"]),
+            (Format::Xlsb, &[HasSheets, HasComments], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),
             (Format::Zip, &[HasMembers], &["extract:members"]),
             (Format::Eml, &[HasMembers, HasTextLayer], &["extract:text", "structure:inferred", "extract:members"]),

@@ -1,6 +1,7 @@
 //! Workbooks: sheets, profiles, records, and the cells behind them.
 use crate::support::{TestApp, Wish, invariants, repository, sample, workbook};
 use serde_json::{Value, json};
+use std::io::{Cursor, Write};
 use svc_client::{
     Code, Failure, Json,
     wire::{
@@ -372,6 +373,12 @@ async fn thousands_of_records_are_made_once_each_and_rolled_up() {
 #[tokio::test]
 async fn a_sheet_that_cannot_be_read_fails_alone() {
     let app = TestApp::with(Wish { settings: &[("SVC_PARSER_CELLS", "10")], ..Default::default() }).await;
+    for kind in ["xlsb", "xls", "ods"] {
+        let (id, frontier) = app.ingest(&sample(&format!("duck-counts.{kind}"))).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 1), "{kind}");
+        assert_eq!(frontier.warnings, ["failed_parts: 1 (cells) in `Duck counts`"], "{kind}");
+        assert_eq!(of_type(&app.subtree(id).await, "record").len(), 2, "{kind}: the other sheets go on");
+    }
     let (id, frontier) = app.ingest(&sample("duck-counts.xlsx")).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 1));
     assert_eq!(
@@ -395,6 +402,95 @@ async fn a_sheet_that_cannot_be_read_fails_alone() {
     );
     assert_eq!(of_type(&nodes, "record").len(), 2, "the other sheets go on");
     assert_eq!(cells(&app, id, None, None).await.unwrap_err().code, Code::Conflict);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_same_workbook_becomes_the_same_tree_in_every_kind_of_file() {
+    let app = TestApp::start().await;
+    let mut trees = Vec::new();
+    for kind in ["xlsx", "xlsb", "xls", "ods"] {
+        let name = format!("duck-counts.{kind}");
+        let (id, frontier) = app.ingest(&sample(&name)).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{kind}");
+        let read = evidence(&app, id).await;
+        let format: svc_formats::Format = kind.parse().unwrap();
+        let detected = &read["detected"];
+        assert_eq!((&detected["format"], &detected["mime"]), (&json!(kind), &json!(format.mime())), "{kind}");
+        assert_eq!(read["matched.patterns"]["sheet_count"], 4, "{kind}");
+        let mut nodes = app.subtree(id).await;
+        nodes.retain(|node| node.id != id);
+        let mut tree = Vec::new();
+        for node in &nodes {
+            let of_node = evidence(&app, node.id).await;
+            let content = node.content.replace(&name, "the workbook");
+            // The formats of numbers are written in more than one way.
+            let content: Vec<_> = content.lines().filter(|line| !line.contains("yyyy")).map(str::to_owned).collect();
+            tree.push(
+                json!([
+                    node.usetype,
+                    node.title,
+                    node.position,
+                    content,
+                    node.structured_content,
+                    of_node["anchor"],
+                    of_node["sheet"],
+                ])
+                .to_string(),
+            );
+        }
+        tree.sort();
+        let counts = sheet(&nodes, "Duck counts").id;
+        let area = cells(&app, counts, Some("A1:F3"), None).await.unwrap();
+        assert_eq!(area.formulas[1][4].as_deref(), Some("=C2+D2"), "{kind}");
+        assert_eq!(area.values[1][0], "2023-04-03T00:00:00", "{kind}");
+        trees.push((tree, area.values, area.types));
+    }
+    assert!(trees[0].0.len() > 15, "{:?}", trees[0].0);
+    for other in &trees[1..] {
+        assert_eq!(other, &trees[0]);
+    }
+    let found = app.client.search_bm25(Json(Bm25Search::new("heron bank Upper lock"))).await.unwrap();
+    assert!(found.results.iter().filter(|result| result.document.usetype == "record").count() >= 4, "in each file");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_workbook_that_is_closed_or_damaged_fails_for_good_and_says_so() {
+    let app = TestApp::start().await;
+    let mut closed = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, text) in [
+        ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+        ("META-INF/manifest.xml", "<m><file-entry full-path=\"content.xml\"><encryption-data/></file-entry></m>"),
+        ("content.xml", "\u{1}\u{2}"),
+    ] {
+        closed.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        closed.write_all(text.as_bytes()).unwrap();
+    }
+    let closed = closed.finish().unwrap().into_inner();
+    // The record that checks a password comes second.
+    let begin = [&[9, 8, 16, 0, 0, 6, 5, 0][..], &[0; 12]].concat();
+    let mut locked = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    locked.create_stream("/Workbook").unwrap().write_all(&[&begin[..], &[0x2F, 0, 6, 0], &[0; 6]].concat()).unwrap();
+    let locked = locked.into_inner().into_inner();
+    let read = |name: &str| std::fs::read(sample(name)).unwrap();
+    for (name, bytes, code, words) in [
+        ("corrupt.xls", read("corrupt.xls"), "corrupt", "the xls file is damaged"),
+        ("closed.xls", locked, "encrypted", "upload it without encryption"),
+        ("closed.ods", closed, "encrypted", "upload it without encryption"),
+        ("cut.xlsb", read("duck-counts.xlsb")[..2_000].to_vec(), "corrupt", "damaged"),
+        ("corrupt.ods", read("corrupt.ods"), "corrupt", "the ods file is damaged"),
+    ] {
+        let id = app.upload_bytes(name, bytes).await.unwrap().document_id;
+        assert_eq!(app.settled(id).await.settled, Settled::Failed, "{name}");
+        let attempts = evidence(&app, id).await["attempts"].clone();
+        assert_eq!(attempts.as_array().unwrap().len(), 1, "{name}: {attempts}");
+        assert_eq!((&attempts[0]["code"], &attempts[0]["error_type"]), (&json!(code), &json!("permanent")), "{name}");
+        assert!(attempts[0]["message"].as_str().unwrap().contains(words), "{name}: {attempts}");
+        assert_eq!(cells(&app, id, None, None).await.unwrap_err().status, 409, "{name}");
+    }
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -1,7 +1,10 @@
 """Writes the binary samples beside this script. Needs nothing but Python; the output is the same on every run."""
 
+import datetime
 import hashlib
 import io
+import re
+import struct
 import zipfile
 from pathlib import Path
 
@@ -226,14 +229,17 @@ def docx() -> bytes:
     return package_of(members)
 
 
-def package_of(members: dict[str, str]) -> bytes:
-    """An office package of XML members, the same on every run."""
+def package_of(members: dict[str, str | bytes]) -> bytes:
+    """An office package of XML members, or of bytes as they are, the same on every run."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in members.items():
             member = zipfile.ZipInfo(name, (2024, 1, 1, 0, 0, 0))
-            member.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(member, '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n' + text)
+            # The member that names the type of an open document is read where it stands.
+            member.compress_type = zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED
+            if isinstance(text, str):
+                text = ('<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n' + text).encode()
+            archive.writestr(member, text)
     return out.getvalue()
 
 
@@ -261,8 +267,29 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
 
 
+def duck_counts() -> list[tuple[str, bool, list[list[object]]]]:
+    """The name of each sheet of a workbook, whether it is hidden, and its rows: one of records with dates and formulas, one
+    without a header, a hidden one and an empty one."""
+    sightings: list[tuple[int, str, int, int, str]] = [
+        (45019, "Mill pond", 14, 3, "calm, light fog until nine"),
+        (45026, "Mill pond", 17, 5, "two pairs with ducklings"),
+        (45033, "Upper lock", 9, 0, "the gate was open, strong current"),
+        (45040, "Upper lock", 11, 2, "a heron kept the ducks away from the bank"),
+        (45047, "Reed island", 32, 21, "nesting has begun, please keep the boats out"),
+        (45054, "Reed island", 35, 24, "counted from the ferry"),
+    ]
+    counts: list[list[object]] = [["Seen on", "Place", "Adults", "Young", "Total", "Remarks"]]
+    for number, (day, place, adults, young, remark) in enumerate(sightings, 2):
+        counts.append([("date", day), place, adults, young, ("formula", f"C{number}+D{number}", adults + young), remark])
+    return [
+        ("Duck counts", False, counts),
+        ("How we count", False, [["Counting rules"], [None, "Count from the bank, never from the water."], [1, "Binoculars first."]]),
+        ("Volunteers' phones", True, [["Name", "Extension"], ["Front desk", 12], ["Boat house", 31]]),
+        ("Next year", False, []),
+    ]
+
+
 def xlsx() -> bytes:
-    """A sheet of records with dates and formulas, one without a header, a hidden one and an empty one."""
     main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
@@ -286,23 +313,7 @@ def xlsx() -> bytes:
         )
         return f'<worksheet xmlns="{main}"><sheetData>{lines}</sheetData></worksheet>'
 
-    sightings: list[tuple[int, str, int, int, str]] = [
-        (45019, "Mill pond", 14, 3, "calm, light fog until nine"),
-        (45026, "Mill pond", 17, 5, "two pairs with ducklings"),
-        (45033, "Upper lock", 9, 0, "the gate was open, strong current"),
-        (45040, "Upper lock", 11, 2, "a heron kept the ducks away from the bank"),
-        (45047, "Reed island", 32, 21, "nesting has begun, please keep the boats out"),
-        (45054, "Reed island", 35, 24, "counted from the ferry"),
-    ]
-    counts: list[list[object]] = [["Seen on", "Place", "Adults", "Young", "Total", "Remarks"]]
-    for number, (day, place, adults, young, remark) in enumerate(sightings, 2):
-        counts.append([("date", day), place, adults, young, ("formula", f"C{number}+D{number}", adults + young), remark])
-    sheets = [
-        ("Duck counts", "", sheet(counts)),
-        ("How we count", "", sheet([["Counting rules"], [None, "Count from the bank, never from the water."], [1, "Binoculars first."]])),
-        ("Volunteers' phones", ' state="hidden"', sheet([["Name", "Extension"], ["Front desk", 12], ["Boat house", 31]])),
-        ("Next year", "", sheet([])),
-    ]
+    sheets = [(name, ' state="hidden"' if hidden else "", sheet(rows)) for name, hidden, rows in duck_counts()]
     tabs = "".join(
         f'<sheet name="{escape(name)}" sheetId="{number}"{state} r:id="rId{number}"/>' for number, (name, state, _) in enumerate(sheets, 1)
     )
@@ -321,6 +332,201 @@ def xlsx() -> bytes:
         "<fonts count=\"1\"><font/></fonts><fills count=\"1\"><fill><patternFill/></fill></fills><borders count=\"1\"><border/></borders>"
         '<cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="164" applyNumberFormat="1"/></cellXfs>'
         "</styleSheet>",
+    }
+    return package_of(members | parts)
+
+
+def ods() -> bytes:
+    """The workbook of duck counts as an open document."""
+
+    def cell(value: object) -> str:
+        match value:
+            case None:
+                return "<table:table-cell/>"
+            case ("date", serial):
+                day = (datetime.date(1899, 12, 30) + datetime.timedelta(serial)).isoformat()
+                kind, shown = f'table:style-name="day" office:value-type="date" office:date-value="{day}"', day
+            case ("formula", formula, result):
+                formula = re.sub(r"[A-Z]+[0-9]+", r"[.\g<0>]", formula)
+                kind, shown = f'table:formula="of:={formula}" office:value-type="float" office:value="{result}"', result
+            case str():
+                kind, shown = 'office:value-type="string"', value
+            case _:
+                kind, shown = f'office:value-type="float" office:value="{value}"', value
+        return f"<table:table-cell {kind}><text:p>{escape(str(shown))}</text:p></table:table-cell>"
+
+    def table(name: str, hidden: bool, rows: list[list[object]]) -> str:
+        lines = "".join("<table:table-row>" + "".join(map(cell, row)) + "</table:table-row>" for row in rows)
+        rest = f'<table:table-row table:number-rows-repeated="{1048576 - len(rows)}"><table:table-cell table:number-columns-repeated="16384"/></table:table-row>'
+        return f'<table:table table:name="{escape(name)}" table:style-name="{"away" if hidden else "shown"}">{lines}{rest}</table:table>'
+
+    names = "".join(
+        f' xmlns:{prefix}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for prefix, name in [("office", "office"), ("table", "table"), ("text", "text"), ("style", "style"), ("number", "datastyle")]
+    )
+    styles = (
+        '<number:date-style style:name="iso"><number:year number:style="long"/><number:text>-</number:text>'
+        '<number:month number:style="long"/><number:text>-</number:text><number:day number:style="long"/></number:date-style>'
+        '<style:style style:name="day" style:family="table-cell" style:data-style-name="iso"/>'
+        '<style:style style:name="shown" style:family="table"><style:table-properties table:display="true"/></style:style>'
+        '<style:style style:name="away" style:family="table"><style:table-properties table:display="false"/></style:style>'
+    )
+    tables = "".join(table(*sheet) for sheet in duck_counts())
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    manifest = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
+    return package_of(
+        {
+            "mimetype": kind.encode(),
+            "content.xml": f'<office:document-content{names} office:version="1.3"><office:automatic-styles>{styles}</office:automatic-styles>'
+            f"<office:body><office:spreadsheet>{tables}</office:spreadsheet></office:body></office:document-content>",
+            "META-INF/manifest.xml": f'<manifest:manifest xmlns:manifest="{manifest}" manifest:version="1.3">'
+            f'<manifest:file-entry manifest:full-path="/" manifest:media-type="{kind}"/>'
+            '<manifest:file-entry manifest:full-path="content.xml" manifest:media-type="text/xml"/></manifest:manifest>',
+        }
+    )
+
+
+def shared_texts() -> list[str]:
+    """The different texts of the duck counts, in their order."""
+    return list(dict.fromkeys(value for _, _, rows in duck_counts() for row in rows for value in row if isinstance(value, str)))
+
+
+def xls() -> bytes:
+    """The workbook of duck counts as Excel 97 would store it."""
+
+    def record(kind: int, *parts: bytes) -> bytes:
+        body = b"".join(parts)
+        return struct.pack("<HH", kind, len(body)) + body
+
+    def begin(kind: int) -> bytes:
+        return record(0x0809, struct.pack("<HHHHII", 0x0600, kind, 0x0DBB, 0x07CC, 0, 6))
+
+    texts = shared_texts()
+
+    def cell(row: int, column: int, value: object) -> bytes:
+        place = struct.pack("<HHH", row, column, isinstance(value, tuple) and value[0] == "date")
+        match value:
+            case None:
+                return b""
+            case ("date", serial):
+                return record(0x0203, place, struct.pack("<d", serial))
+            case ("formula", formula, result):
+                # Each operand is a cell of the same row, and relative: two columns and a sum.
+                columns = [ord(name[0]) - 65 for name in formula.split("+")]
+                tokens = b"".join(struct.pack("<BHH", 0x44, row, 0xC000 | operand) for operand in columns) + b"\x03"
+                return record(0x0006, place, struct.pack("<dHIH", result, 0, 0, len(tokens)), tokens)
+            case str():
+                return record(0x00FD, place, struct.pack("<I", texts.index(value)))
+            case _:
+                return record(0x027E, place, struct.pack("<I", value << 2 | 2))
+
+    def text(value: str, length: str) -> bytes:
+        return struct.pack(length, len(value)) + b"\x01" + value.encode("utf-16-le")
+
+    sheets = [
+        begin(0x0010) + b"".join(cell(y, x, value) for y, row in enumerate(rows) for x, value in enumerate(row)) + record(0x000A)
+        for _, _, rows in duck_counts()
+    ]
+    head = begin(0x0005) + record(0x0042, struct.pack("<H", 1200))
+    head += record(0x041E, struct.pack("<H", 164), text(r"yyyy\-mm\-dd", "<H"))
+    head += b"".join(record(0x00E0, struct.pack("<HHH", 0, code, 0), bytes(14)) for code in (0, 164))
+    strings = record(0x00FC, struct.pack("<II", len(texts), len(texts)), *(text(value, "<H") for value in texts))
+
+    def tabs(places: list[int]) -> bytes:
+        return b"".join(
+            record(0x0085, struct.pack("<IBB", place, hidden, 0), text(name, "<B"))
+            for place, (name, hidden, _) in zip(places, duck_counts())
+        )
+
+    end = strings + record(0x000A)
+    first = len(head) + len(tabs([0] * len(sheets))) + len(end)
+    places = [first + sum(map(len, sheets[:index])) for index in range(len(sheets))]
+    return compound_of("Workbook", head + tabs(places) + end + b"".join(sheets))
+
+
+def compound_of(name: str, stream: bytes) -> bytes:
+    """A compound file with one stream, which is padded so that it needs no small sectors."""
+    size, end, nothing = 512, 0xFFFFFFFE, 0xFFFFFFFF
+    stream = stream.ljust(4096, b"\0")
+    count = -(-len(stream) // size)
+
+    # The directory and the table of sectors come first, then the stream.
+    table = [end, 0xFFFFFFFD, *range(3, count + 2), end]
+    table += [nothing] * (size // 4 - len(table))
+
+    def entry(name: str, kind: int, child: int, start: int, length: int) -> bytes:
+        letters = name.encode("utf-16-le") + b"\0\0" if name else b""
+        links = struct.pack("<HBBIII", len(letters), kind, 1, nothing, nothing, child)
+        return letters.ljust(64, b"\0") + links + bytes(36) + struct.pack("<IQ", start, length)
+
+    directory = entry("Root Entry", 5, 1, end, 0) + entry(name, 2, nothing, 2, len(stream)) + 2 * entry("", 0, nothing, 0, 0)
+    header = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(16) + struct.pack("<HHHHH", 0x3E, 3, 0xFFFE, 9, 6) + bytes(6)
+    header += struct.pack("<IIIIIIIII", 0, 1, 0, 0, 4096, end, 0, end, 0) + struct.pack("<I", 1) + b"\xff" * 108 * 4
+    return header + directory + struct.pack("<128I", *table) + stream.ljust(count * size, b"\0")
+
+
+def xlsb() -> bytes:
+    """The workbook of duck counts in binary parts."""
+
+    def record(kind: int, *parts: bytes) -> bytes:
+        body = b"".join(parts)
+
+        def number(value: int) -> bytes:
+            return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + number(value >> 7)
+
+        return number(kind) + number(len(body)) + body
+
+    def text(value: str) -> bytes:
+        return struct.pack("<I", len(value)) + value.encode("utf-16-le")
+
+    texts = shared_texts()
+
+    def cell(row: int, column: int, value: object) -> bytes:
+        place = struct.pack("<II", column, isinstance(value, tuple) and value[0] == "date")
+        match value:
+            case None:
+                return b""
+            case ("date", serial):
+                return record(5, place, struct.pack("<d", serial))
+            case ("formula", formula, result):
+                columns = [ord(name[0]) - 65 for name in formula.split("+")]
+                tokens = b"".join(struct.pack("<BIH", 0x44, row, 0xC000 | operand) for operand in columns) + b"\x03"
+                return record(9, place, struct.pack("<dHI", result, 0, len(tokens)), tokens, bytes(4))
+            case str():
+                return record(7, place, struct.pack("<I", texts.index(value)))
+            case _:
+                return record(2, place, struct.pack("<I", value << 2 | 2))
+
+    def sheet(rows: list[list[object]]) -> bytes:
+        lines = b"".join(
+            record(0, struct.pack("<IIHBBBI", y, 0, 300, 0, 0, 0, 0)) + b"".join(cell(y, x, value) for x, value in enumerate(row))
+            for y, row in enumerate(rows)
+        )
+        size = struct.pack("<IIII", 0, max(len(rows) - 1, 0), 0, max(map(len, rows), default=1) - 1)
+        return record(129) + record(148, size) + record(145) + lines + record(146) + record(130)
+
+    tabs = b"".join(
+        record(156, struct.pack("<II", hidden, number), text(f"rId{number}"), text(name))
+        for number, (name, hidden, _) in enumerate(duck_counts(), 1)
+    )
+    formats = record(615, struct.pack("<I", 1)) + record(44, struct.pack("<H", 164), text(r"yyyy\-mm\-dd")) + record(616)
+    styles = b"".join(record(47, struct.pack("<HH", 0, code), bytes(12)) for code in (0, 164))
+    parts = {f"xl/worksheets/sheet{number}.bin": sheet(rows) for number, (_, _, rows) in enumerate(duck_counts(), 1)}
+    kind = "application/vnd.ms-excel"
+    members = {
+        "[Content_Types].xml": content_types(
+            {"xl/workbook.bin": f"{kind}.sheet.binary.macroEnabled.main", "xl/styles.bin": f"{kind}.styles", "xl/sharedStrings.bin": f"{kind}.sharedStrings"}
+            | {part: f"{kind}.worksheet" for part in parts}
+        ),
+        "_rels/.rels": relations(("officeDocument", "xl/workbook.bin")),
+        "xl/workbook.bin": record(131) + record(143) + tabs + record(144) + record(132),
+        "xl/_rels/workbook.bin.rels": relations(
+            *(("worksheet", part.removeprefix("xl/")) for part in parts), ("styles", "styles.bin"), ("sharedStrings", "sharedStrings.bin")
+        ),
+        "xl/styles.bin": record(278) + formats + record(617, struct.pack("<I", 2)) + styles + record(618) + record(279),
+        "xl/sharedStrings.bin": record(159, struct.pack("<II", len(texts), len(texts)))
+        + b"".join(record(19, b"\0", text(value)) for value in texts)
+        + record(160),
     }
     return package_of(members | parts)
 
@@ -376,7 +582,12 @@ def main() -> None:
     (HERE / "quarterly-review.pdf").write_bytes(whole_pdf)
     (HERE / "onboarding-checklist.docx").write_bytes(whole_docx)
     (HERE / "locked.pdf").write_bytes(locked_pdf(b"heron"))
-    (HERE / "duck-counts.xlsx").write_bytes(xlsx())
+    for name, workbook in {"xlsx": xlsx(), "ods": ods(), "xls": xls(), "xlsb": xlsb()}.items():
+        (HERE / f"duck-counts.{name}").write_bytes(workbook)
+    # A workbook whose stream ends in the middle, and one whose content does not inflate.
+    (HERE / "corrupt.xls").write_bytes(xls()[:2_000])
+    whole_ods = ods()
+    (HERE / "corrupt.ods").write_bytes(whole_ods[:300] + b"\xff" * 60 + whole_ods[360:])
     (HERE / "spring-briefing.pptx").write_bytes(pptx())
     (HERE / "empty.txt").write_bytes(b"")
     # A header that promises a PDF, and nothing that keeps the promise.

@@ -6,7 +6,7 @@ use encoding_rs::{
 };
 
 /// The encoding of a code page; one that nobody knows here is read as the usual one.
-pub(super) fn by_page(page: i32) -> &'static Encoding {
+pub(crate) fn by_page(page: i32) -> &'static Encoding {
     match page {
         866 => IBM866,
         874 => WINDOWS_874,

@@ -1,19 +1,15 @@
 //! Reads a rectangle of cells.
 
 use super::{
+    book::Scan,
     range::{CellRef, Range},
-    scan::Scan,
-    shared_strings::SharedStrings,
     value::{Interpreter, Value},
     workbook::{Opened, Sheet},
     worksheet::{Item, RawCell, Stored},
 };
 use crate::{FormatError, Limits, extraction::check_text};
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::{Read, Seek},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A rectangle of a sheet, with only its filled cells. The caller bounds its [`Range::area`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,14 +57,9 @@ struct Stash {
 }
 
 /// Reads a rectangle. Shared strings are read afterwards, because the rectangle needs few of them.
-pub(super) fn cells<R: Read + Seek>(
-    mut opened: Opened<R>,
-    index: u32,
-    range: Range,
-    limits: &Limits,
-) -> Result<Cells, FormatError> {
-    let (sheet, part) = opened.sheet(index)?;
-    let mut worksheet = opened.scan(&part, limits)?;
+pub(super) fn cells(mut opened: Opened<'_>, index: u32, range: Range, limits: &Limits) -> Result<Cells, FormatError> {
+    let sheet = opened.sheet(index)?;
+    let mut worksheet = opened.scan(index, limits)?;
     // A damaged sheet may name a row twice or out of order.
     let mut rows: BTreeMap<u32, (bool, Vec<Stash>)> = BTreeMap::new();
     let mut bytes = 0;
@@ -101,7 +92,7 @@ pub(super) fn cells<R: Read + Seek>(
         Some(merged)
     } else {
         // Damage after the rectangle does not affect it.
-        tail(worksheet, range).unwrap_or_default()
+        tail(worksheet, range, merged).unwrap_or_default()
     };
     let wanted: BTreeSet<u32> = rows
         .values()
@@ -109,15 +100,7 @@ pub(super) fn cells<R: Read + Seek>(
         .filter(|cell| cell.raw.stored == Stored::Shared)
         .filter_map(|cell| cell.raw.text.trim().parse().ok())
         .collect();
-    let strings = match (opened.written_strings(limits)?, opened.shared_strings.clone()) {
-        (Some(strings), _) => strings,
-        (None, Some(name)) if !wanted.is_empty() => {
-            let part = opened.part(&name)?;
-            SharedStrings::read_some(part, &wanted, limits)?
-        }
-        (None, _) => SharedStrings::default(),
-    };
-    let interpreter = opened.interpreter_of(strings, limits)?;
+    let interpreter = opened.interpreter_for(&wanted, limits)?;
     let mut bytes = 0;
     let mut out = Vec::with_capacity(rows.len());
     for (row, (hidden, stashed)) in rows {
@@ -146,10 +129,13 @@ fn cell(stash: Stash, interpreter: &Interpreter) -> Cell {
     }
 }
 
-/// Reads the merged ranges that meet the rectangle, which come after the cells, if they are near.
-fn tail<R: Read>(worksheet: Scan<'_, R>, range: Range) -> Result<Option<Vec<Range>>, FormatError> {
+/// Adds the merged ranges that meet the rectangle and come after the cells, if they are near.
+fn tail(
+    worksheet: Box<dyn Scan + '_>,
+    range: Range,
+    mut merged: Vec<Range>,
+) -> Result<Option<Vec<Range>>, FormatError> {
     let Some(mut worksheet) = worksheet.behind_cells(TAIL_BYTES)? else { return Ok(None) };
-    let mut merged = Vec::new();
     while let Some(item) = worksheet.next()? {
         if let Item::Merged(other) = item
             && other.intersect(range).is_some()

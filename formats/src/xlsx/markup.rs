@@ -50,10 +50,16 @@ pub(super) struct Markup<R: Read> {
     failed: Option<FormatError>,
     depth: u32,
     max_depth: u32,
+    /// What errors say that the file is.
+    format: Format,
 }
 
 impl<R: Read> Markup<R> {
-    pub(super) fn new(mut part: R, limits: &Limits) -> Self {
+    pub(super) fn new(part: R, limits: &Limits) -> Self {
+        Self::of_format(part, Format::Xlsx, limits)
+    }
+
+    pub(super) fn of_format(mut part: R, format: Format, limits: &Limits) -> Self {
         let mut head = Vec::new();
         let failed = part.by_ref().take(DECLARATION_BYTES).read_to_end(&mut head).err();
         // Parts may be UTF-16; then they have a mark, which the standard demands.
@@ -64,10 +70,11 @@ impl<R: Read> Markup<R> {
             .strip_bom(true)
             .build(io::Cursor::new(head).chain(part));
         let source = Metered { inner: BufReader::with_capacity(READ_BYTES, decoded), since_event: 0 };
-        Self { failed: failed.map(|error| refused(error.into())), ..Self::of(source, limits.xml_depth) }
+        let failed = failed.map(|error| refused(format, error.into()));
+        Self { failed, ..Self::of(source, format, limits.xml_depth) }
     }
 
-    fn of(source: Metered<BufReader<Decoded<R>>>, max_depth: u32) -> Self {
+    fn of(source: Metered<BufReader<Decoded<R>>>, format: Format, max_depth: u32) -> Self {
         Self {
             inner: Reader::from_reader(source),
             buffer: Vec::new(),
@@ -77,6 +84,7 @@ impl<R: Read> Markup<R> {
             failed: None,
             depth: 0,
             max_depth,
+            format,
         }
     }
 
@@ -88,7 +96,10 @@ impl<R: Read> Markup<R> {
         self.buffer.clear();
         self.resolved = None;
         self.inner.get_mut().since_event = 0;
-        let mark = match self.inner.read_event_into(&mut self.buffer).map_err(refused)? {
+        let format = self.format;
+        let damaged = |reason: &str| FormatError::corrupt(format, reason);
+        let event = self.inner.read_event_into(&mut self.buffer).map_err(|error| refused(format, error))?;
+        let mark = match event {
             Event::Start(start) => {
                 self.depth += 1;
                 if self.depth > self.max_depth {
@@ -166,6 +177,11 @@ impl<R: Read> Markup<R> {
         self.attributes().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
+    /// The text that a [`Mark::Text`] stands for.
+    pub(super) fn piece(&self) -> &str {
+        self.resolved.as_deref().unwrap_or_else(|| self.content())
+    }
+
     fn content(&self) -> &str {
         // The text was checked before its range was set.
         self.buffer.get(self.content.clone()).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
@@ -182,7 +198,7 @@ impl<R: Read> Markup<R> {
     pub(super) fn text(&mut self, out: &mut String) -> Result<(), FormatError> {
         loop {
             match self.next()? {
-                Some(Mark::Text) => out.push_str(self.resolved.as_deref().unwrap_or_else(|| self.content())),
+                Some(Mark::Text) => out.push_str(self.piece()),
                 Some(Mark::Start { empty: false }) => self.skip()?,
                 Some(Mark::End) | None => return Ok(()),
                 Some(_) => {}
@@ -208,7 +224,7 @@ impl<R: Read> Markup<R> {
             let over_seam = memchr::memmem::find(&seam, text).map(|at| (at + text.len()).saturating_sub(old));
             if let Some(end) = over_seam.or_else(|| memchr::memmem::find(window, text).map(|at| at + text.len())) {
                 source.consume(end);
-                let mut after = Self::of(source, self.max_depth);
+                let mut after = Self::of(source, self.format, self.max_depth);
                 // The ends of elements that were open will appear.
                 after.inner.config_mut().allow_unmatched_ends = true;
                 return Ok(Some(after));
@@ -247,14 +263,14 @@ fn local(name: &str) -> &str {
     }
 }
 
-fn refused(error: quick_xml::Error) -> FormatError {
+fn refused(format: Format, error: quick_xml::Error) -> FormatError {
     match error {
         // A limit met while inflating, or a member that does not inflate.
         quick_xml::Error::Io(io) => match io.get_ref().and_then(|inner| inner.downcast_ref::<FormatError>()) {
             Some(ours) => ours.clone(),
-            None => damaged(io),
+            None => FormatError::corrupt(format, io),
         },
-        other => damaged(other),
+        other => FormatError::corrupt(format, other),
     }
 }
 

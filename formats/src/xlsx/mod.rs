@@ -1,33 +1,42 @@
-//! Workbooks, and tables in text, which are workbooks of one sheet: their sheets, and the cells of a sheet as a profile, as records or as a rectangle.
+//! Workbooks: their sheets, and the cells of a sheet as a profile, as records or as a rectangle.
+//!
+//! Each kind of workbook is a [`Book`](book::Book), whose sheets are read as a stream of rows and cells: packages of XML
+//! or binary records (xlsx and xlsb), open documents (ods), legacy files (xls), and tables in text, which are workbooks of
+//! one sheet. What follows from the cells does not know the kind.
 
+mod book;
 mod cells;
 mod comments;
 mod formula;
 mod markup;
 mod moment;
 mod number_format;
+mod ods;
+mod office;
 mod outline;
 mod profile;
 mod range;
 mod records;
 mod regions;
-mod scan;
 mod shared_strings;
 mod sheet;
 mod sketch;
 mod styles;
 mod tables;
 mod tally;
+mod text_table;
+mod tokens;
 mod value;
 mod workbook;
 mod worksheet;
+mod xls;
+mod xlsb;
 
 #[cfg(test)]
 mod tests;
 
-use crate::{Format, FormatError, Limits, Pattern, Patterns, package::Package};
+use crate::{Format, FormatError, Limits, Patterns};
 pub use cells::{Cell, CellRow, Cells};
-use markup::{Mark, Markup};
 pub use moment::DateEpoch;
 pub use range::{CellRef, MAX_COLUMN, MAX_ROW, Range, Reference, ReferenceError, column_letters};
 pub use records::{LooseCell, LooseRow, Record, RecordCell, RecordColumn, RecordsHead, RecordsPart};
@@ -57,7 +66,10 @@ impl<R> From<R> for Source<R> {
 }
 
 impl<R: Read + Seek> Source<R> {
-    fn open(self, limits: &Limits) -> Result<Opened<R>, FormatError> {
+    fn open<'a>(self, limits: &Limits) -> Result<Opened<'a>, FormatError>
+    where
+        R: 'a,
+    {
         Ok(Opened::open(self.file, limits)?.with_strings(self.shared_strings))
     }
 }
@@ -65,7 +77,7 @@ impl<R: Read + Seek> Source<R> {
 /// Lists the sheets without opening one.
 ///
 /// # Errors
-/// What the reader met; a binary workbook (xlsb) is [`FormatError::Unsupported`].
+/// What the reader met.
 pub fn workbook<R: Read + Seek>(source: R, limits: &Limits) -> Result<Workbook, FormatError> {
     Opened::open(source, limits).map(|opened| opened.workbook)
 }
@@ -79,12 +91,7 @@ pub fn shared_strings<R: Read + Seek>(
     limits: &Limits,
     emit: &mut dyn FnMut(Vec<String>) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
-    let mut opened = Opened::open(source, limits)?;
-    let Some(name) = opened.shared_strings.clone() else { return Ok(()) };
-    match opened.package.part(&name)? {
-        Some(part) => shared_strings::batches(part, limits, emit),
-        None => Ok(()),
-    }
+    Opened::open(source, limits)?.string_batches(limits, emit)
 }
 
 /// Appends shared strings to the table of a [`Source`], so that the sheets of a workbook do not
@@ -137,25 +144,11 @@ pub fn cells<R: Read + Seek>(
     cells::cells(source.open(limits)?, sheet, range, limits)
 }
 
-/// Reads only the list of sheets and the package's own lists, however large the rest is.
-pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let mut package = Package::open(source, Format::Xlsx, limits)?;
-    let main = workbook::main_part(&mut package)?;
-    let mut sheets = 0u64;
-    if let Some(part) = package.part(&main)? {
-        let mut xml = Markup::new(part, limits);
-        while let Some(mark) = xml.next()? {
-            sheets += u64::from(matches!(mark, Mark::Start { .. }) && xml.name() == "sheet");
-        }
+/// Measures what a workbook lists of itself.
+pub(crate) fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Patterns, FormatError> {
+    match format {
+        Format::Ods => ods::probe(source, limits),
+        Format::Xls => xls::probe(source, limits),
+        _ => office::probe(format, source, limits),
     }
-    let has_comments = package.names().any(|name| {
-        let file = name.rsplit('/').next().unwrap_or_default();
-        name.starts_with("xl/")
-            && (file.starts_with("comment") || file.starts_with("threadedcomment"))
-            && file.ends_with(".xml")
-    });
-    Ok(Patterns::default()
-        .with(Pattern::HasSheets, sheets > 0)
-        .with(Pattern::SheetCount, sheets)
-        .with(Pattern::HasComments, has_comments))
 }

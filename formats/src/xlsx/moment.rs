@@ -132,6 +132,33 @@ impl fmt::Display for Moment {
     }
 }
 
+/// Reads a span of time as ISO 8601 writes it, `PT15H10M10.5S`, in milliseconds. Years and months have no length.
+pub(super) fn span_from_iso(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let (sign, text) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
+    let (mut rest, mut in_time, mut total) = (text.strip_prefix('P')?, false, 0.0);
+    while !rest.is_empty() {
+        if let Some(time) = rest.strip_prefix('T') {
+            (rest, in_time) = (time, true);
+            continue;
+        }
+        let end = rest.find(|character: char| !(character.is_ascii_digit() || matches!(character, '.' | ',')))?;
+        let count: f64 = rest[..end].replace(',', ".").parse().ok()?;
+        let unit = match (rest.as_bytes()[end], in_time) {
+            (b'D', false) => DAY as f64,
+            (b'H', true) => 3_600_000.0,
+            (b'M', true) => 60_000.0,
+            (b'S', true) => 1_000.0,
+            (b'Y' | b'M', false) if count == 0.0 => 0.0,
+            _ => return None,
+        };
+        total += count * unit;
+        rest = &rest[end + 1..];
+    }
+    // The bound is that of spreadsheets: the last day of the year 9999.
+    (total < 2_958_466.0 * DAY as f64).then_some((sign * total).round() as i64)
+}
+
 fn parse_date(text: &str) -> Option<i32> {
     let mut parts = text.splitn(3, '-');
     let mut next = |digits: usize| -> Option<i32> {
@@ -224,6 +251,24 @@ mod tests {
         for text in ["", "2021", "2021-02-30", "2021-13-01", "25:00:00", "1:2", "x", "20210304", "99999-01-01"] {
             let read = Moment::from_iso(text);
             assert_eq!(read.map(|moment| moment.to_string()), (text == "1:2").then(|| "01:02:00".into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_read_in_milliseconds() {
+        for (text, milliseconds) in [
+            ("PT15H10M10S", Some(54_610_000)),
+            ("PT00H00M00.5S", Some(500)),
+            ("-PT1H", Some(-3_600_000)),
+            ("P1DT2H", Some(93_600_000)),
+            ("P0Y0M0DT0H1M", Some(60_000)),
+            ("P1Y", None),
+            ("PT1é", None),
+            ("15:10", None),
+            ("PT99999999999999H", None),
+            ("PT1.1.1S", None),
+        ] {
+            assert_eq!(span_from_iso(text), milliseconds, "{text}");
         }
     }
 

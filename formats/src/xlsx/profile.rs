@@ -1,7 +1,6 @@
 //! Measures a sheet: the range it uses, what its columns hold, and whether its first row names them.
 
 use super::{
-    comments,
     outline::{Outline, Placed},
     range::{Range, column_letters},
     sheet::{ColumnProfile, HeaderEvidence, SheetProfile},
@@ -11,7 +10,6 @@ use super::{
     worksheet::Item,
 };
 use crate::{FormatError, Limits};
-use std::io::{Read, Seek};
 
 /// Tallies by column, counted from 1.
 struct Columns {
@@ -30,15 +28,15 @@ impl Columns {
 }
 
 /// Measures a sheet.
-pub(super) fn profile<R: Read + Seek>(
-    mut opened: Opened<R>,
+pub(super) fn profile(
+    mut opened: Opened<'_>,
     index: u32,
     sketch: bool,
     limits: &Limits,
 ) -> Result<SheetProfile, FormatError> {
-    let (sheet, part) = opened.sheet(index)?;
+    let sheet = opened.sheet(index)?;
     let interpreter = opened.interpreter(limits)?;
-    let (comments, comment_count) = comments::read(&mut opened, &part, limits)?;
+    let comments = opened.comments(index, limits)?;
     let mut profile = SheetProfile {
         sheet,
         used_range: None,
@@ -48,12 +46,12 @@ pub(super) fn profile<R: Read + Seek>(
         hidden_columns: Vec::new(),
         merged: Vec::new(),
         merged_count: 0,
-        comments,
-        comment_count,
+        comments: comments.kept,
+        comment_count: comments.count,
         columns: Vec::new(),
         header: HeaderEvidence { row: None, is_header: false, reason: String::new() },
     };
-    let mut worksheet = opened.scan(&part, limits)?;
+    let mut worksheet = opened.scan(index, limits)?;
     let mut columns = Columns { tallies: Vec::new(), sketch };
     let mut outline = Outline::default();
     while let Some(item) = worksheet.next()? {

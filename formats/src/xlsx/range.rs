@@ -1,7 +1,7 @@
 //! Cells and rectangles of a worksheet, in A1 notation.
 
 use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 /// The number of rows in a worksheet.
 pub const MAX_ROW: u32 = 1_048_576;
@@ -290,12 +290,15 @@ impl fmt::Display for Range {
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.sheet {
-            // A plain name needs no quotes, but a name that reads as a cell or number does.
-            Some(sheet) if is_plain(sheet) => write!(f, "{sheet}!{}", self.range),
-            Some(sheet) => write!(f, "'{}'!{}", sheet.replace('\'', "''"), self.range),
+            Some(sheet) => write!(f, "{}!{}", quoted_sheet(sheet), self.range),
             None => write!(f, "{}", self.range),
         }
     }
+}
+
+/// The name of a sheet as references have it. A plain name needs no quotes, but one that reads as a cell or number does.
+pub(super) fn quoted_sheet(sheet: &str) -> Cow<'_, str> {
+    if is_plain(sheet) { sheet.into() } else { format!("'{}'", sheet.replace('\'', "''")).into() }
 }
 
 fn is_plain(sheet: &str) -> bool {

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{FormatError, Limits, extraction::check_text};
 use serde::{Deserialize, Serialize};
-use std::io::{Read, Seek};
 
 /// What a reading of records emits: a head, then batches from top to bottom, an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -113,17 +112,17 @@ const EARLY_BATCHES: u32 = 64;
 
 /// Emits the records of a sheet. A first pass finds the used range and the header; where the first row is none, a second
 /// finds the tables. The last pass reads the rows.
-pub(super) fn records<R: Read + Seek>(
-    mut opened: Opened<R>,
+pub(super) fn records(
+    mut opened: Opened<'_>,
     index: u32,
     tables: bool,
     limits: &Limits,
     emit: &mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
-    let (sheet, part) = opened.sheet(index)?;
+    let sheet = opened.sheet(index)?;
     let interpreter = opened.interpreter(limits)?;
     let mut outline = Outline::default();
-    let mut worksheet = opened.scan(&part, limits)?;
+    let mut worksheet = opened.scan(index, limits)?;
     while let Some(item) = worksheet.next()? {
         if let Item::Cell(at, raw) = item {
             outline.add(at, raw);
@@ -135,7 +134,7 @@ pub(super) fn records<R: Read + Seek>(
     let mut head = RecordsHead { sheet, used_range, header, tables: Vec::new(), others: Vec::new(), unsearched: None };
     let looks_further = tables && !head.header.is_header && used_range.is_some();
     if looks_further {
-        match find(&mut opened, &part, &interpreter, limits)? {
+        match find(&mut opened, index, &interpreter, limits)? {
             Ok(Layout { tables, others }) => (head.tables, head.others) = (tables, others),
             Err(reason) => head.unsearched = Some(reason),
         }
@@ -155,7 +154,7 @@ pub(super) fn records<R: Read + Seek>(
     emit(RecordsPart::Head(head))?;
     let mut batch = Batch { records: Vec::new(), loose: Vec::new(), bytes: 0, early: 0, emit, count: 0 };
     if looks_further || !places.all.is_empty() {
-        let mut worksheet = opened.scan(&part, limits)?;
+        let mut worksheet = opened.scan(index, limits)?;
         let mut hidden_row = false;
         while let Some(item) = worksheet.next()? {
             match item {
@@ -186,15 +185,15 @@ pub(super) fn records<R: Read + Seek>(
 }
 
 /// The tables of a sheet, or why none were looked for.
-fn find<R: Read + Seek>(
-    opened: &mut Opened<R>,
-    part: &str,
+fn find(
+    opened: &mut Opened<'_>,
+    sheet: u32,
     interpreter: &Interpreter,
     limits: &Limits,
 ) -> Result<Result<Layout, String>, FormatError> {
     let mut finder = Finder::default();
     let mut merged = Vec::new();
-    let mut worksheet = opened.scan(part, limits)?;
+    let mut worksheet = opened.scan(sheet, limits)?;
     while let Some(item) = worksheet.next()? {
         match item {
             Item::Cell(at, raw) => finder.add(at, raw, interpreter),

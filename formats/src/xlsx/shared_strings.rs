@@ -1,6 +1,9 @@
 //! The table of texts that cells refer to by index.
 
-use super::markup::{Mark, Markup};
+use super::{
+    book::See,
+    markup::{Mark, Markup},
+};
 use crate::{FormatError, Limit, Limits, extraction::check_text};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,22 +21,29 @@ pub(super) struct SharedStrings {
 }
 
 impl SharedStrings {
-    /// Reads and keeps all texts.
-    pub(super) fn read<S: Read>(part: S, limits: &Limits) -> Result<Self, FormatError> {
+    /// Keeps all texts that `each` passes on.
+    pub(super) fn read(
+        each: impl FnOnce(&mut See<'_>) -> Result<(), FormatError>,
+        limits: &Limits,
+    ) -> Result<Self, FormatError> {
         let mut strings = Self::default();
-        each(part, limits, |_, text| {
+        each(&mut |_, text| {
             strings.keep(text, limits)?;
             Ok(true)
         })?;
         Ok(strings)
     }
 
-    /// Keeps the texts with these indices, and reads no further than the last of them.
-    pub(super) fn read_some<S: Read>(part: S, wanted: &BTreeSet<u32>, limits: &Limits) -> Result<Self, FormatError> {
+    /// Keeps the texts with these indices, and wants none after the last of them.
+    pub(super) fn read_some(
+        each: impl FnOnce(&mut See<'_>) -> Result<(), FormatError>,
+        wanted: &BTreeSet<u32>,
+        limits: &Limits,
+    ) -> Result<Self, FormatError> {
         let mut strings = Self::default();
         let mut kept = HashMap::with_capacity(wanted.len());
         if let Some(&last) = wanted.last() {
-            each(part, limits, |index, text| {
+            each(&mut |index, text| {
                 if wanted.contains(&index) {
                     kept.insert(index, strings.ends.len());
                     strings.keep(text, limits)?;
@@ -96,13 +106,12 @@ const BATCH_TEXTS: usize = 4096;
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Hands out all texts, in batches.
-pub(super) fn batches<S: Read>(
-    part: S,
-    limits: &Limits,
+pub(super) fn batches(
+    each: impl FnOnce(&mut See<'_>) -> Result<(), FormatError>,
     emit: &mut dyn FnMut(Vec<String>) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
-    each(part, limits, |_, text| {
+    each(&mut |_, text| {
         if batch.len() == BATCH_TEXTS || (bytes > 0 && bytes + text.len() > BATCH_BYTES) {
             bytes = 0;
             emit(std::mem::take(&mut batch))?;
@@ -123,12 +132,8 @@ pub(super) fn write(out: &mut impl Write, texts: &[String]) -> io::Result<()> {
     })
 }
 
-/// Passes each text and its index to `see`, until `see` says that it has enough.
-fn each<S: Read>(
-    part: S,
-    limits: &Limits,
-    mut see: impl FnMut(u32, &str) -> Result<bool, FormatError>,
-) -> Result<(), FormatError> {
+/// Passes each text of an XML part and its index to `see`, until `see` says that it has enough.
+pub(super) fn each<S: Read>(part: S, limits: &Limits, see: &mut See<'_>) -> Result<(), FormatError> {
     let mut xml = Markup::new(part, limits);
     let (mut index, mut text) = (0u32, String::new());
     while let Some(mark) = xml.next()? {
@@ -235,7 +240,7 @@ mod tests {
     }
 
     fn table(xml: &str, limits: &Limits) -> Result<SharedStrings, FormatError> {
-        SharedStrings::read(xml.as_bytes(), limits)
+        SharedStrings::read(|see| each(xml.as_bytes(), limits, see), limits)
     }
 
     #[test]
@@ -245,7 +250,11 @@ mod tests {
         let strings = table(xml, &Limits::default()).unwrap();
         let all: Vec<_> = (0..5).map(|index| strings.get(index)).collect();
         assert_eq!(all, [Some("plain"), Some("rich text"), Some(""), Some("a & b"), None]);
-        let some = SharedStrings::read_some(xml.as_bytes(), &BTreeSet::from([3, 1, 9]), &Limits::default());
+        let some = SharedStrings::read_some(
+            |see| each(xml.as_bytes(), &Limits::default(), see),
+            &BTreeSet::from([3, 1, 9]),
+            &Limits::default(),
+        );
         let some = some.unwrap();
         let found: Vec<_> = [0, 1, 3, 9].map(|index| some.get(index)).into();
         assert_eq!(found, [None, Some("rich text"), Some("a & b"), None]);
@@ -260,7 +269,7 @@ mod tests {
         );
         let (mut written, mut sizes) = (Vec::new(), Vec::new());
         let limits = Limits::default();
-        batches(xml.as_bytes(), &limits, &mut |texts| {
+        batches(|see| each(xml.as_bytes(), &limits, see), &mut |texts| {
             sizes.push(texts.len());
             Ok(write(&mut written, &texts)?)
         })

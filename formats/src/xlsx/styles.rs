@@ -10,6 +10,14 @@ use std::{collections::HashMap, io::Read};
 /// How many styles and formats are kept; spreadsheets allow 65,490 and about 250.
 const MAX_STYLES: usize = 1 << 17;
 
+pub(super) fn check_styles(count: usize) -> Result<(), FormatError> {
+    if count > MAX_STYLES {
+        let detail = format_args!("the workbook has over {MAX_STYLES} cell styles");
+        return Err(FormatError::over(Limit::Cells, detail));
+    }
+    Ok(())
+}
+
 /// Number formats by the style index of cells.
 pub(super) struct Styles {
     formats: Vec<NumberFormat>,
@@ -46,14 +54,16 @@ impl Styles {
                 }
                 _ => {}
             }
-            if ids.len() > MAX_STYLES || codes.len() > MAX_STYLES {
-                let detail = format_args!("the workbook has over {MAX_STYLES} cell styles");
-                return Err(FormatError::over(Limit::Cells, detail));
-            }
+            check_styles(ids.len().max(codes.len()))?;
         }
+        Ok(Self::of(&ids, &codes))
+    }
+
+    /// Makes the styles whose formats have these ids; those of `codes` win over the builtin ones.
+    pub(super) fn of(ids: &[u32], codes: &HashMap<u32, String>) -> Self {
         let mut styles = Self::default();
         let mut known: HashMap<u32, u32> = HashMap::new();
-        for id in ids {
+        for &id in ids {
             let formats = &mut styles.formats;
             let index = *known.entry(id).or_insert_with(|| {
                 let format = match codes.get(&id) {
@@ -67,7 +77,7 @@ impl Styles {
             });
             styles.by_style.push(index);
         }
-        Ok(styles)
+        styles
     }
 
     /// The index of a style's format; a style that the file does not define is General.

@@ -1,6 +1,7 @@
 //! Workbooks built by hand, one for each trap.
 
 mod cells;
+mod kinds;
 mod package;
 mod sheets;
 mod tables;
@@ -111,7 +112,7 @@ impl<'a> Book<'a> {
 }
 
 /// `A1=text` for each filled cell, with its formula if it has one.
-fn listed(cells: &Cells) -> Vec<String> {
+pub(super) fn listed(cells: &Cells) -> Vec<String> {
     cells
         .rows
         .iter()

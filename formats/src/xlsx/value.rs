@@ -5,7 +5,7 @@ use super::{
     number_format::Reading,
     shared_strings::SharedStrings,
     styles::Styles,
-    worksheet::{RawCell, Stored},
+    worksheet::{RawCell, Shown, Stored},
 };
 use serde::{Deserialize, Serialize, Serializer};
 use std::{borrow::Cow, fmt};
@@ -130,6 +130,13 @@ impl Interpreter {
             Stored::Boolean => Seen::Boolean(matches!(text.trim(), "1" | "true" | "TRUE")),
             Stored::Error => Seen::Error(text),
             Stored::Date => Moment::from_iso(text).map_or(Seen::Text(text), Seen::Date),
+            Stored::Time => match text.parse() {
+                Ok(milliseconds) => match self.styles.format(self.format_of(raw)).read_time(milliseconds, self.epoch) {
+                    Reading::Moment(moment) => Seen::Date(moment),
+                    _ => Seen::Duration(milliseconds),
+                },
+                Err(_) => Seen::Text(text),
+            },
             Stored::Number => match serial(text) {
                 Some(number) => match self.styles.format(self.format_of(raw)).read(number, self.epoch) {
                     Reading::Number(number) => Seen::Number(number),
@@ -142,12 +149,12 @@ impl Interpreter {
     }
 
     /// What the cell shows of its value.
-    pub(super) fn shown<'a>(&self, raw: &RawCell, value: &Seen<'a>) -> Cow<'a, str> {
-        if raw.as_written {
-            return match value {
-                Seen::Text(text) => Cow::Borrowed(text),
-                _ => Cow::Owned(raw.text.trim().to_owned()),
-            };
+    pub(super) fn shown<'a>(&self, raw: &'a RawCell, value: &Seen<'a>) -> Cow<'a, str> {
+        match (&raw.shown, value) {
+            (Shown::Text(shown), _) => return Cow::Borrowed(shown),
+            (Shown::AsStored, Seen::Text(text)) => return Cow::Borrowed(text),
+            (Shown::AsStored, _) => return Cow::Owned(raw.text.trim().to_owned()),
+            (Shown::ByFormat, _) => {}
         }
         let format = self.styles.format(self.format_of(raw));
         let reading = match *value {

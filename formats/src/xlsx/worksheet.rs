@@ -1,6 +1,7 @@
 //! Reads a worksheet's part once from its beginning: rows, cells, and what is around them.
 
 use super::{
+    book::Scan,
     formula::translated,
     markup::{Mark, Markup, damaged, is_true},
     range::{CellRef, MAX_COLUMN, MAX_ROW, Range, column_number},
@@ -21,6 +22,20 @@ pub(super) enum Stored {
     Error,
     /// ISO 8601.
     Date,
+    /// A time of day or a span, in milliseconds. Its number format says which, or else its size.
+    Time,
+}
+
+/// What a cell shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Its value in its number format.
+    #[default]
+    ByFormat,
+    /// Its text as it is stored.
+    AsStored,
+    /// A text that is stored beside the value.
+    Text(String),
 }
 
 /// A cell as it is stored, before styles and shared strings say what it means.
@@ -32,8 +47,7 @@ pub(super) struct RawCell {
     /// Whether there is a value. An inline text is one even if it is empty; an empty `v` is none.
     pub has_value: bool,
     pub formula: Option<RawFormula>,
-    /// Whether it shows its text as it is written, because it has no number format.
-    pub as_written: bool,
+    pub shown: Shown,
 }
 
 /// A formula as it is stored.
@@ -45,6 +59,8 @@ pub(super) enum RawFormula {
     Shared(u32),
     /// A table of what-if values, and its input cells.
     DataTable(String),
+    /// As tokens of a binary workbook.
+    Tokens(Vec<u8>),
 }
 
 impl RawCell {
@@ -53,7 +69,7 @@ impl RawCell {
         self.has_value || self.formula.is_some()
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.style = 0;
         self.stored = Stored::Number;
         self.text.clear();
@@ -111,50 +127,6 @@ impl<R: Read> Worksheet<R> {
             masters: HashMap::new(),
             masters_bytes: 0,
             started: false,
-        }
-    }
-
-    /// The next item; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Item<'_>>, FormatError> {
-        loop {
-            let Some(mark) = self.xml.next()? else { return Ok(None) };
-            match (self.state, mark) {
-                (State::Around, Mark::Start { empty }) => match self.xml.name() {
-                    "worksheet" | "macrosheet" | "chartsheet" | "dialogsheet" if !self.started => self.started = true,
-                    _ if !self.started => return Err(damaged("the part of a sheet is not a worksheet")),
-                    "sheetData" if !empty => self.state = State::Rows,
-                    "col" => {
-                        if let Some((first, last)) = hidden_columns(&self.xml) {
-                            return Ok(Some(Item::HiddenColumns { first, last }));
-                        }
-                    }
-                    "mergeCell" => {
-                        if let Some(range) = self.xml.attribute("ref").and_then(|range| range.parse().ok()) {
-                            return Ok(Some(Item::Merged(range)));
-                        }
-                    }
-                    _ => {}
-                },
-                (State::Rows, Mark::Start { empty }) => {
-                    if self.xml.name() == "row" {
-                        return self.row(empty).map(Some);
-                    } else if !empty {
-                        self.xml.skip()?;
-                    }
-                }
-                (State::Cells, Mark::Start { empty }) => {
-                    if self.xml.name() == "c" {
-                        if let Some(at) = self.cell(empty)? {
-                            return Ok(Some(Item::Cell(at, &self.raw)));
-                        }
-                    } else if !empty {
-                        self.xml.skip()?;
-                    }
-                }
-                (State::Rows, Mark::End) => self.state = State::Around,
-                (State::Cells, Mark::End) => self.state = State::Rows,
-                (State::Around, _) | (_, Mark::Text | Mark::Other) => {}
-            }
         }
     }
 
@@ -250,9 +222,53 @@ impl<R: Read> Worksheet<R> {
         };
         Ok(())
     }
+}
 
-    /// A formula with its `=`, written out for its cell.
-    pub(super) fn formula_text(&self, formula: &RawFormula, at: CellRef) -> String {
+impl<R: Read> Scan for Worksheet<R> {
+    fn next(&mut self) -> Result<Option<Item<'_>>, FormatError> {
+        loop {
+            let Some(mark) = self.xml.next()? else { return Ok(None) };
+            match (self.state, mark) {
+                (State::Around, Mark::Start { empty }) => match self.xml.name() {
+                    "worksheet" | "macrosheet" | "chartsheet" | "dialogsheet" if !self.started => self.started = true,
+                    _ if !self.started => return Err(damaged("the part of a sheet is not a worksheet")),
+                    "sheetData" if !empty => self.state = State::Rows,
+                    "col" => {
+                        if let Some((first, last)) = hidden_columns(&self.xml) {
+                            return Ok(Some(Item::HiddenColumns { first, last }));
+                        }
+                    }
+                    "mergeCell" => {
+                        if let Some(range) = self.xml.attribute("ref").and_then(|range| range.parse().ok()) {
+                            return Ok(Some(Item::Merged(range)));
+                        }
+                    }
+                    _ => {}
+                },
+                (State::Rows, Mark::Start { empty }) => {
+                    if self.xml.name() == "row" {
+                        return self.row(empty).map(Some);
+                    } else if !empty {
+                        self.xml.skip()?;
+                    }
+                }
+                (State::Cells, Mark::Start { empty }) => {
+                    if self.xml.name() == "c" {
+                        if let Some(at) = self.cell(empty)? {
+                            return Ok(Some(Item::Cell(at, &self.raw)));
+                        }
+                    } else if !empty {
+                        self.xml.skip()?;
+                    }
+                }
+                (State::Rows, Mark::End) => self.state = State::Around,
+                (State::Cells, Mark::End) => self.state = State::Rows,
+                (State::Around, _) | (_, Mark::Text | Mark::Other) => {}
+            }
+        }
+    }
+
+    fn formula_text(&self, formula: &RawFormula, at: CellRef) -> String {
         match formula {
             RawFormula::Own(text) => format!("={text}"),
             RawFormula::DataTable(inputs) => format!("=TABLE({inputs})"),
@@ -261,17 +277,19 @@ impl<R: Read> Worksheet<R> {
                 // The formula to share is missing.
                 None => "=".to_owned(),
             },
+            RawFormula::Tokens(_) => "=".to_owned(),
         }
     }
 
-    /// Goes on to the items after the cells without parsing the cells, by at most `bytes` bytes; `None` if they are
-    /// further away.
-    pub(super) fn behind_cells(self, bytes: u64) -> Result<Option<Self>, FormatError> {
+    fn behind_cells<'a>(self: Box<Self>, bytes: u64) -> Result<Option<Box<dyn Scan + 'a>>, FormatError>
+    where
+        Self: 'a,
+    {
         if self.state == State::Around {
             return Ok(Some(self));
         }
-        let xml = self.xml.behind(b"sheetData>", bytes)?;
-        Ok(xml.map(|xml| Self { xml, state: State::Around, ..self }))
+        let Some(xml) = self.xml.behind(b"sheetData>", bytes)? else { return Ok(None) };
+        Ok(Some(Box::new(Self { xml, state: State::Around, ..*self })))
     }
 }
 

@@ -83,13 +83,9 @@ fn every_file_is_detected() {
     for entry in corpus("") {
         let detection = entry.detection();
         let found = detection.format.map_or("unknown", Format::as_str);
-        // Some of the damaged ones allow more than one answer.
-        assert!(
-            entry.detector.split_whitespace().any(|word| word == found),
-            "{}: {found}, not {}",
-            entry.name,
-            entry.detector
-        );
+        // A legacy workbook is told from other compound files. Some of the damaged files allow more than one answer.
+        let detector = if entry.expect["kind"] == "xls" { "xls" } else { &entry.detector };
+        assert!(detector.split_whitespace().any(|word| word == found), "{}: {found}, not {detector}", entry.name);
         let by = match detection.format {
             Some(Format::Docx | Format::Pptx | Format::Xlsx) => DetectedBy::ZipManifest,
             Some(Format::Text) => DetectedBy::ContentSniff,

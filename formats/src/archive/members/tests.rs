@@ -121,11 +121,11 @@ fn an_archive_without_a_directory_is_damaged() {
     let error = read(Format::Zip, Cursor::new(b"PK\x03\x04"), &Limits::default(), &mut |_| Ok(())).unwrap_err();
     assert_eq!(error.code(), "corrupt");
     assert_eq!(probe(Cursor::new(b"PK\x03\x04")).unwrap(), Patterns::default());
-    let sheet = zipped(
-        &[("mimetype", b"application/vnd.oasis.opendocument.spreadsheet"), ("content.xml", b"<a/>")],
+    let drawing = zipped(
+        &[("mimetype", b"application/vnd.oasis.opendocument.graphics"), ("content.xml", b"<a/>")],
         CompressionMethod::Stored,
     );
-    assert_eq!(probe(Cursor::new(sheet)).unwrap(), Patterns::default(), "one document is no container of files");
+    assert_eq!(probe(Cursor::new(drawing)).unwrap(), Patterns::default(), "one document is no container of files");
     let folders = zipped(&[("a/", b"")], CompressionMethod::Stored);
     assert_eq!(probe(Cursor::new(&folders)).unwrap().get(Pattern::HasMembers), Some(&false.into()));
 }

@@ -12,7 +12,7 @@ mod times;
 #[cfg(test)]
 mod tests;
 
-use super::moment::{DateEpoch, Moment};
+use super::moment::{DAY, DateEpoch, Moment};
 pub(super) use builtin::builtin;
 use code::{Section, Shape};
 use std::borrow::Cow;
@@ -71,6 +71,14 @@ impl NumberFormat {
             _ => None,
         };
         reading.unwrap_or(Reading::Number(number))
+    }
+
+    /// What a time of so many milliseconds means: a span if the format shows one, or if no time of day is as long.
+    pub(super) fn read_time(&self, milliseconds: i64, epoch: DateEpoch) -> Reading {
+        let number = milliseconds as f64 / DAY as f64;
+        let is_span = self.section(number).0.is_some_and(|section| section.shape == Shape::Duration);
+        let moment = Moment::from_serial(number, epoch).filter(|_| !is_span && (0..DAY).contains(&milliseconds));
+        moment.map_or(Reading::Duration(milliseconds), Reading::Moment)
     }
 
     /// Appends what a cell shows.

@@ -1,6 +1,9 @@
 //! Tests what is refused, and parts in other encodings.
 
-use super::*;
+use super::{
+    super::markup::{Mark, Markup},
+    *,
+};
 use crate::Limit;
 
 #[test]
@@ -39,22 +42,4 @@ fn a_part_in_the_encoding_it_declares_reads() {
         }
     }
     assert_eq!(text, "Gr\u{FC}\u{DF}e");
-}
-
-#[test]
-fn a_binary_workbook_is_refused_with_the_remedy() {
-    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-    writer.start_file("_rels/.rels", SimpleFileOptions::default()).unwrap();
-    let main = format!(
-        "<Relationships><Relationship Type=\"{RELATIONS}/officeDocument\" Target=\"xl/workbook.bin\"/></Relationships>"
-    );
-    writer.write_all(main.as_bytes()).unwrap();
-    writer.start_file("xl/workbook.bin", SimpleFileOptions::default()).unwrap();
-    writer.write_all(b"\x83\x01\0").unwrap();
-    let bytes = writer.finish().unwrap();
-    for error in
-        [workbook(bytes.clone(), &Limits::default()).unwrap_err(), probe(bytes, &Limits::default()).unwrap_err()]
-    {
-        assert!(error.is_permanent() && error.code() == "unsupported" && error.to_string().contains("xlsx"), "{error}");
-    }
 }

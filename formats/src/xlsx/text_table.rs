@@ -1,47 +1,24 @@
-//! A sheet that is read from its beginning, whatever its workbook is stored in.
+//! Tables in text: workbooks of one sheet.
 
 use super::{
+    book::{Book, Scan},
     range::{CellRef, MAX_COLUMN, MAX_ROW},
-    worksheet::{Item, RawCell, RawFormula, Stored, Worksheet, check_cells},
+    worksheet::{Item, RawCell, RawFormula, Shown, Stored, check_cells},
 };
-use crate::{Format, FormatError, Limits, delimited::Rows, package::CappedPart};
-use std::io::Read;
+use crate::{
+    Format, FormatError, Limits,
+    delimited::{Rows, Table},
+};
+use std::io::{Read, Seek};
 
-pub(super) enum Scan<'a, R: Read> {
-    /// A worksheet in the package of a workbook.
-    Part(Worksheet<CappedPart<'a, R>>),
-    Table(TableScan<'a>),
-}
-
-impl<R: Read> Scan<'_, R> {
-    /// The next item; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Item<'_>>, FormatError> {
-        match self {
-            Self::Part(worksheet) => worksheet.next(),
-            Self::Table(table) => table.next(),
-        }
-    }
-
-    /// A formula with its `=`, written out for its cell.
-    pub(super) fn formula_text(&self, formula: &RawFormula, at: CellRef) -> String {
-        match self {
-            Self::Part(worksheet) => worksheet.formula_text(formula, at),
-            Self::Table(_) => String::new(),
-        }
-    }
-
-    /// Goes on to the items after the cells, by at most `bytes` bytes; `None` if they are further away. A table has
-    /// none.
-    pub(super) fn behind_cells(self, bytes: u64) -> Result<Option<Self>, FormatError> {
-        match self {
-            Self::Part(worksheet) => Ok(worksheet.behind_cells(bytes)?.map(Self::Part)),
-            Self::Table(table) => Ok(Some(Self::Table(table.ended()))),
-        }
+impl<R: Read + Seek> Book for Table<R> {
+    fn scan(&mut self, _sheet: u32, limits: &Limits) -> Result<Box<dyn Scan + '_>, FormatError> {
+        Ok(Box::new(TableScan::new(self.rows()?, limits)))
     }
 }
 
 /// The cells of a table in text. Their types follow from how they are written, and they are shown as they are written.
-pub(super) struct TableScan<'a> {
+struct TableScan<'a> {
     rows: Rows<'a>,
     values: Vec<String>,
     /// How many values of the row were read.
@@ -54,15 +31,13 @@ pub(super) struct TableScan<'a> {
 }
 
 impl<'a> TableScan<'a> {
-    pub(super) fn new(rows: Rows<'a>, limits: &Limits) -> Self {
-        let raw = RawCell { has_value: true, as_written: true, ..RawCell::default() };
+    fn new(rows: Rows<'a>, limits: &Limits) -> Self {
+        let raw = RawCell { has_value: true, shown: Shown::AsStored, ..RawCell::default() };
         Self { rows, values: Vec::new(), read: 0, row: 0, filled: 0, raw, limits: limits.clone(), has_ended: false }
     }
+}
 
-    fn ended(self) -> Self {
-        Self { values: Vec::new(), has_ended: true, ..self }
-    }
-
+impl Scan for TableScan<'_> {
     fn next(&mut self) -> Result<Option<Item<'_>>, FormatError> {
         loop {
             let Some(value) = self.values.get_mut(self.read) else {
@@ -92,6 +67,18 @@ impl<'a> TableScan<'a> {
                 .ok_or_else(|| FormatError::corrupt(Format::Csv, format_args!("a row has over {MAX_COLUMN} values")))?;
             return Ok(Some(Item::Cell(at, &self.raw)));
         }
+    }
+
+    fn formula_text(&self, _formula: &RawFormula, _at: CellRef) -> String {
+        String::new()
+    }
+
+    /// Nothing comes after the cells of a table.
+    fn behind_cells<'a>(self: Box<Self>, _bytes: u64) -> Result<Option<Box<dyn Scan + 'a>>, FormatError>
+    where
+        Self: 'a,
+    {
+        Ok(Some(Box::new(Self { values: Vec::new(), has_ended: true, ..*self })))
     }
 }
 
