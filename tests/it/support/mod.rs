@@ -11,6 +11,7 @@ pub mod llm;
 pub mod poison;
 pub mod proxy;
 pub mod rude;
+pub mod s3;
 pub mod searches;
 pub mod server;
 pub mod statements;
@@ -27,6 +28,7 @@ use std::{
 };
 use svc::{
     access::Caller,
+    blobs::upkeep::Finding,
     ingest::extension::TaskTypes,
     listener::{self, Limits},
     reader::Reader,
@@ -197,6 +199,12 @@ impl TestApp {
         }
         invariants::check(&self.pool).await;
         invariants::check_idle(&self.pool).await;
+        if self.service.blobs.are_outside() {
+            let mut lost = Vec::new();
+            let tell = |finding: &Finding| lost.push(format!("{finding:?}"));
+            self.service.blobs.verify(&self.pool, true, tell).await.unwrap();
+            assert!(lost.is_empty(), "the object store and the database differ: {lost:?}");
+        }
         self.breaches.check();
         self.server.abort();
         self.service.close().await;
