@@ -74,9 +74,7 @@ impl Blobs {
             let found = outside.list(&client, &shard).await?;
             let keys: Vec<String> = found.into_iter().filter(|(_, object)| is_old(object)).map(|(key, _)| key).collect();
             for keys in keys.chunks(CHUNK) {
-                let mut conn = pool.acquire().await?;
-                let unknown = store::blobs::unknown_keys(&mut conn, keys).await?;
-                noted += store::blobs::note_orphans(&mut conn, &unknown).await?;
+                noted += store::blobs::note_orphans(&mut *pool.acquire().await?, keys).await?;
             }
         }
         if let BlobStore::Folder(folder) = outside.store.clone() {
@@ -152,11 +150,13 @@ impl Blobs {
     /// Reads the bytes of a file, unless the file is gone meanwhile. One that `is_suspect` had another size in a list of the store.
     async fn check(self: &Arc<Self>, pool: &PgPool, row: &BlobRow, is_suspect: bool) -> Result<(), BlobError> {
         let mut reading = self.read(pool, row, None, super::PART);
-        let read = async {
-            while reading.next().await?.is_some() {}
-            Ok(())
+        let read = loop {
+            match reading.next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
         };
-        let read = read.await;
         if read.is_err() && store::blobs::place_of(&mut *pool.acquire().await?, row.document_id).await?.is_none() {
             return Ok(());
         }
@@ -208,8 +208,8 @@ impl Outside {
             return Ok(());
         }
         // Many in one request: which of them failed is not known by every server.
-        let singly = stream::iter(keys).map(|key| async move {
-            match client.delete(&Path::from(key.as_str())).await {
+        let singly = stream::iter(keys.to_vec()).map(|key| async move {
+            match client.delete(&Path::from(key)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(self.failed(error)),
             }

@@ -63,8 +63,12 @@ pub async fn blobs(settings: Settings, output: Output, arguments: BlobsArguments
             }
             Command::Verify { read } => {
                 let mut failed = Ok(());
-                let tell = |finding: &Finding| failed = failed.and(tell(output, finding));
-                let verified = blobs.verify(&backend.pool, read, tell).await?;
+                let note = |finding: &Finding| {
+                    if let Err(error) = tell(output, finding) {
+                        failed = Err(error);
+                    }
+                };
+                let verified = blobs.verify(&backend.pool, read, note).await?;
                 failed?;
                 summed_up(output, verified)
             }

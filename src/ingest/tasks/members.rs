@@ -26,7 +26,7 @@ use crate::{
     usetype::Usetype,
     words,
 };
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -97,12 +97,13 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 /// Puts the bytes of the members into the object store, if there is one.
 async fn put_ahead(tools: &Tools, found: &mut Found) -> Result<(), TaskFailure> {
     let Found { bundle, members, .. } = found;
-    let bundle = &*bundle;
-    let putting = stream::iter(members).map(|member| async move {
-        member.ahead = tools.blobs.put(&tools.pool, || bundle.open(&member.part), member.part.byte_size).await?;
-        Ok::<_, BlobError>(())
-    });
-    putting.buffer_unordered(PUTS_AT_ONCE).try_collect().await.classified()
+    let puts: Vec<_> = members.iter_mut().map(|member| put_one(tools, bundle, member).boxed()).collect();
+    stream::iter(puts).buffer_unordered(PUTS_AT_ONCE).try_collect().await.classified()
+}
+
+async fn put_one(tools: &Tools, bundle: &Bundle, member: &mut Member) -> Result<(), BlobError> {
+    member.ahead = tools.blobs.put(&tools.pool, || bundle.open(&member.part), member.part.byte_size).await?;
+    Ok(())
 }
 
 /// How many files lie around a container within its upload.

@@ -69,9 +69,10 @@ pub fn sample(name: &str) -> PathBuf {
     repository().join("tests/samples").join(name)
 }
 
-/// The settings of the environment, overridden by these.
+/// The settings of the environment, overridden by these. With SVC_BLOB_STORE, a folder, all tests have their bytes there.
 pub fn settings(extra: &[(&str, &str)]) -> Settings {
-    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || name == "SVC_CACHE_DIR");
+    let kept = ["SVC_CACHE_DIR", "SVC_BLOB_STORE"];
+    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || kept.contains(&name.as_str()));
     let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::load(Some(Path::new("/dev/null")), environment.chain(extra)).unwrap()
 }
