@@ -284,7 +284,10 @@ fn shards() -> impl Iterator<Item = String> {
 }
 
 /// Copies everything that a source gives into a large object of the transaction.
-pub async fn to_large_object(conn: &mut PgConnection, mut source: impl Read + Send + 'static) -> sqlx::Result<BlobPlace> {
+pub async fn to_large_object(
+    conn: &mut PgConnection,
+    mut source: impl Read + Send + 'static,
+) -> sqlx::Result<BlobPlace> {
     let object = store::blobs::create(conn).await?;
     loop {
         let (back, piece) = read_full(source, store::blobs::PIECE).await.map_err(sqlx::Error::Io)?;

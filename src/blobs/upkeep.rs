@@ -72,7 +72,8 @@ impl Blobs {
         let mut noted = 0;
         for shard in shards() {
             let found = outside.list(&client, &shard).await?;
-            let keys: Vec<String> = found.into_iter().filter(|(_, object)| is_old(object)).map(|(key, _)| key).collect();
+            let keys: Vec<String> =
+                found.into_iter().filter(|(_, object)| is_old(object)).map(|(key, _)| key).collect();
             for keys in keys.chunks(CHUNK) {
                 noted += store::blobs::note_orphans(&mut *pool.acquire().await?, keys).await?;
             }
@@ -110,7 +111,8 @@ impl Blobs {
                     let BlobPlace::Object(key) = &row.place else { continue };
                     verified.files += 1;
                     verified.bytes += row.byte_size.unsigned_abs();
-                    let is_whole = found.remove(key).is_some_and(|found| found.byte_size == row.byte_size.unsigned_abs());
+                    let is_whole =
+                        found.remove(key).is_some_and(|found| found.byte_size == row.byte_size.unsigned_abs());
                     // It may have been deleted or moved meanwhile; the next reading tells.
                     if (!is_whole || reads)
                         && let Err(error) = self.check(pool, &row, !is_whole).await
@@ -118,7 +120,8 @@ impl Blobs {
                         note(&mut verified, Finding::Lost(given_up(error)?));
                     }
                 }
-                let old: Vec<String> = found.iter().filter(|(_, object)| is_old(object)).map(|(key, _)| key.clone()).collect();
+                let old: Vec<String> =
+                    found.iter().filter(|(_, object)| is_old(object)).map(|(key, _)| key.clone()).collect();
                 for keys in old.chunks(CHUNK) {
                     for key in store::blobs::unknown_keys(&mut *pool.acquire().await?, keys).await? {
                         // What was garbage may have been removed meanwhile.
@@ -231,7 +234,8 @@ fn remove_unfinished(folder: &path::Path) -> io::Result<()> {
             let name = entry.file_name();
             // The library writes to a key, this sign and a number, and renames the whole file.
             let is_unfinished = name.to_string_lossy().split_once('#').is_some_and(|(key, _)| key.len() == 32);
-            let age = entry.metadata().and_then(|found| found.modified()).map(|at| SystemTime::now().duration_since(at));
+            let age =
+                entry.metadata().and_then(|found| found.modified()).map(|at| SystemTime::now().duration_since(at));
             if is_unfinished && matches!(age, Ok(Ok(age)) if age > day) {
                 fs::remove_file(entry.path())?;
             }

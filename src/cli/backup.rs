@@ -31,7 +31,9 @@ pub async fn backup(settings: &Settings, output: Output, arguments: &BackupArgum
     let said = |label: &Label| {
         let (bytes, path) = (size(label.bytes), arguments.folder.display());
         let without = without(label, "are not in it, but in the object store: see that its own copies go back as far");
-        format!("backed up and verified: {bytes} in {path}; it holds secrets, so keep it as closed as the data folder{without}")
+        format!(
+            "backed up and verified: {bytes} in {path}; it holds secrets, so keep it as closed as the data folder{without}"
+        )
     };
     ended(output, made, said, "stopped: nothing is done").await
 }
@@ -42,7 +44,9 @@ pub async fn restore(settings: &Settings, output: Output, arguments: &RestoreArg
     let said = |label: &Label| {
         let (at, path) = (label.begun_at.to_rfc3339(), settings.data_dir.display());
         let without = without(label, "are in the object store: name it in SVC_BLOB_STORE, and run `svc blobs verify`");
-        format!("restored and verified in {path}, as of {at}: start `svc serve`; tokens are valid as they were then{without}")
+        format!(
+            "restored and verified in {path}, as of {at}: start `svc serve`; tokens are valid as they were then{without}"
+        )
     };
     let path = settings.data_dir.display();
     let stopped = format!(

@@ -108,7 +108,9 @@ fn tell(output: Output, finding: &Finding) -> Result<(), CliError> {
         }
         (Output::Table, Finding::Lost(error)) => say!("{error}"),
         (Output::Table, Finding::Orphan { key, byte_size }) => {
-            say!("the object {key}, {byte_size} bytes, belongs to no file; the weekly look notes it, and it is removed later");
+            say!(
+                "the object {key}, {byte_size} bytes, belongs to no file; the weekly look notes it, and it is removed later"
+            );
         }
     }
     Ok(())
@@ -119,7 +121,10 @@ fn summed_up(output: Output, verified: Verified) -> Result<ExitCode, CliError> {
     match output {
         Output::Json => Output::line(&json!({"files": files, "bytes": bytes, "lost": lost, "orphans": orphans}))?,
         Output::Table => {
-            say!("looked at {files} files, {} MiB: {lost} are missing or damaged, {orphans} objects belong to none", bytes >> 20);
+            say!(
+                "looked at {files} files, {} MiB: {lost} are missing or damaged, {orphans} objects belong to none",
+                bytes >> 20
+            );
         }
     }
     Ok(if lost + orphans == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })

@@ -101,12 +101,7 @@ pub struct Label {
 }
 
 /// Backs up the server that a service runs on `data_dir` to the folder `target`. `home` holds the server's programs.
-pub async fn backup(
-    data_dir: &Path,
-    home: &Path,
-    target: &Path,
-    files_elsewhere: i64,
-) -> Result<Label, BackupError> {
+pub async fn backup(data_dir: &Path, home: &Path, target: &Path, files_elsewhere: i64) -> Result<Label, BackupError> {
     let not_running = || BackupError::NotRunning(data_dir.to_path_buf());
     let data_dir = fs::canonicalize(data_dir).map_err(|_| not_running())?;
     let socket_dir = cluster::existing_socket_dir(&data_dir).ok_or_else(not_running)?;

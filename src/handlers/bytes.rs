@@ -1,7 +1,5 @@
 //! The stored bytes of files.
-use crate::{
-    access::Caller, admission, blobs::Reading, error::OrFail, registry::Handle, service::Service, store,
-};
+use crate::{access::Caller, admission, blobs::Reading, error::OrFail, registry::Handle, service::Service, store};
 use futures_util::{StreamExt, stream};
 use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};

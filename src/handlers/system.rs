@@ -20,7 +20,8 @@ impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
         let known = self.sampler.known();
         // An unknown state counts as degraded.
-        let has_all = !matches!(self.sampler.feed.state(), Some((Err(_), _))) && !matches!(known.blob_store, Some(Err(_)));
+        let has_all =
+            !matches!(self.sampler.feed.state(), Some((Err(_), _))) && !matches!(known.blob_store, Some(Err(_)));
         let sound = known.fresh().is_some_and(|sample| {
             has_all
                 && !sample.numbers.workers.is_empty()

@@ -2,7 +2,8 @@
 //! it.
 
 use super::{
-    AllowedTarget, BlobStore, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility, kind,
+    AllowedTarget, BlobStore, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility,
+    kind,
     source::{Origin, Source},
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};

@@ -157,7 +157,10 @@ fn an_object_store_is_a_bucket_or_a_folder_and_not_called_over_plain_http_by_mis
         let settings = load(None, &[("SVC_BLOB_STORE", store)]).unwrap();
         assert_eq!(settings.blob_store.map(|store| store.to_string()).as_deref(), Some(store));
     }
-    assert_eq!(load(None, &[("SVC_BLOB_STORE", "s3://bucket/a/")]).unwrap().blob_store, BlobStore::parse("s3://bucket/a"));
+    assert_eq!(
+        load(None, &[("SVC_BLOB_STORE", "s3://bucket/a/")]).unwrap().blob_store,
+        BlobStore::parse("s3://bucket/a")
+    );
     for bad in [
         "bucket",
         "s3://",

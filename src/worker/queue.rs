@@ -99,7 +99,9 @@ async fn tidy_objects(core: Core) {
     match removed.await {
         Ok(0) => {}
         Ok(objects) => tracing::info!(objects, "objects of files that were deleted long ago were removed"),
-        Err(error) => tracing::warn!(%error, "garbage could not be removed from the object store; the next look tries again"),
+        Err(error) => {
+            tracing::warn!(%error, "garbage could not be removed from the object store; the next look tries again")
+        }
     }
     let swept = async {
         let taken = store::upkeep::take_turn(&mut *pool.acquire().await?, SWEEP_TURN, SWEEP_OBJECTS).await?;
@@ -110,8 +112,7 @@ async fn tidy_objects(core: Core) {
         Ok(objects) => tracing::warn!(objects, "objects that no file names were found, and noted to be removed"),
         Err(error) => {
             tracing::warn!(%error, "the look for objects that no file names broke off; the next look tries again");
-            let given_back =
-                async { store::upkeep::give_back_turn(&mut *pool.acquire().await?, SWEEP_TURN).await };
+            let given_back = async { store::upkeep::give_back_turn(&mut *pool.acquire().await?, SWEEP_TURN).await };
             if let Err(error) = given_back.await {
                 tracing::warn!(%error, "the turn to look for such objects could not be given back");
             }

@@ -250,7 +250,10 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("spool", &["blobs", "error", "reader", "store", "telemetry"]),
     ("llm", &["embedding", "error", "settings", "store", "telemetry"]),
     ("llm_batches", &["embedding", "llm", "settings", "store", "telemetry"]),
-    ("core", &["blobs", "disk", "embedding", "error", "fetch", "llm", "llm_batches", "reader", "settings", "spool", "store"]),
+    (
+        "core",
+        &["blobs", "disk", "embedding", "error", "fetch", "llm", "llm_batches", "reader", "settings", "spool", "store"],
+    ),
     ("search", &["access", "core", "error", "llm", "settings", "store", "usetype"]),
     ("view", &["usetype"]),
     ("graph", &["access", "error", "store"]),

@@ -90,7 +90,10 @@ async fn keys(app: &TestApp) -> (BTreeSet<String>, BTreeSet<String>) {
     let all = async |query: &'static str| -> BTreeSet<String> {
         sqlx::query_scalar(query).fetch_all(&app.pool).await.unwrap().into_iter().collect()
     };
-    (all("SELECT object FROM document_blobs WHERE object IS NOT NULL").await, all("SELECT object FROM blob_garbage").await)
+    (
+        all("SELECT object FROM document_blobs WHERE object IS NOT NULL").await,
+        all("SELECT object FROM blob_garbage").await,
+    )
 }
 
 /// The keys that files of objects have.

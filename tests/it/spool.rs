@@ -89,7 +89,10 @@ async fn bytes_that_are_not_those_that_were_stored_are_named_and_read_by_nobody(
     let blob =
         store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), DocumentId(id)).await.unwrap().unwrap();
     let damaged = app.service.spool.open(&app.pool, &blob).await.err();
-    assert!(matches!(damaged, Some(SpoolError::Stored(BlobError::Damaged { document_id, .. })) if document_id.0 == id), "{damaged:?}");
+    assert!(
+        matches!(damaged, Some(SpoolError::Stored(BlobError::Damaged { document_id, .. })) if document_id.0 == id),
+        "{damaged:?}"
+    );
     app.start_worker().await;
     let frontier = app.settled(id).await;
     assert_eq!(frontier.settled, Settled::Failed);

@@ -59,9 +59,7 @@ impl Mover {
                         Ok(Tally { files: tally.files + 1, bytes: tally.bytes + row.byte_size.unsigned_abs(), ..tally })
                     }
                     Ok(false) => Ok(tally),
-                    Err(
-                        error @ (BlobError::Missing { .. } | BlobError::Damaged { .. } | BlobError::Short { .. }),
-                    ) => {
+                    Err(error @ (BlobError::Missing { .. } | BlobError::Damaged { .. } | BlobError::Short { .. })) => {
                         eprintln!("svc: {error}");
                         Ok(Tally { failed: tally.failed + 1, ..tally })
                     }

@@ -65,7 +65,10 @@ async fn the_cache_holds_what_its_bound_allows_and_drops_what_was_used_longest_a
         })
         .into();
     let pool = no_database();
-    assert!(matches!(cache.open(&pool, &rows[0]).await, Err(SpoolError::Stored(BlobError::Database(_)))), "the first made room");
+    assert!(
+        matches!(cache.open(&pool, &rows[0]).await, Err(SpoolError::Stored(BlobError::Database(_)))),
+        "the first made room"
+    );
     assert_eq!(cache.kept().bytes, 4, "the copy made room for itself, and takes none once it has failed");
     let held = cache.open(&pool, &rows[2]).await.unwrap();
     cache.kept().make_room(0);

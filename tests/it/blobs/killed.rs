@@ -59,7 +59,8 @@ async fn an_upload_whose_service_is_killed_is_whole_or_not_there() {
     sqlx::raw_sql("BEGIN; LOCK TABLE document_blobs IN SHARE MODE").execute(&mut holder).await.unwrap();
     let sending = upload(&address, "upload.bin", large.clone());
     until("a row that is about to be inserted", async || {
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
                           AND query LIKE 'INSERT INTO document_blobs%'";
         (count(&app, waiting).await > 0).then_some(())
     })

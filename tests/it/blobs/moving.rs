@@ -49,7 +49,8 @@ async fn moved_with_kills(app: &TestApp, s3: &S3, to: &str, stops: &[Stop], file
     sqlx::raw_sql("BEGIN; SELECT * FROM document_blobs FOR SHARE").execute(&mut holder).await.unwrap();
     let mover = Process(command().spawn().unwrap());
     until("a row that is about to change", async || {
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
                           AND query LIKE 'UPDATE document_blobs%'";
         (count(app, waiting).await > 0).then_some(())
     })
@@ -98,7 +99,8 @@ async fn damaged_bytes_stay_where_they_are_and_the_others_move() {
     let app = app_on(&s3.settings(), true).await;
     let files = files(&app).await;
     let (sound, damaged) = (files[0].0, files[2].0);
-    let place = store::blobs::place_of(&mut app.pool.acquire().await.unwrap(), DocumentId(damaged)).await.unwrap().unwrap();
+    let place =
+        store::blobs::place_of(&mut app.pool.acquire().await.unwrap(), DocumentId(damaged)).await.unwrap().unwrap();
     let path = s3.object(place.to_string().trim_start_matches("obj:"));
     std::fs::write(&path, "coats").unwrap();
     let moved = run(program(&app, &s3.settings(), &["blobs", "move", "--to", "database"])).await;
@@ -121,6 +123,9 @@ async fn damaged_bytes_stay_where_they_are_and_the_others_move() {
     assert_eq!(app.service.blobs.read(&app.pool, &row, None, 1 << 20).next().await.unwrap().unwrap(), files[2].1);
     // Where there is no store, nothing is moved to it.
     let refused = run(program(&app, &[], &["blobs", "move", "--to", "object"])).await;
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("SVC_BLOB_STORE"), "{refused:?}");
+    assert!(
+        !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("SVC_BLOB_STORE"),
+        "{refused:?}"
+    );
     app.end().await;
 }

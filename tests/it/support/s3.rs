@@ -57,7 +57,12 @@ impl S3 {
         let service = builder.build();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let gate = Gate { is_away: watch::Sender::new(false), stop: Arc::default(), is_stopped: watch::Sender::new(false), heard: Arc::default() };
+        let gate = Gate {
+            is_away: watch::Sender::new(false),
+            stop: Arc::default(),
+            is_stopped: watch::Sender::new(false),
+            heard: Arc::default(),
+        };
         let at_gate = gate.clone();
         let accepting = tokio::spawn(async move {
             loop {
@@ -76,7 +81,8 @@ impl S3 {
                             Ok::<_, Infallible>(answer.expect("an answer of the server"))
                         }
                     });
-                    let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+                    let serving =
+                        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
                     tokio::select! {
                         _ = serving => {}
                         _ = away.wait_for(|is_away| *is_away) => {}
