@@ -148,10 +148,16 @@ impl PgQueue {
 
     /// Begins to remove objects that nobody needs, unless that goes on already.
     fn tidy_objects(&self) {
-        let mut tidying = self.tidying.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.core.blobs.are_outside() && tidying.as_ref().is_none_or(|work| work.0.is_finished()) {
+        if self.core.blobs.are_outside() && self.is_tidy() {
+            let mut tidying = self.tidying.lock().unwrap_or_else(PoisonError::into_inner);
             *tidying = Some(AbortOnDrop(tokio::spawn(tidy_objects(self.core.clone()))));
         }
+    }
+
+    /// Whether no object is being looked for or removed now.
+    pub fn is_tidy(&self) -> bool {
+        let tidying = self.tidying.lock().unwrap_or_else(PoisonError::into_inner);
+        tidying.as_ref().is_none_or(|work| work.0.is_finished())
     }
 
     fn granted(&self, mut claimed: Claimed, started: Instant) -> Claimed {

@@ -121,6 +121,12 @@ async fn damaged_bytes_stay_where_they_are_and_the_others_move() {
     let moved = run(program(&app, &s3.settings(), &["blobs", "move", "--to", "object"])).await;
     assert_eq!(last_line(&moved)["moved"], 3, "{moved:?}");
     assert_eq!(app.service.blobs.read(&app.pool, &row, None, 1 << 20).next().await.unwrap().unwrap(), files[2].1);
+    // A change of place that comes too late changes nothing.
+    let conn = &mut app.pool.acquire().await.unwrap();
+    let file = crate::support::place(conn, damaged).await;
+    let outside = store::blobs::by_place(conn, true, DocumentId(0), 10).await.unwrap();
+    assert_eq!(outside.iter().map(|row| row.document_id.0).collect::<Vec<_>>(), files.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+    assert!(!store::blobs::replace(conn, &file, &row.place, &BlobPlace::Object("ab/other".to_owned())).await.unwrap());
     // Where there is no store, nothing is moved to it.
     let refused = run(program(&app, &[], &["blobs", "move", "--to", "object"])).await;
     assert!(

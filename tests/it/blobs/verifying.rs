@@ -59,6 +59,11 @@ async fn verify_finds_what_is_changed_missing_and_nobodys() {
     assert_eq!(about(&whole, "orphan"), [old.clone()]);
     assert_eq!(whole.last().unwrap(), &json!({"files": 5, "bytes": 71, "lost": 4, "orphans": 1}));
 
+    // The library says the same.
+    let mut told = 0;
+    let verified = app.service.blobs.verify(&app.pool, false, |_| told += 1).await.unwrap();
+    assert_eq!((verified.files, verified.lost, verified.orphans, told), (5, 3, 1, 4));
+
     // Bytes in the database are looked at too, if all are read.
     let moved = run(program(&app, &in_folder(folder.path()), &["blobs", "move", "--to", "database"])).await;
     // The longer one has all that was stored, so it moves.
