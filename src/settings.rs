@@ -297,6 +297,13 @@ impl Settings {
                     .to_owned(),
             );
         }
+        if self.blob_endpoint.contains('@') {
+            // Whoever wrote a password into it does not want to read it in a log.
+            problems.push(
+                "SVC_BLOB_ENDPOINT holds an @: keys are given by SVC_BLOB_ACCESS_KEY_ID and SVC_BLOB_SECRET_ACCESS_KEY"
+                    .to_owned(),
+            );
+        }
         if is_s3 && self.blob_access_key_id.is_empty() != self.blob_secret_access_key.is_blank() {
             problems.push(
                 "one of SVC_BLOB_ACCESS_KEY_ID and SVC_BLOB_SECRET_ACCESS_KEY is blank: set both, or none".to_owned(),

@@ -145,6 +145,8 @@ fn secrets_show_nowhere() {
 
     let bad = refusal(Some("api_token = \"s3cret"), &[]);
     assert!(bad.contains("line 1") && !bad.contains("s3cret"), "{bad}");
+    let bad = refusal(None, &[("SVC_BLOB_ENDPOINT", "https://id:s3cret@store.example")]);
+    assert!(bad.contains("SVC_BLOB_ENDPOINT") && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_BLOB_STORE", "s3://id:s3cret@bucket")]);
     assert!(bad.contains("SVC_BLOB_STORE") && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_DATABASE_URL", "s3cret")]);

@@ -11,7 +11,7 @@ use crate::{
     principals::{Someone, someone},
     queue::claimer,
     support::{
-        TestApp, Wish, document,
+        TestApp, Wish,
         s3::{KEY_ID, S3, SECRET, age, objects_in},
         sample, server, until,
     },

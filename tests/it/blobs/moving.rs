@@ -125,7 +125,10 @@ async fn damaged_bytes_stay_where_they_are_and_the_others_move() {
     let conn = &mut app.pool.acquire().await.unwrap();
     let file = crate::support::place(conn, damaged).await;
     let outside = store::blobs::by_place(conn, true, DocumentId(0), 10).await.unwrap();
-    assert_eq!(outside.iter().map(|row| row.document_id.0).collect::<Vec<_>>(), files.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+    assert_eq!(
+        outside.iter().map(|row| row.document_id.0).collect::<Vec<_>>(),
+        files.iter().map(|(id, _)| *id).collect::<Vec<_>>()
+    );
     assert!(!store::blobs::replace(conn, &file, &row.place, &BlobPlace::Object("ab/other".to_owned())).await.unwrap());
     // Where there is no store, nothing is moved to it.
     let refused = run(program(&app, &[], &["blobs", "move", "--to", "object"])).await;
@@ -133,5 +136,41 @@ async fn damaged_bytes_stay_where_they_are_and_the_others_move() {
         !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("SVC_BLOB_STORE"),
         "{refused:?}"
     );
+    app.end().await;
+}
+
+/// Runs to its end, and returns the most memory that it had, in MiB.
+async fn peak_of(mut command: Command) -> u64 {
+    let mut mover = Process(command.spawn().unwrap());
+    let status = format!("/proc/{}/status", mover.0.id());
+    let mut peak = 0;
+    until("the move", async || {
+        let now = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = now.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        peak = kibibytes.unwrap_or_default().max(peak);
+        mover.0.try_wait().unwrap()
+    })
+    .await;
+    peak >> 10
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_file_is_moved_in_little_memory() {
+    let s3 = S3::start().await;
+    let app = app_on(&s3.settings(), true).await;
+    app.upload_bytes("small.txt", "small").await.unwrap();
+    let to = |place: &str| program(&app, &s3.settings(), &["blobs", "move", "--to", place]);
+    let (to_database, to_object) = (peak_of(to("database")).await, peak_of(to("object")).await);
+    let large = app.upload_bytes("large.bin", noise(200 << 20, 9)).await.unwrap();
+    let hash = large.content_hash.clone();
+    for (place, base) in [("database", to_database), ("object", to_object)] {
+        let peak = peak_of(to(place)).await;
+        assert!(peak <= base + 64, "{peak} MiB on the way to the {place}, and {base} MiB for a small file");
+    }
+    assert_eq!(places(&app).await, (0, 2));
+    let id = DocumentId(large.document_id);
+    let row = store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), id).await.unwrap().unwrap();
+    assert_eq!(row.content_hash, hash);
     app.end().await;
 }
