@@ -34,12 +34,19 @@ fn folder(path: &Path) -> Result<Arc<dyn ObjectStore>> {
 
 fn s3(settings: &Settings, bucket: &str, prefix: &str) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = AmazonS3Builder::new();
+    let has_key = !settings.blob_access_key_id.is_empty();
     for (name, value) in &settings.aws {
-        if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
+        let Ok(key) = name.to_ascii_lowercase().parse() else { continue };
+        // The token belongs to the key beside it.
+        let is_of_key = matches!(
+            key,
+            AmazonS3ConfigKey::AccessKeyId | AmazonS3ConfigKey::SecretAccessKey | AmazonS3ConfigKey::Token
+        );
+        if !(has_key && is_of_key) {
             builder = builder.with_config(key, value.expose());
         }
     }
-    if !settings.blob_access_key_id.is_empty() {
+    if has_key {
         builder = builder
             .with_config(AmazonS3ConfigKey::AccessKeyId, &settings.blob_access_key_id)
             .with_config(AmazonS3ConfigKey::SecretAccessKey, settings.blob_secret_access_key.expose());
