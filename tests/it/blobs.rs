@@ -296,7 +296,8 @@ async fn a_store_that_goes_away_in_mid_ingest_fails_no_file_and_uploads_say_so()
     app.service.sampler.ask_blob_store().await;
     let ready = app.client.read_readiness().await.unwrap();
     assert!(ready.checks.iter().any(|check| check.name == CheckedPart::BlobStore && check.ok), "{ready:?}");
-    app.upload_bytes("late.md", "# Late").await.unwrap();
+    let late = app.upload_bytes("late.md", "# Late").await.unwrap().document_id;
+    assert_eq!(app.settled(late).await.settled, Settled::Settled);
     app.end().await;
 }
 

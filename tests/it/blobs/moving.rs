@@ -122,14 +122,15 @@ async fn damaged_bytes_stay_where_they_are_and_the_others_move() {
     assert_eq!(last_line(&moved)["moved"], 3, "{moved:?}");
     assert_eq!(app.service.blobs.read(&app.pool, &row, None, 1 << 20).next().await.unwrap().unwrap(), files[2].1);
     // A change of place that comes too late changes nothing.
-    let conn = &mut app.pool.acquire().await.unwrap();
-    let file = crate::support::place(conn, damaged).await;
-    let outside = store::blobs::by_place(conn, true, DocumentId(0), 10).await.unwrap();
-    assert_eq!(
-        outside.iter().map(|row| row.document_id.0).collect::<Vec<_>>(),
-        files.iter().map(|(id, _)| *id).collect::<Vec<_>>()
-    );
-    assert!(!store::blobs::replace(conn, &file, &row.place, &BlobPlace::Object("ab/other".to_owned())).await.unwrap());
+    let mut conn = app.pool.acquire().await.unwrap();
+    let file = crate::support::place(&mut conn, damaged).await;
+    let outside = store::blobs::by_place(&mut conn, true, DocumentId(0), 10).await.unwrap();
+    let (outside, all): (Vec<_>, Vec<_>) =
+        (outside.iter().map(|row| row.document_id.0).collect(), files.iter().map(|file| file.0).collect());
+    assert_eq!(outside, all);
+    let other = BlobPlace::Object("ab/other".to_owned());
+    assert!(!store::blobs::replace(&mut conn, &file, &row.place, &other).await.unwrap());
+    drop(conn);
     // Where there is no store, nothing is moved to it.
     let refused = run(program(&app, &[], &["blobs", "move", "--to", "object"])).await;
     assert!(
