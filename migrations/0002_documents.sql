@@ -36,10 +36,12 @@ CREATE INDEX documents_structured_content ON documents USING gin (structured_con
 -- The id is a key too, because parts of what is in flight are walked in that order, each from where the one before ended.
 CREATE INDEX documents_unsettled ON documents (settled, id) WHERE settled <> 'settled';
 
--- The uploaded file of a node. Its bytes are a large object, which the function release_blob deletes with the row.
+-- The uploaded file of a node. Its bytes are a large object, or an object of the store that SVC_BLOB_STORE names, under this key. The
+-- function release_blob gives them up with the row.
 CREATE TABLE document_blobs (
     document_id   bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
-    lob           oid NOT NULL UNIQUE,
+    lob           oid UNIQUE,
+    object        text COLLATE "C" UNIQUE,
     mime_type     text,
     declared_mime text,
     detected_by   text,
@@ -47,13 +49,30 @@ CREATE TABLE document_blobs (
     byte_size     bigint NOT NULL,
     content_hash  text NOT NULL,
     -- The resolved options of the upload; an upload of the same bytes with other options is refused.
-    options       jsonb NOT NULL
+    options       jsonb NOT NULL,
+    CHECK (num_nonnulls(lob, object) = 1)
 );
 CREATE INDEX document_blobs_content_hash ON document_blobs (content_hash);
 
 -- PostgreSQL holds a lock for each large object that a transaction deletes, and has room for some 14,000 locks in all. A transaction
 -- that deletes more files than that notes their bytes here; they are deleted in parts after the commit.
 CREATE TABLE blob_orphan (lob oid PRIMARY KEY);
+
+-- Objects that no row names any more. They are deleted from the object store days later: a database that is restored to a moment before
+-- they came here needs them.
+CREATE TABLE blob_garbage (
+    object text COLLATE "C" PRIMARY KEY,
+    since  timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX blob_garbage_since ON blob_garbage (since);
+
+-- By this id a database and its object store know each other; the store keeps it too. So two databases never share one, where each would
+-- take the objects of the other for orphans.
+CREATE TABLE blob_store (
+    id       uuid NOT NULL DEFAULT gen_random_uuid(),
+    only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one)
+);
+INSERT INTO blob_store DEFAULT VALUES;
 
 CREATE TABLE document_links (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -586,12 +586,16 @@ CREATE FUNCTION release_blob() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    IF current_setting('svc.unlink_later', true) = 'on' THEN
+    IF TG_OP = 'UPDATE' AND NEW.lob IS NOT DISTINCT FROM OLD.lob AND NEW.object IS NOT DISTINCT FROM OLD.object THEN
+        RETURN NULL;
+    ELSIF OLD.object IS NOT NULL THEN
+        INSERT INTO blob_garbage (object) VALUES (OLD.object) ON CONFLICT (object) DO UPDATE SET since = now();
+    ELSIF current_setting('svc.unlink_later', true) = 'on' THEN
         INSERT INTO blob_orphan VALUES (OLD.lob);
     ELSE
         PERFORM lo_unlink(OLD.lob);
     END IF;
-    RETURN OLD;
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION release_predicates() RETURNS trigger
@@ -787,8 +791,19 @@ ALTER TABLE api_tokens ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE blob_garbage (
+    object text NOT NULL COLLATE pg_catalog."C",
+    since timestamp with time zone DEFAULT now() NOT NULL
+);
+
 CREATE TABLE blob_orphan (
     lob oid NOT NULL
+);
+
+CREATE TABLE blob_store (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    only_one boolean DEFAULT true NOT NULL,
+    CONSTRAINT blob_store_only_one_check CHECK (only_one)
 );
 
 CREATE TABLE bulk_message (
@@ -838,14 +853,16 @@ ALTER TABLE derivations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 
 CREATE TABLE document_blobs (
     document_id bigint NOT NULL,
-    lob oid NOT NULL,
+    lob oid,
+    object text COLLATE pg_catalog."C",
     mime_type text,
     declared_mime text,
     detected_by text,
     format text,
     byte_size bigint NOT NULL,
     content_hash text NOT NULL,
-    options jsonb NOT NULL
+    options jsonb NOT NULL,
+    CONSTRAINT document_blobs_check CHECK ((num_nonnulls(lob, object) = 1))
 );
 
 CREATE TABLE document_keys (
@@ -1675,8 +1692,14 @@ ALTER TABLE ONLY api_tokens
 ALTER TABLE ONLY api_tokens
     ADD CONSTRAINT api_tokens_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY blob_garbage
+    ADD CONSTRAINT blob_garbage_pkey PRIMARY KEY (object);
+
 ALTER TABLE ONLY blob_orphan
     ADD CONSTRAINT blob_orphan_pkey PRIMARY KEY (lob);
+
+ALTER TABLE ONLY blob_store
+    ADD CONSTRAINT blob_store_pkey PRIMARY KEY (only_one);
 
 ALTER TABLE ONLY bulk_message
     ADD CONSTRAINT bulk_message_principal_id_message_id_key UNIQUE NULLS NOT DISTINCT (principal_id, message_id);
@@ -1692,6 +1715,9 @@ ALTER TABLE ONLY derivations
 
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_lob_key UNIQUE (lob);
+
+ALTER TABLE ONLY document_blobs
+    ADD CONSTRAINT document_blobs_object_key UNIQUE (object);
 
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_pkey PRIMARY KEY (document_id);
@@ -1901,6 +1927,8 @@ CREATE INDEX access_roots_above ON access_roots USING btree (above);
 
 CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
 
+CREATE INDEX blob_garbage_since ON blob_garbage USING btree (since);
+
 CREATE INDEX bulk_message_at ON bulk_message USING btree (at);
 
 CREATE INDEX bulk_message_document ON bulk_message USING btree (document_id) WHERE (document_id IS NOT NULL);
@@ -2071,7 +2099,7 @@ CREATE TRIGGER derive_from_changed_facts AFTER UPDATE ON triples REFERENCING OLD
 
 CREATE TRIGGER derive_from_new_facts AFTER INSERT ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION follow_rules();
 
-CREATE TRIGGER document_blobs_release AFTER DELETE ON document_blobs FOR EACH ROW EXECUTE FUNCTION release_blob();
+CREATE TRIGGER document_blobs_release AFTER DELETE OR UPDATE OF lob, object ON document_blobs FOR EACH ROW EXECUTE FUNCTION release_blob();
 
 CREATE TRIGGER documents_attempts AFTER DELETE ON documents FOR EACH ROW EXECUTE FUNCTION forget_attempts();
 

@@ -2,6 +2,7 @@
 mod wake;
 
 use crate::{
+    blobs::Blobs,
     disk::Disk,
     embedding::{CrossEncoder, Embedder, Model, QueryVectors},
     error::OrFail,
@@ -42,6 +43,8 @@ pub struct Core {
     pub language_model: Arc<LanguageModel>,
     /// How this process asks by batches; `None` if it calls the language model.
     pub batching: Option<Arc<Batching>>,
+    /// The bytes of files.
+    pub blobs: Arc<Blobs>,
     pub spool: Arc<SpoolCache>,
     /// Learns of every write that was refused because the disk is full.
     pub disk: Arc<Disk>,

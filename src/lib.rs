@@ -4,6 +4,7 @@
 pub mod access;
 mod admission;
 pub mod app;
+pub mod blobs;
 pub mod cli;
 pub mod console;
 mod core;

@@ -3,6 +3,7 @@
 pub mod feed;
 
 use crate::{
+    blobs::{BlobError, Blobs},
     embedding::{EmbedError, Embedder},
     store::{
         admin, database, overview,
@@ -95,6 +96,8 @@ pub struct Known {
     rest: Option<Duration>,
     /// The runner's model, if there is a runner, or why it is not known.
     pub runner: Option<Result<ModelState, String>>,
+    /// How the object store is, if bytes of files are in one, or why they cannot be read.
+    pub blob_store: Option<Result<String, String>>,
     /// The last overview, which is only taken while somebody looks, and when it was taken.
     pub overview: Option<(Instant, Arc<OverviewResponse>)>,
 }
@@ -111,6 +114,7 @@ pub struct Sampler {
     /// It has one connection of its own, so that neither requests nor tasks keep it waiting.
     pool: PgPool,
     embedder: Option<Embedder>,
+    blobs: Arc<Blobs>,
     known: Mutex<Known>,
     started: AtomicBool,
     turn: tokio::sync::Mutex<()>,
@@ -131,10 +135,11 @@ struct Looks {
 }
 
 impl Sampler {
-    pub fn new(pool: &PgPool, embedder: Option<Embedder>, batch_stall: Duration) -> Sampler {
+    pub fn new(pool: &PgPool, embedder: Option<Embedder>, blobs: Arc<Blobs>, batch_stall: Duration) -> Sampler {
         Sampler {
             pool: database::pool_of_samples(pool, PATIENCE),
             embedder: embedder.filter(|embedder| embedder.engine().is_none()),
+            blobs,
             known: Mutex::default(),
             started: AtomicBool::new(false),
             turn: tokio::sync::Mutex::default(),
@@ -151,6 +156,7 @@ impl Sampler {
             return;
         }
         tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.sample().await));
+        tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.ask_blob_store().await));
         if self.embedder.is_some() {
             tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.ask_runner().await));
         }
@@ -263,6 +269,21 @@ impl Sampler {
             }
         });
         self.lock().runner = Some(state);
+    }
+
+    /// Asks the object store now, if there is one.
+    pub async fn ask_blob_store(&self) {
+        let state = match tokio::time::timeout(PATIENCE, self.blobs.state(&self.pool)).await {
+            Ok(state) => state,
+            Err(_) => Some(Err(BlobError::Away { reason: format!("no answer within {} s", PATIENCE.as_secs()) })),
+        };
+        let state = state.map(|state| {
+            state.map_err(|error| {
+                tracing::warn!(%error, "the object store cannot be used");
+                error.to_string()
+            })
+        });
+        self.lock().blob_store = state;
     }
 
     /// Closes the connection, which ends the sampling.

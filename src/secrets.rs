@@ -22,6 +22,9 @@ use std::{
 /// Tells the restarted program where the secrets are; it is not a setting.
 const HANDED_OVER: &str = "SVC_SECRETS_FD";
 
+/// Secrets of the object store that are no settings of ours.
+const OF_AWS: [&str; 2] = ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+
 /// The environment as text; what is not text cannot be a setting.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
@@ -41,7 +44,8 @@ pub fn withdrawn_environment() -> io::Result<BTreeMap<String, String>> {
         environment.extend(taken_over(&number)?);
         return Ok(environment);
     }
-    let is_secret = |name: &&String| Settings::secret_names().contains(&name.as_str());
+    let is_secret =
+        |name: &&String| Settings::secret_names().contains(&name.as_str()) || OF_AWS.contains(&name.as_str());
     let names: Vec<String> = environment.keys().filter(is_secret).cloned().collect();
     if names.is_empty() {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

@@ -2,6 +2,7 @@
 use crate::{
     access::Keys,
     admission::{Admission, Places, rates::PerSecond},
+    blobs::Blobs,
     core::{Core, Wake, no_model},
     disk::Disk,
     embedding::{CrossEncoder, Embedder},
@@ -91,8 +92,9 @@ impl Service {
     ) -> Service {
         let runner = (!settings.runner_key.is_blank()).then(|| settings.runner_key.expose().to_owned());
         let connections = u32::try_from(settings.database_pool_size).unwrap_or(u32::MAX);
+        let blobs = Arc::new(Blobs::new(&settings));
         Service {
-            sampler: Arc::new(Sampler::new(&pool, embedder.clone(), settings.batch_stall)),
+            sampler: Arc::new(Sampler::new(&pool, embedder.clone(), blobs.clone(), settings.batch_stall)),
             requests: TaskTracker::new(),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
             admission: Admission::new(Places {
@@ -132,7 +134,8 @@ impl Service {
                 expectations: Arc::default(),
                 queries: Arc::default(),
                 disk: Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free)),
-                spool: SpoolCache::new(&settings.data_dir, settings.spool_max),
+                spool: SpoolCache::new(blobs.clone(), &settings.data_dir, settings.spool_max),
+                blobs,
                 wake: Wake::default(),
                 fetcher: Fetcher::new(&settings),
                 language_model: Arc::new(LanguageModel::new(&settings, pool.clone())),

@@ -12,6 +12,7 @@ use std::{
 use svc_models::Precision;
 
 mod allowed;
+mod blob_store;
 mod kind;
 mod models;
 mod source;
@@ -22,6 +23,7 @@ mod tests;
 
 pub use self::{
     allowed::AllowedTarget,
+    blob_store::BlobStore,
     kind::Secret,
     models::{hub_settings, model_settings, reranker_settings},
     source::Origin,
@@ -211,6 +213,13 @@ impl Settings {
         format!("http://{address}")
     }
 
+    /// The address of the server that speaks S3, if it is not Amazon's.
+    pub(crate) fn blob_server(&self) -> Option<&str> {
+        let named = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+        let of_aws = || named.iter().find_map(|name| self.aws.get(*name)).map(Secret::expose);
+        Some(self.blob_endpoint.as_str()).filter(|address| !address.is_empty()).or_else(of_aws)
+    }
+
     /// The folder of fetched models.
     pub fn models_dir(&self) -> PathBuf {
         self.cache_dir.join("models")
@@ -279,6 +288,26 @@ impl Settings {
                 "SVC_RUNNER_KEY is blank, but SVC_RUNNER_URL is {}: set the key of that runner",
                 self.runner_url
             ));
+        }
+        let is_s3 = matches!(self.blob_store, Some(BlobStore::S3 { .. }));
+        if is_s3 && !self.blob_allow_http && self.blob_server().is_some_and(|address| address.starts_with("http://")) {
+            problems.push(
+                "SVC_BLOB_ENDPOINT, or AWS_ENDPOINT_URL, begins with http://, over which everybody on the way reads the bytes: name one \
+                 with https://, or set SVC_BLOB_ALLOW_HTTP=true"
+                    .to_owned(),
+            );
+        }
+        if self.blob_endpoint.contains('@') {
+            // Whoever wrote a password into it does not want to read it in a log.
+            problems.push(
+                "SVC_BLOB_ENDPOINT holds an @: keys are given by SVC_BLOB_ACCESS_KEY_ID and SVC_BLOB_SECRET_ACCESS_KEY"
+                    .to_owned(),
+            );
+        }
+        if is_s3 && self.blob_access_key_id.is_empty() != self.blob_secret_access_key.is_blank() {
+            problems.push(
+                "one of SVC_BLOB_ACCESS_KEY_ID and SVC_BLOB_SECRET_ACCESS_KEY is blank: set both, or none".to_owned(),
+            );
         }
         if let Some(precision) = self.embedding_precision.filter(|&precision| precision != Precision::F32)
             && self.embedding_device != Device::Cpu

@@ -1,12 +1,10 @@
 //! Files on disk without a name, which vanish with the process, however it ends.
-use crate::store;
 pub use bundle::{Bundle, Part};
 pub use cache::{SpoolCache, SpoolError, StoredFile};
 use sha2::{Digest, Sha256};
-use sqlx::{PgConnection, postgres::types::Oid};
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Write},
     os::fd::AsRawFd,
     path::Path,
 };
@@ -76,60 +74,4 @@ pub fn nameless(folder: &Path) -> io::Result<File> {
 /// share the position and the right to write.
 pub fn reopen(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-/// Copies a spooled file into a large object of the transaction.
-pub async fn to_large_object(conn: &mut PgConnection, file: &File) -> sqlx::Result<Oid> {
-    copy_in(conn, reopen(file).map_err(sqlx::Error::Io)?).await
-}
-
-/// Copies everything that a source gives into a large object of the transaction.
-async fn copy_in(conn: &mut PgConnection, mut source: impl Read + Send + 'static) -> sqlx::Result<Oid> {
-    let object = store::blobs::create(conn).await?;
-    loop {
-        let (back, piece) = tokio::task::spawn_blocking(move || {
-            let mut piece = vec![0; store::blobs::PIECE];
-            let read = read_full(&mut source, &mut piece).map(|read| {
-                piece.truncate(read);
-                piece
-            });
-            (source, read)
-        })
-        .await
-        .map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
-        source = back;
-        let piece = piece.map_err(sqlx::Error::Io)?;
-        if piece.is_empty() {
-            return object.close(conn).await;
-        }
-        object.write(conn, &piece).await?;
-    }
-}
-
-/// Copies a large object into a file without a name.
-async fn from_large_object(conn: &mut PgConnection, oid: Oid, folder: &Path) -> sqlx::Result<Spooled> {
-    let mut spool = Spool::new(folder).map_err(sqlx::Error::Io)?;
-    let mut offset = 0;
-    loop {
-        let piece = store::blobs::read_at(conn, oid, offset, store::blobs::PIECE as i32).await?;
-        if piece.is_empty() {
-            return spool.finish().map_err(sqlx::Error::Io);
-        }
-        offset += piece.len() as i64;
-        spool = tokio::task::spawn_blocking(move || spool.write(&piece).map(|()| spool))
-            .await
-            .map_err(|error| sqlx::Error::Io(io::Error::other(error)))?
-            .map_err(sqlx::Error::Io)?;
-    }
-}
-
-fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read(&mut buffer[filled..])? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    Ok(filled)
 }

@@ -4,9 +4,10 @@ use super::{
     output::{Output, say},
 };
 use crate::{
-    app::asked_to_stop,
+    app::{Backend, asked_to_stop},
     embedded::backup::{self, BackupError, Label},
     settings::Settings,
+    store,
 };
 use clap::Args;
 use std::{path::PathBuf, process::ExitCode};
@@ -25,10 +26,14 @@ pub struct RestoreArguments {
 
 pub async fn backup(settings: &Settings, output: Output, arguments: &BackupArguments) -> Result<ExitCode, CliError> {
     check_embedded(settings, "backup")?;
-    let made = backup::backup(&settings.data_dir, &settings.postgres_home, &arguments.folder);
+    let elsewhere = files_elsewhere(settings).await;
+    let made = backup::backup(&settings.data_dir, &settings.postgres_home, &arguments.folder, elsewhere);
     let said = |label: &Label| {
         let (bytes, path) = (size(label.bytes), arguments.folder.display());
-        format!("backed up and verified: {bytes} in {path}; it holds secrets, so keep it as closed as the data folder")
+        let without = without(label, "are not in it, but in the object store: see that its own copies go back as far");
+        format!(
+            "backed up and verified: {bytes} in {path}; it holds secrets, so keep it as closed as the data folder{without}"
+        )
     };
     ended(output, made, said, "stopped: nothing is done").await
 }
@@ -38,13 +43,33 @@ pub async fn restore(settings: &Settings, output: Output, arguments: &RestoreArg
     let made = backup::restore(&settings.data_dir, &settings.postgres_home, &arguments.folder);
     let said = |label: &Label| {
         let (at, path) = (label.begun_at.to_rfc3339(), settings.data_dir.display());
-        format!("restored and verified in {path}, as of {at}: start `svc serve`; tokens are valid as they were then")
+        let without = without(label, "are in the object store: name it in SVC_BLOB_STORE, and run `svc blobs verify`");
+        format!(
+            "restored and verified in {path}, as of {at}: start `svc serve`; tokens are valid as they were then{without}"
+        )
     };
     let path = settings.data_dir.display();
     let stopped = format!(
         "stopped: {path} holds a part of the backup, and no service starts there; run the same command again, or empty the folder"
     );
     ended(output, made, said, &stopped).await
+}
+
+/// How many files have their bytes in an object store, which a backup of the database does not hold. If no service runs, the backup says so.
+async fn files_elsewhere(settings: &Settings) -> i64 {
+    let Ok(backend) = Backend::join(settings).await else { return 0 };
+    let counted = async { store::blobs::count_places(&mut *backend.pool.acquire().await?).await };
+    let counted = counted.await;
+    backend.stop().await;
+    counted.map_or(0, |(_, elsewhere)| elsewhere)
+}
+
+/// What is said of the files whose bytes a backup lacks, if there are any.
+fn without(label: &Label, what: &str) -> String {
+    match label.files_elsewhere {
+        0 => String::new(),
+        files => format!("; the bytes of {files} files {what}"),
+    }
 }
 
 fn check_embedded(settings: &Settings, command: &str) -> Result<(), CliError> {

@@ -4,6 +4,7 @@ mod access;
 mod archive;
 mod ask;
 mod backup;
+mod blobs;
 mod bulk;
 mod bytes;
 mod cancel;
@@ -47,6 +48,7 @@ mod worker;
 
 use crate::{
     app::AppError,
+    blobs::BlobError,
     embedded::backup::BackupError,
     embedding::is_this_machine,
     ingest::extension::TaskTypes,
@@ -190,6 +192,8 @@ enum Command {
     Backup(backup::BackupArguments),
     /// Restores a backup into the data folder, which must be empty; the service starts on it afterwards.
     Restore(backup::RestoreArguments),
+    /// Moves the stored bytes of files between the database and the object store, and verifies them.
+    Blobs(blobs::BlobsArguments),
     /// Applies pending migrations to the database.
     Migrate(config::MigrateArguments),
     /// Prints the completions of `svc` for a shell, for example `source <(svc completions bash)`.
@@ -208,6 +212,8 @@ pub enum CliError {
     App(#[from] AppError),
     #[error(transparent)]
     Backup(#[from] BackupError),
+    #[error(transparent)]
+    Blobs(#[from] BlobError),
     #[error("{}", with_next_step(.0))]
     Call(#[from] Failure),
     #[error("{0}")]
@@ -351,6 +357,7 @@ async fn run(
         Command::Config(arguments) => config::config(&settings, output, &arguments),
         Command::Backup(arguments) => backup::backup(&settings, output, &arguments).await,
         Command::Restore(arguments) => backup::restore(&settings, output, &arguments).await,
+        Command::Blobs(arguments) => blobs::blobs(settings, output, arguments).await,
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
         // This is printed before any setting is read.
         Command::Completions { .. } => Ok(ExitCode::SUCCESS),

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     app::{Backend, DRAIN, asked_to_stop, load_embedder},
+    blobs::Blobs,
     disk::Disk,
     ingest::extension::TaskTypes,
     logging, otlp,
@@ -68,7 +69,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Says what keeps tasks from running (unserved, no_handler, lapsed, stuck, starved, stalled, paused,
-    /// unequal_leases, disk), and exits with 1 if anything does.
+    /// unequal_leases, disk, blob_store), and exits with 1 if anything does.
     Doctor {
         /// Reports a task as starved, stalled or stuck once it could run and has waited for this long.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
@@ -171,8 +172,8 @@ async fn no_room(pool: &sqlx::PgPool) -> sqlx::Result<Option<String>> {
     }
 }
 
-/// Reports what is wrong with the queue and the disk, one line per finding.
-async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
+/// Reports what is wrong with the queue, the disk and the object store, one line per finding.
+async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;
     let findings = async {
@@ -184,6 +185,9 @@ async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Resu
         let state = store::queue::state(&unfinished, &store::queue::failed(&mut conn).await?);
         let mut findings = store::admin::findings(&mut conn, patience, settings.batch_stall).await?;
         findings.extend(room.into_iter().flatten().map(store::admin::disk));
+        drop(conn);
+        let stored = Blobs::new(settings).state(&backend.pool).await;
+        findings.extend(stored.and_then(Result::err).map(|error| store::admin::blob_store(error.to_string())));
         Ok::<_, sqlx::Error>((findings, workers, state))
     }
     .await;

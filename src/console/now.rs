@@ -312,6 +312,7 @@ fn finding(found: &Finding) -> Markup {
             help,
             Some(("/workers".to_owned(), "See the workers")),
         ),
+        FindingKind::BlobStore => note(true, html! { "Stored bytes are not there: " (about) "." }, help, None),
         FindingKind::Disk => note(true, html! { "Nothing more can be stored: " (about) "." }, help, None),
     }
 }

@@ -95,10 +95,13 @@ pub struct Label {
     pub postgres: String,
     pub begun_at: DateTime<Utc>,
     pub bytes: u64,
+    /// How many files had their bytes in an object store when it began. Those are not in it.
+    #[serde(default)]
+    pub files_elsewhere: i64,
 }
 
 /// Backs up the server that a service runs on `data_dir` to the folder `target`. `home` holds the server's programs.
-pub async fn backup(data_dir: &Path, home: &Path, target: &Path) -> Result<Label, BackupError> {
+pub async fn backup(data_dir: &Path, home: &Path, target: &Path, files_elsewhere: i64) -> Result<Label, BackupError> {
     let not_running = || BackupError::NotRunning(data_dir.to_path_buf());
     let data_dir = fs::canonicalize(data_dir).map_err(|_| not_running())?;
     let socket_dir = cluster::existing_socket_dir(&data_dir).ok_or_else(not_running)?;
@@ -120,6 +123,7 @@ pub async fn backup(data_dir: &Path, home: &Path, target: &Path) -> Result<Label
             postgres: version_of(&copy)?,
             begun_at,
             bytes: size(&copy, MAX_DEPTH).map_err(BackupError::file("read", &copy))?,
+            files_elsewhere,
         };
         part.finish(&label)?;
         Ok(label)

@@ -1,14 +1,15 @@
 //! The stored bytes of files.
-use crate::{access::Caller, admission, error::OrFail, registry::Handle, service::Service, store};
+use crate::{access::Caller, admission, blobs::Reading, error::OrFail, registry::Handle, service::Service, store};
 use futures_util::{StreamExt, stream};
-use sqlx::{PgPool, postgres::types::Oid};
 use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
 use svc_ids::DocumentId;
 
-/// How many times in a row the database may be unreachable before a download breaks off.
+/// The most bytes of a file that are in memory for a download.
+const PIECE: usize = 1 << 20;
+/// How many times in a row the database, or the object store, may be unreachable before a download breaks off.
 const AWAY: u32 = 15;
-/// The pause between two tries while the database is unreachable.
+/// The pause between two tries while it is unreachable.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Handle<ops::read_bytes> for Service {
@@ -40,13 +41,13 @@ impl Handle<ops::read_bytes> for Service {
             }
         };
         let place = self.admission.download(caller.principal_id()).await?;
-        let sent = part.clone().unwrap_or(0..size);
+        let reading = self.blobs.read(&self.pool, &blob, part.clone(), PIECE);
         let value = Download {
             media_type: blob.mime_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
             file_name: Some(row.title),
             size,
             part,
-            bytes: pieces(self.pool.clone(), blob.lob, sent, place),
+            bytes: pieces(reading, place),
         };
         Ok(Validated::Modified { etag, value })
     }
@@ -86,34 +87,24 @@ fn number(digits: &str) -> Option<u64> {
     all_digits.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// The bytes of a range, read one piece at a time as the client takes them. No connection is held between two pieces.
-fn pieces(pool: PgPool, oid: Oid, range: Range<u64>, place: admission::Place) -> Pieces {
-    stream::try_unfold((pool, range, place), move |(pool, left, place)| async move {
-        if left.is_empty() {
-            return Ok(None);
-        }
-        let piece = piece(&pool, oid, &left).await?;
-        let next = left.start + piece.len() as u64;
-        Ok(Some((bytes::Bytes::from(piece), (pool, next..left.end, place))))
+/// The bytes of a file, read one piece at a time as the client takes them.
+fn pieces(reading: Reading, place: admission::Place) -> Pieces {
+    stream::try_unfold((reading, place), |(mut reading, place)| async move {
+        let next = next(&mut reading).await?;
+        Ok(next.map(|piece| (piece, (reading, place))))
     })
     .boxed()
 }
 
-async fn piece(pool: &PgPool, oid: Oid, left: &Range<u64>) -> Result<Vec<u8>, Failure> {
-    let length = (left.end - left.start).min(store::blobs::PIECE as u64);
-    let (offset, length) = (i64::try_from(left.start).unwrap_or(i64::MAX), i32::try_from(length).unwrap_or(i32::MAX));
-    for away in 0.. {
-        let read = async {
-            let mut conn = pool.acquire().await?;
-            store::blobs::read_at(&mut conn, oid, offset, length).await
-        };
-        match read.await.or_fail() {
-            Ok(piece) if piece.is_empty() => break,
+async fn next(reading: &mut Reading) -> Result<Option<bytes::Bytes>, Failure> {
+    let mut away = 0;
+    loop {
+        match reading.next().await.or_fail() {
             Err(failure) if failure.code == Code::Unavailable && away < AWAY => tokio::time::sleep(PAUSE).await,
             read => return read,
         }
+        away += 1;
     }
-    Err(Failure::new(Code::Internal, "there are fewer stored bytes than the stored size says"))
 }
 
 #[cfg(test)]

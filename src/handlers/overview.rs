@@ -37,6 +37,7 @@ impl Handle<ops::list_findings> for Service {
         let mut conn = self.pool.acquire().await.or_fail()?;
         let mut findings = store::admin::findings(&mut conn, WAIT, self.settings.batch_stall).await.or_fail()?;
         findings.extend(self.disk.check().err().map(store::admin::disk));
+        findings.extend(self.sampler.known().blob_store.and_then(Result::err).map(store::admin::blob_store));
         Ok(FindingList { findings })
     }
 }

@@ -20,9 +20,10 @@ impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
         let known = self.sampler.known();
         // An unknown state counts as degraded.
-        let is_fed = !matches!(self.sampler.feed.state(), Some((Err(_), _)));
+        let has_all =
+            !matches!(self.sampler.feed.state(), Some((Err(_), _))) && !matches!(known.blob_store, Some(Err(_)));
         let sound = known.fresh().is_some_and(|sample| {
-            is_fed
+            has_all
                 && !sample.numbers.workers.is_empty()
                 && sample.numbers.unserved_badges.is_empty()
                 && sample.numbers.unserved_types.is_empty()
@@ -44,7 +45,9 @@ impl Handle<ops::read_readiness> for Service {
         let known = self.sampler.known();
         let model = model(self, &known);
         let checks = checks(self, &known, &model);
-        let ready = checks.iter().all(|check| check.ok || check.name == CheckedPart::Feed);
+        // Without these it still finds and shows what it has.
+        let can_wait = [CheckedPart::Feed, CheckedPart::BlobStore];
+        let ready = checks.iter().all(|check| check.ok || can_wait.contains(&check.name));
         // Names of workers, versions and counts are only for the owner.
         if !matches!(caller, Caller::Owner) {
             return match ready {
@@ -96,6 +99,9 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
     check(CheckedPart::Disk, service.disk.check());
     if let Some((feed, _)) = service.sampler.feed.state() {
         check(CheckedPart::Feed, feed.map(|work| work.says().to_owned()));
+    }
+    if let Some(state) = &known.blob_store {
+        check(CheckedPart::BlobStore, state.clone());
     }
     let Some(sample) = known.fresh() else {
         let reason = known.failure.clone();

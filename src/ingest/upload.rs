@@ -3,6 +3,7 @@
 use crate::{
     access::Caller,
     admission::Admission,
+    blobs::Ahead,
     core::Core,
     error::OrFail,
     ingest::{
@@ -16,12 +17,13 @@ use crate::{
     spool::{self, Spooled, SpooledUpload},
     store::{
         self,
-        blobs::BlobRow,
+        blobs::{BlobPlace, BlobRow},
         bulk::Receipt,
         documents::NewRow,
         evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
         places::Place,
+        scope::Readable,
         word::Word,
     },
     usetype::Usetype,
@@ -29,7 +31,7 @@ use crate::{
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
-use sqlx::{PgConnection, postgres::types::Oid};
+use sqlx::PgConnection;
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Code, Failure,
@@ -138,22 +140,24 @@ pub async fn arrive(
     // The file may have taken long to arrive.
     let caller = &caller.again(&core.pool).await?;
     let scope = caller.readable();
+    let ahead = put_ahead(core, &scope, &arrival, query.private, &spooled).await?;
     let (copies, _turn) = intake.copies.turn().await;
     let mut tx = store::transaction::begin_creating(copies).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
     let found = store::blobs::find(&mut tx, &scope, usetype, &arrival.content_hash, query.private).await.or_fail()?;
     // The bytes come before any lock on the tree, because copying them takes long.
-    let lob = match &found {
+    let place = match &found {
         Some(_) => None,
-        None => Some(spool::to_large_object(&mut tx, &spooled.file).await.or_fail()?),
+        None => Some(ahead.place(&mut tx, || spool::reopen(&spooled.file)).await.or_fail()?),
     };
     let parent = match query.parent_id {
         Some(id) => Some(parent::lock(&mut tx, caller, DocumentId(id), 0).await?),
         None => None,
     };
-    let response = match (found, lob) {
+    let is_new = place.is_some();
+    let response = match (found, place) {
         (Some(blob), _) => existing(&mut tx, intake.types, caller, blob, &arrival, parent.as_ref()).await?,
-        (None, Some(lob)) => store_new(core, &mut tx, caller, &arrival, lob, parent.as_ref(), &query).await?,
+        (None, Some(place)) => store_new(core, &mut tx, caller, &arrival, place, parent.as_ref(), &query).await?,
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     if let Some(receipt) = &arrival.receipt {
@@ -162,10 +166,35 @@ pub async fn arrive(
             return Err(Failure::new(Code::Conflict, "another delivery of this message was stored meanwhile"));
         }
     }
+    if is_new {
+        ahead.keep();
+    }
     tx.commit().await.or_fail()?;
     core.spool.keep(DocumentId(response.document_id), spooled);
     core.wake.notify(Lanes::of(Lane::Cpu));
     Ok(response)
+}
+
+/// Puts the bytes into the object store, if there is one and they are not stored already. Whether they are is looked up again under a lock;
+/// should the file be deleted in between, its bytes go into the database, which is no worse.
+async fn put_ahead(
+    core: &Core,
+    scope: &Readable,
+    arrival: &Arrival,
+    private: bool,
+    spooled: &Spooled,
+) -> Result<Ahead, Failure> {
+    if !core.blobs.are_outside() {
+        return Ok(Ahead::default());
+    }
+    let found = {
+        let mut conn = core.pool.acquire().await.or_fail()?;
+        store::blobs::find(&mut conn, scope, arrival.usetype, &arrival.content_hash, private).await.or_fail()?
+    };
+    match found {
+        Some(_) => Ok(Ahead::default()),
+        None => core.blobs.put(&core.pool, || spool::reopen(&spooled.file), spooled.byte_size).await.or_fail(),
+    }
 }
 
 /// What is known of a file before it is stored.
@@ -254,7 +283,7 @@ async fn existing(
         document_id: found.id.0,
         settled: found.settled.0,
         content_hash: blob.content_hash,
-        blob_ref: format!("lob:{}", blob.lob.0),
+        blob_ref: blob.place.to_string(),
         detected_mime: blob.mime_type,
         detected_by: blob.detected_by.map(|Word(by)| by),
         declared_mime: arrival.declared_mime.clone(),
@@ -269,7 +298,7 @@ async fn store_new(
     conn: &mut PgConnection,
     caller: &Caller,
     arrival: &Arrival,
-    lob: Oid,
+    bytes_at: BlobPlace,
     parent: Option<&Place>,
     query: &UploadQuery,
 ) -> Result<UploadResponse, Failure> {
@@ -291,7 +320,7 @@ async fn store_new(
     }
     let blob = BlobRow {
         document_id: id,
-        lob,
+        place: bytes_at,
         mime_type: arrival.detection.mime.clone(),
         declared_mime: arrival.declared_mime.clone(),
         detected_by: arrival.detection.by.map(words::detected_by).map(Word),
@@ -327,7 +356,7 @@ async fn store_new(
         document_id: id.0,
         settled: Settled::InFlight,
         content_hash: blob.content_hash,
-        blob_ref: format!("lob:{}", lob.0),
+        blob_ref: blob.place.to_string(),
         detected_mime: blob.mime_type,
         detected_by: blob.detected_by.map(|Word(by)| by),
         declared_mime: blob.declared_mime,

@@ -1,6 +1,6 @@
 //! What a setting takes. Each kind reads and writes one text form, which file, environment and default share.
 
-use super::AllowedTarget;
+use super::{AllowedTarget, BlobStore};
 use std::{collections::BTreeMap, fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 /// A text that is never printed: its `Debug` form is masked.
@@ -136,6 +136,13 @@ pub(super) fn web_address() -> Kind<String> {
     };
     let read = move |text: &str| fits(text).then(|| text.trim_end_matches('/').to_owned());
     Kind { blank: true, ..Kind::new("blank, or an address that begins with http:// or https://", read, String::clone) }
+}
+
+/// An object store. What is refused is not shown, because somebody may have put a key into it.
+pub(super) fn blob_store() -> Kind<Option<BlobStore>> {
+    let takes = "s3://bucket, s3://bucket/prefix or file:///folder, without keys";
+    let kind = Kind { secret: true, ..Kind::new(takes, BlobStore::parse, BlobStore::to_string) };
+    optional(kind)
 }
 
 /// A folder; blank means a place that the service works out itself.

@@ -1,6 +1,6 @@
 //! Where settings come from: the table's default, overridden by a TOML file, overridden by the environment.
 
-use super::{SettingsError, kind::Kind, suggestion, table};
+use super::{Secret, SettingsError, kind::Kind, suggestion, table};
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -112,6 +112,12 @@ impl Source {
         }
         self.origins.insert(name, origin);
         value
+    }
+
+    /// The variables of the object store's own kind, by which it usually gets its credentials.
+    pub fn aws(&self) -> BTreeMap<String, Secret> {
+        let given = self.environment.iter().filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty());
+        given.map(|(name, value)| (name.clone(), value.clone().into())).collect()
     }
 
     pub fn finish(self) -> Result<(BTreeMap<&'static str, Origin>, Vec<String>), SettingsError> {

@@ -2,7 +2,8 @@
 //! it.
 
 use super::{
-    AllowedTarget, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility, kind,
+    AllowedTarget, BlobStore, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility,
+    kind,
     source::{Origin, Source},
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
@@ -36,6 +37,8 @@ macro_rules! settings {
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($($(#[doc = $meaning])+ pub $field: $type,)+)+
+            /// The AWS_ variables of the environment.
+            pub(crate) aws: BTreeMap<String, Secret>,
             pub(super) origins: BTreeMap<&'static str, Origin>,
             pub(super) warnings: Vec<String>,
         }
@@ -51,11 +54,13 @@ macro_rules! settings {
             /// Reads each setting from its source; all bad values are reported at once.
             pub(super) fn read(mut source: Source) -> Result<Self, SettingsError> {
                 $($(let $field = source.take(stringify!($name), $default, &$kind);)+)+
+                let aws = source.aws();
                 let (origins, warnings) = source.finish()?;
                 // If there was no problem, every value exists; the fallback is the same error without a problem to
                 // report.
                 Ok(Self {
                     $($($field: $field.ok_or(SettingsError::Invalid(Vec::new()))?,)+)+
+                    aws,
                     origins,
                     warnings,
                 })
@@ -149,6 +154,23 @@ settings! {
         SVC_MIGRATE migrate: Migrate = "", kind::choice(&[("", Migrate::Embedded), ("auto", Migrate::Auto)]);
         /// Folder of the embedded PostgreSQL server (it holds bin/postgres); blank: postgres in the cache folder.
         SVC_POSTGRES_HOME postgres_home: PathBuf = "", kind::folder();
+    }
+    "Stored bytes" {
+        /// Where the bytes of new files are kept: s3://bucket/prefix, or file:///folder; blank: in the database, as large objects.
+        SVC_BLOB_STORE blob_store: Option<BlobStore> = "", kind::blob_store();
+        /// Address of a server that speaks S3; blank: AWS_ENDPOINT_URL, or Amazon's.
+        SVC_BLOB_ENDPOINT blob_endpoint: String = "", kind::web_address();
+        /// Whether that address may begin with http://, over which bytes are not encrypted.
+        SVC_BLOB_ALLOW_HTTP blob_allow_http: bool = "false", kind::flag();
+        /// Region of the bucket; blank: AWS_REGION, or us-east-1.
+        SVC_BLOB_REGION blob_region: String = "", kind::text();
+        /// Id of the key for the bucket; blank: AWS_ACCESS_KEY_ID and what belongs to it, or the role of the machine.
+        SVC_BLOB_ACCESS_KEY_ID blob_access_key_id: String = "", kind::text();
+        /// The key itself.
+        SVC_BLOB_SECRET_ACCESS_KEY blob_secret_access_key: Secret = "", kind::secret();
+        /// Days for which the object of a deleted file is kept. A database that is restored to an earlier moment needs them, so
+        /// choose no fewer than its backups go back.
+        SVC_BLOB_KEEP_DAYS blob_keep_days: f64 = "7.0", kind::number(0.0..=3650.0);
     }
     "Requests" {
         /// Largest file that an upload may have; a larger one is refused with 413.

@@ -131,6 +131,9 @@ fn secrets_show_nowhere() {
         ("SVC_DATABASE_URL", "postgres://svc:s3cret@db.example/svc"),
         ("SVC_AMQP_URL", "amqp://svc:s3cret/%40@mq.example/x"),
         ("SVC_LLM_API_KEY", "s3cret"),
+        ("SVC_BLOB_ACCESS_KEY_ID", "id"),
+        ("SVC_BLOB_SECRET_ACCESS_KEY", "s3cret"),
+        ("AWS_SESSION_TOKEN", "s3cret"),
     ];
     let settings = load(None, &env).unwrap();
     let shown = format!("{settings:?} {:?}", settings.rows());
@@ -142,8 +145,47 @@ fn secrets_show_nowhere() {
 
     let bad = refusal(Some("api_token = \"s3cret"), &[]);
     assert!(bad.contains("line 1") && !bad.contains("s3cret"), "{bad}");
+    let bad = refusal(None, &[("SVC_BLOB_ENDPOINT", "https://id:s3cret@store.example")]);
+    assert!(bad.contains("SVC_BLOB_ENDPOINT") && !bad.contains("s3cret"), "{bad}");
+    let bad = refusal(None, &[("SVC_BLOB_STORE", "s3://id:s3cret@bucket")]);
+    assert!(bad.contains("SVC_BLOB_STORE") && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_DATABASE_URL", "s3cret")]);
     assert!(bad.contains("SVC_DATABASE_URL") && !bad.contains("s3cret"), "{bad}");
+}
+
+#[test]
+fn an_object_store_is_a_bucket_or_a_folder_and_not_called_over_plain_http_by_mistake() {
+    for store in ["s3://bucket", "s3://my-bucket.1/a/b_c", "file:///mnt/a folder"] {
+        let settings = load(None, &[("SVC_BLOB_STORE", store)]).unwrap();
+        assert_eq!(settings.blob_store.map(|store| store.to_string()).as_deref(), Some(store));
+    }
+    assert_eq!(
+        load(None, &[("SVC_BLOB_STORE", "s3://bucket/a/")]).unwrap().blob_store,
+        BlobStore::parse("s3://bucket/a")
+    );
+    for bad in [
+        "bucket",
+        "s3://",
+        "s3://ab",
+        "s3://Bucket",
+        "s3://bucket/../other",
+        "s3://bucket/a//b",
+        "s3://bucket/a?x",
+        "s3://bucket/#a",
+        "file://relative",
+        "file:///",
+        "gs://bucket",
+        "https://bucket.s3.amazonaws.com",
+    ] {
+        let message = refusal(None, &[("SVC_BLOB_STORE", bad)]);
+        assert!(message.starts_with("SVC_BLOB_STORE") && message.contains("takes"), "{message}");
+    }
+    let plain = [("SVC_BLOB_STORE", "s3://bucket"), ("SVC_BLOB_ENDPOINT", "http://store.example")];
+    assert!(refusal(None, &plain).contains("SVC_BLOB_ALLOW_HTTP"));
+    assert!(load(None, &[plain[0], plain[1], ("SVC_BLOB_ALLOW_HTTP", "true")]).is_ok());
+    assert!(refusal(None, &[plain[0], ("AWS_ENDPOINT_URL", "http://store.example")]).contains("SVC_BLOB_ALLOW_HTTP"));
+    let refused = refusal(None, &[plain[0], ("SVC_BLOB_ACCESS_KEY_ID", "id")]);
+    assert!(refused.contains("SVC_BLOB_SECRET_ACCESS_KEY"), "{refused}");
 }
 
 #[test]

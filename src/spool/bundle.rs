@@ -1,7 +1,6 @@
 //! Many files in one working file, because a process may open only so many.
-use super::{copy_in, nameless, reopen};
+use super::{nameless, reopen};
 use sha2::{Digest, Sha256};
-use sqlx::{PgConnection, postgres::types::Oid};
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
@@ -64,11 +63,6 @@ impl Bundle {
     /// Opens a file for reading only.
     pub fn open(&self, part: &Part) -> io::Result<Slice> {
         Ok(Slice { file: reopen(&self.file)?, start: part.start, length: part.byte_size, at: 0 })
-    }
-
-    /// Copies a file into a large object of the transaction.
-    pub async fn to_large_object(&self, conn: &mut PgConnection, part: &Part) -> sqlx::Result<Oid> {
-        copy_in(conn, self.open(part).map_err(sqlx::Error::Io)?).await
     }
 }
 

@@ -1,9 +1,10 @@
-//! Stored files on this process's disk, so that the tasks of a file do not each copy it out of the database.
+//! Stored files on this process's disk, so that the tasks of a file do not each copy it out of the database or the object store.
 //!
 //! A file is known by the hash of its bytes, so anyone who may read a document may use its entry. The files have no names: they
 //! are gone with the process, and a deleted document's bytes leave the disk soon after [`IDLE`] without use.
-use super::{Spooled, from_large_object, nameless, reopen};
+use super::{Spool, Spooled, nameless, reopen};
 use crate::{
+    blobs::{BlobError, Blobs},
     error::IntoFailure,
     reader::Reader,
     store::blobs::BlobRow,
@@ -18,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use svc_client::{Code, Failure};
+use svc_client::Failure;
 use svc_formats::{
     FormatError, Limits,
     isolated::{Answer, Input, Request, Step},
@@ -33,36 +34,30 @@ pub const IDLE: Duration = Duration::from_secs(600);
 /// which takes less time than a process of its own.
 const SMALL_WORKBOOK: u64 = 64 << 10;
 
+/// How much of a file is copied at a time.
+const PIECE: usize = 8 << 20;
+
 /// The reason why a stored file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     #[error(transparent)]
-    Database(#[from] sqlx::Error),
+    Stored(#[from] BlobError),
     #[error("the working file of document {document_id}: {source}")]
     File { document_id: DocumentId, source: io::Error },
-    #[error(
-        "the stored bytes of document {document_id} are damaged: they hash to {found}, and {expected} was stored; restore \
-         the database, or upload the file again"
-    )]
-    Damaged { document_id: DocumentId, expected: String, found: String },
 }
 
 impl IntoFailure for SpoolError {
     fn into_failure(self) -> Failure {
         match self {
-            SpoolError::Database(error) => error.into_failure(),
+            SpoolError::Stored(error) => error.into_failure(),
             SpoolError::File { source, .. } => source.into_failure(),
-            SpoolError::Damaged { document_id, .. } => {
-                tracing::error!(document.id = document_id.0, error = %self, "stored bytes are damaged");
-                Failure::new(Code::Internal, format!("the stored bytes of document {document_id} are damaged"))
-                    .with("remedy", "restore the database from a backup, or upload the file again")
-            }
         }
     }
 }
 
 /// The files of one process. Files that nobody uses are dropped by age, or when other files need their room.
 pub struct SpoolCache {
+    blobs: Arc<Blobs>,
     folder: PathBuf,
     max_bytes: u64,
     kept: Mutex<Kept>,
@@ -93,9 +88,9 @@ pub struct StoredFile {
 
 impl SpoolCache {
     /// An empty cache in the service's data folder. It keeps at most `max_bytes` besides the files in use.
-    pub fn new(data_folder: &Path, max_bytes: u64) -> Arc<SpoolCache> {
+    pub fn new(blobs: Arc<Blobs>, data_folder: &Path, max_bytes: u64) -> Arc<SpoolCache> {
         let kept = Mutex::new(Kept { slots: LruCache::unbounded(), bytes: 0 });
-        let cache = Arc::new(SpoolCache { folder: data_folder.join("spool"), max_bytes, kept });
+        let cache = Arc::new(SpoolCache { blobs, folder: data_folder.join("spool"), max_bytes, kept });
         let weak = Arc::downgrade(&cache);
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(IDLE / 10);
@@ -129,7 +124,7 @@ impl SpoolCache {
     /// copy.
     ///
     /// # Errors
-    /// Fails if the database or the disk fails, or if the bytes are not those that were stored.
+    /// Fails if the database, the object store or the disk fails, or if the bytes are not those that were stored.
     pub async fn open(&self, pool: &PgPool, blob: &BlobRow) -> Result<Arc<StoredFile>, SpoolError> {
         let bytes = u64::try_from(blob.byte_size).unwrap_or_default();
         let Some(slot) = self.slot(&blob.content_hash, bytes) else { return self.copy(pool, blob, false).await };
@@ -142,20 +137,13 @@ impl SpoolCache {
 
     async fn copy(&self, pool: &PgPool, blob: &BlobRow, is_kept: bool) -> Result<Arc<StoredFile>, SpoolError> {
         metrics::counter!(SPOOL_COPIES).increment(1);
-        let spooled = {
-            let mut conn = pool.acquire().await?;
-            from_large_object(&mut conn, blob.lob, &self.folder).await
-        };
-        if matches!(&spooled, Err(sqlx::Error::Io(error)) if crate::error::disk_is_full(error)) {
+        let spooled = self.spooled(pool, blob).await;
+        if matches!(&spooled, Err(SpoolError::File { source, .. }) if crate::error::disk_is_full(source)) {
             // Dropping the files that nobody uses makes room for the next attempt.
             self.kept().make_room(0);
         }
         let Spooled { file, byte_size, content_hash } = spooled?;
         let document_id = blob.document_id;
-        if content_hash != blob.content_hash {
-            let expected = blob.content_hash.clone();
-            return Err(SpoolError::Damaged { document_id, expected, found: content_hash });
-        }
         Ok(Arc::new(StoredFile {
             document_id,
             content_hash,
@@ -164,6 +152,18 @@ impl SpoolCache {
             is_kept,
             shared_strings: OnceCell::new(),
         }))
+    }
+
+    /// Copies stored bytes to a file without a name. The last piece only comes if their hash is right.
+    pub async fn spooled(&self, pool: &PgPool, blob: &BlobRow) -> Result<Spooled, SpoolError> {
+        let failed = |source| SpoolError::File { document_id: blob.document_id, source };
+        let mut spool = Spool::new(&self.folder).map_err(failed)?;
+        let mut reading = self.blobs.read(pool, blob, None, PIECE);
+        while let Some(piece) = reading.next().await? {
+            let written = tokio::task::spawn_blocking(move || spool.write(&piece).map(|()| spool));
+            spool = written.await.map_err(io::Error::other).flatten().map_err(failed)?;
+        }
+        spool.finish().map_err(failed)
     }
 
     /// A workbook for one of its sheets: with its shared strings, which the first reading of a sheet writes for the others.

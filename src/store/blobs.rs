@@ -1,14 +1,20 @@
-//! Stored bytes as PostgreSQL large objects: transactional, and streamed in and out.
+//! Where stored bytes are: in PostgreSQL's large objects, which are transactional and streamed in and out here, or in an object store.
 use super::{
+    interval::interval,
     places::Place,
     scope::{Readable, readable},
     word::Word,
 };
 use crate::usetype::Usetype;
 use serde_json::Value;
-use sqlx::{PgConnection, PgPool, postgres::types::Oid};
+use sqlx::{
+    FromRow, PgConnection, PgPool, Row,
+    postgres::{PgRow, types::Oid},
+};
+use std::{fmt, time::Duration};
 use svc_client::wire::DetectedBy;
 use svc_ids::DocumentId;
+use uuid::Uuid;
 
 /// The most bytes that one statement reads or writes.
 pub const PIECE: usize = 256 * 1024;
@@ -44,11 +50,47 @@ pub async fn read_at(conn: &mut PgConnection, oid: Oid, offset: i64, length: i32
     sqlx::query_scalar("SELECT lo_get($1, $2, $3)").bind(oid).bind(offset).bind(length).fetch_one(conn).await
 }
 
+/// Where bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlobPlace {
+    LargeObject(Oid),
+    /// The key of an object of the object store.
+    Object(String),
+}
+
+impl BlobPlace {
+    fn columns(&self) -> (Option<Oid>, Option<&str>) {
+        match self {
+            BlobPlace::LargeObject(oid) => (Some(*oid), None),
+            BlobPlace::Object(key) => (None, Some(key)),
+        }
+    }
+}
+
+impl fmt::Display for BlobPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BlobPlace::LargeObject(oid) => write!(f, "lob:{}", oid.0),
+            BlobPlace::Object(key) => write!(f, "obj:{key}"),
+        }
+    }
+}
+
+impl FromRow<'_, PgRow> for BlobPlace {
+    fn from_row(row: &PgRow) -> sqlx::Result<BlobPlace> {
+        match row.try_get("object")? {
+            Some(key) => Ok(BlobPlace::Object(key)),
+            None => row.try_get("lob").map(BlobPlace::LargeObject),
+        }
+    }
+}
+
 /// A file node's bytes.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct BlobRow {
     pub document_id: DocumentId,
-    pub lob: Oid,
+    #[sqlx(flatten)]
+    pub place: BlobPlace,
     pub mime_type: Option<String>,
     pub declared_mime: Option<String>,
     pub detected_by: Option<Word<DetectedBy>>,
@@ -61,12 +103,14 @@ pub struct BlobRow {
 /// Attaches bytes to their file node.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn insert(conn: &mut PgConnection, file: &Place, row: &BlobRow) -> sqlx::Result<()> {
+    let (lob, object) = row.place.columns();
     sqlx::query(
-        "INSERT INTO document_blobs (document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        "INSERT INTO document_blobs (document_id, lob, object, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     )
     .bind(file.id())
-    .bind(row.lob)
+    .bind(lob)
+    .bind(object)
     .bind(&row.mime_type)
     .bind(&row.declared_mime)
     .bind(row.detected_by.map(|Word(by)| by.as_str()))
@@ -103,7 +147,7 @@ pub async fn unlink_orphans(pool: &PgPool) -> sqlx::Result<i64> {
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn of_document(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
-        "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, coalesce(g.options, b.options) AS options
+        "SELECT b.document_id, b.lob, b.object, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, coalesce(g.options, b.options) AS options
            FROM (SELECT $1::bigint AS id) n LEFT JOIN generations g ON g.generation_id = n.id
            JOIN document_blobs b ON b.document_id = CASE WHEN g.generation_id IS NULL THEN n.id ELSE g.document_id END",
     )
@@ -133,7 +177,7 @@ pub async fn find(
     super::documents::add(&mut arguments, super::members::RULE);
     sqlx::query_as_with(
         concat!(
-            "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
+            "SELECT b.document_id, b.lob, b.object, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
                FROM document_blobs b JOIN documents d ON d.id = b.document_id
               WHERE b.content_hash = $3 AND d.usetype = $5
                 AND (NOT $4::boolean OR d.guard <> 0)
@@ -145,4 +189,121 @@ pub async fn find(
     )
     .fetch_optional(conn)
     .await
+}
+
+/// Where the bytes of a file node are now, which a move may have changed.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn place_of(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<BlobPlace>> {
+    sqlx::query_as("SELECT lob, object FROM document_blobs WHERE document_id = $1")
+        .bind(document_id)
+        .fetch_optional(conn)
+        .await
+}
+
+/// Gives the bytes of a file another place, unless they have left the old one meanwhile. What was in the old one is given up.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn replace(conn: &mut PgConnection, file: &Place, old: &BlobPlace, new: &BlobPlace) -> sqlx::Result<bool> {
+    let ((old_lob, old_object), (lob, object)) = (old.columns(), new.columns());
+    let changed = sqlx::query(
+        "UPDATE document_blobs SET lob = $4, object = $5
+          WHERE document_id = $1 AND lob IS NOT DISTINCT FROM $2 AND object IS NOT DISTINCT FROM $3",
+    )
+    .bind(file.id())
+    .bind(old_lob)
+    .bind(old_object)
+    .bind(lob)
+    .bind(object)
+    .execute(conn)
+    .await?;
+    Ok(changed.rows_affected() > 0)
+}
+
+/// Files whose bytes are in the object store, or those whose bytes are not, in the order of their ids.
+pub async fn by_place(
+    conn: &mut PgConnection,
+    in_object_store: bool,
+    after: DocumentId,
+    limit: i64,
+) -> sqlx::Result<Vec<BlobRow>> {
+    sqlx::query_as(
+        "SELECT document_id, lob, object, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options
+           FROM document_blobs WHERE (object IS NOT NULL) = $1 AND document_id > $2 ORDER BY document_id LIMIT $3",
+    )
+    .bind(in_object_store)
+    .bind(after)
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+/// How many files have their bytes in the database, and how many in the object store.
+pub async fn count_places(conn: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
+    sqlx::query_as("SELECT count(lob), count(object) FROM document_blobs").fetch_one(conn).await
+}
+
+/// Whether any file has its bytes in an object store. The order has the index used, which finds at once that there is none.
+pub async fn has_objects(conn: &mut PgConnection) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT (SELECT object FROM document_blobs WHERE object IS NOT NULL ORDER BY object LIMIT 1) IS NOT NULL",
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// The id by which this database and its object store know each other.
+pub async fn store_id(conn: &mut PgConnection) -> sqlx::Result<Uuid> {
+    sqlx::query_scalar("SELECT id FROM blob_store").fetch_one(conn).await
+}
+
+/// The files whose objects have keys that begin with `prefix`, which holds neither `%` nor `_`.
+pub async fn with_keys(conn: &mut PgConnection, prefix: &str) -> sqlx::Result<Vec<BlobRow>> {
+    sqlx::query_as(
+        "SELECT document_id, lob, object, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options
+           FROM document_blobs WHERE object LIKE $1 || '%'",
+    )
+    .bind(prefix)
+    .persistent(false)
+    .fetch_all(conn)
+    .await
+}
+
+/// Which of these keys are neither a file's nor known as garbage.
+pub async fn unknown_keys(conn: &mut PgConnection, keys: &[String]) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar(
+        "SELECT key FROM unnest($1::text[]) AS key
+          WHERE NOT EXISTS (SELECT FROM document_blobs b WHERE b.object = key) AND NOT EXISTS (SELECT FROM blob_garbage g WHERE g.object = key)",
+    )
+    .bind(keys)
+    .fetch_all(conn)
+    .await
+}
+
+/// Notes objects that nothing names as garbage; returns how many.
+pub async fn note_orphans(conn: &mut PgConnection, keys: &[String]) -> sqlx::Result<u64> {
+    let noted = sqlx::query(
+        "INSERT INTO blob_garbage (object)
+         SELECT key FROM unnest($1::text[]) AS key WHERE NOT EXISTS (SELECT FROM document_blobs b WHERE b.object = key)
+         ON CONFLICT (object) DO NOTHING",
+    )
+    .bind(keys)
+    .execute(conn)
+    .await?;
+    Ok(noted.rows_affected())
+}
+
+/// Keys of objects that have been garbage for this long.
+pub async fn garbage(conn: &mut PgConnection, kept: Duration, limit: i64) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar(
+        "SELECT object FROM blob_garbage g WHERE since <= now() - $1
+            AND NOT EXISTS (SELECT FROM document_blobs b WHERE b.object = g.object) ORDER BY since LIMIT $2",
+    )
+    .bind(interval(kept))
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+/// Forgets garbage that is gone from the object store.
+pub async fn forget_garbage(conn: &mut PgConnection, keys: &[String]) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM blob_garbage WHERE object = ANY($1)").bind(keys).execute(conn).await.map(|_| ())
 }

@@ -8,7 +8,7 @@ use svc_ids::DocumentId;
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn file_of(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
-        "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
+        "SELECT b.document_id, b.lob, b.object, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
            FROM documents n CROSS JOIN LATERAL unnest(n.path || n.id) WITH ORDINALITY AS above(id, depth)
            JOIN document_blobs b ON b.document_id = above.id
           WHERE n.id = $1 ORDER BY above.depth DESC LIMIT 1",

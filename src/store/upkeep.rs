@@ -50,6 +50,11 @@ pub async fn take_turn(conn: &mut PgConnection, name: &str, every: Duration) -> 
     Ok(taken.is_some())
 }
 
+/// Gives back a turn whose work could not be done, so that the next worker that asks takes it.
+pub async fn give_back_turn(conn: &mut PgConnection, name: &str) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM upkeep_turn WHERE name = $1").bind(name).execute(conn).await.map(|_| ())
+}
+
 /// The result of a look at a chunk of the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Purged {

@@ -1,6 +1,7 @@
 //! The queue's port on PostgreSQL.
 use super::{starts::Starts, unserved};
 use crate::{
+    blobs::BlobError,
     core::Core,
     ingest::{
         Tools, reprocess, settle,
@@ -20,11 +21,15 @@ use rand::RngExt;
 use sqlx::PgPool;
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use svc_actors::{Claimed, DocumentFacts, Grant, Lane, PortError, Queue, TaskFailure};
 use svc_ids::{IndexId, RootId, TaskId};
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -38,6 +43,11 @@ const PURGE_CHUNKS: usize = 100;
 /// The time between two repairs of what a bug left behind, by one worker of the fleet; a little less than the time
 /// between two sweeps of one worker.
 const REPAIR: Duration = Duration::from_secs(50);
+
+/// The time between two looks of the fleet for objects that nothing names. There are few, so it may be long.
+const SWEEP_OBJECTS: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The turn by which one worker of the fleet takes that look.
+const SWEEP_TURN: &str = "sweep_objects";
 
 /// How many batches of a build of an index one look does.
 const BUILD_BATCHES: usize = 1_000;
@@ -61,6 +71,53 @@ pub struct PgQueue {
     events_kept: Duration,
     /// The last task that a purge has looked at.
     purged_up_to: AtomicI64,
+    /// What removes objects that nobody needs. The object store may be slow or away, so nothing else waits for it.
+    tidying: Mutex<Option<AbortOnDrop>>,
+}
+
+/// Work that ends with its owner.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Removes what has been garbage for long enough from the object store, and looks for what nothing names once a week.
+async fn tidy_objects(core: Core) {
+    let (blobs, pool) = (&core.blobs, &core.pool);
+    let removed = async {
+        let mut removed = 0;
+        loop {
+            match blobs.remove_garbage(pool).await? {
+                0 => return Ok::<_, BlobError>(removed),
+                some => removed += some,
+            }
+        }
+    };
+    match removed.await {
+        Ok(0) => {}
+        Ok(objects) => tracing::info!(objects, "objects of files that were deleted long ago were removed"),
+        Err(error) => {
+            tracing::warn!(%error, "garbage could not be removed from the object store; the next look tries again")
+        }
+    }
+    let swept = async {
+        let taken = store::upkeep::take_turn(&mut *pool.acquire().await?, SWEEP_TURN, SWEEP_OBJECTS).await?;
+        if taken { blobs.sweep(pool).await } else { Ok(0) }
+    };
+    match swept.await {
+        Ok(0) => {}
+        Ok(objects) => tracing::warn!(objects, "objects that no file names were found, and noted to be removed"),
+        Err(error) => {
+            tracing::warn!(%error, "the look for objects that no file names broke off; the next look tries again");
+            let given_back = async { store::upkeep::give_back_turn(&mut *pool.acquire().await?, SWEEP_TURN).await };
+            if let Err(error) = given_back.await {
+                tracing::warn!(%error, "the turn to look for such objects could not be given back");
+            }
+        }
+    }
 }
 
 impl PgQueue {
@@ -85,7 +142,22 @@ impl PgQueue {
             retention,
             events_kept: Duration::from_secs_f64(tools.settings.event_retention_hours * 3600.0),
             purged_up_to: AtomicI64::new(0),
+            tidying: Mutex::default(),
         }
+    }
+
+    /// Begins to remove objects that nobody needs, unless that goes on already.
+    fn tidy_objects(&self) {
+        if self.core.blobs.are_outside() && self.is_tidy() {
+            let mut tidying = self.tidying.lock().unwrap_or_else(PoisonError::into_inner);
+            *tidying = Some(AbortOnDrop(tokio::spawn(tidy_objects(self.core.clone()))));
+        }
+    }
+
+    /// Whether no object is being looked for or removed now.
+    pub fn is_tidy(&self) -> bool {
+        let tidying = self.tidying.lock().unwrap_or_else(PoisonError::into_inner);
+        tidying.as_ref().is_none_or(|work| work.0.is_finished())
     }
 
     fn granted(&self, mut claimed: Claimed, started: Instant) -> Claimed {
@@ -208,6 +280,7 @@ impl PgQueue {
         }
         settle::repair(&self.pool).await?;
         while store::blobs::unlink_orphans(&self.pool).await? > 0 {}
+        self.tidy_objects();
         let forgotten = store::upkeep::find_forgotten_releases(&mut conn).await?;
         if forgotten > 0 {
             tracing::error!(

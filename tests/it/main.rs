@@ -10,6 +10,7 @@ mod architecture;
 mod archive;
 mod backup;
 mod batch;
+mod blobs;
 mod bm25;
 mod bytes;
 mod chaining;

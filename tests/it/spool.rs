@@ -3,6 +3,7 @@ use crate::support::{TestApp, Wish, workbook_of_sheets};
 use futures_util::future::join_all;
 use sqlx::PgPool;
 use svc::{
+    blobs::BlobError,
     spool::{SpoolCache, SpoolError},
     store,
 };
@@ -62,7 +63,7 @@ async fn callers_that_come_at_once_wait_for_one_copy_and_later_ones_need_none() 
     let blob =
         store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), DocumentId(id)).await.unwrap().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let cache = SpoolCache::new(folder.path(), 1 << 20);
+    let cache = SpoolCache::new(app.service.blobs.clone(), folder.path(), 1 << 20);
     let files = join_all((0..8).map(|_| cache.open(&app.pool, &blob))).await;
     let files: Vec<_> = files.into_iter().map(Result::unwrap).collect();
     assert!(files.iter().all(|file| std::sync::Arc::ptr_eq(file, &files[0])), "eight callers, one copy");
@@ -88,7 +89,10 @@ async fn bytes_that_are_not_those_that_were_stored_are_named_and_read_by_nobody(
     let blob =
         store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), DocumentId(id)).await.unwrap().unwrap();
     let damaged = app.service.spool.open(&app.pool, &blob).await.err();
-    assert!(matches!(damaged, Some(SpoolError::Damaged { document_id, .. }) if document_id.0 == id), "{damaged:?}");
+    assert!(
+        matches!(damaged, Some(SpoolError::Stored(BlobError::Damaged { document_id, .. })) if document_id.0 == id),
+        "{damaged:?}"
+    );
     app.start_worker().await;
     let frontier = app.settled(id).await;
     assert_eq!(frontier.settled, Settled::Failed);

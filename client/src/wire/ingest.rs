@@ -62,7 +62,7 @@ pub struct UploadResponse {
     pub settled: Settled,
     /// `sha256:<hex>` of the bytes.
     pub content_hash: String,
-    /// `lob:<oid>`.
+    /// Where the bytes are: `lob:<oid>`, a large object of the database, or `obj:<key>`, an object of the object store.
     pub blob_ref: String,
     /// What the bytes are; null if nothing recognised them.
     pub detected_mime: Option<String>,

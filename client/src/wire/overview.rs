@@ -24,6 +24,7 @@ wire_words! {
         BatchStalled = "batch_stalled",
         UnequalLeases = "unequal_leases",
         Disk = "disk",
+        BlobStore = "blob_store",
     }
 }
 
@@ -33,7 +34,7 @@ wire_words! {
 pub struct Finding {
     /// `unserved`: no living worker answers to the badge. `no_handler`: none can run the task type. `lapsed`: leases expired and nobody
     /// took the tasks back. `batch_stalled`: a provider should long have ended a batch. `stuck`: tasks have waited for long for a region or an intent. `starved`: younger tasks overtake these.
-    /// `stalled`: nobody takes the tasks, although a worker could.
+    /// `stalled`: nobody takes the tasks, although a worker could. `blob_store`: the object store with the bytes of files is away.
     pub kind: FindingKind,
     /// The badge, task type, worker or task in question.
     pub about: String,

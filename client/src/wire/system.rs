@@ -24,8 +24,8 @@ wire_words! {
     HealthStatus { Ok = "ok", Degraded = "degraded", }
     /// The precision of a model's weights.
     Precision { F32 = "f32", Bf16 = "bf16", Int8 = "int8", }
-    /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers; and the bulk feed, without
-    /// which it is ready all the same.
+    /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers; and the bulk feed and the
+    /// object store, without which it is ready all the same.
     CheckedPart {
         Model = "model",
         Disk = "disk",
@@ -33,6 +33,7 @@ wire_words! {
         Migrations = "migrations",
         Workers = "workers",
         Feed = "feed",
+        BlobStore = "blob_store",
     }
 }
 

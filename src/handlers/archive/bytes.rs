@@ -1,13 +1,15 @@
 //! The stored bytes of files of an archive.
 use crate::{
     access::Caller,
+    blobs::Ahead,
     error::OrFail,
     ingest::options::Requested,
     registry::Handle,
     service::Service,
     spool::{self, SpooledUpload},
-    store::{self, archive, blobs::BlobRow, word::Word},
+    store::{self, archive, blobs::BlobRow, places::Place, word::Word},
 };
+use sqlx::PgConnection;
 use svc_client::{Call, Code, Failure, ops, wire::ImportedBytes};
 use svc_formats::Format;
 use svc_ids::DocumentId;
@@ -28,32 +30,27 @@ impl Handle<ops::import_bytes> for Service {
         let format = format.transpose()?;
         // The file may have taken long to arrive.
         let caller = &caller.again(&self.pool).await?;
+        let ahead = match self.blobs.are_outside() {
+            false => Ahead::default(),
+            true => {
+                let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+                if let Wanted::No(known) = wanted(&mut tx, caller, id, &file.content_hash).await? {
+                    return Ok(known);
+                }
+                tx.rollback().await.or_fail()?;
+                self.blobs.put(&self.pool, || spool::reopen(&file.file), file.byte_size).await.or_fail()?
+            }
+        };
         let (copies, _turn) = self.copies.turn().await;
         let mut tx = store::transaction::begin_creating(copies).await.or_fail()?;
-        store::blobs::lock_hash(&mut tx, &file.content_hash).await.or_fail()?;
-        let Some(place) = store::places::lock_for_change(&mut tx, &caller.writable(), id).await.or_fail()? else {
-            return Err(caller.refusal(&mut tx, id).await.or_fail()?);
+        let place = match wanted(&mut tx, caller, id, &file.content_hash).await? {
+            Wanted::No(known) => return Ok(known),
+            Wanted::For(place) => place,
         };
-        let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
-        let row = row.ok_or_else(|| Failure::no_document(id.0))?;
-        if let Some(blob) = store::blobs::of_document(&mut tx, id).await.or_fail()? {
-            return match blob.content_hash == file.content_hash {
-                true => Ok(ImportedBytes { document_id: id.0, was_existing: true, same_as: None }),
-                false => Err(Failure::new(Code::Conflict, format!("document {id} has other bytes already"))),
-            };
-        }
-        if row.content_hash != file.content_hash || !row.content.is_empty() {
-            let detail =
-                format!("the bytes have the hash {}, and document {id} was imported for others", file.content_hash);
-            return Err(Failure::field("file", detail));
-        }
-        if let Some(same) = archive::same_bytes(&mut tx, &place, &file.content_hash).await.or_fail()? {
-            return Ok(ImportedBytes { document_id: id.0, was_existing: false, same_as: Some(same.0) });
-        }
-        let lob = spool::to_large_object(&mut tx, &file.file).await.or_fail()?;
+        let bytes_at = ahead.place(&mut tx, || spool::reopen(&file.file)).await.or_fail()?;
         let blob = BlobRow {
             document_id: id,
-            lob,
+            place: bytes_at,
             mime_type: query.mime_type,
             declared_mime,
             detected_by: query.detected_by.map(Word),
@@ -63,7 +60,44 @@ impl Handle<ops::import_bytes> for Service {
             options,
         };
         store::blobs::insert(&mut tx, &place, &blob).await.or_fail()?;
+        ahead.keep();
         tx.commit().await.or_fail()?;
         Ok(ImportedBytes { document_id: id.0, was_existing: false, same_as: None })
     }
+}
+
+/// Whether bytes are wanted.
+enum Wanted {
+    /// They are there already, or another document has them.
+    No(ImportedBytes),
+    For(Place),
+}
+
+/// Locks the document of imported bytes, and finds out whether it is to have them.
+async fn wanted(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: DocumentId,
+    content_hash: &str,
+) -> Result<Wanted, Failure> {
+    store::blobs::lock_hash(conn, content_hash).await.or_fail()?;
+    let Some(place) = store::places::lock_for_change(conn, &caller.writable(), id).await.or_fail()? else {
+        return Err(caller.refusal(conn, id).await.or_fail()?);
+    };
+    let row = store::documents::read(conn, &caller.readable(), id, false).await.or_fail()?;
+    let row = row.ok_or_else(|| Failure::no_document(id.0))?;
+    if let Some(blob) = store::blobs::of_document(conn, id).await.or_fail()? {
+        return match blob.content_hash == content_hash {
+            true => Ok(Wanted::No(ImportedBytes { document_id: id.0, was_existing: true, same_as: None })),
+            false => Err(Failure::new(Code::Conflict, format!("document {id} has other bytes already"))),
+        };
+    }
+    if row.content_hash != content_hash || !row.content.is_empty() {
+        let detail = format!("the bytes have the hash {content_hash}, and document {id} was imported for others");
+        return Err(Failure::field("file", detail));
+    }
+    if let Some(same) = archive::same_bytes(conn, &place, content_hash).await.or_fail()? {
+        return Ok(Wanted::No(ImportedBytes { document_id: id.0, was_existing: false, same_as: Some(same.0) }));
+    }
+    Ok(Wanted::For(place))
 }

@@ -5,6 +5,7 @@
 //! container, which settles when they have, and they go with it: a reprocess makes them anew.
 use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, probe::input, types::PROBE};
 use crate::{
+    blobs::{Ahead, BlobError},
     ingest::{
         Tools,
         queueing::{Queueing, Work},
@@ -14,7 +15,7 @@ use crate::{
     spool::{Bundle, Part},
     store::{
         self,
-        blobs::BlobRow,
+        blobs::{BlobPlace, BlobRow},
         evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
         members::Taken,
@@ -25,6 +26,7 @@ use crate::{
     usetype::Usetype,
     words,
 };
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -39,6 +41,8 @@ use svc_ids::DocumentId;
 
 /// How many members that were left out are named, and how many that are the same as others.
 const NAMED: usize = 100;
+/// How many members are on their way to the object store at a time.
+const PUTS_AT_ONCE: usize = 8;
 /// The reason of all members of a container that lies too deep.
 const DEPTH: &str = "member_depth";
 
@@ -62,6 +66,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         found.left_out.reasons = BTreeMap::from([(DEPTH.to_owned(), found.left_out.count)]);
         found.left_out.first.iter_mut().for_each(|left| left["reason"] = DEPTH.into());
     }
+    put_ahead(tools, &mut found).await?;
 
     let mut tx = apply.begin_creating().await?;
     store::members::lock(tx.conn(), grant.root_id).await.classified()?;
@@ -85,7 +90,20 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut detail = Map::new();
     detail.insert("members".to_owned(), members.len().into());
     detail.insert("left_out".to_owned(), left_out.count.into());
+    found.members.into_iter().for_each(|member| member.ahead.keep());
     tx.complete(detail).await
+}
+
+/// Puts the bytes of the members into the object store, if there is one.
+async fn put_ahead(tools: &Tools, found: &mut Found) -> Result<(), TaskFailure> {
+    let Found { bundle, members, .. } = found;
+    let puts: Vec<_> = members.iter_mut().map(|member| put_one(tools, bundle, member).boxed()).collect();
+    stream::iter(puts).buffer_unordered(PUTS_AT_ONCE).try_collect().await.classified()
+}
+
+async fn put_one(tools: &Tools, bundle: &Bundle, member: &mut Member) -> Result<(), BlobError> {
+    member.ahead = tools.blobs.put(&tools.pool, || bundle.open(&member.part), member.part.byte_size).await?;
+    Ok(())
 }
 
 /// How many files lie around a container within its upload.
@@ -110,6 +128,8 @@ struct Member {
     head: MemberHead,
     part: Part,
     detection: Detection,
+    /// Its object, if its bytes do not go into the database.
+    ahead: Ahead,
 }
 
 /// What a container holds.
@@ -199,7 +219,7 @@ impl Filling {
                 self.seen.insert(part.content_hash.clone(), head.name.clone());
                 let mut source = BufReader::new(bundle.open(&part)?);
                 let detection = svc_formats::detect_named(&mut source, Some(&head.name))?;
-                members.push(Member { head, part, detection });
+                members.push(Member { head, part, detection, ahead: Ahead::default() });
             }
             MemberPart::LeftOut { name, reason } => {
                 self.open = None;
@@ -243,8 +263,8 @@ async fn make(tools: &Tools, tx: &mut Transaction<'_>, found: &Found, options: &
     let mut evidence = Vec::with_capacity(2 * made.len());
     for (member, id) in made {
         let place = container.of_new(id, grant.region.path.clone());
-        let lob = found.bundle.to_large_object(tx.conn(), &member.part).await.classified()?;
-        let blob = blob(member, id, lob, options);
+        let bytes_at = member.ahead.place(tx.conn(), || found.bundle.open(&member.part)).await.classified()?;
+        let blob = blob(member, id, bytes_at, options);
         store::blobs::insert(tx.conn(), &place, &blob).await.classified()?;
         let detected = json!({
             "format": blob.format, "mime": blob.mime_type, "by": member.detection.by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,
@@ -256,11 +276,11 @@ async fn make(tools: &Tools, tx: &mut Transaction<'_>, found: &Found, options: &
     store::evidence::record_all(tx.conn(), &evidence).await.classified()
 }
 
-fn blob(member: &Member, document_id: DocumentId, lob: sqlx::postgres::types::Oid, options: &Value) -> BlobRow {
-    let Member { head, part, detection } = member;
+fn blob(member: &Member, document_id: DocumentId, bytes_at: BlobPlace, options: &Value) -> BlobRow {
+    let Member { head, part, detection, .. } = member;
     BlobRow {
         document_id,
-        lob,
+        place: bytes_at,
         mime_type: detection.mime.clone(),
         declared_mime: head.declared_mime.clone(),
         detected_by: detection.by.map(words::detected_by).map(Word),

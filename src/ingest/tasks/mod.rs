@@ -19,6 +19,7 @@ pub(crate) mod types;
 mod windows;
 
 use crate::{
+    blobs::BlobError,
     embedding::EmbedError,
     error::disk_is_full,
     ingest::Tools,
@@ -163,9 +164,29 @@ impl Classify for sqlx::Error {
 impl Classify for SpoolError {
     fn classify(self) -> TaskFailure {
         match self {
-            SpoolError::Database(error) => error.classify(),
+            SpoolError::Stored(error) => error.classify(),
             SpoolError::File { source, .. } => source.classify(),
-            damaged @ SpoolError::Damaged { .. } => TaskFailure::permanent("damaged_bytes", damaged.to_string()),
+        }
+    }
+}
+
+impl Classify for BlobError {
+    fn classify(self) -> TaskFailure {
+        let message = self.to_string();
+        match self {
+            BlobError::Database(error) => error.classify(),
+            BlobError::File(error) => error.classify(),
+            BlobError::Full => TaskFailure::away(Away::DiskFull.code(), message),
+            BlobError::Away { reason } => {
+                // Readers of a document see the message, so the store's address stays in the log.
+                tracing::warn!(error = reason, "the object store is away; the task waits for it");
+                TaskFailure::away("blob_store_away", "the object store that SVC_BLOB_STORE names does not answer")
+            }
+            BlobError::NotConfigured => {
+                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("blob_store_unset", message) }
+            }
+            BlobError::Missing { .. } => TaskFailure::permanent("missing_bytes", message),
+            BlobError::Damaged { .. } | BlobError::Short { .. } => TaskFailure::permanent("damaged_bytes", message),
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::spool::Spool;
+use crate::store::blobs::BlobPlace;
 use serde_json::json;
 use sqlx::postgres::{PgPoolOptions, types::Oid};
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn spooled(folder: &Path, bytes: &[u8]) -> Spooled {
 fn blob(hash: &str, bytes: usize) -> BlobRow {
     BlobRow {
         document_id: DocumentId(1),
-        lob: Oid(1),
+        place: BlobPlace::LargeObject(Oid(1)),
         mime_type: None,
         declared_mime: None,
         detected_by: None,
@@ -39,7 +39,7 @@ fn text(file: &StoredFile) -> String {
 #[tokio::test]
 async fn readers_of_one_file_have_positions_of_their_own_and_cannot_write() {
     let folder = tempfile::tempdir().unwrap();
-    let cache = SpoolCache::new(folder.path(), 100);
+    let cache = SpoolCache::new(Arc::default(), folder.path(), 100);
     let spooled = spooled(cache.folder(), b"some bytes");
     let row = blob(&spooled.content_hash, 10);
     cache.keep(DocumentId(1), spooled);
@@ -55,7 +55,7 @@ async fn readers_of_one_file_have_positions_of_their_own_and_cannot_write() {
 #[tokio::test]
 async fn the_cache_holds_what_its_bound_allows_and_drops_what_was_used_longest_ago() {
     let folder = tempfile::tempdir().unwrap();
-    let cache = SpoolCache::new(folder.path(), 10);
+    let cache = SpoolCache::new(Arc::default(), folder.path(), 10);
     let rows: Vec<BlobRow> = [b"aaaa", b"bbbb", b"cccc"]
         .map(|bytes| {
             let spooled = spooled(cache.folder(), bytes);
@@ -65,7 +65,10 @@ async fn the_cache_holds_what_its_bound_allows_and_drops_what_was_used_longest_a
         })
         .into();
     let pool = no_database();
-    assert!(matches!(cache.open(&pool, &rows[0]).await, Err(SpoolError::Database(_))), "the first made room");
+    assert!(
+        matches!(cache.open(&pool, &rows[0]).await, Err(SpoolError::Stored(BlobError::Database(_)))),
+        "the first made room"
+    );
     assert_eq!(cache.kept().bytes, 4, "the copy made room for itself, and takes none once it has failed");
     let held = cache.open(&pool, &rows[2]).await.unwrap();
     cache.kept().make_room(0);
@@ -80,7 +83,7 @@ async fn the_cache_holds_what_its_bound_allows_and_drops_what_was_used_longest_a
 #[tokio::test(start_paused = true)]
 async fn a_file_that_nobody_uses_leaves_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let cache = SpoolCache::new(folder.path(), 100);
+    let cache = SpoolCache::new(Arc::default(), folder.path(), 100);
     let bytes = spooled(cache.folder(), b"aaaa");
     let row = blob(&bytes.content_hash, 4);
     cache.keep(DocumentId(1), bytes);

@@ -19,6 +19,9 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
             "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
         }
         FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
+        FindingKind::BlobStore => {
+            "until it is there again uploads are refused, and tasks that need stored bytes wait: look at it, and at the SVC_BLOB_ settings"
+        }
         FindingKind::BatchStalled => {
             "see that svc-batch-worker runs and what it logs; svc-batch-worker cancel has the tasks tried again"
         }
@@ -30,6 +33,11 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
 /// The finding that nothing more can be stored, and why.
 pub fn disk(reason: String) -> Finding {
     finding(FindingKind::Disk, reason, 0, 0.0)
+}
+
+/// The finding that the object store cannot be used.
+pub fn blob_store(reason: String) -> Finding {
+    finding(FindingKind::BlobStore, reason, 0, 0.0)
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were

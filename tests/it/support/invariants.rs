@@ -90,7 +90,11 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "large objects and blobs are the same, both ways",
-        "SELECT coalesce(b.lob, m.oid)::text FROM (SELECT lob FROM document_blobs UNION ALL SELECT lob FROM blob_orphan) b FULL JOIN pg_largeobject_metadata m ON m.oid = b.lob WHERE b.lob IS NULL OR m.oid IS NULL",
+        "SELECT coalesce(b.lob, m.oid)::text FROM (SELECT lob FROM document_blobs WHERE lob IS NOT NULL UNION ALL SELECT lob FROM blob_orphan) b FULL JOIN pg_largeobject_metadata m ON m.oid = b.lob WHERE b.lob IS NULL OR m.oid IS NULL",
+    ),
+    (
+        "no object is a file's and garbage, because garbage is removed",
+        "SELECT object FROM document_blobs JOIN blob_garbage USING (object)",
     ),
     (
         "nothing settles above a node in flight",

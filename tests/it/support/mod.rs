@@ -11,6 +11,7 @@ pub mod llm;
 pub mod poison;
 pub mod proxy;
 pub mod rude;
+pub mod s3;
 pub mod searches;
 pub mod server;
 pub mod statements;
@@ -27,6 +28,7 @@ use std::{
 };
 use svc::{
     access::Caller,
+    blobs::upkeep::Finding,
     ingest::extension::TaskTypes,
     listener::{self, Limits},
     reader::Reader,
@@ -67,9 +69,10 @@ pub fn sample(name: &str) -> PathBuf {
     repository().join("tests/samples").join(name)
 }
 
-/// The settings of the environment, overridden by these.
+/// The settings of the environment, overridden by these. With SVC_BLOB_STORE, a folder, all tests have their bytes there.
 pub fn settings(extra: &[(&str, &str)]) -> Settings {
-    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || name == "SVC_CACHE_DIR");
+    let kept = ["SVC_CACHE_DIR", "SVC_BLOB_STORE"];
+    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || kept.contains(&name.as_str()));
     let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::load(Some(Path::new("/dev/null")), environment.chain(extra)).unwrap()
 }
@@ -197,6 +200,12 @@ impl TestApp {
         }
         invariants::check(&self.pool).await;
         invariants::check_idle(&self.pool).await;
+        if self.service.blobs.are_outside() {
+            let mut lost = Vec::new();
+            let tell = |finding: &Finding| lost.push(format!("{finding:?}"));
+            self.service.blobs.verify(&self.pool, true, tell).await.unwrap();
+            assert!(lost.is_empty(), "the object store and the database differ: {lost:?}");
+        }
         self.breaches.check();
         self.server.abort();
         self.service.close().await;

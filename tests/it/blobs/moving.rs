@@ -1,0 +1,177 @@
+//! `svc blobs move`: whatever is killed, each file has its bytes at each moment.
+use super::*;
+use crate::support::{invariants, s3::Stop};
+use sqlx::Connection;
+
+/// Files of both sorts: one whole, one in parts, and one under another.
+async fn files(app: &TestApp) -> Vec<(i64, Vec<u8>)> {
+    let mut files = Vec::new();
+    for (name, bytes) in [("a.txt", b"herons".to_vec()), ("b.bin", noise(9 << 20, 5)), ("c.txt", b"coots".to_vec())] {
+        files.push((app.upload_bytes(name, bytes.clone()).await.unwrap().document_id, bytes));
+    }
+    files
+}
+
+async fn all_come_back(app: &TestApp, files: &[(i64, Vec<u8>)], when: &str) {
+    for (id, bytes) in files {
+        assert!(bytes_of(app, *id).await.unwrap() == *bytes, "file {id} {when}");
+    }
+    invariants::check(&app.pool).await;
+}
+
+/// How many files have their bytes in the database, and in the object store.
+async fn places(app: &TestApp) -> (i64, i64) {
+    store::blobs::count_places(&mut app.pool.acquire().await.unwrap()).await.unwrap()
+}
+
+/// Lets the sweep and the upkeep take what kills have left, as if much time had passed.
+pub(super) async fn tidied(app: &TestApp, s3: &S3) {
+    s3.objects().iter().for_each(|path| age(path));
+    app.service.blobs.sweep(&app.pool).await.unwrap();
+    let_the_window_pass(app).await;
+    while app.service.blobs.remove_garbage(&app.pool).await.unwrap() > 0 {}
+    assert_eq!(keys_of(&s3.objects()), keys(app).await.0, "objects and files are the same, both ways");
+}
+
+/// Moves with a kill at each of these requests, and then one while the row is about to change; then to the end.
+async fn moved_with_kills(app: &TestApp, s3: &S3, to: &str, stops: &[Stop], files: &[(i64, Vec<u8>)]) {
+    let command = || program(app, &s3.settings(), &["blobs", "move", "--to", to]);
+    for stop in stops {
+        let mut stopped = s3.stop_at(*stop);
+        let mover = Process(command().spawn().unwrap());
+        tokio::time::timeout(crate::support::PATIENCE, stopped.recv()).await.unwrap().unwrap();
+        mover.kill();
+        s3.go_on();
+        all_come_back(app, files, &format!("after a kill at {stop:?} on the way to the {to}")).await;
+    }
+    // The bytes are copied, and the row waits for us.
+    let mut holder = sqlx::PgConnection::connect_with(&app.options).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT * FROM document_blobs FOR SHARE").execute(&mut holder).await.unwrap();
+    let mover = Process(command().spawn().unwrap());
+    until("a row that is about to change", async || {
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                          AND query LIKE 'UPDATE document_blobs%'";
+        (count(app, waiting).await > 0).then_some(())
+    })
+    .await;
+    mover.kill();
+    holder.close().await.unwrap();
+    all_come_back(app, files, &format!("after a kill at the row on the way to the {to}")).await;
+    let moved = run(command()).await;
+    assert!(moved.status.success(), "{moved:?}");
+    assert_eq!((last_line(&moved)["failed"].as_i64(), last_line(&moved)["to"].as_str()), (Some(0), Some(to)));
+    all_come_back(app, files, &format!("in the {to}")).await;
+    // There is nothing left to do.
+    assert_eq!(last_line(&run(command()).await)["moved"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_is_killed_at_each_step_loses_nothing_and_goes_on() {
+    let s3 = S3::start().await;
+    let app = app_on(&s3.settings(), true).await;
+    let files = files(&app).await;
+    assert_eq!(places(&app).await, (0, 3));
+    let object = [Stop::Before("GET", "/blobs/"), Stop::After("GET", "/blobs/")];
+    moved_with_kills(&app, &s3, "database", &object, &files).await;
+    assert_eq!((places(&app).await, large_objects(&app).await), ((3, 0), 3));
+    assert_eq!(s3.objects().len(), 3, "a database that is restored to before needs the objects");
+    tidied(&app, &s3).await;
+    assert!(s3.objects().is_empty());
+    let stops = [
+        Stop::Before("POST", "uploads"),
+        Stop::After("POST", "uploads"),
+        Stop::Before("PUT", "/blobs/"),
+        Stop::After("PUT", "/blobs/"),
+        Stop::Before("POST", "uploadId"),
+        Stop::After("POST", "uploadId"),
+    ];
+    moved_with_kills(&app, &s3, "object", &stops, &files).await;
+    assert_eq!((places(&app).await, large_objects(&app).await), ((0, 3), 0));
+    assert!(s3.objects().len() > 3, "the kills have left copies, which shows that they hit");
+    tidied(&app, &s3).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn damaged_bytes_stay_where_they_are_and_the_others_move() {
+    let s3 = S3::start().await;
+    let app = app_on(&s3.settings(), true).await;
+    let files = files(&app).await;
+    let (sound, damaged) = (files[0].0, files[2].0);
+    let place =
+        store::blobs::place_of(&mut app.pool.acquire().await.unwrap(), DocumentId(damaged)).await.unwrap().unwrap();
+    let path = s3.object(place.to_string().trim_start_matches("obj:"));
+    std::fs::write(&path, "coats").unwrap();
+    let moved = run(program(&app, &s3.settings(), &["blobs", "move", "--to", "database"])).await;
+    assert_eq!(moved.status.code(), Some(3), "{moved:?}");
+    assert_eq!((last_line(&moved)["moved"].as_i64(), last_line(&moved)["failed"].as_i64()), (Some(2), Some(1)));
+    assert!(String::from_utf8_lossy(&moved.stderr).contains(&format!("document {damaged} are damaged")), "{moved:?}");
+    assert_eq!(bytes_of(&app, sound).await.unwrap(), files[0].1);
+    assert_eq!(places(&app).await, (2, 1));
+    std::fs::write(&path, &files[2].1).unwrap();
+    // A reader that began before a move goes on after it.
+    let id = DocumentId(damaged);
+    let row = store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), id).await.unwrap().unwrap();
+    let moved = run(program(&app, &s3.settings(), &["blobs", "move", "--to", "database"])).await;
+    assert_eq!(last_line(&moved)["moved"], 1, "{moved:?}");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(app.service.blobs.read(&app.pool, &row, None, 1 << 20).next().await.unwrap().unwrap(), files[2].1);
+    let row = store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), id).await.unwrap().unwrap();
+    let moved = run(program(&app, &s3.settings(), &["blobs", "move", "--to", "object"])).await;
+    assert_eq!(last_line(&moved)["moved"], 3, "{moved:?}");
+    assert_eq!(app.service.blobs.read(&app.pool, &row, None, 1 << 20).next().await.unwrap().unwrap(), files[2].1);
+    // A change of place that comes too late changes nothing.
+    let mut conn = app.pool.acquire().await.unwrap();
+    let file = crate::support::place(&mut conn, damaged).await;
+    let outside = store::blobs::by_place(&mut conn, true, DocumentId(0), 10).await.unwrap();
+    let (outside, all): (Vec<_>, Vec<_>) =
+        (outside.iter().map(|row| row.document_id.0).collect(), files.iter().map(|file| file.0).collect());
+    assert_eq!(outside, all);
+    let other = BlobPlace::Object("ab/other".to_owned());
+    assert!(!store::blobs::replace(&mut conn, &file, &row.place, &other).await.unwrap());
+    drop(conn);
+    // Where there is no store, nothing is moved to it.
+    let refused = run(program(&app, &[], &["blobs", "move", "--to", "object"])).await;
+    assert!(
+        !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("SVC_BLOB_STORE"),
+        "{refused:?}"
+    );
+    app.end().await;
+}
+
+/// Runs to its end, and returns the most memory that it had, in MiB.
+async fn peak_of(mut command: Command) -> u64 {
+    let mut mover = Process(command.spawn().unwrap());
+    let status = format!("/proc/{}/status", mover.0.id());
+    let mut peak = 0;
+    until("the move", async || {
+        let now = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = now.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        peak = kibibytes.unwrap_or_default().max(peak);
+        mover.0.try_wait().unwrap()
+    })
+    .await;
+    peak >> 10
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_file_is_moved_in_little_memory() {
+    let s3 = S3::start().await;
+    let app = app_on(&s3.settings(), true).await;
+    app.upload_bytes("small.txt", "small").await.unwrap();
+    let to = |place: &str| program(&app, &s3.settings(), &["blobs", "move", "--to", place]);
+    let (to_database, to_object) = (peak_of(to("database")).await, peak_of(to("object")).await);
+    let large = app.upload_bytes("large.bin", noise(200 << 20, 9)).await.unwrap();
+    let hash = large.content_hash.clone();
+    for (place, base) in [("database", to_database), ("object", to_object)] {
+        let peak = peak_of(to(place)).await;
+        assert!(peak <= base + 96, "{peak} MiB on the way to the {place}, and {base} MiB for a small file");
+    }
+    assert_eq!(places(&app).await, (0, 2));
+    let id = DocumentId(large.document_id);
+    let row = store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), id).await.unwrap().unwrap();
+    assert_eq!(row.content_hash, hash);
+    app.end().await;
+}

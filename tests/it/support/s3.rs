@@ -1,0 +1,179 @@
+//! A server that speaks S3, in this process, that can be taken away and that can stop at a chosen request.
+use hyper_util::rt::TokioIo;
+use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
+use s3s_fs::FileSystem;
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
+
+pub const KEY_ID: &str = "test-key-id";
+pub const SECRET: &str = "test-s3cret-key";
+pub const BUCKET: &str = "svc-test";
+/// What keys begin with.
+const PREFIX: &str = "blobs";
+
+/// The place in a request at which the server stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A request with this method and this in its address, which had no effect yet.
+    Before(&'static str, &'static str),
+    /// The same after it had its effect, and before its answer is sent.
+    After(&'static str, &'static str),
+}
+
+#[derive(Clone)]
+struct Gate {
+    /// While it is away, connections are cut.
+    is_away: watch::Sender<bool>,
+    /// The next request to stop at, and who is told.
+    stop: Arc<Mutex<Option<(Stop, mpsc::UnboundedSender<()>)>>>,
+    /// It has stopped: no request goes on.
+    is_stopped: watch::Sender<bool>,
+    /// Methods and paths of all requests.
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+pub struct S3 {
+    pub address: SocketAddr,
+    folder: tempfile::TempDir,
+    gate: Gate,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl S3 {
+    pub async fn start() -> S3 {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
+        let mut builder = S3ServiceBuilder::new(FileSystem::new(folder.path()).unwrap());
+        builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
+        let service = builder.build();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gate = Gate {
+            is_away: watch::Sender::new(false),
+            stop: Arc::default(),
+            is_stopped: watch::Sender::new(false),
+            heard: Arc::default(),
+        };
+        let at_gate = gate.clone();
+        let accepting = tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                let (service, gate) = (service.clone(), at_gate.clone());
+                tokio::spawn(async move {
+                    let mut away = gate.is_away.subscribe();
+                    let answer = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                        let (service, gate) = (service.clone(), gate.clone());
+                        async move {
+                            let line = format!("{} {}", request.method(), request.uri());
+                            gate.heard.lock().unwrap().push(line.clone());
+                            gate.pass(true, &line).await;
+                            let answer = service.call(request.map(s3s::Body::from)).await;
+                            gate.pass(false, &line).await;
+                            Ok::<_, Infallible>(answer.expect("an answer of the server"))
+                        }
+                    });
+                    let serving =
+                        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+                    tokio::select! {
+                        _ = serving => {}
+                        _ = away.wait_for(|is_away| *is_away) => {}
+                    }
+                });
+            }
+        });
+        S3 { address, folder, gate, accepting }
+    }
+
+    /// The settings of a service whose bytes are here.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("SVC_BLOB_STORE", format!("s3://{BUCKET}/{PREFIX}")),
+            ("SVC_BLOB_ENDPOINT", format!("http://{}", self.address)),
+            ("SVC_BLOB_ALLOW_HTTP", "true".to_owned()),
+            ("SVC_BLOB_ACCESS_KEY_ID", KEY_ID.to_owned()),
+            ("SVC_BLOB_SECRET_ACCESS_KEY", SECRET.to_owned()),
+        ]
+    }
+
+    /// Cuts all connections, and further ones, or takes them again.
+    pub fn set_away(&self, is_away: bool) {
+        self.gate.is_away.send_replace(is_away);
+    }
+
+    /// Stops at the next such request, and lets none go on from then on; the receiver tells when it has come.
+    pub fn stop_at(&self, stop: Stop) -> mpsc::UnboundedReceiver<()> {
+        let (stopped, told) = mpsc::unbounded_channel();
+        *self.gate.stop.lock().unwrap() = Some((stop, stopped));
+        told
+    }
+
+    /// Lets requests go on.
+    pub fn go_on(&self) {
+        self.gate.is_stopped.send_replace(false);
+    }
+
+    /// How many requests of a method there were.
+    pub fn heard(&self, method: &str) -> usize {
+        self.gate.heard.lock().unwrap().iter().filter(|heard| heard.starts_with(method)).count()
+    }
+
+    /// The files of the objects that hold bytes.
+    pub fn objects(&self) -> Vec<PathBuf> {
+        objects_in(&self.folder.path().join(BUCKET).join(PREFIX))
+    }
+
+    pub fn object(&self, key: &str) -> PathBuf {
+        self.folder.path().join(BUCKET).join(PREFIX).join(key)
+    }
+}
+
+impl Drop for S3 {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Gate {
+    /// Lets a request go on, unless this is where to stop.
+    async fn pass(&self, is_before: bool, line: &str) {
+        let told = {
+            let mut stop = self.stop.lock().unwrap();
+            let is_here = |(stop, _): &mut (Stop, mpsc::UnboundedSender<()>)| match stop {
+                Stop::Before(method, part) => is_before && line.starts_with(*method) && line.contains(*part),
+                Stop::After(method, part) => !is_before && line.starts_with(*method) && line.contains(*part),
+            };
+            stop.take_if(is_here)
+        };
+        if let Some((_, told)) = told {
+            self.is_stopped.send_replace(true);
+            told.send(()).unwrap();
+        }
+        self.is_stopped.subscribe().wait_for(|is_stopped| !is_stopped).await.unwrap();
+    }
+}
+
+/// The files of objects in the folder of a store, below its two-digit folders.
+pub fn objects_in(folder: &Path) -> Vec<PathBuf> {
+    let shards = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let shards = shards.filter(|path| path.is_dir() && path.file_name().is_some_and(|name| name.len() == 2));
+    let mut found: Vec<PathBuf> =
+        shards.flat_map(|shard| std::fs::read_dir(shard).unwrap().flatten().map(|entry| entry.path())).collect();
+    found.retain(|path| path.is_file());
+    found.sort();
+    found
+}
+
+/// Makes an object two days older.
+pub fn age(path: &Path) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(2 * 86_400)).unwrap();
+}
