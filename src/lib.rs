@@ -22,6 +22,7 @@ mod llm;
 pub mod llm_batches;
 mod logging;
 pub mod mcp;
+pub mod ocr;
 mod otlp;
 mod rdf;
 pub mod reader;

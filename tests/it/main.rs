@@ -55,6 +55,7 @@ mod members;
 mod merges;
 mod moves;
 mod network;
+mod ocr;
 mod ontologies;
 mod otlp;
 mod outage;
