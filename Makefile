@@ -13,7 +13,7 @@ BENCH ?=
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Fetches the PostgreSQL server, the small model, and a browser and a broker for the tests, once.
+setup: ## Fetches the PostgreSQL server, the small model, and a browser, a broker and an OCR engine for the tests, once.
 	@config/setup.sh
 
 # The empty test program makes cargo select the features that `make test` uses, so that no dependency is compiled twice;
@@ -39,6 +39,7 @@ test: setup ## Runs every test, with a PostgreSQL of their own.
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
 	@config/setup.sh has-browser || echo "left out: the operator console in a browser (no chromium here, and none could be fetched: config/setup.sh browser)"
 	@config/setup.sh has-broker || echo "left out: the bulk feed on a message broker (no RabbitMQ here, and none could be fetched: config/setup.sh broker)"
+	@config/setup.sh has-ocr || echo "left out: the text of scanned pages (no tesseract here, and none could be fetched: config/setup.sh ocr)"
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
@@ -82,4 +83,4 @@ fuzz-api: setup ## Fuzzes a service of its own by its contract: make fuzz-api SE
 	@config/fuzz-api.sh "$(or $(SEED),1)" "$(or $(FUZZ_SECONDS),60)"
 
 clean-cache: ## Removes everything fetched and built; data folders stay.
-	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models" "$(SVC_CACHE_DIR)/browser" "$(SVC_CACHE_DIR)/inspector" "$(SVC_CACHE_DIR)/broker"
+	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models" "$(SVC_CACHE_DIR)/browser" "$(SVC_CACHE_DIR)/inspector" "$(SVC_CACHE_DIR)/broker" "$(SVC_CACHE_DIR)/ocr"

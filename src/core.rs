@@ -9,6 +9,7 @@ use crate::{
     fetch::Fetcher,
     llm::LanguageModel,
     llm_batches::Batching,
+    ocr,
     reader::Reader,
     settings::Settings,
     spool::SpoolCache,
@@ -38,6 +39,8 @@ pub struct Core {
     /// What the planner expects of the filters of searches.
     pub expectations: Arc<Expectations>,
     pub reader: Reader,
+    /// What reads scanned pages; `None` if no engine is configured.
+    pub ocr: Option<Arc<ocr::Engine>>,
     /// Calls addresses that callers name.
     pub fetcher: Fetcher,
     pub language_model: Arc<LanguageModel>,

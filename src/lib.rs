@@ -23,6 +23,7 @@ mod llm;
 pub mod llm_batches;
 mod logging;
 pub mod mcp;
+pub mod ocr;
 mod otlp;
 mod rdf;
 pub mod reader;

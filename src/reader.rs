@@ -5,13 +5,13 @@ use std::{
     fs::File,
     io,
     os::{fd::OwnedFd, unix::net},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 use svc_formats::{
     FormatError, Limits,
-    isolated::{Answer, Confinement, Decoder, Exit, Input, Request, Step, Usage, answer, serve},
+    isolated::{Answer, Confinement, Decoder, Exit, Input, Request, Step, Usage, answer, become_program, serve},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -23,6 +23,8 @@ use tokio::{
 
 /// The hidden subcommand of the service's programs that reads one file.
 pub const SUBCOMMAND: &str = "read-file";
+/// The hidden subcommand of the service's programs that becomes a program which is not ours, within limits.
+pub const PROGRAM_SUBCOMMAND: &str = "run-limited";
 /// How much of the child's standard error is kept.
 const STDERR_BYTES: u64 = 8 * 1024;
 /// How much of the child's answers is read at once.
@@ -103,6 +105,11 @@ impl Reader {
     /// A reader that uses this process's own program.
     pub fn of_this_program() -> io::Result<Reader> {
         Ok(Reader::new(std::env::current_exe()?))
+    }
+
+    /// The program that accepts the subcommands.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// Does a step that has one answer.
@@ -243,5 +250,9 @@ async fn last_words(pipe: Option<impl AsyncRead + Unpin>) -> String {
 
 /// The child's side: returns its exit code if the arguments ask for a child.
 pub fn serve_if_asked(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Option<std::process::ExitCode> {
-    (arguments.nth(1)? == SUBCOMMAND).then(|| serve(answer))
+    match arguments.nth(1)? {
+        asked if asked == SUBCOMMAND => Some(serve(answer)),
+        asked if asked == PROGRAM_SUBCOMMAND => Some(become_program(arguments)),
+        _ => None,
+    }
 }

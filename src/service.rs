@@ -11,6 +11,7 @@ use crate::{
     ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
     llm::LanguageModel,
     llm_batches::Batching,
+    ocr,
     rdf::shapes::kept::KeptShapes,
     reader::Reader,
     sampler::Sampler,
@@ -143,6 +144,7 @@ impl Service {
                 settings,
                 embedder,
                 reader,
+                ocr: None,
             },
             task_pool: pool,
         }
@@ -159,6 +161,17 @@ impl Service {
     #[must_use]
     pub fn with_task_types(self, task_types: TaskTypes) -> Service {
         Service { task_types, ..self }
+    }
+
+    /// The same service with the OCR engine of its settings, if they name one. Call it once the task types are known.
+    ///
+    /// # Errors
+    /// The engine cannot be used.
+    pub async fn with_ocr(mut self) -> Result<Service, ocr::Unusable> {
+        let engine = ocr::Engine::start(&self.settings, &self.reader).await?;
+        self.task_types.set_ocr(engine.is_some());
+        self.core.ocr = engine.map(Arc::new);
+        Ok(self)
     }
 
     pub(crate) fn intake(&self) -> Intake<'_> {

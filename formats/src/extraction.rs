@@ -19,6 +19,9 @@ pub struct Extraction {
     pub headings: Vec<Heading>,
     /// What declared the headings: `markdown`, `html`, `mail`, `json`, `xml`, `outline`, `tags`, `font_sizes`, `styles` or `slides`.
     pub headings_from: Option<String>,
+    /// The outline of a file with scanned pages, whose titles may stand where no text is yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outline: Vec<OutlineEntry>,
     /// The encoding of a text file or web page: its name in the Encoding Standard, or `UTF-32LE` or `UTF-32BE`.
     pub charset: Option<String>,
     /// Further facts for the evidence: counts and warnings.
@@ -48,6 +51,14 @@ pub struct Heading {
     pub level: u8,
     pub title: String,
     pub start: usize,
+}
+
+/// An entry of an outline. `level` counts from 1 and stops at 9; `page` is an index, absent if the target is not in the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutlineEntry {
+    pub level: u8,
+    pub title: String,
+    pub page: Option<usize>,
 }
 
 impl Extraction {

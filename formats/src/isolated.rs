@@ -11,16 +11,18 @@ mod confinement;
 mod exit;
 mod frames;
 mod message;
+mod program;
 mod syscalls;
 
 use crate::{
-    Access, Archive, Detection, Extraction, Format, FormatError, Limits, MemberPart, PageSource, Patterns, Secret,
-    TemplateRead, WebPage, archive, detect, extract, members, probe, refusal, template, web_page,
+    Access, Archive, Detection, Extraction, Format, FormatError, Limits, MemberPart, PageSource, Patterns, PictureSize,
+    Raster, Secret, TemplateRead, WebPage, archive, detect, extract, members, pdf, probe, refusal, template, web_page,
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 pub use confinement::{Confinement, Policy};
 pub use exit::Exit;
 pub use frames::Decoder;
+pub use program::{NOT_STARTED, ProgramLimits, become_program};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -71,6 +73,8 @@ pub enum Step {
     Members(Format),
     /// Read templates, and render one; the file is a [`crate::TemplateJob`] as JSON.
     Template,
+    /// Draw a page of a PDF: an [`Answer::Picture`], then its pixels as [`Answer::Pixels`].
+    Picture { page: u32, raster: Raster },
 }
 
 impl Step {
@@ -79,6 +83,22 @@ impl Step {
         match self {
             Self::Extract(_) | Self::WebPage(_) => limits.answer_bytes,
             _ => limits.answer_bytes.min(64 << 20),
+        }
+    }
+
+    /// The most bytes that go as they are.
+    fn most_bytes(&self, limits: &Limits) -> u64 {
+        match self {
+            Self::Picture { raster, .. } => raster.pixels,
+            _ => limits.member_bytes,
+        }
+    }
+
+    /// The answer that such bytes are.
+    fn of_bytes(&self, bytes: Vec<u8>) -> Answer {
+        match self {
+            Self::Picture { .. } => Answer::Pixels(bytes),
+            _ => Answer::Member(MemberPart::Bytes(bytes)),
         }
     }
 }
@@ -112,6 +132,9 @@ pub enum Answer {
     Cells(Cells),
     Member(MemberPart),
     Template(TemplateRead),
+    Picture(PictureSize),
+    /// Some of the pixels of a picture, row by row, each a byte between black and white.
+    Pixels(Vec<u8>),
 }
 
 /// What a reading cost, as the child measured it at its end.
@@ -225,6 +248,11 @@ pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<()
         Step::Cells { sheet, range } => emit(Answer::Cells(xlsx::cells(workbook(input), *sheet, *range, limits)?)),
         Step::Members(format) => members(*format, input, limits, &mut |part| emit(Answer::Member(part))),
         Step::Template => emit(Answer::Template(template(input, limits)?)),
+        Step::Picture { page, raster } => {
+            let (size, pixels) = pdf::render(input, *page, *raster, access)?;
+            emit(Answer::Picture(size))?;
+            emit(Answer::Pixels(pixels))
+        }
     }
 }
 

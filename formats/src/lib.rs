@@ -52,12 +52,13 @@ pub use archive::{Archive, Member};
 pub use chunk::{Chunk, ChunkOptions, ChunkStrategy, TokenCounter, chunk};
 pub use detect::{detect, detect_named};
 pub use error::FormatError;
-pub use extraction::{Extraction, Heading, Page, PageKind};
+pub use extraction::{Extraction, Heading, OutlineEntry, Page, PageKind};
 pub use format::{DetectedBy, Detection, Format, UnknownFormat};
 pub use limits::{Limit, Limits};
 pub use members::{LeftOut, MemberHead, MemberPart, TakePart, members};
 pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
+pub use pdf::{PictureSize, Raster, join_lines};
 pub use sections::{Section, sections};
 use std::io::{Read, Seek};
 pub use template::{

@@ -12,6 +12,7 @@ pub enum Pattern {
     HasHeadings,
     HasOutline,
     IsScanned,
+    HasScannedPages,
     HasHeadingStyles,
     HasSlides,
     HasSheets,
@@ -26,11 +27,12 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::HasTextLayer,
         Self::HasHeadings,
         Self::HasOutline,
         Self::IsScanned,
+        Self::HasScannedPages,
         Self::HasHeadingStyles,
         Self::HasSlides,
         Self::HasSheets,
@@ -51,6 +53,7 @@ impl Pattern {
             Self::HasHeadings => "has_headings",
             Self::HasOutline => "has_outline",
             Self::IsScanned => "is_scanned",
+            Self::HasScannedPages => "has_scanned_pages",
             Self::HasHeadingStyles => "has_heading_styles",
             Self::HasSlides => "has_slides",
             Self::HasSheets => "has_sheets",

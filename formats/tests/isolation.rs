@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 use svc_formats::{
-    Format, FormatError, Limit, Limits, Secret,
+    Format, FormatError, Limit, Limits, PictureSize, Raster, Secret,
     isolated::{Answer, Confinement, Request, Step, Usage, Work, answer, serve},
     xlsx::RecordsPart,
 };
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     }
     samples_answer();
     a_password_reaches_the_child();
+    pages_are_drawn();
     hostile_files_cost_little();
     large_tables_cost_little();
     hostile_pages_end_named();
@@ -128,6 +129,81 @@ fn a_password_reaches_the_child() {
         assert!(error.code() == "encrypted" && error.is_permanent(), "{error}");
         assert!(error.to_string().contains("extract.password"), "the remedy has a name: {error}");
     }
+}
+
+/// The picture of a page of a PDF, drawn by a child.
+fn drawn(input: &Path, page: u32, limits: Limits) -> Result<(PictureSize, Vec<u8>), FormatError> {
+    let raster = Raster { dpi: 300, pixels: 20_000_000 };
+    let outcome = run("answer", &Request::new(Step::Picture { page, raster }, limits), input);
+    outcome.end?;
+    let mut answers = outcome.answers.into_iter();
+    let Some(Answer::Picture(size)) = answers.next() else { panic!("the size comes first") };
+    let mut pixels = Vec::new();
+    for answer in answers {
+        let Answer::Pixels(part) = answer else { panic!("then come the pixels") };
+        pixels.extend(part);
+    }
+    assert_eq!(size.pixels(), pixels.len() as u64);
+    Ok((size, pixels))
+}
+
+/// A PDF of one page with an image of its own.
+fn page_with_image(media_box: &str, image: &str, data: &[u8]) -> Vec<u8> {
+    let mut file = format!(
+        "%PDF-1.7\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n2 0 obj\n<< /Type /Pages /Kids [3 0 R] /Count 1 >>\nendobj\n\
+         3 0 obj\n<< /Type /Page /Parent 2 0 R /MediaBox [{media_box}] /Resources << /XObject << /Im 5 0 R >> >> /Contents 4 0 R >>\nendobj\n\
+         4 0 obj\n<< /Length 30 >> stream\nq 300 0 0 400 0 0 cm /Im Do Q  \nendstream\nendobj\n\
+         5 0 obj\n<< /Type /XObject /Subtype /Image {image} /Length {} >> stream\n",
+        data.len()
+    )
+    .into_bytes();
+    file.extend_from_slice(data);
+    file.extend_from_slice(b"\nendstream\nendobj\ntrailer << /Root 1 0 R /Size 6 >>\n%%EOF\n");
+    file
+}
+
+fn pages_are_drawn() {
+    let sample = repository().join("tests/samples/quarterly-review.pdf");
+    let (size, pixels) = drawn(&sample, 1, Limits::default()).unwrap();
+    assert!((290.0..310.0).contains(&size.dpi) && size.height > 3000, "{size:?}");
+    let dark = pixels.iter().filter(|pixel| **pixel < 100).count();
+    let white = pixels.iter().filter(|pixel| **pixel == 255).count();
+    assert!(dark > 1_000 && white > pixels.len() / 2, "{dark} dark and {white} white of {}", pixels.len());
+    assert_eq!(drawn(&sample, 9, Limits::default()).unwrap_err().code(), "corrupt");
+
+    let folder = tempfile::tempdir().unwrap();
+    let grey = "/Width 2 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8";
+    let large = "/Width 60000 /Height 60000 /ColorSpace /DeviceGray /BitsPerComponent 8 /Filter /FlateDecode";
+    for (name, media_box, image, data, is_drawn) in [
+        ("two pixels", "0 0 300 400", grey, &[0, 255][..], true),
+        ("a page of a thousand kilometres", "0 0 3000000000 4000000000", grey, &[0, 255], true),
+        ("a page as thin as a hair", "0 0 0.001 4000000", grey, &[0, 255], true),
+        ("a page without a size", "0 0 0 0", grey, &[0, 255], true),
+        (
+            "an image that does not unpack",
+            "0 0 300 400",
+            "/Width 9 /Height 9 /Filter /JPXDecode",
+            b"no such image",
+            true,
+        ),
+        ("an image of billions of pixels", "0 0 300 400", large, &deflated_zeroes(64 << 20), false),
+    ] {
+        let path = folder.path().join("page.pdf");
+        std::fs::write(&path, page_with_image(media_box, image, data)).unwrap();
+        let limits = Limits { cpu_time: Duration::from_secs(CPU_SECONDS), ..Limits::default() };
+        let drawn = drawn(&path, 1, limits);
+        println!("{name}: {:?}", drawn.as_ref().map(|(size, _)| size).map_err(ToString::to_string));
+        match drawn {
+            Ok((size, _)) => assert!(size.pixels() <= 20_000_000, "{name}: {size:?}"),
+            Err(error) => assert!(!is_drawn && error.is_permanent(), "{name}: {error}"),
+        }
+    }
+}
+
+fn deflated_zeroes(bytes: usize) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&vec![0; bytes]).unwrap();
+    encoder.finish().unwrap()
 }
 
 fn memory_ends_named() {

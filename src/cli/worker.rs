@@ -142,6 +142,7 @@ async fn run(
     backend.check_schema().await?;
     let embedder = load_embedder(&settings).await?;
     let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader).with_task_types(types);
+    let service = service.with_ocr().await.map_err(crate::app::AppError::from)?;
     let mut worker = RunningWorker::start(role, service.tools(), backend.options.clone())
         .await
         .map_err(crate::app::AppError::from)?;

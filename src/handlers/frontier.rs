@@ -29,6 +29,11 @@ const SOONEST: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_secs(1);
 /// The pause after a look is at least this many times its duration, so that slow looks are rarer.
 const PAUSES: u32 = 10;
+/// The reason of a file without text whose pages are pictures, and what is to be done.
+const NEEDS_OCR: &str = "needs_ocr";
+const OCR_REMEDY: &str = "set SVC_OCR_ENGINE, and reprocess the file";
+/// How many scanned pages that were not read are named in the warning of their file.
+const NAMED_PAGES: usize = 10;
 /// How many files within a file that were not read are named in its warning.
 const NAMED_MEMBERS: usize = 5;
 /// How many times in a row the database may be unreachable before a stream ends.
@@ -166,8 +171,15 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         _ => None,
     };
     let empty = store::evidence::read_one(&mut tx, id, Evidence::ExtractEmpty).await.or_fail()?;
-    let mut warnings: Vec<String> =
-        empty.iter().filter_map(|value| value.as_str()).map(|reason| warning(Evidence::ExtractEmpty, reason)).collect();
+    let pages = store::evidence::read_one(&mut tx, id, Evidence::OcrLeftOut).await.or_fail()?;
+    let pages = pages.filter(Value::is_object);
+    let mut warnings = Vec::new();
+    warnings.extend(empty.as_ref().and_then(Value::as_str).map(|reason| match (reason, &pages) {
+        // Nobody tried to read the pages.
+        (NEEDS_OCR, None) => warning(Evidence::ExtractEmpty, &format!("{reason} ({OCR_REMEDY})")),
+        _ => warning(Evidence::ExtractEmpty, reason),
+    }));
+    warnings.extend(pages.as_ref().map(|pages| warning(Evidence::OcrLeftOut, &pages_left_out(pages))));
     let left_out = store::evidence::read_one(&mut tx, id, Evidence::MembersLeftOut).await.or_fail()?;
     warnings.extend(left_out.as_ref().map(|left_out| warning(Evidence::MembersLeftOut, &members_left_out(left_out))));
     let failed = store::evidence::read_one(&mut tx, id, Evidence::FailedParts).await.or_fail()?;
@@ -238,6 +250,14 @@ fn members_left_out(left_out: &Value) -> String {
     let first = left_out["first"].as_array().into_iter().flatten().take(NAMED_MEMBERS);
     let names: Vec<_> = first.filter_map(|left| Some(format!("`{}`", left["name"].as_str()?))).collect();
     format!("{} ({}): {}", left_out["count"], reasons.join(", "), names.join(", "))
+}
+
+/// How many scanned pages were not read, why, and the numbers of the first.
+fn pages_left_out(left_out: &Value) -> String {
+    let reasons: Vec<_> = left_out["reasons"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
+    let first = left_out["first"].as_array().into_iter().flatten().take(NAMED_PAGES);
+    let numbers: Vec<_> = first.map(Value::to_string).collect();
+    format!("{} ({}): {}", left_out["count"], reasons.join(", "), numbers.join(", "))
 }
 
 /// Evidence that a caller should see without asking for it.

@@ -18,6 +18,8 @@ pub struct Rule {
     forbids: &'static [Pattern],
     /// The formats in whose files the condition can hold.
     formats: &'static [Format],
+    /// Whether the text that OCR gives does as well as a text layer of the file.
+    takes_ocr: bool,
     /// Tasks of the same node that come first, if they are queued at all.
     pub after: &'static [&'static TaskType],
     /// Whether the plans of explain and analyze show this row; the tasks of a workbook's sheets and of a container's members
@@ -59,6 +61,17 @@ const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
 /// The formats whose pages may be scans. Tables are lost in the text of their pages; in office files they are text.
 const PAGED: &[Format] = &[Format::Pdf];
 
+/// Pages that are pictures are read once the text of the others is stored, and before anything is made of the text.
+const OCR_RULE: Rule = Rule {
+    task: &OCR,
+    requires: &[Pattern::HasScannedPages],
+    forbids: &[],
+    formats: PAGED,
+    takes_ocr: false,
+    after: &[&EXTRACT_TEXT],
+    planned: true,
+};
+
 /// The tasks of the downward pass, in order.
 pub static RULES: &[Rule] = &[
     Rule {
@@ -66,6 +79,7 @@ pub static RULES: &[Rule] = &[
         requires: &[Pattern::HasTextLayer],
         forbids: &[Pattern::HasMarkup],
         formats: PROBED,
+        takes_ocr: false,
         after: &[],
         planned: true,
     },
@@ -74,6 +88,7 @@ pub static RULES: &[Rule] = &[
         requires: &[Pattern::HasTextLayer],
         forbids: &[],
         formats: PAGED,
+        takes_ocr: false,
         after: &[&EXTRACT_TEXT],
         planned: true,
     },
@@ -82,16 +97,18 @@ pub static RULES: &[Rule] = &[
         requires: &[Pattern::HasImages],
         forbids: &[],
         formats: WITH_IMAGES,
+        takes_ocr: false,
         after: &[&EXTRACT_TEXT],
         planned: true,
     },
-    Rule { task: &OCR, requires: &[Pattern::IsScanned], forbids: &[], formats: PAGED, after: &[], planned: true },
+    OCR_RULE,
     Rule {
         task: &STRUCTURE_DECLARED,
         requires: &[Pattern::HasTextLayer, DECLARED],
         forbids: &[],
         formats: PROBED,
-        after: &[&EXTRACT_TEXT],
+        takes_ocr: true,
+        after: &[&EXTRACT_TEXT, &OCR],
         planned: true,
     },
     Rule {
@@ -99,7 +116,8 @@ pub static RULES: &[Rule] = &[
         requires: &[Pattern::HasTextLayer],
         forbids: &[DECLARED],
         formats: PROBED,
-        after: &[&EXTRACT_TEXT],
+        takes_ocr: true,
+        after: &[&EXTRACT_TEXT, &OCR],
         planned: true,
     },
     Rule {
@@ -107,6 +125,7 @@ pub static RULES: &[Rule] = &[
         requires: &[Pattern::HasSheets],
         forbids: &[],
         formats: WORKBOOKS,
+        takes_ocr: false,
         after: &[],
         planned: false,
     },
@@ -115,6 +134,7 @@ pub static RULES: &[Rule] = &[
         requires: &[Pattern::HasMembers],
         forbids: &[],
         formats: &[Format::Zip, Format::Eml],
+        takes_ocr: false,
         after: &[&STRUCTURE_DECLARED, &STRUCTURE_INFERRED],
         planned: false,
     },
@@ -163,23 +183,41 @@ impl Rule {
 
     /// Decides the task. `format` is `None` for a name that belongs to no detector, and `patterns` if nobody measured them.
     fn decide(&self, types: &TaskTypes, format: Option<Format>, patterns: Option<&Patterns>) -> Decision {
-        let due = if types.current(self.task).has_handler() { PlanOutcome::Enqueued } else { PlanOutcome::Deferred };
+        let due = if types.has_handler(self.task) { PlanOutcome::Enqueued } else { PlanOutcome::Deferred };
         if !self.fits(format) {
             return Decision::of(PlanOutcome::Impossible);
         }
         let Some(patterns) = patterns else {
             return Decision { outcome: PlanOutcome::Conditional, if_condition_holds: Some(due), reason: None };
         };
-        let missing = self.requires(format).find(|pattern| !patterns.holds(*pattern));
-        let present = self.forbids(format).find(|pattern| patterns.holds(*pattern));
+        let is_given = |pattern: Pattern| {
+            self.takes_ocr
+                && pattern == Pattern::HasTextLayer
+                && types.ocr_gives_text()
+                && OCR_RULE.decide(types, format, Some(patterns)).outcome == PlanOutcome::Enqueued
+        };
+        let missing = self.asked(types, format).find(|pattern| !holds(patterns, *pattern) && !is_given(*pattern));
+        let present = self.forbids(format).find(|pattern| holds(patterns, *pattern));
         match (missing, present) {
             (Some(pattern), _) if patterns.get(pattern).is_none() => {
                 Decision::not_applicable(format!("{pattern} was not measured"))
             }
             (Some(pattern), _) => Decision::not_applicable(format!("{pattern} is false")),
             (None, Some(pattern)) => Decision::not_applicable(format!("{pattern} is true")),
-            (None, None) => Decision::of(due),
+            (None, None) => {
+                let reason = types.remedy(self.task).map(str::to_owned);
+                Decision { outcome: due, if_condition_holds: None, reason }
+            }
         }
+    }
+
+    /// What the task requires here. Without an engine nobody can read single pages, and the plan is that of the contract.
+    fn asked(&self, types: &TaskTypes, format: Option<Format>) -> impl Iterator<Item = Pattern> {
+        let has_engine = types.ocr_gives_text();
+        self.requires(format).map(move |pattern| match pattern {
+            Pattern::HasScannedPages if !has_engine => Pattern::IsScanned,
+            pattern => pattern,
+        })
     }
 
     fn row(&self, types: &TaskTypes, format: Option<Format>, patterns: Option<&Patterns>, options: &Value) -> PlanRow {
@@ -191,12 +229,32 @@ impl Rule {
             if_condition_holds,
             reason,
             write_mode: words::write_mode(task.write_mode),
-            requires: self.requires(format).map(|pattern| pattern.to_string()).collect(),
+            requires: self.asked(types, format).map(|pattern| pattern.to_string()).collect(),
             forbids: self.forbids(format).map(|pattern| pattern.to_string()).collect(),
-            after: self.after.iter().map(|task| task.name.to_owned()).collect(),
+            after: self
+                .after
+                .iter()
+                .filter(|after| is_possible(after, format) && (types.ocr_gives_text() || ![after.name, task.name].contains(&OCR.name)))
+                .map(|task| task.name.to_owned())
+                .collect(),
             params: task.params(options),
         }
     }
+}
+
+/// Whether a task can be due in files of this format.
+fn is_possible(task: &TaskType, format: Option<Format>) -> bool {
+    RULES.iter().any(|rule| rule.task.name == task.name && rule.fits(format))
+}
+
+/// The pattern from which another one follows.
+fn implies(pattern: Pattern) -> Option<Pattern> {
+    (pattern == Pattern::HasScannedPages).then_some(Pattern::IsScanned)
+}
+
+/// Whether a pattern was found true, or follows from one that was.
+fn holds(patterns: &Patterns, pattern: Pattern) -> bool {
+    patterns.holds(pattern) || implies(pattern).is_some_and(|from| patterns.holds(from))
 }
 
 /// The plan of a file: a row for each task that plans show, with what it takes from these options.
@@ -212,7 +270,9 @@ pub fn due(types: &TaskTypes, format: Format, patterns: &Patterns) -> impl Itera
 /// Whether the condition of any task in the plan of this format asks for a pattern.
 pub fn consults(format: Option<Format>, pattern: Pattern) -> bool {
     let rules = RULES.iter().filter(|rule| rule.planned && rule.fits(format));
-    rules.flat_map(|rule| rule.requires(format).chain(rule.forbids(format))).any(|asked| asked == pattern)
+    rules
+        .flat_map(|rule| rule.requires(format).chain(rule.forbids(format)))
+        .any(|asked| asked == pattern || implies(asked) == Some(pattern))
 }
 
 #[cfg(test)]
@@ -221,8 +281,37 @@ mod tests {
     use crate::ingest::options::Options;
 
     fn enqueued(format: Format, patterns: &[Pattern]) -> Vec<&'static str> {
+        enqueued_by(&TaskTypes::default(), format, patterns)
+    }
+
+    fn enqueued_by(types: &TaskTypes, format: Format, patterns: &[Pattern]) -> Vec<&'static str> {
         let patterns = patterns.iter().fold(Patterns::default(), |all, p| all.with(*p, true));
-        due(&TaskTypes::default(), format, &patterns).map(|rule| rule.task.name).collect()
+        due(types, format, &patterns).map(|rule| rule.task.name).collect()
+    }
+
+    #[test]
+    fn what_an_engine_reads_is_structured_after_it() {
+        use Pattern::*;
+        let mut types = TaskTypes::default();
+        types.set_ocr(true);
+        for (format, patterns, expected) in [
+            (Format::Pdf, &[IsScanned, HasImages][..], &["ocr", "structure:inferred"][..]),
+            (Format::Pdf, &[IsScanned, HasScannedPages, HasHeadings, HasOutline], &["ocr", "structure:declared"]),
+            (Format::Pdf, &[HasTextLayer, HasScannedPages], &["extract:text", "ocr", "structure:inferred"]),
+            (Format::Pdf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Pdf, &[IsEncrypted], &[]),
+            (Format::Docx, &[IsScanned], &[]),
+        ] {
+            assert_eq!(enqueued_by(&types, format, patterns), expected, "{format} {patterns:?}");
+        }
+        let scan = Patterns::default().with(IsScanned, true);
+        let rows = plan(&types, Some(Format::Pdf), Some(&scan), &Options::default().to_value());
+        let inferred = rows.iter().find(|row| row.task == "structure:inferred").expect("a row a task");
+        assert_eq!(
+            (inferred.outcome, &inferred.after),
+            (PlanOutcome::Enqueued, &vec!["extract:text".to_owned(), "ocr".to_owned()])
+        );
+        assert!(consults(Some(Format::Pdf), IsScanned) && consults(Some(Format::Pdf), HasScannedPages));
     }
 
     #[test]
@@ -302,7 +391,10 @@ mod tests {
             ]
         );
         let scan = patterns(&[Pattern::IsScanned]).with(Pattern::HasTextLayer, false);
-        assert_eq!(shown(Some(Format::Pdf), Some(&scan))[3], "ocr deferred");
+        assert_eq!(
+            shown(Some(Format::Pdf), Some(&scan))[3],
+            "ocr deferred: there is no OCR engine: set SVC_OCR_ENGINE, and reprocess the file"
+        );
         assert_eq!(shown(Some(Format::Pdf), Some(&scan))[0], "extract:text not_applicable: has_text_layer is false");
         let headings = patterns(&[Pattern::HasTextLayer, Pattern::HasHeadings]);
         assert_eq!(

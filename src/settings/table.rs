@@ -398,7 +398,7 @@ settings! {
         SVC_PARSER_HEADINGS parser_headings: usize = "100000", kind::integer(1..=10_000_000);
         /// Most bytes in the answer of a reader process.
         SVC_PARSER_ANSWER_BYTES parser_answer_bytes: u64 = "512 MiB", kind::bytes(1024..=16 * GIB);
-        /// Most memory of a reader process, beyond the program's own.
+        /// Most memory of a reader process, beyond the program's own, and of an OCR engine.
         SVC_PARSER_MEMORY parser_memory: u64 = "1 GiB", kind::bytes(64 * MIB..=1024 * GIB);
         /// Most processor time of a reader process, in seconds.
         SVC_PARSER_CPU_TIME parser_cpu_time: Duration = "300.0", kind::seconds(1.0..=DAY);
@@ -409,6 +409,21 @@ settings! {
         SVC_PARSER_SANDBOX parser_sandbox: Policy = "require", kind::choice(&[("require", Policy::Require), ("best_effort", Policy::BestEffort)]);
         /// User and group that a reader process becomes if the service runs as root; neither should own anything.
         SVC_PARSER_UID parser_uid: usize = "65533", kind::integer(1..=4_294_967_294);
+    }
+    "Scanned pages" {
+        /// Program that reads the text of scanned pages: tesseract, or its path; blank: none, and they stay without text. Every process of
+        /// the service takes the same.
+        SVC_OCR_ENGINE ocr_engine: String = "", kind::text();
+        /// Languages that it reads, by Tesseract's names; its data for them must be installed.
+        SVC_OCR_LANGUAGES ocr_languages: Vec<String> = r#"["eng"]"#, kind::words();
+        /// Most pages of a file that it reads; a warning names the others.
+        SVC_OCR_PAGES ocr_pages: usize = "500", kind::integer(1..=100_000);
+        /// Longest time for drawing a page, and for reading it; a page that takes longer is left out, with a warning.
+        SVC_OCR_PAGE_SECONDS ocr_page_time: Duration = "60.0", kind::seconds(1.0..=3600.0);
+        /// Pixels in an inch of the pictures of pages.
+        SVC_OCR_DPI ocr_dpi: usize = "300", kind::integer(70..=1200);
+        /// Most pixels of such a picture; a larger page is drawn at a lower resolution.
+        SVC_OCR_PIXELS ocr_pixels: usize = "20000000", kind::integer(10_000..=400_000_000);
     }
     "Bulk feed" {
         /// RabbitMQ, as amqp://user:password@host/vhost; blank: no feed.

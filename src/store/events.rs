@@ -184,8 +184,14 @@ pub async fn nodes(conn: &mut PgConnection, root_id: RootId, settled: &[Landed])
 /// Records a warning for each evidence of a file that its readers should know.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn warnings(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
-    let warnings = [Evidence::ExtractEmpty, Evidence::MembersLeftOut, Evidence::FailedParts, Evidence::WithoutVector]
-        .map(Evidence::as_str);
+    let warnings = [
+        Evidence::ExtractEmpty,
+        Evidence::OcrLeftOut,
+        Evidence::MembersLeftOut,
+        Evidence::FailedParts,
+        Evidence::WithoutVector,
+    ]
+    .map(Evidence::as_str);
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
          SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('warning', e.name, 'detail', e.value), false

@@ -10,7 +10,7 @@ use crate::{
     events::sequencer,
     ingest::{
         Tools,
-        tasks::{Claims, TaskHandler},
+        tasks::{Claims, Deadlines, TaskHandler},
     },
     settings::Settings,
     store::{self, tasks::Claimer, workers::WorkerRow},
@@ -114,9 +114,9 @@ impl RunningWorker {
         let retention = retention.map(|days| Duration::from_secs_f64(days * 86_400.0));
         // A summary may take several calls of a language model; each is kept, so that a next attempt goes on from there.
         let longest = tools.settings.parser_wall_time.max(2 * tools.language_model.timeout());
-        let reading = longest + READING_MARGIN;
-        let claims = Claims { claimer: claimer.clone(), deadline: reading };
-        let queue = queue::PgQueue::new(&tools, claimer, badges, reading, retention);
+        let deadline = longest + READING_MARGIN;
+        let claims = Claims { claimer: claimer.clone(), deadlines: Deadlines::new(deadline, &tools) };
+        let queue = queue::PgQueue::new(&tools, claimer, badges, deadline, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, claims))).await?;
         let mut listeners = wakeup::start(options, pool.clone(), wake, worker.waker());

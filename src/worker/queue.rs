@@ -5,7 +5,10 @@ use crate::{
     core::Core,
     ingest::{
         Tools, reprocess, settle,
-        tasks::types::{PROBE, TaskTypes},
+        tasks::{
+            Deadlines,
+            types::{PROBE, TaskTypes},
+        },
     },
     search::bm25,
     store::{
@@ -60,8 +63,7 @@ pub struct PgQueue {
     claimer: Claimer,
     types: TaskTypes,
     badges: BTreeMap<String, String>,
-    /// How long a task may run.
-    deadline: Duration,
+    deadlines: Deadlines,
     /// What the tasks of this process left to be settled.
     settling: TaskTracker,
     /// The time between two looks for tasks that nobody can work on.
@@ -136,7 +138,7 @@ impl PgQueue {
             claimer,
             types: tools.types.clone(),
             badges,
-            deadline,
+            deadlines: Deadlines::new(deadline, tools),
             settling: tools.settling.clone(),
             unserved_every: tools.settings.worker_reap,
             retention,
@@ -162,7 +164,7 @@ impl PgQueue {
 
     fn granted(&self, mut claimed: Claimed, started: Instant) -> Claimed {
         for grant in &mut claimed.grants {
-            grant.deadline = Some(self.deadline);
+            grant.deadline = Some(self.deadlines.of(&grant.task_type));
         }
         metrics::histogram!(telemetry::CLAIM_SECONDS).record(started.elapsed().as_secs_f64());
         metrics::counter!(telemetry::CLAIMED).increment(claimed.grants.len() as u64);

@@ -56,6 +56,7 @@ mod members;
 mod merges;
 mod moves;
 mod network;
+mod ocr;
 mod ontologies;
 mod otlp;
 mod outage;

@@ -92,7 +92,7 @@ pub struct PlanRow {
     /// What a conditional task becomes where its condition holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_condition_holds: Option<PlanOutcome>,
-    /// Why the task is not applicable or skipped.
+    /// Why the task is not applicable, deferred or skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub write_mode: WriteMode,

@@ -3,7 +3,10 @@
 
 use super::syscalls;
 use crate::{FormatError, Limits};
-use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope,
+};
 use rustix::{
     process::{
         DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid, geteuid, set_dumpable_behavior,
@@ -121,9 +124,26 @@ fn become_user(user: u32) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
+/// The newest walls that are asked for; the kernel puts up those that it has.
+const NEWEST: ABI = ABI::V6;
+
+/// Forbids writing below every path, and every TCP port, signal and abstract socket beyond this process. What is written to
+/// /dev/null is lost anyway.
+pub(super) fn forbid_writes_and_network() -> Result<(), String> {
+    let restrict = || {
+        let ruleset = Ruleset::default()
+            .handle_access(AccessFs::from_write(NEWEST))?
+            .handle_access(AccessNet::from_all(NEWEST))?
+            .scope(Scope::from_all(NEWEST))?;
+        let null =
+            PathFd::new("/dev/null").ok().map(|null| PathBeneath::new(null, AccessFs::WriteFile | AccessFs::Truncate));
+        ruleset.create()?.add_rules(null.into_iter().map(Ok::<_, RulesetError>))?.restrict_self()
+    };
+    enforced(restrict().map(|status| status.ruleset))
+}
+
 /// Forbids every path, TCP port, signal and abstract socket beyond this process.
 fn forbid_files_and_network() -> Result<(), String> {
-    const NEWEST: ABI = ABI::V6;
     let restrict = || {
         let ruleset = Ruleset::default()
             .handle_access(AccessFs::from_all(NEWEST))?
@@ -131,7 +151,11 @@ fn forbid_files_and_network() -> Result<(), String> {
             .scope(Scope::from_all(NEWEST))?;
         ruleset.create()?.restrict_self()
     };
-    match restrict().map(|status| status.ruleset) {
+    enforced(restrict().map(|status| status.ruleset))
+}
+
+fn enforced(status: Result<RulesetStatus, RulesetError>) -> Result<(), String> {
+    match status {
         Ok(RulesetStatus::NotEnforced) => Err("the kernel has none".to_owned()),
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),

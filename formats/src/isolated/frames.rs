@@ -1,8 +1,8 @@
 //! The answers of a child on their channel.
 //!
 //! A stream is the magic, then frames: a kind (one byte), the length of the body (four bytes, little-endian), the body.
-//! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice; the bytes of a member go as they
-//! are. The last frame says how the reading ended; a stream without it broke off.
+//! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice; the bytes of a member and the
+//! pixels of a picture go as they are. The last frame says how the reading ended; a stream without it broke off.
 
 use super::{Answer, Exit, Request, Usage};
 use crate::{FormatError, Limit, MemberPart};
@@ -18,7 +18,7 @@ const BODY: usize = 256 << 10;
 const PART: u8 = b'P';
 /// The last or only part of an answer.
 const ANSWER: u8 = b'A';
-/// Bytes of a member, which are an answer of their own.
+/// Bytes of a member or a picture, which are an answer of their own.
 const BYTES: u8 = b'B';
 /// The end of the reading.
 const END: u8 = b'E';
@@ -37,23 +37,23 @@ pub(super) struct Encoder<W> {
     begun: bool,
     /// A frame: its header, then the part of its body so far.
     frame: Vec<u8>,
-    /// How many bytes are left for all answers, for this one, and for members.
+    /// How many bytes are left for all answers, for this one, and for those that go as they are.
     room: u64,
     room_of_answer: u64,
-    room_of_members: u64,
+    room_of_bytes: u64,
     limits: (u64, u64),
 }
 
 impl<W: Write> Encoder<W> {
     pub(super) fn new(out: W, request: &Request) -> Self {
         let limits = (request.limits.answer_bytes, request.step.largest_answer(&request.limits));
-        let room_of_members = request.limits.member_bytes;
+        let room_of_bytes = request.step.most_bytes(&request.limits);
         let frame = vec![0; HEADER];
-        Self { out, begun: false, frame, room: limits.0, room_of_answer: 0, room_of_members, limits }
+        Self { out, begun: false, frame, room: limits.0, room_of_answer: 0, room_of_bytes, limits }
     }
 
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), FormatError> {
-        if let Answer::Member(MemberPart::Bytes(bytes)) = answer {
+        if let Answer::Member(MemberPart::Bytes(bytes)) | Answer::Pixels(bytes) = answer {
             return self.bytes(bytes);
         }
         self.room_of_answer = self.limits.1;
@@ -64,8 +64,8 @@ impl<W: Write> Encoder<W> {
 
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
         for piece in bytes.chunks(BODY) {
-            let room = self.room_of_members.checked_sub(piece.len() as u64);
-            self.room_of_members = room.ok_or_else(too_many_bytes)?;
+            let room = self.room_of_bytes.checked_sub(piece.len() as u64);
+            self.room_of_bytes = room.ok_or_else(too_many_bytes)?;
             self.frame.extend_from_slice(piece);
             self.send(BYTES)?;
         }
@@ -122,7 +122,7 @@ fn over(what: &str, limit: u64) -> FormatError {
 }
 
 fn too_many_bytes() -> FormatError {
-    FormatError::crashed("it gave more bytes of members than it was allowed to")
+    FormatError::crashed("it gave more bytes of members or pixels than it was allowed to")
 }
 
 /// The parent's side: makes answers of what comes over the channel, in pieces of any size. It holds one incomplete
@@ -134,7 +134,7 @@ pub struct Decoder {
     /// The part of the answer so far.
     answer: Vec<u8>,
     room: u64,
-    room_of_members: u64,
+    room_of_bytes: u64,
     ready: VecDeque<Answer>,
     end: Option<End>,
 }
@@ -161,7 +161,7 @@ impl Decoder {
             state: State::Header { begun: false, bytes: Vec::new() },
             answer: Vec::new(),
             room: request.limits.answer_bytes,
-            room_of_members: request.limits.member_bytes,
+            room_of_bytes: request.step.most_bytes(&request.limits),
             ready: VecDeque::new(),
             end: None,
             request: request.clone(),
@@ -224,10 +224,10 @@ impl Decoder {
         }
         if kind == BYTES {
             if !self.answer.is_empty() {
-                return Err(FormatError::crashed("bytes of a member came within another answer"));
+                return Err(FormatError::crashed("bytes of a member or pixels came within another answer"));
             }
-            let room = self.room_of_members.checked_sub(length as u64);
-            self.room_of_members = room.ok_or_else(too_many_bytes)?;
+            let room = self.room_of_bytes.checked_sub(length as u64);
+            self.room_of_bytes = room.ok_or_else(too_many_bytes)?;
             return self.body(kind, length);
         }
         let limits = &self.request.limits;
@@ -252,7 +252,7 @@ impl Decoder {
             PART => {}
             BYTES => {
                 let bytes = std::mem::take(&mut self.answer);
-                self.ready.push_back(Answer::Member(MemberPart::Bytes(bytes)));
+                self.ready.push_back(self.request.step.of_bytes(bytes));
             }
             ANSWER => {
                 let bytes = std::mem::take(&mut self.answer);

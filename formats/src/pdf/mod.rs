@@ -9,6 +9,8 @@ mod glyphs;
 mod headings;
 mod layout;
 mod pages;
+mod render;
+mod scans;
 mod streams;
 mod strings;
 #[cfg(test)]
@@ -18,7 +20,10 @@ mod unicode;
 use crate::{Access, Extraction, FormatError, Limits, Page, Pattern, Patterns, extraction::check_text};
 use document::Document;
 use headings::Headings;
+pub use layout::join_lines;
 use pages::{PageReader, PageText};
+pub(crate) use render::render;
+pub use render::{PictureSize, Raster};
 use serde_json::{Value, json};
 use std::io::{Read, Seek};
 
@@ -34,8 +39,8 @@ pub(crate) fn refusal<R: Read + Seek>(source: R) -> Option<FormatError> {
 }
 
 /// Reads [`PROBED_PAGES`]. An outline or tags declare headings for the whole file. Headings by font sizes are found
-/// only among these pages, so a file whose only headings are on other pages has none. A file is scanned if over half of
-/// these pages are.
+/// only among these pages, so a file whose only headings are on other pages has none; so it is with scanned pages. A file
+/// is scanned if over half of these pages are.
 pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
     let document = match Document::open(source, access) {
         Ok(document) => document,
@@ -65,6 +70,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
         .with(Pattern::HasHeadings, headings.are_likely())
         .with(Pattern::HasOutline, has_outline)
         .with(Pattern::IsScanned, scanned * 2 > looked_at)
+        .with(Pattern::HasScannedPages, scanned > 0)
         .with(Pattern::HasImages, with_images > 0)
         .with(Pattern::IsEncrypted, document.is_encrypted()))
 }
@@ -94,6 +100,9 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
         extraction.pages.push(Page { number, start, end: extraction.text.len() });
         notes.add(number, &page);
         check_text(extraction.text.len(), limits)?;
+    }
+    if !notes.scanned.is_empty() {
+        extraction.outline = headings.outline().to_vec();
     }
     let (found, from) = headings.finish(&extraction);
     extraction.headings_from = (!found.is_empty()).then(|| from.to_owned());

@@ -1,5 +1,5 @@
 //! The second half of every task: one short transaction whose last statement is fenced by the claim token.
-use super::OrTaskFailure;
+use super::{OrTaskFailure, types::OCR};
 use crate::{
     ingest::{Tools, settle},
     otlp,
@@ -34,8 +34,30 @@ pub struct Apply<'a> {
 #[derive(Clone, Debug)]
 pub struct Claims {
     pub claimer: Claimer,
-    /// How long a task may run.
-    pub deadline: Duration,
+    pub deadlines: Deadlines,
+}
+
+/// How long tasks may run.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    usual: Duration,
+    /// A file may have many scanned pages, and each has a limit of its own.
+    ocr: Duration,
+}
+
+impl Deadlines {
+    /// The deadlines of a process whose tasks usually have this one.
+    pub fn new(usual: Duration, tools: &Tools) -> Deadlines {
+        // Each page is drawn and read, and either may take its time.
+        let pages = u32::try_from(tools.settings.ocr_pages).unwrap_or(u32::MAX);
+        let reading = tools.settings.ocr_page_time.saturating_mul(pages).saturating_mul(2);
+        Deadlines { usual, ocr: usual.saturating_add(reading) }
+    }
+
+    /// The deadline of a task of this type.
+    pub fn of(&self, task_type: &str) -> Duration {
+        if task_type == OCR.name { self.ocr } else { self.usual }
+    }
 }
 
 impl<'a> Apply<'a> {
@@ -128,7 +150,10 @@ impl<'a> Transaction<'a> {
         };
         match next {
             Some(mut claimed) => {
-                claimed.grants.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));
+                claimed
+                    .grants
+                    .iter_mut()
+                    .for_each(|grant| grant.deadline = Some(claims.deadlines.of(&grant.task_type)));
                 metrics::counter!(telemetry::CLAIMED).increment(claimed.grants.len() as u64);
                 tools.wake.notify_elsewhere(if claimed.more { Lanes::ALL } else { leads_to });
                 ending.granted(claimed, leads_to);

@@ -1,5 +1,5 @@
 //! extract:text: the text of a file, with its pages and headings.
-use super::{Apply, OrTaskFailure, another_answer, probe::input};
+use super::{Apply, OrTaskFailure, another_answer, ocr::LeftOut, probe::input, types::OCR};
 use crate::{
     ingest::Tools,
     reader::limits,
@@ -7,6 +7,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
+use svc_client::wire::PlanOutcome;
 use svc_formats::{
     Extraction, Format, FormatError,
     isolated::{Answer, Request, Step, Usage},
@@ -22,6 +23,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     }
     let reason = if extraction.pages.is_empty() { "no_text" } else { "needs_ocr" };
     let empty = extraction.text.trim().is_empty().then_some(reason);
+    let unread = unread(tools, id, &found).await?;
     let (text, layout) = split(extraction).classified()?;
 
     let mut tx = apply.begin().await?;
@@ -31,12 +33,37 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         store::evidence::record(tx.conn(), id, *name, value).await.classified()?;
     }
     store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &json!(empty)).await.classified()?;
+    if unread.count > 0 {
+        store::evidence::record(tx.conn(), id, Evidence::OcrLeftOut, &unread.into_value()).await.classified()?;
+    }
     tx.complete(detail).await
+}
+
+/// The scanned pages that nobody will read although there is an engine: none was among the pages that the probe looked at, so
+/// that no task waits for them.
+async fn unread(tools: &Tools, id: DocumentId, found: &[(Evidence, Value)]) -> Result<LeftOut, TaskFailure> {
+    let mut left_out = LeftOut::default();
+    let scanned =
+        found.iter().find(|(name, _)| *name == Evidence::ScannedPages).and_then(|(_, pages)| pages.as_array());
+    let Some(scanned) = scanned.filter(|_| tools.types.ocr_gives_text()) else { return Ok(left_out) };
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let plan = store::evidence::read_one(&mut conn, id, Evidence::Plan).await.classified()?.unwrap_or_default();
+    let mut tasks = plan["tasks"].as_array().into_iter().flatten();
+    if tasks.any(|row| row["task"] == OCR.name && row["outcome"] == PlanOutcome::Enqueued.as_str()) {
+        return Ok(left_out);
+    }
+    for number in scanned.iter().filter_map(|number| u32::try_from(number.as_u64()?).ok()) {
+        left_out.add(number, "not_probed");
+    }
+    Ok(left_out)
 }
 
 /// The extraction of a file of a format, and what it cost: what its upload stored, which was read with a password that
 /// is gone, or what the reader makes of the stored bytes.
-async fn read(tools: &Tools, document_id: DocumentId) -> Result<(Format, Extraction, Option<Usage>), TaskFailure> {
+pub(super) async fn read(
+    tools: &Tools,
+    document_id: DocumentId,
+) -> Result<(Format, Extraction, Option<Usage>), TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
         let plan = store::evidence::read_one(&mut conn, document_id, Evidence::Plan).await.classified()?;
@@ -55,21 +82,21 @@ async fn read(tools: &Tools, document_id: DocumentId) -> Result<(Format, Extract
 }
 
 /// What a reader found besides the text.
-struct Facts {
+pub(super) struct Facts {
     /// Counts and plain values: the evidence `extract.text`.
-    summary: Map<String, Value>,
+    pub summary: Map<String, Value>,
     /// What the readers of the format look for, such as comments: evidence under names of their own, null if there is
     /// none.
-    found: Vec<(Evidence, Value)>,
+    pub found: Vec<(Evidence, Value)>,
     /// What the reader decided, for the attempt log.
-    detail: Map<String, Value>,
+    pub detail: Map<String, Value>,
 }
 
 /// How many lines the reader made headings, which is its decision and not a fact of the file.
 const DECISION: &str = "promoted_title_count";
 
 /// Takes the facts out of an extraction, because as evidence they need not be stored again.
-fn facts(extraction: &mut Extraction, format: Format) -> Facts {
+pub(super) fn facts(extraction: &mut Extraction, format: Format) -> Facts {
     let mut summary = Map::new();
     summary.insert("characters".to_owned(), extraction.text.chars().count().into());
     summary.insert("headings".to_owned(), extraction.headings.len().into());

@@ -5,6 +5,7 @@ mod embed;
 mod extract;
 pub(crate) mod facts;
 mod members;
+mod ocr;
 pub(super) mod probe;
 mod profile;
 mod raptor;
@@ -30,7 +31,7 @@ use crate::{
     telemetry, words,
 };
 pub(super) use apply::Apply;
-pub use apply::Claims;
+pub use apply::{Claims, Deadlines};
 use async_trait::async_trait;
 pub(super) use extract::split as split_extraction;
 use futures_util::future::BoxFuture;

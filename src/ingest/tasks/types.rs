@@ -1,7 +1,7 @@
 //! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
 //! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{
-    Apply, Run, embed, extract, facts, probe, profile, raptor, records, registered, rollup, semantic, sheets,
+    Apply, Run, embed, extract, facts, ocr, probe, profile, raptor, records, registered, rollup, semantic, sheets,
     structure, summary,
 };
 use crate::{
@@ -36,6 +36,8 @@ enum Runner {
     /// Nobody does, so a due task of this type is deferred.
     Nobody,
     Here(Run),
+    /// It runs where an OCR engine is configured; elsewhere a due task is deferred.
+    WithOcr(Run),
     Registered(Arc<dyn TaskHandler>),
 }
 
@@ -53,6 +55,9 @@ pub enum FinalFailure {
     /// None: the container settles with what it has. Its rollup goes on from here.
     Container(Rollup),
 }
+
+/// Why scanned pages are not read.
+pub const NO_ENGINE: &str = "there is no OCR engine: set SVC_OCR_ENGINE, and reprocess the file";
 
 const CPU: Lanes = Lanes::of(Lane::Cpu);
 const MODEL: Lanes = Lanes::of(Lane::Model);
@@ -90,7 +95,15 @@ pub static EXTRACT_TEXT: TaskType = TaskType {
 };
 pub static EXTRACT_TABLES: TaskType = deferred("extract:tables", WriteMode::Children);
 pub static EXTRACT_IMAGES: TaskType = deferred("extract:images", WriteMode::Children);
-pub static OCR: TaskType = deferred("ocr", WriteMode::Itself);
+pub static OCR: TaskType = TaskType {
+    name: "ocr",
+    lane: Lane::Cpu,
+    write_mode: WriteMode::Itself,
+    options: &[],
+    run: Runner::WithOcr(|tools, apply| Box::pin(ocr::run(tools, apply))),
+    final_failure: FinalFailure::Node,
+    leads_to: CPU,
+};
 pub static STRUCTURE_DECLARED: TaskType = TaskType {
     name: "structure:declared",
     lane: Lane::Cpu,
@@ -231,11 +244,6 @@ fn find(name: &str) -> Option<&'static TaskType> {
 }
 
 impl TaskType {
-    /// Without a handler a due task is deferred, not queued.
-    pub fn has_handler(&self) -> bool {
-        !matches!(self.run, Runner::Nobody)
-    }
-
     /// The parameters that it takes from a file's options.
     pub fn params(&self, options: &Value) -> Map<String, Value> {
         self.options.iter().map(|group| ((*group).to_owned(), options[*group].clone())).collect()
@@ -246,6 +254,8 @@ impl TaskType {
 #[derive(Clone, Default)]
 pub struct TaskTypes {
     registered: Vec<Arc<TaskType>>,
+    /// Whether this process has an OCR engine.
+    has_ocr: bool,
     groups: Vec<&'static OptionGroup>,
 }
 
@@ -270,7 +280,7 @@ impl TaskTypes {
         match self.get(name).map(|known| &known.run) {
             Some(Runner::Registered(known)) if Arc::ptr_eq(known, &handler) => return Ok(()),
             Some(Runner::Registered(_) | Runner::Here(_)) => return Err(RegisterError::Duplicate(name)),
-            Some(Runner::Nobody) | None => {}
+            Some(Runner::Nobody | Runner::WithOcr(_)) | None => {}
         }
         if let Some(group) = options {
             if self.groups.iter().any(|known| known.name == group.name) {
@@ -301,6 +311,30 @@ impl TaskTypes {
         self.get(declared.name).unwrap_or(declared)
     }
 
+    /// Says whether this process has an OCR engine. A handler for `ocr` that another crate registered does without it.
+    pub(crate) fn set_ocr(&mut self, has_ocr: bool) {
+        self.has_ocr = has_ocr;
+    }
+
+    /// Whether a due task of this type is queued; without a handler it is deferred.
+    pub(crate) fn has_handler(&self, declared: &TaskType) -> bool {
+        match self.current(declared).run {
+            Runner::Nobody => false,
+            Runner::WithOcr(_) => self.has_ocr,
+            Runner::Here(_) | Runner::Registered(_) => true,
+        }
+    }
+
+    /// Whether what `ocr` reads becomes the text of its file, as the engine's does; what a handler of another crate does is its own affair.
+    pub(crate) fn ocr_gives_text(&self) -> bool {
+        self.has_ocr && matches!(self.current(&OCR).run, Runner::WithOcr(_))
+    }
+
+    /// What would give a task of this type its handler, if there is such a remedy.
+    pub(crate) fn remedy(&self, declared: &TaskType) -> Option<&'static str> {
+        (matches!(self.current(declared).run, Runner::WithOcr(_)) && !self.has_ocr).then_some(NO_ENGINE)
+    }
+
     /// The option groups of the registered types.
     pub(crate) fn groups(&self) -> &[&'static OptionGroup] {
         &self.groups
@@ -313,7 +347,8 @@ impl TaskTypes {
     }
 
     fn with_handler(&self) -> impl Iterator<Item = &TaskType> {
-        let built_in = TABLE.iter().copied().filter(|known| known.has_handler());
+        let is_registered = |name| self.registered.iter().any(|known| known.name == name);
+        let built_in = TABLE.iter().copied().filter(move |known| self.has_handler(known) && !is_registered(known.name));
         built_in.chain(self.registered.iter().map(Arc::as_ref))
     }
 
@@ -362,8 +397,9 @@ impl TaskTypes {
         apply: Apply<'_>,
     ) -> Option<Result<svc_actors::Outcome, svc_actors::TaskFailure>> {
         match &self.get(&apply.grant.task_type)?.run {
+            Runner::WithOcr(_) if !self.has_ocr => None,
             Runner::Nobody => None,
-            Runner::Here(run) => Some(run(tools, apply).await),
+            Runner::Here(run) | Runner::WithOcr(run) => Some(run(tools, apply).await),
             Runner::Registered(handler) => Some(registered::run(handler.as_ref(), tools, apply).await),
         }
     }

@@ -78,12 +78,12 @@ evidence! {
         null "the file is not a zip archive, or its directory is lost",
         absent "the probe failed";
     /// Why the file has no text: `needs_ocr`, `no_text_layer`, `no_sheets`, `no_members`, `no_reader` or `no_text`.
-    ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `structure:sheets`, `extract:members`",
+    ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `ocr`, `structure:sheets`, `extract:members`",
         null "the file has text, sheets or members",
         absent "the probe failed, or the text could not be extracted";
     /// Counts of the extracted text: `characters`, `headings`, `pages`, what declared the headings, and what the reader
     /// of the format counted.
-    ExtractText = "extract.text", by "`extract:text`";
+    ExtractText = "extract.text", by "`extract:text`, `ocr`";
     /// Comments, each with author, date, text and place.
     DocxComments = "docx.comments", by "`extract:text`", null "there are none", absent "the file is not a docx, or has no text", of "docx";
     /// Footnotes, each with text and place.
@@ -103,9 +103,20 @@ evidence! {
     /// The numbers of the slides without text.
     PptxSlidesWithoutText = "pptx.slides_without_text", by "`extract:text`", null "there are none", absent "the file is not a pptx, or has no text", of "pptx";
     /// The pages with images, each with their number and how much of the page they cover.
-    PageImages = "page_images", by "`extract:text`", null "there are none", absent "the file is not a PDF, or has no text layer", of "pdf";
+    PageImages = "page_images", by "`extract:text`, `ocr`", null "there are none", absent "the file is not a PDF, or nobody read its text", of "pdf";
     /// The numbers of the pages that are scans.
-    ScannedPages = "scanned_pages", by "`extract:text`", null "there are none", absent "the file is not a PDF, or has no text layer", of "pdf";
+    ScannedPages = "scanned_pages", by "`extract:text`, `ocr`", null "there are none", absent "the file is not a PDF, or nobody read its text", of "pdf";
+    /// How scanned pages were read: the `engine` and its `languages`, the numbers of `pages` and `words`, the mean `confidence` of the words, 0 to 100, and
+    /// the same for the first thousand pages (`by_page`), each with the resolution of its picture.
+    Ocr = "ocr", by "`ocr`", absent "the file has no scanned pages, or no OCR engine was configured";
+    /// The words of the scanned pages, each with its text, the left and the top of its box, its width and height in points, and its confidence; and how
+    /// many are `left_out` for lack of room.
+    OcrWords = "ocr.words", by "`ocr`", null "there are no words", absent "the file has no scanned pages, or no OCR engine was configured";
+    /// How many scanned pages have no text, by the reason, and the numbers of the first hundred: `ocr_pages` (SVC_OCR_PAGES), `text_bytes`, what the OCR
+    /// engine did (`ocr_engine_timeout`, `ocr_engine_crashed`, `ocr_engine_output`, `ocr_engine_nonsense`), or why the page could not be drawn (`wall_time`,
+    /// `memory`, `encrypted` and others). `not_probed`: the probe, which looks at 32 pages, saw none of them.
+    OcrLeftOut = "ocr.left_out", by "`ocr`, `extract:text`", null "every scanned page was read",
+        absent "the file has no scanned pages, or no OCR engine was configured";
     /// The attachments of the message and of those within it, each with name, type and bytes.
     EmlAttachments = "eml.attachments", by "`extract:text`", null "there are none", absent "the file is not an e-mail, or has no text", of "eml";
     /// What the nodes under the file were made of: the `rule`, the numbers of `sections` and `chunks`, and what declared

@@ -143,7 +143,7 @@ impl TestApp {
         };
         let reader = wish.reader.unwrap_or_else(reader);
         let service = Service::new(settings.clone(), pool.clone(), Some(embedder), TOKEN, reader);
-        let service = Arc::new(service.with_task_types(wish.types));
+        let service = Arc::new(service.with_task_types(wish.types).with_ocr().await.unwrap());
         let worker = if wish.no_worker {
             None
         } else {

@@ -5,11 +5,12 @@ mod sizes;
 mod tags;
 
 use super::{document::Document, layout::Laid};
-use crate::{Extraction, FormatError, Heading, Limits};
+use crate::{Extraction, FormatError, Heading, Limits, OutlineEntry};
+pub(super) use outline::place;
 
 /// What declares a file's headings; this is decided before its pages are read.
 pub(super) enum Headings {
-    Outline(Vec<outline::Entry>),
+    Outline(Vec<OutlineEntry>),
     Tags(tags::Tags),
     FontSizes(sizes::Sizes),
 }
@@ -53,10 +54,18 @@ impl Headings {
         }
     }
 
+    /// The entries of the outline, if it declares the headings.
+    pub(super) fn outline(&self) -> &[OutlineEntry] {
+        match self {
+            Self::Outline(entries) => entries,
+            Self::Tags(_) | Self::FontSizes(_) => &[],
+        }
+    }
+
     /// The headings in the order of the text, and what declared them.
     pub(super) fn finish(self, extraction: &Extraction) -> (Vec<Heading>, &'static str) {
         match self {
-            Self::Outline(entries) => (outline::place(entries, extraction), "outline"),
+            Self::Outline(entries) => (place(&entries, extraction), "outline"),
             Self::Tags(tags) => (tags.finish(), "tags"),
             Self::FontSizes(sizes) => (sizes.finish(), "font_sizes"),
         }

@@ -1,21 +1,14 @@
 //! The outline: titles, levels and the pages they point to.
 
 use crate::{
-    Extraction, FormatError, Heading, Limit, Limits,
+    Extraction, FormatError, Heading, Limit, Limits, OutlineEntry,
     pdf::{document::Document, strings::text_string},
 };
 use hayro_syntax::object::{Array, Dict, MaybeRef, Name, Object, ObjectIdentifier, String as PdfString};
 use std::collections::{HashMap, HashSet};
 
-/// An entry. `level` counts from 1 and stops at 9; `page` is an index, absent if the target is not in the file.
-pub(in crate::pdf) struct Entry {
-    pub level: u8,
-    pub title: String,
-    pub page: Option<usize>,
-}
-
 /// Reads the entries in pre-order. Cycles are cut where they close.
-pub(super) fn read(document: &Document, limits: &Limits) -> Result<Vec<Entry>, FormatError> {
+pub(super) fn read(document: &Document, limits: &Limits) -> Result<Vec<OutlineEntry>, FormatError> {
     let mut entries = Vec::new();
     let Some(catalog) = document.catalog() else { return Ok(entries) };
     let Some(first) = catalog.get::<Dict<'_>>(b"Outlines").and_then(|outlines| item(&outlines, b"First")) else {
@@ -34,7 +27,7 @@ pub(super) fn read(document: &Document, limits: &Limits) -> Result<Vec<Entry>, F
         }
         let title = dict.get::<PdfString<'_>>(b"Title").map(|title| text_string(title.as_bytes())).unwrap_or_default();
         if !title.is_empty() {
-            entries.push(Entry { level, title, page: destinations.of_entry(&dict) });
+            entries.push(OutlineEntry { level, title, page: destinations.of_entry(&dict) });
         }
         waiting.extend(item(&dict, b"Next").map(|next| (next, level)));
         waiting.extend(item(&dict, b"First").map(|child| (child, (level + 1).min(9))));
@@ -122,7 +115,7 @@ fn named<'a>(catalog: &Dict<'a>, most: usize) -> HashMap<Vec<u8>, Object<'a>> {
 }
 
 /// The entries that point into the file, each at its title's line on the page, or at the start of the page.
-pub(super) fn place(entries: Vec<Entry>, extraction: &Extraction) -> Vec<Heading> {
+pub(in crate::pdf) fn place(entries: &[OutlineEntry], extraction: &Extraction) -> Vec<Heading> {
     let mut headings = Vec::new();
     // Thousands of entries may point to one long page. All searches together read the text a few times; after that,
     // titles are no longer searched for.
@@ -140,7 +133,7 @@ pub(super) fn place(entries: Vec<Entry>, extraction: &Extraction) -> Vec<Heading
             budget = left;
             from += find_title(text, &entry.title).unwrap_or(0);
         }
-        headings.push(Heading { level: entry.level, title: entry.title, start: from });
+        headings.push(Heading { level: entry.level, title: entry.title.clone(), start: from });
     }
     // An outline may point backwards, but offsets must ascend.
     headings.sort_by_key(|heading| heading.start);

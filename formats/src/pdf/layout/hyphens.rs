@@ -2,6 +2,32 @@
 
 use rustc_hash::FxHashSet;
 
+/// Joins lines to paragraphs, and these to a text in which lines end in `\n` and paragraphs in an empty line. A word that
+/// the end of a line breaks is whole again.
+pub fn join_lines<'t, P>(paragraphs: &[P]) -> String
+where
+    P: AsRef<[&'t str]>,
+{
+    let lines = || paragraphs.iter().flat_map(|paragraph| paragraph.as_ref()).copied();
+    let words = Words::new(lines());
+    let mut text = String::with_capacity(lines().map(|line| line.len() + 1).sum());
+    for paragraph in paragraphs {
+        let mut before: Option<&str> = None;
+        for line in paragraph.as_ref() {
+            match before.map(|before| words.join(before, line)) {
+                Some(Some(Join::Without)) => drop(text.pop()),
+                Some(Some(Join::With)) => {}
+                Some(None) => text.push('\n'),
+                None if text.is_empty() => {}
+                None => text.push_str("\n\n"),
+            }
+            text.push_str(line);
+            before = Some(line);
+        }
+    }
+    text
+}
+
 /// How the end of a line is joined if its word continues in the next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Join {
@@ -61,6 +87,13 @@ fn is_hyphen(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_a_paragraph_share_the_words_that_they_break() {
+        let paragraphs = [vec!["Herons wait for com-", "mon fish."], vec![], vec!["They are well-", "known", "birds."]];
+        assert_eq!(join_lines(&paragraphs), "Herons wait for common fish.\n\nThey are wellknown\nbirds.");
+        assert_eq!(join_lines::<Vec<&str>>(&[]), "");
+    }
 
     #[test]
     fn the_pages_own_words_decide() {

@@ -15,6 +15,7 @@ mod row_text;
 mod rows;
 
 use super::glyphs::{Glyph, PageGlyphs};
+pub use hyphens::join_lines;
 use kurbo::{Point, Rect, Vec2};
 use std::ops::Range;
 

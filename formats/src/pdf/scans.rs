@@ -1,0 +1,93 @@
+//! Puts what was read from pictures of pages into the text of their file.
+
+use super::headings::place;
+use crate::Extraction;
+use std::collections::BTreeMap;
+
+impl Extraction {
+    /// The extraction with the texts of these pages, by their numbers, in place of what it has of them. Headings move with
+    /// their pages, and those of an outline to their titles.
+    #[must_use]
+    pub fn with_page_texts(mut self, mut texts: BTreeMap<u32, String>) -> Self {
+        let old = std::mem::take(&mut self.text);
+        let grown = texts.values().map(|text| text.len() + 2).sum::<usize>();
+        let mut text = String::with_capacity(old.len() + grown);
+        let mut headings = std::mem::take(&mut self.headings).into_iter().peekable();
+        for page in &mut self.pages {
+            let kept = &old[page.start..page.end];
+            let read = texts.remove(&page.number);
+            let new = read.as_deref().unwrap_or(kept);
+            if !new.is_empty() && !text.is_empty() {
+                text.push_str("\n\n");
+            }
+            let start = text.len();
+            text.push_str(new);
+            while let Some(mut heading) = headings.next_if(|heading| heading.start < page.end) {
+                let within = if read.is_some() { 0 } else { heading.start.saturating_sub(page.start) };
+                heading.start = start + within;
+                self.headings.push(heading);
+            }
+            (page.start, page.end) = (start, text.len());
+        }
+        self.text = text;
+        if !self.outline.is_empty() {
+            self.headings = place(&self.outline, &self);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Heading, OutlineEntry, Page};
+
+    fn extraction(pages: &[&str]) -> Extraction {
+        let mut extraction = Extraction::default();
+        for (number, text) in (1..).zip(pages) {
+            if !text.is_empty() && !extraction.text.is_empty() {
+                extraction.text.push_str("\n\n");
+            }
+            let start = extraction.text.len();
+            extraction.text.push_str(text);
+            extraction.pages.push(Page { number, start, end: extraction.text.len() });
+        }
+        extraction
+    }
+
+    fn texts(of: &[(u32, &str)]) -> BTreeMap<u32, String> {
+        of.iter().map(|(number, text)| (*number, (*text).to_owned())).collect()
+    }
+
+    fn pages(of: &Extraction) -> Vec<&str> {
+        of.pages.iter().map(|page| &of.text[page.start..page.end]).collect()
+    }
+
+    #[test]
+    fn a_page_that_was_read_stands_between_its_neighbours_and_headings_move_with_their_pages() {
+        let heading = |title: &str, start| Heading { level: 1, title: title.to_owned(), start };
+        let mut before = extraction(&["Intro\ntext", "", "p. 3", "End\nmore"]);
+        before.headings = vec![
+            heading("Intro", 0),
+            heading("End", before.pages[3].start),
+            heading("more", before.pages[3].start + 4),
+        ];
+        let after = before.with_page_texts(texts(&[(2, "Scanned words"), (3, "The third"), (9, "of no page")]));
+        assert_eq!(after.text, "Intro\ntext\n\nScanned words\n\nThe third\n\nEnd\nmore");
+        assert_eq!(pages(&after), ["Intro\ntext", "Scanned words", "The third", "End\nmore"]);
+        let at: Vec<_> = after.headings.iter().map(|heading| &after.text[heading.start..]).collect();
+        assert_eq!(at, [after.text.as_str(), "End\nmore", "more"]);
+    }
+
+    #[test]
+    fn an_outline_finds_its_titles_in_pages_that_had_no_text() {
+        let mut before = extraction(&["", "", ""]);
+        let entry = |title: &str, page| OutlineEntry { level: 1, title: title.to_owned(), page: Some(page) };
+        before.outline = vec![entry("One", 0), entry("Two", 1), entry("Three", 2)];
+        before.headings = place(&before.outline, &before);
+        let after = before.with_page_texts(texts(&[(1, "ONE\nfirst"), (2, "of one\nTwo\nsecond")]));
+        assert_eq!(after.text, "ONE\nfirst\n\nof one\nTwo\nsecond");
+        let at: Vec<_> = after.headings.iter().map(|heading| (heading.title.as_str(), heading.start)).collect();
+        assert_eq!(at, [("One", 0), ("Two", 18), ("Three", after.text.len())]);
+    }
+}

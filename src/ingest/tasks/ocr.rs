@@ -1,0 +1,350 @@
+//! ocr: the text of scanned pages. A reader draws each, and the engine reads it; what they cannot do is left out with its
+//! reason, and the other pages have their text.
+use super::{Apply, OrTaskFailure, REFUSED, extract, probe::stored_file, types::NO_ENGINE};
+use crate::{
+    ingest::Tools,
+    ocr::{Engine, EngineError, Recognised},
+    reader::limits,
+    spool::StoredFile,
+    store::{self, evidence::Evidence},
+};
+use serde_json::{Map, Value, json};
+use std::{collections::BTreeMap, fs::File};
+use svc_actors::{ErrorClass, Outcome, TaskFailure};
+use svc_formats::{
+    Extraction, FormatError, PictureSize,
+    isolated::{Answer, Request, Step},
+};
+use svc_ids::DocumentId;
+
+/// After as many faults of the engine in a row, the pages that are left are not tried.
+const MOST_FAULTS: usize = 3;
+/// The most bytes of the words and their places in the evidence, and the most pages that are listed one by one.
+const WORDS_BYTES: usize = 256 << 10;
+const LISTED_PAGES: usize = 1_000;
+/// How many pages that were left out are named.
+const NAMED_PAGES: usize = 100;
+/// Points in an inch, in which places on a page are counted.
+const POINTS: f64 = 72.0;
+
+pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let id = apply.grant.document_id;
+    let engine = tools.ocr.clone().ok_or_else(|| TaskFailure::away("no_ocr_engine", NO_ENGINE))?;
+    let (format, extraction, _) = extract::read(tools, id).await?;
+    let known = known(tools, id).await?;
+    let scanned = scanned(&extraction, known.as_ref());
+    let read = read_pages(tools, &engine, id, &scanned).await?;
+    if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && extraction.text.trim().is_empty()) {
+        return Err(of_engine(fault));
+    }
+    let evidence = read.evidence(&engine);
+    let Pages { texts, boxes, left_out, .. } = read;
+    let mut extraction = extraction.with_page_texts(texts);
+    extraction.facts.remove("empty");
+    let extract::Facts { mut summary, mut found, mut detail } = extract::facts(&mut extraction, format);
+    if let Some(Known { summary: before, .. }) = known {
+        // What the reader found is recorded already, and of it only the text is another now.
+        summary = before.into_iter().chain(summary).collect();
+        found.clear();
+    }
+    let empty = extraction.text.trim().is_empty();
+    let empty = empty.then_some(if left_out.count > 0 { "needs_ocr" } else { "no_text" });
+    detail.insert("pages".to_owned(), evidence["pages"].clone());
+    detail.insert("words".to_owned(), evidence["words"].clone());
+    let (text, layout) = extract::split(extraction).classified()?;
+
+    let mut tx = apply.begin().await?;
+    store::evidence::store_extraction(tx.conn(), id, &text, &layout).await.classified()?;
+    let mut recorded = vec![
+        (Evidence::ExtractText, Value::Object(summary)),
+        (Evidence::ExtractEmpty, json!(empty)),
+        (Evidence::Ocr, evidence),
+        (Evidence::OcrWords, boxes.into_value()),
+        (Evidence::OcrLeftOut, left_out.into_value()),
+    ];
+    recorded.extend(found);
+    for (name, value) in &recorded {
+        store::evidence::record(tx.conn(), id, *name, value).await.classified()?;
+    }
+    tx.complete(detail).await
+}
+
+/// What extract:text has recorded of the file.
+struct Known {
+    summary: Map<String, Value>,
+    scanned: Value,
+}
+
+/// `None` if the file has no text layer, so that extract:text did not run.
+async fn known(tools: &Tools, id: DocumentId) -> Result<Option<Known>, TaskFailure> {
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let Some(Value::Object(summary)) =
+        store::evidence::read_one(&mut conn, id, Evidence::ExtractText).await.classified()?
+    else {
+        return Ok(None);
+    };
+    let scanned = store::evidence::read_one(&mut conn, id, Evidence::ScannedPages).await.classified()?;
+    Ok(Some(Known { summary, scanned: scanned.unwrap_or_default() }))
+}
+
+/// The numbers of the pages that are scans.
+fn scanned(extraction: &Extraction, known: Option<&Known>) -> Vec<u32> {
+    let listed = extraction.facts.get("scanned_pages").or(known.map(|known| &known.scanned));
+    let numbers = listed.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_u64);
+    numbers.filter_map(|number| u32::try_from(number).ok()).collect()
+}
+
+/// Reads the pages one by one. An engine that cannot be started says nothing about the file, so the task waits for it.
+async fn read_pages(tools: &Tools, engine: &Engine, id: DocumentId, scanned: &[u32]) -> Result<Pages, TaskFailure> {
+    let file = stored_file(tools, id).await?;
+    let mut pages = Pages::default();
+    let (mut faults, mut room) = (0, tools.settings.parser_text_bytes);
+    for (index, &number) in scanned.iter().enumerate() {
+        let reason = if index >= tools.settings.ocr_pages {
+            "ocr_pages"
+        } else if faults >= MOST_FAULTS {
+            pages.fault.as_ref().map_or("ocr_engine_crashed", EngineError::code)
+        } else {
+            match read_page(tools, engine, &file, number).await? {
+                Page::Read(size, recognised) => {
+                    faults = 0;
+                    match room.checked_sub(recognised.text.len() as u64) {
+                        Some(left) => {
+                            room = left;
+                            pages.add(number, &size, recognised);
+                            continue;
+                        }
+                        None => "text_bytes",
+                    }
+                }
+                Page::NotDrawn(reason) => reason,
+                Page::NotRead(fault @ EngineError::Missing(_)) => return Err(of_engine(&fault)),
+                Page::NotRead(fault) => {
+                    tracing::warn!(page = number, error = %fault, "the OCR engine failed on a page");
+                    faults += 1;
+                    let reason = fault.code();
+                    pages.fault = Some(fault);
+                    reason
+                }
+            }
+        };
+        pages.left_out.add(number, reason);
+    }
+    Ok(pages)
+}
+
+/// What became of a page.
+enum Page {
+    Read(PictureSize, Recognised),
+    /// The reader could not draw it; the name of the limit or the error.
+    NotDrawn(&'static str),
+    NotRead(EngineError),
+}
+
+async fn read_page(tools: &Tools, engine: &Engine, file: &StoredFile, number: u32) -> Result<Page, TaskFailure> {
+    let input = file.open().classified()?;
+    let (size, pixels) = match draw(tools, engine, input, number).await {
+        Ok(picture) => picture,
+        Err(error) if error.is_permanent() => {
+            tracing::info!(page = number, error = %error, "a scanned page could not be drawn");
+            return Ok(Page::NotDrawn(error.limit().map_or(error.code(), |limit| limit.as_str())));
+        }
+        Err(error) => return Err(error).classified(),
+    };
+    Ok(match engine.recognise(&size, &pixels).await {
+        Ok(recognised) => Page::Read(size, recognised),
+        Err(fault) => Page::NotRead(fault),
+    })
+}
+
+/// Has a reader draw a page.
+async fn draw(tools: &Tools, engine: &Engine, input: File, page: u32) -> Result<(PictureSize, Vec<u8>), FormatError> {
+    let mut limits = limits(&tools.settings);
+    limits.cpu_time = limits.cpu_time.min(tools.settings.ocr_page_time);
+    limits.wall_time = limits.wall_time.min(tools.settings.ocr_page_time);
+    let request = Request::new(Step::Picture { page, raster: engine.raster }, limits);
+    let mut reading = tools.reader.stream(input, &request)?;
+    let (mut size, mut pixels) = (None, Vec::new());
+    while let Some(answer) = reading.next().await? {
+        match answer {
+            Answer::Picture(drawn) => size = Some(drawn),
+            Answer::Pixels(part) => pixels.extend(part),
+            _ => return Err(FormatError::Crashed { reason: "it sent an answer of another kind".to_owned() }),
+        }
+    }
+    // The engine is told the size, so it must be that of the pixels.
+    match size {
+        Some(size) if !pixels.is_empty() && size.pixels() == pixels.len() as u64 => Ok((size, pixels)),
+        _ => Err(FormatError::Crashed { reason: "it sent a part of a picture".to_owned() }),
+    }
+}
+
+/// The failure of a file of which the engine read nothing.
+fn of_engine(fault: &EngineError) -> TaskFailure {
+    let message = format!("the OCR engine gave nothing: {fault}");
+    match fault {
+        EngineError::Missing(_) => {
+            TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away(fault.code(), message) }
+        }
+        EngineError::Timeout(_) => TaskFailure::new(ErrorClass::Timeout, fault.code(), message),
+        EngineError::TooMuch | EngineError::Crashed { .. } | EngineError::Nonsense(_) => {
+            TaskFailure::permanent(fault.code(), message)
+        }
+    }
+}
+
+/// What was read of a file's pages.
+#[derive(Default)]
+struct Pages {
+    texts: BTreeMap<u32, String>,
+    listed: Vec<Value>,
+    boxes: Boxes,
+    left_out: LeftOut,
+    words: usize,
+    /// The sum of the words' confidences.
+    confidence: f64,
+    /// The last fault of the engine.
+    fault: Option<EngineError>,
+}
+
+impl Pages {
+    fn add(&mut self, number: u32, size: &PictureSize, recognised: Recognised) {
+        let Recognised { text, words } = recognised;
+        let confidence: f64 = words.iter().map(|word| f64::from(word.confidence)).sum();
+        if self.listed.len() < LISTED_PAGES {
+            let mean = mean(confidence, words.len());
+            let dpi = size.dpi.round();
+            self.listed.push(json!({"page": number, "words": words.len(), "confidence": mean, "dpi": dpi}));
+        }
+        self.words += words.len();
+        self.confidence += confidence;
+        self.boxes.add(number, size, &words);
+        self.texts.insert(number, text);
+    }
+
+    fn evidence(&self, engine: &Engine) -> Value {
+        json!({
+            "engine": engine.name(),
+            "languages": engine.languages(),
+            "pages": self.texts.len(),
+            "words": self.words,
+            "confidence": mean(self.confidence, self.words),
+            "by_page": self.listed,
+        })
+    }
+}
+
+/// A mean confidence with one decimal; null without words.
+fn mean(sum: f64, count: usize) -> Option<f64> {
+    (count > 0).then(|| (sum / count as f64 * 10.0).round() / 10.0)
+}
+
+/// The places of words on their pages, as many as there is room for.
+#[derive(Default)]
+struct Boxes {
+    pages: Vec<Value>,
+    bytes: usize,
+    left_out: usize,
+}
+
+impl Boxes {
+    /// Adds the words of a page, each with its place in points from the left and the top, and its confidence.
+    fn add(&mut self, number: u32, size: &PictureSize, words: &[crate::ocr::Word]) {
+        let points = |pixels: u32| (f64::from(pixels) / size.dpi * POINTS * 10.0).round() / 10.0;
+        let mut kept = Vec::new();
+        for (index, word) in words.iter().enumerate() {
+            let place = [word.left, word.top, word.width, word.height].map(points);
+            let [left, top, width, height] = place;
+            let value = json!([word.text, left, top, width, height, word.confidence.round()]);
+            let bytes = value.to_string().len() + 1;
+            if self.bytes + bytes > WORDS_BYTES {
+                self.left_out += words.len() - index;
+                break;
+            }
+            self.bytes += bytes;
+            kept.push(value);
+        }
+        if !kept.is_empty() {
+            self.pages.push(json!({"page": number, "words": kept}));
+        }
+    }
+
+    fn into_value(self) -> Value {
+        if self.pages.is_empty() {
+            return Value::Null;
+        }
+        json!({"pages": self.pages, "left_out": self.left_out})
+    }
+}
+
+/// The pages that have no text although they are scans.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    pub count: usize,
+    reasons: BTreeMap<&'static str, usize>,
+    first: Vec<u32>,
+}
+
+impl LeftOut {
+    pub(super) fn add(&mut self, number: u32, reason: &'static str) {
+        self.count += 1;
+        *self.reasons.entry(reason).or_default() += 1;
+        if self.first.len() < NAMED_PAGES {
+            self.first.push(number);
+        }
+    }
+
+    /// Null if there are none.
+    pub(super) fn into_value(self) -> Value {
+        if self.count == 0 {
+            return Value::Null;
+        }
+        json!({"count": self.count, "reasons": self.reasons, "first": self.first})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ocr::Word;
+
+    #[test]
+    fn places_are_in_points_and_end_where_the_room_does() {
+        let size = PictureSize { width: 2500, height: 3300, dpi: 300.0 };
+        let word =
+            |text: &str| Word { text: text.to_owned(), left: 300, top: 600, width: 150, height: 50, confidence: 95.6 };
+        let mut boxes = Boxes::default();
+        boxes.add(7, &size, &[word("heron")]);
+        assert_eq!(boxes.pages, [json!({"page": 7, "words": [["heron", 72.0, 144.0, 36.0, 12.0, 96.0]]})]);
+        boxes.add(8, &size, &vec![word("heron"); 20_000]);
+        let value = boxes.into_value();
+        assert!(value.to_string().len() < WORDS_BYTES + 1024);
+        let kept: usize =
+            value["pages"].as_array().unwrap().iter().map(|page| page["words"].as_array().unwrap().len()).sum();
+        assert_eq!(value["left_out"].as_u64(), Some(20_001 - kept as u64));
+        assert_eq!(Boxes::default().into_value(), Value::Null);
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted_by_its_reason_and_named_up_to_a_bound() {
+        let mut left_out = LeftOut::default();
+        for number in 1..=150 {
+            left_out.add(number, if number == 1 { "wall_time" } else { "ocr_pages" });
+        }
+        let value = left_out.into_value();
+        assert_eq!((&value["count"], &value["reasons"]), (&json!(150), &json!({"wall_time": 1, "ocr_pages": 149})));
+        assert_eq!(value["first"].as_array().unwrap().len(), NAMED_PAGES);
+        assert_eq!(LeftOut::default().into_value(), Value::Null);
+    }
+
+    #[test]
+    fn only_an_engine_that_is_away_or_slow_is_tried_again() {
+        let class = |fault: EngineError| (of_engine(&fault).class, of_engine(&fault).counts);
+        let crashed = EngineError::Crashed { status: "signal: 11".to_owned(), complaint: String::new() };
+        assert_eq!(class(EngineError::Missing("no such file".to_owned())), (ErrorClass::Retryable, false));
+        assert_eq!(class(EngineError::Timeout(std::time::Duration::from_secs(60))), (ErrorClass::Timeout, true));
+        for fault in [crashed, EngineError::TooMuch, EngineError::Nonsense("no columns".to_owned())] {
+            assert_eq!(class(fault), (ErrorClass::Permanent, true));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The OCR engine: a program that reads a picture on standard input and writes a table of the words on it. It is not ours,
+//! so it runs confined and within limits, and nothing that it writes is believed unchecked. It never sees a file of a caller,
+//! only pixels that the reader has drawn.
+mod table;
+
+use crate::{
+    reader::{PROGRAM_SUBCOMMAND, Reader},
+    settings::Settings,
+};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{
+    env, io,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+use svc_formats::{
+    PictureSize, Raster,
+    isolated::{NOT_STARTED, ProgramLimits},
+};
+pub use table::{Recognised, Word};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdin, Command},
+    time::timeout,
+};
+
+/// The variables of our environment that a program needs to find its libraries and its data.
+const PASSED: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX"];
+/// A page full of small print takes a fiftieth of it.
+const TABLE_BYTES: u64 = 16 << 20;
+/// How much of what it complains about is kept.
+const COMPLAINT_BYTES: u64 = 4 << 10;
+/// How many characters of it are shown.
+const SHOWN: usize = 200;
+/// The longest time that it may take to say what it is.
+const START_TIME: Duration = Duration::from_secs(30);
+/// The resolutions that Tesseract believes.
+const BELIEVED_DPI: std::ops::RangeInclusive<f64> = 70.0..=2400.0;
+
+/// Why the engine of the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    #[error(
+        "the program of SVC_OCR_ENGINE, `{program}`, cannot be used: {reason}; install Tesseract (Debian: apt-get install tesseract-ocr), name its program, or leave the setting blank"
+    )]
+    Program { program: String, reason: EngineError },
+    #[error(
+        "the program of SVC_OCR_ENGINE, `{program}`, is no Tesseract: its --version says {said:?}; name another, or leave the setting blank"
+    )]
+    Other { program: String, said: String },
+    #[error("SVC_OCR_LANGUAGES names no language: name at least one of {}", has.join(", "))]
+    NoLanguage { has: Vec<String> },
+    #[error(
+        "SVC_OCR_LANGUAGES names `{language}`, for which `{program}` has no data; it has {}: install it (Debian: apt-get install tesseract-ocr-{language}), or name others", has.join(", ")
+    )]
+    Language { program: String, language: String, has: Vec<String> },
+}
+
+/// Why the engine gave nothing for a page.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    #[error("it cannot be started: {0}")]
+    Missing(String),
+    #[error("it ran for over {} s, the most that SVC_OCR_PAGE_SECONDS allows", .0.as_secs_f64())]
+    Timeout(Duration),
+    #[error("it wrote over {TABLE_BYTES} bytes for one page")]
+    TooMuch,
+    #[error("it ended with {status}{complaint}")]
+    Crashed { status: String, complaint: String },
+    #[error("what it wrote is no table of words: {0}")]
+    Nonsense(String),
+}
+
+impl EngineError {
+    /// A stable name for evidence and failures.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => "ocr_engine_missing",
+            Self::Timeout(_) => "ocr_engine_timeout",
+            Self::TooMuch => "ocr_engine_output",
+            Self::Crashed { .. } => "ocr_engine_crashed",
+            Self::Nonsense(_) => "ocr_engine_nonsense",
+        }
+    }
+}
+
+/// The engine of the settings.
+#[derive(Debug)]
+pub struct Engine {
+    /// Our own program, which becomes the engine's.
+    ours: PathBuf,
+    program: String,
+    /// As the engine takes them, such as `eng+deu`.
+    languages: String,
+    version: String,
+    limits: ProgramLimits,
+    page_time: Duration,
+    pub raster: Raster,
+}
+
+impl Engine {
+    /// The engine that the settings name, once it has said what it is and which languages it has; `None` if they name none.
+    ///
+    /// # Errors
+    /// It cannot be run, or lacks a language.
+    pub async fn start(settings: &Settings, reader: &Reader) -> Result<Option<Engine>, Unusable> {
+        if settings.ocr_engine.is_empty() {
+            return Ok(None);
+        }
+        let program = settings.ocr_engine.clone();
+        let mut engine = Engine {
+            ours: reader.program().to_owned(),
+            program: program.clone(),
+            languages: settings.ocr_languages.join("+"),
+            version: String::new(),
+            limits: ProgramLimits { memory: settings.parser_memory, cpu_time: settings.ocr_page_time },
+            page_time: settings.ocr_page_time,
+            raster: Raster {
+                dpi: u32::try_from(settings.ocr_dpi).unwrap_or(u32::MAX),
+                pixels: settings.ocr_pixels as u64,
+            },
+        };
+        let unusable = |reason| Unusable::Program { program: program.clone(), reason };
+        let said = engine.run(&["--version"], &[], START_TIME).await.map_err(unusable)?;
+        let said = shown(&said);
+        engine.version = match said.strip_prefix("tesseract ").and_then(|version| version.split_whitespace().next()) {
+            Some(version) => version.to_owned(),
+            None => return Err(Unusable::Other { program, said }),
+        };
+        let listed = engine.run(&["--list-langs"], &[], START_TIME).await.map_err(unusable)?;
+        // The first line names the folder.
+        let has: Vec<String> =
+            String::from_utf8_lossy(&listed).lines().skip(1).map(|line| shown(line.as_bytes())).collect();
+        if settings.ocr_languages.is_empty() {
+            return Err(Unusable::NoLanguage { has });
+        }
+        match settings.ocr_languages.iter().find(|language| !has.contains(language)) {
+            Some(language) => Err(Unusable::Language { program, language: language.clone(), has }),
+            None => Ok(Some(engine)),
+        }
+    }
+
+    /// The program and its version, for the evidence.
+    pub fn name(&self) -> String {
+        format!("tesseract {}", self.version)
+    }
+
+    /// The languages that it reads, joined by `+`.
+    pub fn languages(&self) -> &str {
+        &self.languages
+    }
+
+    /// Reads the words of a picture, whose pixels are bytes between black and white, row by row. Dropping the future ends
+    /// the engine and whatever it has started.
+    ///
+    /// # Errors
+    /// It cannot be run, exceeds its limits, or writes what it should not.
+    pub async fn recognise(&self, size: &PictureSize, pixels: &[u8]) -> Result<Recognised, EngineError> {
+        let dpi = size.dpi.clamp(*BELIEVED_DPI.start(), *BELIEVED_DPI.end()).round().to_string();
+        let mut picture = format!("P5\n{} {}\n255\n", size.width, size.height).into_bytes();
+        picture.extend_from_slice(pixels);
+        let arguments = ["stdin", "stdout", "-l", &self.languages, "--dpi", &dpi, "tsv"];
+        let written = self.run(&arguments, &picture, self.page_time).await?;
+        table::read(&written, size).map_err(EngineError::Nonsense)
+    }
+
+    async fn run(&self, arguments: &[&str], input: &[u8], time: Duration) -> Result<Vec<u8>, EngineError> {
+        let mut command = Command::new(&self.ours);
+        command
+            .arg(PROGRAM_SUBCOMMAND)
+            .args(self.limits.arguments())
+            .arg(&self.program)
+            .args(arguments)
+            .env_clear()
+            .envs(PASSED.iter().filter_map(|name| Some((name, env::var_os(name)?))))
+            // Pages are read one by one, so that a task takes one core.
+            .env("OMP_THREAD_LIMIT", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| EngineError::Missing(error.to_string()))?;
+        let _group = Group::of(&child);
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let work = async {
+            let (written, complaint, ()) =
+                tokio::try_join!(all_written(stdout), complaint(stderr), written_to(stdin, input))?;
+            let status = child.wait().await.map_err(broken)?;
+            if status.success() { Ok(written) } else { Err(ended(status, &complaint)) }
+        };
+        timeout(time, work).await.unwrap_or(Err(EngineError::Timeout(time)))
+    }
+}
+
+/// The process group of the engine, which ends with this value.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Group {
+        Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It does not matter if nobody of it is left.
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// Gives the engine its input. One that does not want it ends with its own word on why.
+async fn written_to(pipe: Option<ChildStdin>, input: &[u8]) -> Result<(), EngineError> {
+    if let Some(mut pipe) = pipe {
+        let _ = pipe.write_all(input).await;
+    }
+    Ok(())
+}
+
+/// What the engine writes, if that is not too much.
+async fn all_written(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, EngineError> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(TABLE_BYTES + 1).read_to_end(&mut bytes).await.map_err(broken)?;
+    }
+    if bytes.len() as u64 > TABLE_BYTES { Err(EngineError::TooMuch) } else { Ok(bytes) }
+}
+
+/// The beginning of what the engine complains about; the rest is read and dropped, so that it never waits for us.
+async fn complaint(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, EngineError> {
+    let mut kept = Vec::new();
+    if let Some(mut pipe) = pipe {
+        let _ = (&mut pipe).take(COMPLAINT_BYTES).read_to_end(&mut kept).await;
+        let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+    }
+    Ok(kept)
+}
+
+fn broken(error: io::Error) -> EngineError {
+    EngineError::Crashed { status: "a broken pipe".to_owned(), complaint: format!(": {error}") }
+}
+
+fn ended(status: ExitStatus, complaint: &[u8]) -> EngineError {
+    let complaint = shown(complaint);
+    if status.code() == Some(NOT_STARTED.into()) {
+        return EngineError::Missing(complaint);
+    }
+    let complaint = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
+    EngineError::Crashed { status: status.to_string(), complaint }
+}
+
+/// The first line of a text of the engine as it may be shown.
+fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().filter(|character| !character.is_control()).take(SHOWN).collect()
+}
