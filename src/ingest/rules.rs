@@ -234,7 +234,10 @@ impl Rule {
             after: self
                 .after
                 .iter()
-                .filter(|after| is_possible(after, format) && (types.ocr_gives_text() || ![after.name, task.name].contains(&OCR.name)))
+                .filter(|after| {
+                    is_possible(after, format)
+                        && (types.ocr_gives_text() || ![after.name, task.name].contains(&OCR.name))
+                })
                 .map(|task| task.name.to_owned())
                 .collect(),
             params: task.params(options),
