@@ -87,10 +87,13 @@ impl IntoFailure for BlobError {
 pub(super) fn failed<'a>(error: object_store::Error, secrets: impl Iterator<Item = &'a Secret>) -> BlobError {
     let mut cause: Option<&dyn Error> = Some(&error);
     while let Some(inner) = cause {
-        if inner.downcast_ref::<io::Error>().is_some_and(disk_is_full) {
+        let of_io = inner.downcast_ref::<io::Error>();
+        if of_io.is_some_and(disk_is_full) {
             return BlobError::Full;
         }
-        cause = inner.source();
+        // The source of an I/O error that wraps another error is what is behind that one.
+        let wrapped = of_io.and_then(io::Error::get_ref).map(|error| error as &dyn Error);
+        cause = wrapped.or_else(|| inner.source());
     }
     let said = secrets.fold(error.to_string(), |said, secret| said.replace(secret.expose(), "********"));
     BlobError::Away { reason: said.chars().filter(|c| !c.is_control()).take(SAID_CHARS).collect() }

@@ -134,10 +134,13 @@ impl Blobs {
         } else if store::blobs::has_objects(&mut *pool.acquire().await?).await? {
             return Err(BlobError::NotConfigured);
         }
+        if !reads {
+            return Ok(verified);
+        }
         let mut after = svc_ids::DocumentId(0);
-        while reads {
+        loop {
             let rows = store::blobs::by_place(&mut *pool.acquire().await?, false, after, CHUNK as i64).await?;
-            let Some(last) = rows.last() else { break };
+            let Some(last) = rows.last() else { return Ok(verified) };
             after = last.document_id;
             for row in rows {
                 verified.files += 1;
@@ -147,7 +150,6 @@ impl Blobs {
                 }
             }
         }
-        Ok(verified)
     }
 
     /// Reads the bytes of a file, unless the file is gone meanwhile. One that `is_suspect` had another size in a list of the store.

@@ -268,7 +268,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
-    ("search", &["access", "core", "error", "llm", "settings", "store", "usetype"]),
+    ("search", &["access", "core", "embedding", "error", "llm", "settings", "store", "usetype"]),
     ("view", &["usetype"]),
     ("graph", &["access", "error", "store"]),
     ("rdf", &["error", "graph", "store"]),

