@@ -1,6 +1,6 @@
 //! Workbooks: their sheets, and the cells of a sheet as a profile, as records or as a rectangle.
 //!
-//! Each kind of workbook is a [`Book`](book::Book), whose sheets are read as a stream of rows and cells: packages of XML
+//! Each kind of workbook is a `Book`, whose sheets are read as a stream of rows and cells: packages of XML
 //! or binary records (xlsx and xlsb), open documents (ods), legacy files (xls), and tables in text, which are workbooks of
 //! one sheet. What follows from the cells does not know the kind.
 
