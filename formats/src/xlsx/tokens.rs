@@ -58,7 +58,24 @@ pub(super) struct Surroundings {
     pub encoding: &'static Encoding,
 }
 
+/// What several cells share.
+pub(super) enum Master {
+    Tokens(Vec<u8>),
+    /// The input cells of a table of what-if values.
+    Table(String),
+}
+
 impl Surroundings {
+    /// The formula of a cell as people read it. A cell that shares the formula of another one has that one's.
+    pub(super) fn formula(&self, tokens: &[u8], master: Option<&Master>, at: CellRef) -> String {
+        let tokens = match master {
+            Some(Master::Table(inputs)) => return format!("=TABLE({inputs})"),
+            Some(Master::Tokens(tokens)) => tokens,
+            None => tokens,
+        };
+        format!("={}", self.text(tokens, at).unwrap_or_default())
+    }
+
     /// The formula of a cell, without `=`; `None` if it cannot be written out.
     pub(super) fn text(&self, tokens: &[u8], at: CellRef) -> Option<String> {
         if tokens.len() > TOKEN_BYTES {

@@ -4,7 +4,7 @@ use super::{
     super::{
         book::Scan,
         range::{CellRef, MAX_COLUMN, MAX_ROW, Range},
-        tokens::{Layout, Surroundings, error_text, short_number},
+        tokens::{Layout, Master, Surroundings, error_text, short_number},
         worksheet::{Item, RawCell, RawFormula, Stored, check_cells},
     },
     damaged,
@@ -35,13 +35,6 @@ const MERGED: u16 = 0x00E5;
 /// The token of a cell that shares the formula of another, and that of one in a table of what-if values.
 const SHARES: u8 = 0x01;
 const OF_TABLE: u8 = 0x02;
-
-/// What several cells share.
-enum Master {
-    Tokens(Vec<u8>),
-    /// The input cells of a table of what-if values.
-    Table(String),
-}
 
 pub(super) struct LegacySheet<'a, S> {
     records: Records<S>,
@@ -306,12 +299,7 @@ impl<S: BufRead + Seek> Scan for LegacySheet<'_, S> {
     fn formula_text(&self, formula: &RawFormula, at: CellRef) -> String {
         let RawFormula::Tokens(tokens) = formula else { return "=".to_owned() };
         let master = shared_by(tokens).and_then(|cell| self.masters.get(&cell));
-        let text = match master {
-            Some(Master::Table(inputs)) => return format!("=TABLE({inputs})"),
-            Some(Master::Tokens(tokens)) => self.around.text(tokens, at),
-            None => self.around.text(tokens, at),
-        };
-        format!("={}", text.unwrap_or_default())
+        self.around.formula(tokens, master, at)
     }
 
     fn behind_cells<'b>(mut self: Box<Self>, bytes: u64) -> Result<Option<Box<dyn Scan + 'b>>, FormatError>

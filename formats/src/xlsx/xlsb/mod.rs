@@ -11,7 +11,7 @@ use super::{
     range::{CellRef, MAX_COLUMN, MAX_ROW, Range},
     sheet::Comment,
     styles::{Styles, check_styles},
-    tokens::{Layout, Surroundings, error_text, short_number, utf16},
+    tokens::{Layout, Master, Surroundings, error_text, short_number, utf16},
     workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook},
     worksheet::{Item, RawCell, RawFormula, Stored, check_cells},
 };
@@ -282,13 +282,6 @@ pub(super) fn notes<S: Read>(part: S, found: &mut Found, limits: &Limits) -> Res
     Ok(())
 }
 
-/// What several cells share.
-enum Master {
-    Tokens(Vec<u8>),
-    /// The input cells of a table of what-if values.
-    Table(String),
-}
-
 /// Reads a sheet's part once from its beginning.
 pub(super) struct BinarySheet<'a, S> {
     records: Records<S>,
@@ -511,12 +504,7 @@ impl<S: Read> Scan for BinarySheet<'_, S> {
     fn formula_text(&self, formula: &RawFormula, at: CellRef) -> String {
         let RawFormula::Tokens(tokens) = formula else { return "=".to_owned() };
         let master = shared_by(tokens).and_then(|cell| self.masters.get(&cell));
-        let text = match master {
-            Some(Master::Table(inputs)) => return format!("=TABLE({inputs})"),
-            Some(Master::Tokens(tokens)) => self.around.text(tokens, at),
-            None => self.around.text(tokens, at),
-        };
-        format!("={}", text.unwrap_or_default())
+        self.around.formula(tokens, master, at)
     }
 
     fn behind_cells<'b>(mut self: Box<Self>, bytes: u64) -> Result<Option<Box<dyn Scan + 'b>>, FormatError>
