@@ -1,4 +1,4 @@
-//! Many children of one document: what a page of them, a change of one and the delete of all cost, and whether that grows with what
+//! Many children of one document: what a page of them, a change of one, and the move, the protection and the delete of all cost, and whether that grows with what
 //! the store has elsewhere, or with the number of siblings.
 use crate::{
     figure::{BoxError, Figure, median},
@@ -169,6 +169,16 @@ async fn stage(pool: &PgPool, client: &Client<Remote>, nodes: usize) -> Result<T
         measured.push(delete(client, child()?).await?);
     }
     add("delete_one", &mut measured);
+    // All of them go under another document and come back, get an access root above them, and lose it.
+    let there = patch(client, parent, json!({"parent_id": other})).await?;
+    let back = patch(client, parent, json!({"parent_id": null})).await?;
+    times.push(("move_all", f64::midpoint(there, back)));
+    let start = Instant::now();
+    client.protect_document(DocumentPath { id: parent }).await?;
+    times.push(("protect_all", milliseconds(start)));
+    let start = Instant::now();
+    client.unprotect_document(DocumentPath { id: parent }).await?;
+    times.push(("unprotect_all", milliseconds(start)));
     let whole = delete(client, parent).await?;
     times.push(("delete_all", whole));
     delete(client, other).await?;

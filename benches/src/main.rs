@@ -126,8 +126,8 @@ const BENCHES: &[(&str, &str)] = &[
         "an ordinary client alone and then beside clients that hang up, flood and send hostile requests; SIZE: seconds, default 60",
     ),
     (
-        "shapes",
-        "nodes held against three constraints, beside pySHACL, and a write with a bound shape; SIZE: nodes, default 20000",
+        "knowledge/shapes",
+        "nodes held against three constraints, beside pySHACL and rudof, random graphs beside both, and a write with a bound shape; always 20000 nodes",
     ),
     (
         "knowledge",
@@ -220,7 +220,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "events" => events::run(size.unwrap_or(100), &mut out).await?,
         "eval" => eval::run(eval_folder().as_deref()).await?,
         "feed" => feed::run(size.unwrap_or(1000), &mut out).await?,
-        "shapes" => shapes::run(size.unwrap_or(20_000), &mut out).await?,
+        "knowledge/shapes" => shapes::run(&mut out).await?,
         "knowledge" => knowledge::run(size.unwrap_or(100_000), &mut out).await?,
         "llm/calls" => llm::calls(size.unwrap_or(200), &mut out).await?,
         "llm/batch" => llm::batch(size.unwrap_or(1000), &mut out).await?,

@@ -19,6 +19,8 @@ use svc_client::{
 };
 
 const REQUIREMENTS: &str = include_str!("../peers/shapes-requirements.txt");
+/// The people of the whole graph: more of them take pySHACL many minutes.
+const PEOPLE: usize = 20_000;
 /// The people of one call.
 const TOGETHER: usize = 10_000;
 /// One of so many people has no name.
@@ -32,8 +34,8 @@ const SHAPES: &str = "@prefix sh: <http://www.w3.org/ns/shacl#> . @prefix ex: <h
         sh:property [ sh:path ex:age ; sh:datatype xsd:integer ; sh:minInclusive 0 ] ;
         sh:property [ sh:path ex:knows ; sh:class ex:Person ] .";
 
-pub async fn run(people: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    with_app(|_| {}, async |app: &App| measure(app, people, out).await).await
+pub async fn run(out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    with_app(|_| {}, async |app: &App| measure(app, PEOPLE, out).await).await
 }
 
 /// What a peer says.
@@ -71,15 +73,15 @@ async fn measure(app: &App, people: usize, out: &mut dyn FnMut(Figure)) -> Resul
             return Err(format!("{name} has {} results, and ours are {}", theirs.results, report.results.len()).into());
         }
         let peer = Peer { name, version: theirs.version.into(), value: theirs.seconds };
-        out(Figure::beside(&format!("shapes/validate/{name}"), people, "s", ours, peer));
+        out(Figure::beside(&format!("knowledge/shapes/validate/{name}"), people, "s", ours, peer));
     }
 
     // What a write costs with a shape on its subject, beside one without.
     let mut without = writes(&client, "without").await?;
     client.update_shape_binding(path, Json(ShapeBindingChange { mode: ShapeMode::Reject })).await?;
     let mut with = writes(&client, "with").await?;
-    out(Figure::alone("shapes/write/off", WRITES, "ms", median(&mut without)));
-    out(Figure::alone("shapes/write/reject", WRITES, "ms", median(&mut with)));
+    out(Figure::alone("knowledge/shapes/write/off", WRITES, "ms", median(&mut without)));
+    out(Figure::alone("knowledge/shapes/write/reject", WRITES, "ms", median(&mut with)));
     random::measure(&client, out).await
 }
 

@@ -94,7 +94,7 @@ impl WeightFile {
     /// Reads the tensor `name`, row by row.
     pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
         match &mut self.tensors {
-            Tensors::Packed(pack) => pack.tensor(name, shape),
+            Tensors::Packed(pack) => pack.table(name, shape),
             Tensors::Stored(stored, recorded) => {
                 let floats = stored.tensor(name, shape)?;
                 if let Some(recorded) = recorded {
@@ -120,8 +120,8 @@ impl WeightFile {
         let bias_key = format!("{key}.bias");
         let (weight, bias) = match &mut self.tensors {
             Tensors::Packed(pack) => {
-                let weight = pack.tensor(&key, &[inputs, together])?;
-                (weight, if has_bias { Some(pack.tensor(&bias_key, &[together])?) } else { None })
+                let weight = pack.layer(&key, &[inputs, together])?;
+                (weight, if has_bias { Some(pack.layer(&bias_key, &[together])?) } else { None })
             }
             Tensors::Stored(stored, recorded) => {
                 // Before memory is taken for what config.json asks for.

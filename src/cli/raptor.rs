@@ -20,6 +20,9 @@ pub struct RaptorArguments {
     /// The most levels of summaries, 1 to 10.
     #[arg(long, default_value_t = RaptorRequest::default().max_levels)]
     levels: u32,
+    /// Whether a language model writes the summaries; by default where there is one.
+    #[arg(long)]
+    by_model: Option<bool>,
 }
 
 #[derive(Args)]
@@ -38,7 +41,12 @@ pub struct PortfolioArguments {
 }
 
 pub async fn raptor(client: &Client<Remote>, output: Output, arguments: RaptorArguments) -> Result<ExitCode, CliError> {
-    let request = RaptorRequest { seed: arguments.seed, max_levels: arguments.levels, ..RaptorRequest::default() };
+    let request = RaptorRequest {
+        seed: arguments.seed,
+        max_levels: arguments.levels,
+        by_model: arguments.by_model,
+        ..RaptorRequest::default()
+    };
     let path = DocumentPath { id: arguments.id };
     let made =
         client.make_raptor(path, WaitQuery { wait: true, ..WaitQuery::default() }, OptionalJson(Some(request))).await?;

@@ -30,6 +30,9 @@ impl Handle<ops::make_raptor> for Service {
         let (id, request) = (DocumentId(call.path.id), call.body.0.unwrap_or_default());
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let model = self.model().await?;
+        if request.by_model == Some(true) {
+            self.language_model.must_answer().await.or_fail()?;
+        }
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let Some(place) = store::places::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? else {
             return Err(caller.refusal(&mut tx, id).await.or_fail()?);

@@ -8,8 +8,8 @@ use crate::{
 };
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
-pub use summary::Summary;
 use summary::{Budget, summarise};
+pub use summary::{Method, Summary};
 use svc_client::wire::RaptorRequest;
 use svc_ids::DocumentId;
 use svc_ranking::{Analyzer, AnalyzerConfig, Clustering, Points};
@@ -35,6 +35,10 @@ pub struct Node {
 pub struct NewSummary {
     pub title: String,
     pub summary: Summary,
+    /// The most tokens that it may have.
+    pub room: usize,
+    /// Why no language model wrote it, though one was asked.
+    pub not_written: Option<String>,
     pub first_leaf: usize,
     /// The index of each text that it summarises, and the share of that text which belongs to it.
     pub members: Vec<(usize, f64)>,
@@ -81,6 +85,8 @@ pub fn level(
         level.summaries.push(NewSummary {
             title,
             summary,
+            room,
+            not_written: None,
             first_leaf: members.iter().map(|node| node.first_leaf).min().unwrap_or(0),
             members: cluster.iter().map(|member| (member.point, member.share)).collect(),
         });

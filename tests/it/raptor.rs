@@ -1,4 +1,6 @@
 //! Summaries over a part of the tree, and the part of it that is worth reading within a budget of tokens.
+mod written;
+
 use crate::support::{TestApp, Wish, document, invariants};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

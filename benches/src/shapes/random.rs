@@ -68,8 +68,8 @@ pub async fn measure(client: &Client<Remote>, out: &mut dyn FnMut(Figure)) -> Re
             eprintln!("{}", std::fs::read_to_string(files.path().join(format!("{case}.{name}.ttl")))?);
         }
     }
-    out(Figure::alone("shapes/random/results", CASES, "results", compared.results as f64));
-    out(Figure::alone("shapes/random/alike", CASES, "reports", compared.alike as f64));
+    out(Figure::alone("knowledge/shapes/random/results", CASES, "results", compared.results as f64));
+    out(Figure::alone("knowledge/shapes/random/alike", CASES, "reports", compared.alike as f64));
     Ok(())
 }
 

@@ -34,10 +34,22 @@ pub struct RaptorRequest {
     pub cluster_tokens: u32,
     /// The most tokens of a summary, 32 to 4,000; 200 by default, and never more than the model's window.
     pub summary_tokens: u32,
+    /// Whether a language model writes the summaries of texts that do not fit one: `true` needs one (`SVC_LLM_BASE_URL`), `false` chooses sentences
+    /// of the texts. By default it writes them where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_model: Option<bool>,
 }
 impl Default for RaptorRequest {
     fn default() -> Self {
-        Self { seed: 0, max_levels: 5, dimensions: 10, threshold: 0.1, cluster_tokens: 3_500, summary_tokens: 200 }
+        Self {
+            seed: 0,
+            max_levels: 5,
+            dimensions: 10,
+            threshold: 0.1,
+            cluster_tokens: 3_500,
+            summary_tokens: 200,
+            by_model: None,
+        }
     }
 }
 impl Wire for RaptorRequest {
@@ -83,6 +95,9 @@ pub struct RaptorTree {
     pub request: RaptorRequest,
     pub leaves: usize,
     pub summaries: usize,
+    /// How many of the summaries a language model wrote. The others are the texts themselves, or sentences of them.
+    #[serde(default)]
+    pub by_model: usize,
     /// From the bottom to the top.
     pub levels: Vec<RaptorLevel>,
     /// The summaries that the model refused, which only a search by words finds.

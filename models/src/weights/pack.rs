@@ -1,4 +1,5 @@
-//! Packs: the weights of a model in the encoders' layout, in a file of our own that is mapped and not read.
+//! Packs: the weights of a model in the encoders' layout, in a file of our own. Its tables, of which each text needs few rows, are mapped; its
+//! layers, which become another precision at once, are read.
 //!
 //! The published file has another layout and may be written to while it is read. A pack of it is made at the first
 //! start. It is identified by the published file's device, inode, length, and times of the last write and of the last
@@ -16,7 +17,8 @@ use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io,
+    io::{self, Read, Seek, SeekFrom},
+    ops::Range,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime},
@@ -201,7 +203,9 @@ fn write_to(path: &Path, source: &Path, recorded: &Recorded, digest: [u8; 32]) -
     let mut said = HashMap::from([("digest".to_owned(), hex(&digest)), (SOURCE.to_owned(), source)]);
     let mut views = Vec::new();
     for (name, shape, floats) in &recorded.0 {
-        said.insert(format!("checksum {name}"), checksum(&digest, name, floats.bytes()));
+        let mut checksum = Checksum::new(&digest, name);
+        checksum.add(floats.bytes());
+        said.insert(format!("checksum {name}"), checksum.shown());
         let view = TensorView::new(Dtype::F32, shape.clone(), floats.bytes()).map_err(io::Error::other)?;
         views.push((name, view));
     }
@@ -230,13 +234,24 @@ fn path_of(_: Vec<u8>) -> Option<PathBuf> {
     None
 }
 
-/// The digest is part of each checksum, so that it cannot change unnoticed.
-fn checksum(digest: &[u8; 32], name: &str, bytes: &[u8]) -> String {
-    let mut checksum = crc32fast::Hasher::new();
-    for part in [digest, name.as_bytes(), bytes] {
-        checksum.update(part);
+/// The checksum of a tensor. The digest is part of each, so that it cannot change unnoticed.
+struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    fn new(digest: &[u8; 32], name: &str) -> Self {
+        let mut checksum = Self(crc32fast::Hasher::new());
+        checksum.add(digest);
+        checksum.add(name.as_bytes());
+        checksum
     }
-    format!("{:08x}", checksum.finalize())
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn shown(self) -> String {
+        format!("{:08x}", self.0.finalize())
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -256,41 +271,86 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 
 pub(super) struct Pack {
     path: PathBuf,
+    file: File,
     map: Bytes,
     header: Metadata,
     data_start: usize,
     digest: [u8; 32],
 }
 
+/// How much of a table is in memory while its checksum is taken: pages of the map that nobody needs would stay.
+const CHUNK: usize = 256 << 10;
+
 impl Pack {
     /// Opens a pack; returns `None` if there is no such file.
     fn open(path: &Path) -> Result<Option<Self>, String> {
-        let map = match File::open(path).and_then(|file| mapped::map(&file)) {
-            Ok(map) => map,
+        let (file, map) = match File::open(path).and_then(|file| mapped::map(&file).map(|map| (file, map))) {
+            Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         let (header_bytes, header) = SafeTensors::read_metadata(&map).map_err(|error| error.to_string())?;
         let said = header.metadata().as_ref().and_then(|said| said.get("digest"));
         let digest = said.and_then(|digest| from_hex(digest)).ok_or("it does not say what it was made of")?;
-        Ok(Some(Self { path: path.to_owned(), data_start: 8 + header_bytes, map, header, digest }))
+        Ok(Some(Self { path: path.to_owned(), file, data_start: 8 + header_bytes, map, header, digest }))
     }
 
     pub fn contains(&self, name: &str) -> bool {
         self.header.info(name).is_some()
     }
 
-    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
-        let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
-        let info = self.header.info(name).filter(|info| info.shape == shape && info.dtype == Dtype::F32);
-        let (start, end) = info.ok_or_else(|| corrupt(format!("it has no {name} of {shape:?}")))?.data_offsets;
-        // The header was checked against the length.
-        let bytes = self.map.slice(self.data_start + start..self.data_start + end);
-        let said = self.header.metadata().as_ref().and_then(|said| said.get(&format!("checksum {name}")));
-        if said != Some(&checksum(&self.digest, name, &bytes)) {
-            return Err(corrupt(format!("{name} does not have its checksum")));
+    /// A part of the map, whose pages come to memory as they are looked at.
+    pub fn table(&self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
+        let place = self.place(name, shape)?;
+        let mut checksum = Checksum::new(&self.digest, name);
+        let mut chunk = vec![0; CHUNK.min(place.len())];
+        for from in place.clone().step_by(CHUNK) {
+            let chunk = &mut chunk[..CHUNK.min(place.end - from)];
+            self.read(from, chunk)?;
+            checksum.add(chunk);
         }
-        Floats::mapped(bytes).ok_or_else(|| corrupt(format!("{name} is not aligned")))
+        self.check(name, checksum)?;
+        Floats::mapped(self.map.slice(place)).ok_or_else(|| self.corrupt(format!("{name} is not aligned")))
+    }
+
+    /// Numbers in memory of their own.
+    pub fn layer(&self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
+        let place = self.place(name, shape)?;
+        let mut floats = vec![0f32; place.len() / size_of::<f32>()];
+        let bytes = bytemuck::cast_slice_mut(&mut floats);
+        self.read(place.start, bytes)?;
+        let mut checksum = Checksum::new(&self.digest, name);
+        checksum.add(bytes);
+        self.check(name, checksum)?;
+        Ok(floats.into())
+    }
+
+    /// Where a tensor is in the file.
+    fn place(&self, name: &str, shape: &[usize]) -> Result<Range<usize>, ModelError> {
+        let info = self.header.info(name).filter(|info| info.shape == shape && info.dtype == Dtype::F32);
+        let info = info.ok_or_else(|| self.corrupt(format!("it has no {name} of {shape:?}")))?;
+        // The header was checked against the length.
+        let (start, end) = info.data_offsets;
+        Ok(self.data_start + start..self.data_start + end)
+    }
+
+    fn read(&self, from: usize, bytes: &mut [u8]) -> Result<(), ModelError> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(from as u64))
+            .and_then(|_| file.read_exact(bytes))
+            .map_err(|source| ModelError::Unreadable { path: self.path.clone(), source })
+    }
+
+    fn check(&self, name: &str, checksum: Checksum) -> Result<(), ModelError> {
+        let said = self.header.metadata().as_ref().and_then(|said| said.get(&format!("checksum {name}")));
+        match said == Some(&checksum.shown()) {
+            true => Ok(()),
+            false => Err(self.corrupt(format!("{name} does not have its checksum"))),
+        }
+    }
+
+    fn corrupt(&self, problem: String) -> ModelError {
+        ModelError::Corrupt { path: self.path.clone(), problem }
     }
 }
 
@@ -306,7 +366,7 @@ impl Packs {
 mod tests {
     use super::*;
     use crate::sample;
-    use std::io::{Seek, SeekFrom, Write};
+    use std::io::Write;
     use tempfile::TempDir;
 
     const WORDS: &str = "embeddings.word_embeddings.weight";

@@ -1,4 +1,4 @@
-//! The text of a summary. A language model's summary would take the place of [`summarise`], which quotes.
+//! The text of a summary, as far as it quotes. A language model may write another one.
 use svc_client::words;
 use svc_ranking::{Analyzer, extract, sentences};
 
@@ -9,6 +9,8 @@ words! {
         Concatenated = "concatenated",
         /// It is sentences of the texts.
         Extracted = "extracted",
+        /// A language model wrote it.
+        Written = "llm_summary",
     }
 }
 

@@ -1,10 +1,12 @@
 //! raptor: a tree of summaries over the leaves under a document, in place of the one that was there.
+mod writer;
+
 use super::{Apply, OrTaskFailure, apply::Transaction, structure::model, windows};
 use crate::{
     embedding::Model,
     ingest::{
         Tools,
-        raptor::{self, Level, NewSummary, Node, level},
+        raptor::{self, Level, Method, NewSummary, Node, level},
         tree,
     },
     search::bm25,
@@ -26,6 +28,7 @@ use std::collections::HashMap;
 use svc_actors::{CancelToken, Outcome, TaskFailure};
 use svc_client::wire::{EventKind, RAPTOR_BYTES, RAPTOR_LEAVES, RaptorLevel, RaptorRequest, RaptorTree, Settled};
 use svc_ids::DocumentId;
+use writer::Writer;
 
 /// The texts that the model embeds between two looks at whether the task was stopped.
 const TEXTS: usize = 64;
@@ -42,8 +45,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     }
     let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
         leaves.iter().map(|leaf| (leaf.id, leaf.content_hash.clone())).unzip();
+    let mut writer = Writer::new(tools, grant, &model, &request).await?;
     let mut made = Made::new(tools, model, request, apply.cancel.clone()).await?;
-    made.climb(leaves).await?;
+    made.climb(leaves, writer.as_mut()).await?;
     let postings = made.postings(&place).await?;
     vectors::ensure_index(&tools.pool, made.model.identity(), made.model.native_width()).await.classified()?;
 
@@ -64,6 +68,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
             tools.postings.forget_term_ids();
         }
         replaced.classified()?;
+    }
+    if let Some(writer) = writer {
+        let took = writer.keep(tx.conn()).await?;
+        store::evidence::record(tx.conn(), DocumentId(tree.raptor_id), Evidence::LlmSummarize, &took)
+            .await
+            .classified()?;
     }
     let mut detail = Map::new();
     detail.insert("raptor_id".to_owned(), tree.raptor_id.into());
@@ -138,16 +148,24 @@ impl<'a> Made<'a> {
     }
 
     /// Makes level after level until there is one text, or no fewer texts than before.
-    async fn climb(&mut self, leaves: Vec<LeafRow>) -> Result<(), TaskFailure> {
+    async fn climb(&mut self, leaves: Vec<LeafRow>, mut writer: Option<&mut Writer<'_>>) -> Result<(), TaskFailure> {
         let mut nodes = self.count(leaves).await?;
         for number in 1..=self.request.max_levels as usize {
             if nodes.len() < 2 {
                 break;
             }
-            let level;
+            let mut level;
             (nodes, level) = self.level(nodes).await?;
             if level.summaries.is_empty() || level.summaries.len() + level.alone.len() >= nodes.len() {
                 break;
+            }
+            if let Some(writer) = writer.as_deref_mut() {
+                for new in &mut level.summaries {
+                    if self.cancel.is_cancelled() {
+                        return Err(stopped());
+                    }
+                    writer.write(new, &nodes).await?;
+                }
             }
             self.levels.push(RaptorLevel { level: number, nodes: nodes.len(), summaries: level.summaries.len() });
             let mut next: Vec<Node> = level.alone.iter().map(|at| nodes[*at].clone()).collect();
@@ -245,6 +263,7 @@ impl<'a> Made<'a> {
             request: self.request,
             leaves,
             summaries: self.summaries.len(),
+            by_model: self.summaries.iter().filter(|placed| placed.new.summary.method == Method::Written).count(),
             levels: self.levels.clone(),
             without_vector: self.notes.iter().filter(|(_, note)| note.get("skipped").is_some()).count(),
         };
@@ -280,7 +299,10 @@ impl<'a> Made<'a> {
         store::raptor::link(tx.conn(), &within, &derived).await.classified()?;
         let made = |placed: &Placed| {
             let summary = &placed.new.summary;
-            let how = json!({"level": placed.level, "method": summary.method.as_str(), "members": placed.members.len(), "tokens": summary.tokens});
+            let mut how = json!({"level": placed.level, "method": summary.method.as_str(), "members": placed.members.len(), "tokens": summary.tokens});
+            if let Some(reason) = &placed.new.not_written {
+                how["not_written"] = reason.as_str().into();
+            }
             (placed.id, how)
         };
         let made: Vec<(DocumentId, Value)> = self.summaries.iter().map(made).collect();

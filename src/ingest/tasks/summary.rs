@@ -36,11 +36,11 @@ use svc_ranking::sentences;
 
 /// The instructions of the model. Whoever changes the file changes the version, and a test holds both together.
 const INSTRUCTIONS: &str = include_str!("summary/prompt.md");
-const PROMPT: &str = "summarize/1";
+pub(super) const PROMPT: &str = "summarize/1";
 /// The most tokens of an answer, with what the model reasons before it.
 const ANSWER_TOKENS: usize = 2048;
 /// The most words that are asked for, however much the embedding model reads.
-const MOST_WORDS: usize = 600;
+pub(super) const MOST_WORDS: usize = 600;
 /// The fewest bytes of a group that are cut in two because the model takes less.
 const LEAST_BYTES: usize = 1024;
 /// How often summaries are summarised.
@@ -114,10 +114,10 @@ async fn sources(tools: &Tools, id: DocumentId) -> Result<Vec<Source>, TaskFailu
 }
 
 /// A text of the language model.
-struct Told {
-    text: String,
+pub(super) struct Told {
+    pub text: String,
     /// The number of characters that were kept, if the text was too long.
-    truncated_at: Option<usize>,
+    pub truncated_at: Option<usize>,
 }
 
 /// How far a summary came.
@@ -144,8 +144,7 @@ struct Writing<'a> {
 impl<'a> Writing<'a> {
     fn new(tools: &'a Tools, grant: &'a Grant, model: Model) -> Writing<'a> {
         let llm = grant.params["rollup"]["llm_model"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
-        let context = tools.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS) * 3;
-        let most = context.saturating_sub(INSTRUCTIONS.len() + 200).max(LEAST_BYTES);
+        let most = most_bytes(tools);
         // The summary is to fill half of the window, and three words take about four tokens. Four of them fit a group of the next level.
         let words = (model.document_window() / 2 * 3 / 4).min(MOST_WORDS).min(most / 4 / 8).max(8);
         Writing {
@@ -281,48 +280,12 @@ impl<'a> Writing<'a> {
 
     /// The answer to one question; an earlier one if there is one.
     async fn asked(&mut self, text: &str, words: usize) -> Result<Asked, TaskFailure> {
-        let hash = hash(&[PROMPT, self.asking.model(), &words.to_string(), text]);
-        let mark = mark();
-        let ask = Ask {
-            purpose: "summarize",
-            instructions: INSTRUCTIONS.to_owned(),
-            message: format!(
-                "Summarise the text between the marks in at most {words} words.\n\n{mark}\n{text}\n{mark}\n"
-            ),
-            max_tokens: ANSWER_TOKENS as u32,
-            temperature: 0.0,
-            schema: None,
-            model: self.asking.llm.clone(),
-            thinks: self.tools.settings.summarization_disable_thinking != Some(true),
-        };
-        self.asking.asked(hash, ask).await
+        ask(self.tools, &mut self.asking, text, words).await
     }
 
     /// As many sentences of a text as fit the window.
     async fn fit(&self, text: String) -> Result<Told, TaskFailure> {
-        let model = self.model.clone();
-        let fitted = tokio::task::spawn_blocking(move || {
-            let window = model.document_window();
-            // A tokenizer that fails on a text has a defect; then the length in bytes is a safe upper bound.
-            let fits = |text: &str| model.count_tokens(text).unwrap_or(text.len()) <= window;
-            if fits(&text) {
-                return Told { text, truncated_at: None };
-            }
-            let ends: Vec<usize> =
-                sentences(&text).iter().map(|one| one.as_ptr() as usize - text.as_ptr() as usize + one.len()).collect();
-            let fitting = ends.partition_point(|end| fits(&text[..*end]));
-            match fitting.checked_sub(1).and_then(|at| ends.get(at)) {
-                Some(end) => cut(&text, *end),
-                None => {
-                    let mut most = text.len() / 2;
-                    while most > 0 && !fits(beginning(&text, most)) {
-                        most /= 2;
-                    }
-                    cut(&text, most)
-                }
-            }
-        });
-        fitted.await.classified()
+        fit(&self.model, text, self.model.document_window()).await
     }
 
     async fn apply(self, apply: Apply<'_>, sources: &[Source], told: Told) -> Result<Outcome, TaskFailure> {
@@ -386,6 +349,60 @@ impl<'a> Writing<'a> {
         let Value::Object(detail) = took else { return tx.complete(Map::new()).await };
         tx.complete(detail).await
     }
+}
+
+/// What a language model tells of a text in so many words; what it told before if it was asked before.
+pub(super) async fn ask(
+    tools: &Tools,
+    asking: &mut Asking<'_>,
+    text: &str,
+    words: usize,
+) -> Result<Asked, TaskFailure> {
+    let hash = hash(&[PROMPT, asking.model(), &words.to_string(), text]);
+    let mark = mark();
+    let ask = Ask {
+        purpose: "summarize",
+        instructions: INSTRUCTIONS.to_owned(),
+        message: format!("Summarise the text between the marks in at most {words} words.\n\n{mark}\n{text}\n{mark}\n"),
+        max_tokens: ANSWER_TOKENS as u32,
+        temperature: 0.0,
+        schema: None,
+        model: asking.llm.clone(),
+        thinks: tools.settings.summarization_disable_thinking != Some(true),
+    };
+    asking.asked(hash, ask).await
+}
+
+/// As many sentences of a text as have at most so many tokens.
+pub(super) async fn fit(model: &Model, text: String, most_tokens: usize) -> Result<Told, TaskFailure> {
+    let model = model.clone();
+    let fitted = tokio::task::spawn_blocking(move || {
+        // A tokenizer that fails on a text has a defect; then the length in bytes is a safe upper bound.
+        let fits = |text: &str| model.count_tokens(text).unwrap_or(text.len()) <= most_tokens;
+        if fits(&text) {
+            return Told { text, truncated_at: None };
+        }
+        let ends: Vec<usize> =
+            sentences(&text).iter().map(|one| one.as_ptr() as usize - text.as_ptr() as usize + one.len()).collect();
+        let fitting = ends.partition_point(|end| fits(&text[..*end]));
+        match fitting.checked_sub(1).and_then(|at| ends.get(at)) {
+            Some(end) => cut(&text, *end),
+            None => {
+                let mut most = text.len() / 2;
+                while most > 0 && !fits(beginning(&text, most)) {
+                    most /= 2;
+                }
+                cut(&text, most)
+            }
+        }
+    });
+    fitted.await.classified()
+}
+
+/// How many bytes a language model reads at once beside the instructions.
+pub(super) fn most_bytes(tools: &Tools) -> usize {
+    let context = tools.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS) * 3;
+    context.saturating_sub(INSTRUCTIONS.len() + 200).max(LEAST_BYTES)
 }
 
 /// A text without what comes after so many bytes, or after the last sentence before them.

@@ -170,7 +170,7 @@ evidence! {
         absent "the node is not a container, or there is nothing under it";
     /// What the summary of a container took: the `model`, the `prompt`'s version, `calls`, how many of them an earlier attempt had made (`kept_calls`), how many answers came by batches (`batched_calls`),
     /// `prompt_tokens`, `completion_tokens` and `milliseconds`. Where the summaries below fit the window together, there are no calls.
-    LlmSummarize = "llm.summarize", by "`summarize:llm`",
+    LlmSummarize = "llm.summarize", by "`summarize:llm`, `raptor`",
         absent "no language model has summarized the node";
     /// The facts that a language model found in the text: their ids (`facts`), how many were `created`, how many were `dropped` by the reason, the
     /// `entities` that were made, the ids of `merges`, the facts that were `superseded`, and how many were `closed` because the text no longer states them;
@@ -196,8 +196,8 @@ evidence! {
     /// The tree of summaries that the node holds: how it was made, of how many `leaves`, and its `levels`.
     Raptor = "raptor", by "`raptor`",
         absent "the node does not hold such a tree";
-    /// How the summary was made: its `level`, the number of its `members`, its `tokens`, and the `method`: `concatenated` or
-    /// `extracted`.
+    /// How the summary was made: its `level`, the number of its `members`, its `tokens`, and the `method`: `concatenated`,
+    /// `extracted` or `llm_summary`; `not_written` is why a language model that was asked did not write it.
     Summary = "summary", by "`raptor`",
         absent "no task made the node as a summary";
     /// What a template was before its changes, oldest first: its `title`, `content` and `structured_content`, with `changed_by` and `changed_at`. Of

@@ -1,0 +1,142 @@
+//! Summaries that a language model writes.
+use super::{evidence, file, refused, summarise};
+use crate::support::{
+    TestApp, Wish,
+    llm::{Asked, Llm, Reply},
+};
+use std::collections::BTreeSet;
+use svc_client::{
+    Code, OptionalJson,
+    wire::{DocumentPath, DocumentResponse, RaptorRequest, RaptorTree, TaskQuery, WaitQuery},
+};
+
+const WORDS: u32 = 60;
+
+/// Clusters of several leaves whose texts together do not fit a summary.
+fn request(by_model: Option<bool>) -> RaptorRequest {
+    RaptorRequest { summary_tokens: WORDS, cluster_tokens: 400, by_model, ..RaptorRequest::default() }
+}
+
+async fn app(llm: &Llm) -> TestApp {
+    let settings = [("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model")];
+    TestApp::with(Wish { settings: &settings, ..Wish::default() }).await
+}
+
+/// Says what a text is about.
+fn tell(call: &Asked) -> Reply {
+    let about = ["heron", "gauge", "assembly"].into_iter().find(|subject| call.message().contains(subject));
+    Reply::said(&format!("In short, this is about the {}.", about.unwrap_or("summaries")))
+}
+
+async fn summaries(app: &TestApp, tree: &RaptorTree) -> Vec<DocumentResponse> {
+    app.subtree(tree.raptor_id).await.into_iter().filter(|document| document.usetype == "summary").collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_language_model_writes_what_does_not_fit_and_is_paid_once() {
+    let llm = Llm::start().await;
+    llm.will_say(tell);
+    let app = app(&llm).await;
+    let id = file(&app).await;
+    // The file itself was summarised while it was ingested.
+    llm.will_say(tell);
+    let tree = summarise(&app, id, request(None)).await;
+    assert!(tree.by_model > 0 && tree.by_model <= tree.summaries, "{tree:?}");
+    let mut written = 0;
+    for summary in summaries(&app, &tree).await {
+        let how = &evidence(&app, summary.id).await["summary"];
+        assert!(how["tokens"].as_u64().unwrap() <= u64::from(WORDS), "{how}");
+        if how["method"] == "llm_summary" {
+            assert!(summary.content.starts_with("In short, this is about the "), "{}", summary.content);
+            written += 1;
+        } else {
+            assert_eq!(how["method"], "concatenated", "what does not fit is written: {}", summary.content);
+        }
+    }
+    assert_eq!(written, tree.by_model);
+    let asked = llm.asked();
+    let messages: BTreeSet<String> = asked.iter().map(|call| of_marks(call.message())).collect();
+    assert_eq!((asked.len(), messages.len()), (written, written), "each cluster is asked of once");
+    let took = &evidence(&app, tree.raptor_id).await["llm.summarize"];
+    assert_eq!(took["calls"], written);
+    assert_eq!(took["prompt"], "summarize/1");
+
+    // The same tree again asks nothing that was answered before; without the model nothing is asked at all.
+    llm.will_say(|_| panic!("an answer that is kept was asked for again"));
+    let again = summarise(&app, id, request(None)).await;
+    assert_eq!((again.summaries, again.by_model), (tree.summaries, tree.by_model));
+    assert_eq!(evidence(&app, again.raptor_id).await["llm.summarize"]["kept_calls"], written);
+    let quoted = summarise(&app, id, request(Some(false))).await;
+    assert_eq!(quoted.by_model, 0);
+    assert!(!evidence(&app, quoted.raptor_id).await.contains_key("llm.summarize"));
+    let texts = summaries(&app, &quoted).await;
+    assert!(texts.iter().all(|summary| !summary.content.contains("In short")), "{texts:?}");
+    app.end().await;
+}
+
+/// A question without the random marks around its text.
+fn of_marks(message: &str) -> String {
+    let lines: Vec<&str> = message.trim_end().lines().collect();
+    lines[3..lines.len() - 1].join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_model_says_nothing_of_use_sentences_stay_and_the_evidence_says_why() {
+    let llm = Llm::start().await;
+    let long = "The heron goes on and on about the reeds of the lake. ".repeat(200);
+    let mut turn = 0;
+    llm.will_say(move |_| {
+        turn += 1;
+        match turn % 3 {
+            0 => Reply::said(""),
+            1 => Reply::said(&long),
+            _ => {
+                Reply::status("400 Bad Request", "", "{\"error\": {\"message\": \"maximum context length exceeded\"}}")
+            }
+        }
+    });
+    let app = app(&llm).await;
+    let id = file(&app).await;
+    let tree = summarise(&app, id, request(Some(true))).await;
+    let (mut written, mut without) = (0, 0);
+    for summary in summaries(&app, &tree).await {
+        let how = &evidence(&app, summary.id).await["summary"];
+        assert!(how["tokens"].as_u64().unwrap() <= u64::from(WORDS), "{how}");
+        if how["method"] == "llm_summary" {
+            assert!(
+                summary.content.starts_with("The heron goes on") && summary.content.ends_with("lake."),
+                "{summary:?}"
+            );
+            written += 1;
+        } else if how.get("not_written").is_some() {
+            assert_eq!(how["method"], "extracted");
+            // A summary of summaries quotes those that were written.
+            let quotes_leaves = how["level"] == 1;
+            assert!(!summary.content.is_empty(), "{summary:?}");
+            assert!(!quotes_leaves || !summary.content.contains("goes on and on"), "{summary:?}");
+            without += 1;
+        }
+    }
+    assert_eq!(written, tree.by_model);
+    assert!(written > 0 && without > 0, "{tree:?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_wants_a_language_model_and_has_none_is_refused_and_nothing_is_queued() {
+    // Nothing listens on this port of the test's own network, and it is named.
+    let app = TestApp::with(Wish { settings: &[("SVC_FALLBACK_LLM_URL", "")], ..Wish::default() }).await;
+    let id = file(&app).await;
+    let failure = refused(&app, id, request(Some(true))).await;
+    assert_eq!(failure.code, Code::NotConfigured, "{failure:?}");
+    assert_eq!(failure.members["setting"], "SVC_LLM_BASE_URL");
+    let query = TaskQuery { task_type: Some("raptor".to_owned()), ..TaskQuery::default() };
+    assert!(app.client.list_tasks(query).await.unwrap().tasks.is_empty());
+    let made = app.client.make_raptor(
+        DocumentPath { id },
+        WaitQuery { wait: true, ..WaitQuery::default() },
+        OptionalJson(Some(request(None))),
+    );
+    assert_eq!(made.await.unwrap().tree.unwrap().by_model, 0);
+    app.end().await;
+}
