@@ -71,7 +71,7 @@ impl Batching {
 
     /// Remembers a field that a refusal names, and says whether it named one. All requests of a batch may be refused for the same field.
     fn learns(&self, refusal: &str) -> bool {
-        let bit = refused_field_of(refusal);
+        let bit = refused_field_of(refusal, self.refused.load(Ordering::Relaxed));
         bit.inspect(|bit| {
             self.refused.fetch_or(*bit, Ordering::Relaxed);
         })

@@ -35,6 +35,10 @@ const OPTIONAL: [(&str, u8); 6] = [
     ("temperature", 1 << 4),
     ("max_tokens", 1 << 5),
 ];
+/// The bit that says that this server takes no schema for an answer. It may still promise an object.
+const SCHEMA: u8 = 1 << 6;
+/// The names of the field and of its form with a schema.
+const FORMAT: [&str; 2] = ["response_format", "json_schema"];
 
 /// The body of a call without what was refused.
 pub fn body(ask: &Ask, model: &str, thinks: bool, refused: u8) -> Value {
@@ -57,7 +61,13 @@ pub fn body(ask: &Ask, model: &str, thinks: bool, refused: u8) -> Value {
     add("max_tokens", ask.max_tokens.into());
     if let Some(schema) = &ask.schema {
         let schema = json!({"name": "answer", "strict": true, "schema": schema});
-        add("response_format", json!({"type": "json_schema", "json_schema": schema}));
+        add(
+            FORMAT[0],
+            match refused & SCHEMA {
+                0 => json!({"type": "json_schema", "json_schema": schema}),
+                _ => json!({"type": "json_object"}),
+            },
+        );
     }
     if !thinks {
         add("chat_template_kwargs", json!({"enable_thinking": false}));
@@ -80,15 +90,20 @@ pub fn body_without_stream(ask: &Ask, model: &str, refused: u8) -> Value {
     body
 }
 
-/// The bit of an optional field that the text of a refusal names.
-pub fn refused_field_of(text: &str) -> Option<u8> {
+/// The bit of an optional field that the text of a refusal names, after these were refused before.
+pub fn refused_field_of(text: &str, refused: u8) -> Option<u8> {
+    if refused & SCHEMA == 0 && FORMAT.iter().any(|name| text.contains(name)) {
+        return Some(SCHEMA);
+    }
     OPTIONAL.iter().find(|(name, _)| text.contains(name)).map(|(_, bit)| *bit)
 }
 
 /// The bit of a field that was sent and that the text of a refusal names.
 pub fn refused_field(body: &Value, text: &str) -> Option<u8> {
-    let named = |name: &str| text.contains(name) || (name == "response_format" && text.contains("json_schema"));
-    OPTIONAL.iter().find(|(name, _)| body.get(*name).is_some() && named(name)).map(|(_, bit)| *bit)
+    if FORMAT.iter().any(|name| text.contains(name)) && body["response_format"]["type"] == "json_schema" {
+        return Some(SCHEMA);
+    }
+    OPTIONAL.iter().find(|(name, _)| body.get(*name).is_some() && text.contains(name)).map(|(_, bit)| *bit)
 }
 
 #[cfg(test)]
@@ -112,11 +127,22 @@ mod tests {
     #[test]
     fn a_refused_field_is_left_out_and_the_old_name_gives_way_to_the_new() {
         let first = body(&ask(), "m", false, 0);
-        for name in ["response_format", "stream_options", "chat_template_kwargs", "reasoning_effort", "temperature"] {
+        for name in ["stream_options", "chat_template_kwargs", "reasoning_effort", "temperature"] {
             assert!(first.get(name).is_some(), "{name}");
             let bit =
                 refused_field(&first, &format!("Unrecognized request argument supplied: {name}")).expect("a field");
             assert_eq!(body(&ask(), "m", false, bit).get(name), None, "{name}");
+        }
+        // A schema gives way to an object, and that to words alone.
+        for text in ["unknown field response_format", "json_schema is not supported"] {
+            let schema = refused_field(&first, text).expect("a field");
+            let second = body(&ask(), "m", false, schema);
+            assert_eq!(second["response_format"], json!({"type": "json_object"}));
+            assert_eq!(refused_field_of(text, 0), Some(schema));
+            let text = "unknown field response_format";
+            let object = refused_field(&second, text).expect("a field");
+            assert_eq!(body(&ask(), "m", false, schema | object).get("response_format"), None);
+            assert_eq!(refused_field_of(text, schema), Some(object));
         }
         let text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
         let bit = refused_field(&first, text).expect("a field");

@@ -155,11 +155,17 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
     llm.will([Reply::said("<think>hm"), answer.clone()]);
     assert!(asked(&app).await.unwrap().answer.is_some());
     assert_eq!(llm.asked()[1].body["chat_template_kwargs"], json!({"enable_thinking": false}));
-    llm.will([Reply::status("400 Bad Request", "", &error("unknown field response_format")), answer.clone()]);
+    let refusal = Reply::status("400 Bad Request", "", &error("unknown field response_format"));
+    let formats = || llm.asked().iter().map(|call| call.body["response_format"]["type"].clone()).collect::<Vec<_>>();
+    // An object is less than a schema, and more than nothing.
+    llm.will([refusal.clone(), answer.clone()]);
     assert!(asked(&app).await.unwrap().answer.is_some());
     assert!(asked(&app).await.unwrap().answer.is_some());
-    let has_schema: Vec<bool> = llm.asked().iter().map(|call| call.body.get("response_format").is_some()).collect();
-    assert_eq!(has_schema, [true, false, false]);
+    assert_eq!(formats(), ["json_schema", "json_object", "json_object"]);
+    llm.will([refusal, answer.clone()]);
+    assert!(asked(&app).await.unwrap().answer.is_some());
+    assert!(asked(&app).await.unwrap().answer.is_some());
+    assert_eq!(formats(), [json!("json_object"), Value::Null, Value::Null]);
     // Who is told to wait does not call meanwhile.
     llm.will([Reply::status("429 Too Many Requests", "retry-after: 60\r\n", ""), answer]);
     for _ in 0..2 {
