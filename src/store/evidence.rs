@@ -182,7 +182,7 @@ pub async fn attempts(conn: &mut PgConnection, document_id: DocumentId) -> sqlx:
 }
 
 /// The attempts at a task of this node that came before the attempt `before`, latest first, each with its id.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0, task.id = task_id.0))]
 pub async fn attempts_at(
     conn: &mut PgConnection,
     document_id: DocumentId,

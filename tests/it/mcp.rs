@@ -103,7 +103,7 @@ fn given(name: &str, id: i64) -> Value {
         "supersede_fact" => json!({"id": id, "object_literal": "y"}),
         "search_auto" => json!({"query": "heron", "parent_id": id, "limit": 100, "group_by": "none"}),
         "synthesize" => json!({"query": "heron", "parent_id": id, "limit": 100}),
-        "find_neighbors" => json!({"document_id": id}),
+        "find_neighbors" => json!({"document_id": id, "valid_at": "2026-01-01T00:00:00Z"}),
         "find_paths" => a_path(id),
         _ => json!({"id": id}),
     }

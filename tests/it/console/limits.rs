@@ -4,7 +4,7 @@ use crate::{
     admin::idle,
     principals::{grant, someone},
     queue::{node, task},
-    support::{TOKEN, TestApp, Wish, http, until},
+    support::{TOKEN, TestApp, Wish, document, http, until},
 };
 use futures_util::{StreamExt, future::join_all};
 use reqwest::Method;
@@ -15,7 +15,10 @@ use std::{
 };
 use svc::store::workers::{self, WorkerRow};
 use svc_actors::WriteMode;
-use svc_client::wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight};
+use svc_client::{
+    Json,
+    wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight, WaitQuery},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -184,6 +187,11 @@ async fn a_count_that_ends_early_says_so_and_many_silent_workers_are_one_thing_t
     app.end().await;
 }
 
+/// A document that nobody embeds.
+async fn waiting(app: &TestApp, title: &str) -> i64 {
+    app.client.create_document(WaitQuery::default(), Json(document(title, "Text."))).await.unwrap().document.id
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_ends_here_ends_for_its_live_pages_at_once() {
     let app = idle().await;
@@ -206,7 +214,7 @@ async fn a_session_that_ends_here_ends_for_its_live_pages_at_once() {
     // The rights of a live page are those of now, too.
     let who = someone(&app, "reader").await;
     let cookie = console.sign_in(&who.secret).await;
-    let closed = app.create("Closed", "Text.", None).await.id;
+    let closed = waiting(&app, "Closed").await;
     app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
     let path = format!("/documents/{closed}");
     let sees = async || {
@@ -250,10 +258,10 @@ async fn the_page_of_a_principal_is_told_of_news_only_when_there_is_some() {
     task(&app, &root, WriteMode::Itself, 0, None).await;
     hears("event: changed").await;
     hears(": quiet").await;
-    app.create("Heron", "It is new.", None).await;
+    waiting(&app, "Heron").await;
     hears("event: changed").await;
     hears(": quiet").await;
-    let closed = app.create("Closed", "Text.", None).await.id;
+    let closed = waiting(&app, "Closed").await;
     app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
     hears(": quiet").await;
     grant(&app, &who, closed, GrantRight::Read).await;
