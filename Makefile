@@ -38,6 +38,7 @@ test: setup ## Runs every test, with a PostgreSQL of their own.
 	@config/fuzz-api.sh 1 45
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
 	@config/setup.sh has-browser || echo "left out: the operator console in a browser (no chromium here, and none could be fetched: config/setup.sh browser)"
+	@config/setup.sh has-inspector || echo "left out: the MCP inspector as a client of /mcp (no node here, or it could not be fetched: config/setup.sh inspector)"
 	@config/setup.sh has-broker || echo "left out: the bulk feed on a message broker (no RabbitMQ here, and none could be fetched: config/setup.sh broker)"
 	@config/setup.sh has-ocr || echo "left out: the text of scanned pages (no tesseract here, and none could be fetched: config/setup.sh ocr)"
 

@@ -3,7 +3,7 @@
 #   broker.sh find          prints the program, or fails if there is none
 #   broker.sh end PORT      ends the name server that such a broker leaves behind
 #   broker.sh run FOLDER PORT   runs it in the foreground with its data in FOLDER, listening on 127.0.0.1:PORT; it also takes the next two ports,
-#                           and a third one for TLS if FOLDER/tls has ca.pem, cert.pem and key.pem
+#                           and a third one for TLS if FOLDER/tls has ca.pem, cert.pem and key.pem; FOLDER/definitions.json says what it begins with
 set -euo pipefail
 
 cache=${SVC_CACHE_DIR:-${HOME:?"HOME is not set: set it, or SVC_CACHE_DIR"}/.cache/svc}
@@ -53,6 +53,9 @@ ssl_options.cacertfile = $folder/tls/ca.pem
 ssl_options.certfile = $folder/tls/cert.pem
 ssl_options.keyfile = $folder/tls/key.pem
 CONF
+    fi
+    if [ -e "$folder/definitions.json" ]; then
+      echo "load_definitions = $folder/definitions.json" >>"$folder/rabbitmq.conf"
     fi
     exec "$server"
     ;;

@@ -158,6 +158,11 @@ fs.createReadStream(from).pipe(require("zlib").createBrotliDecompress()).pipe(fs
   mv "$fresh" "$target"
 }
 
+# has_inspector: whether the foreign client of the tests of /mcp runs here.
+has_inspector() {
+  command -v node >/dev/null && [ -e "$cache/inspector/node_modules/.bin/mcp-inspector" ]
+}
+
 # fetch_inspector: fetches the foreign client of the tests of /mcp by npm, pinned in tests/tools/inspector. Its scripts are not run.
 fetch_inspector() {
   local tools=$here/../tests/tools/inspector target=$cache/inspector lock fresh
@@ -278,6 +283,7 @@ for what in "$@"; do
     ocr) fetch_ocr ;;
     has-ocr) if has_ocr; then exit 0; else exit 1; fi ;;
     has-broker) if "$here/broker.sh" find >/dev/null; then exit 0; else exit 1; fi ;;
+    has-inspector) if has_inspector; then exit 0; else exit 1; fi ;;
     has-browser) if has_browser; then exit 0; else exit 1; fi ;;
     *) install "$what" ;;
   esac

@@ -22,7 +22,9 @@ CREATE TABLE bulk_message (
     UNIQUE NULLS NOT DISTINCT (principal_id, message_id),
     CHECK ((outcome = 'rejected') = (document_id IS NULL))
 );
-CREATE INDEX bulk_message_document ON bulk_message (document_id) WHERE document_id IS NOT NULL;
+-- Many messages may have brought the bytes of one document. An event is of one of them by its id, or of the one that was stored.
+CREATE INDEX bulk_message_document ON bulk_message (document_id, message_id) WHERE document_id IS NOT NULL;
+CREATE INDEX bulk_message_accepted ON bulk_message (document_id) WHERE outcome = 'accepted';
 -- The latest outcomes, which the operator is shown.
 CREATE INDEX bulk_message_at ON bulk_message (at);
 CREATE INDEX bulk_message_rejected ON bulk_message (at) WHERE outcome = 'rejected';

@@ -1929,9 +1929,11 @@ CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
 
 CREATE INDEX blob_garbage_since ON blob_garbage USING btree (since);
 
+CREATE INDEX bulk_message_accepted ON bulk_message USING btree (document_id) WHERE (outcome = 'accepted'::text);
+
 CREATE INDEX bulk_message_at ON bulk_message USING btree (at);
 
-CREATE INDEX bulk_message_document ON bulk_message USING btree (document_id) WHERE (document_id IS NOT NULL);
+CREATE INDEX bulk_message_document ON bulk_message USING btree (document_id, message_id) WHERE (document_id IS NOT NULL);
 
 CREATE INDEX bulk_message_rejected ON bulk_message USING btree (at) WHERE (outcome = 'rejected'::text);
 

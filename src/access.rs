@@ -11,6 +11,7 @@ use crate::store::{
 pub(crate) use keys::unauthenticated;
 pub use keys::{Keys, NewSecret};
 use sqlx::PgConnection;
+use std::collections::BTreeSet;
 use svc_client::{
     Access, Code, Failure,
     wire::{Attempt, AuditAct, ErrorType, GrantRight},
@@ -47,6 +48,18 @@ impl Caller {
         match self {
             Caller::Principal(principal) => Some(principal),
             Caller::Owner | Caller::Nobody => None,
+        }
+    }
+
+    /// Whether another caller is the same, with the same rights.
+    pub fn is_as(&self, other: &Caller) -> bool {
+        let of = |guards: &[DocumentId]| guards.iter().copied().collect::<BTreeSet<_>>();
+        match (self, other) {
+            (Caller::Principal(one), Caller::Principal(two)) => {
+                one.id == two.id && of(&one.read) == of(&two.read) && of(&one.write) == of(&two.write)
+            }
+            (Caller::Owner, Caller::Owner) | (Caller::Nobody, Caller::Nobody) => true,
+            _ => false,
         }
     }
 

@@ -4,23 +4,26 @@ pub mod feed;
 
 use crate::{
     blobs::{BlobError, Blobs},
+    disk::Disk,
     embedding::{EmbedError, Embedder},
     store::{
-        admin, database, overview,
+        admin::{self, Outside},
+        database, overview,
         queue::{self, FailedCount, TaskCount},
         schema, workers,
     },
 };
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
-use svc_client::wire::{ModelState, OverviewResponse, QueueState, TypeOverview, WorkerState};
+use svc_client::wire::{Finding, ModelState, OverviewResponse, QueueState, TypeOverview, WorkerState};
 use tokio::sync::watch;
 
 /// The shortest time between two samples while somebody looks.
@@ -32,7 +35,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How many minutes of throughput an overview has.
 const MINUTES: u32 = 60;
 /// How long a task may wait before the overview reports it; the default of `svc-worker doctor`.
-pub const WAIT: Duration = Duration::from_secs(600);
+const WAIT: Duration = Duration::from_secs(600);
 /// The shortest time between two samples.
 const EVERY: Duration = Duration::from_secs(2);
 /// After a sample, this many times its own duration pass without one.
@@ -115,6 +118,7 @@ pub struct Sampler {
     pool: PgPool,
     embedder: Option<Embedder>,
     blobs: Arc<Blobs>,
+    disk: Arc<Disk>,
     known: Mutex<Known>,
     started: AtomicBool,
     turn: tokio::sync::Mutex<()>,
@@ -135,11 +139,18 @@ struct Looks {
 }
 
 impl Sampler {
-    pub fn new(pool: &PgPool, embedder: Option<Embedder>, blobs: Arc<Blobs>, batch_stall: Duration) -> Sampler {
+    pub fn new(
+        pool: &PgPool,
+        embedder: Option<Embedder>,
+        blobs: Arc<Blobs>,
+        disk: Arc<Disk>,
+        batch_stall: Duration,
+    ) -> Sampler {
         Sampler {
             pool: database::pool_of_samples(pool, PATIENCE),
             embedder: embedder.filter(|embedder| embedder.engine().is_none()),
             blobs,
+            disk,
             known: Mutex::default(),
             started: AtomicBool::new(false),
             turn: tokio::sync::Mutex::default(),
@@ -165,6 +176,19 @@ impl Sampler {
     /// What is known, without waiting for anything.
     pub fn known(&self) -> Known {
         self.lock().clone()
+    }
+
+    /// Tells one state of the queue, as the last sample has it, from another; `None` before the first sample.
+    pub fn queue_mark(&self) -> Option<u64> {
+        let sample = self.lock().sample.clone()?;
+        let Numbers { unfinished, failed, .. } = &sample.numbers;
+        let reason = |count: &TaskCount| count.blocked_by.as_ref().map(|reason| reason.0.as_str());
+        let unfinished: BTreeSet<_> =
+            unfinished.iter().map(|count| (&count.task_type, reason(count), count.tasks)).collect();
+        let failed: BTreeSet<_> = failed.iter().map(|count| (&count.task_type, count.tasks)).collect();
+        let mut mark = DefaultHasher::new();
+        (unfinished, failed).hash(&mut mark);
+        Some(mark.finish())
     }
 
     /// Notes that somebody looks: overviews are taken for a while, and the workers send heartbeats more often.
@@ -304,6 +328,15 @@ impl Sampler {
         })
     }
 
+    /// What is wrong with the queue, the disk and the object store now.
+    pub async fn findings(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<Finding>> {
+        let outside = Outside {
+            disk: self.disk.check().err().into_iter().collect(),
+            blob_store: self.lock().blob_store.clone().and_then(Result::err),
+        };
+        admin::findings(conn, WAIT, self.batch_stall, outside).await
+    }
+
     async fn read_overview(&self, numbers: &Numbers) -> sqlx::Result<OverviewResponse> {
         let mut conn = self.pool.acquire().await?;
         let pace = overview::pace(&mut conn).await?;
@@ -316,7 +349,7 @@ impl Sampler {
             at: chrono::Utc::now(),
             queue: numbers.queue(),
             task_types: task_types(&numbers.unfinished, &overview::paused(&mut conn).await?, &pace),
-            findings: admin::findings(&mut conn, WAIT, self.batch_stall).await?,
+            findings: self.findings(&mut conn).await?,
             workers,
             throughput: overview::throughput(&mut conn, MINUTES).await?,
             regions_held: overview::regions_held(&mut conn).await?,

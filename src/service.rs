@@ -23,7 +23,10 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
 use std::{
     ops::Deref,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Instant,
 };
 use svc_client::{Code, Failure, Need, Wire, wire::ArchivePart};
@@ -71,6 +74,8 @@ pub struct Service {
     pub news: News,
     /// The shapes that writes of facts met last.
     pub(crate) shapes: KeptShapes,
+    /// How often this process ended tokens or sessions, or changed what somebody may do.
+    rights: AtomicU64,
 }
 
 /// A service is its core, with the keys and limits for its callers.
@@ -94,8 +99,9 @@ impl Service {
         let runner = (!settings.runner_key.is_blank()).then(|| settings.runner_key.expose().to_owned());
         let connections = u32::try_from(settings.database_pool_size).unwrap_or(u32::MAX);
         let blobs = Arc::new(Blobs::new(&settings));
+        let disk = Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free));
         Service {
-            sampler: Arc::new(Sampler::new(&pool, embedder.clone(), blobs.clone(), settings.batch_stall)),
+            sampler: Arc::new(Sampler::new(&pool, embedder.clone(), blobs.clone(), disk.clone(), settings.batch_stall)),
             requests: TaskTracker::new(),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
             admission: Admission::new(Places {
@@ -127,6 +133,7 @@ impl Service {
             watching: Arc::new(Semaphore::new(WATCHERS)),
             news: News::new(&pool),
             shapes: KeptShapes::default(),
+            rights: AtomicU64::new(0),
             core: Core {
                 pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),
@@ -134,7 +141,7 @@ impl Service {
                 lexicon: Lexicon::new(AnalyzerConfig { language: settings.language, ..AnalyzerConfig::default() }),
                 expectations: Arc::default(),
                 queries: Arc::default(),
-                disk: Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free)),
+                disk,
                 spool: SpoolCache::new(blobs.clone(), &settings.data_dir, settings.spool_max),
                 blobs,
                 wake: Wake::default(),
@@ -176,6 +183,17 @@ impl Service {
 
     pub(crate) fn intake(&self) -> Intake<'_> {
         Intake { admission: &self.admission, copies: &self.copies, types: &self.task_types }
+    }
+
+    /// Notes that a token or a session has ended, or that somebody's rights are others, once that is committed: what this process
+    /// remembers of callers is no longer true.
+    pub fn rights_changed(&self) {
+        self.rights.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes with each call of [`Service::rights_changed`].
+    pub fn rights_version(&self) -> u64 {
+        self.rights.load(Ordering::Acquire)
     }
 
     /// Closes the connections of requests; call it once none is under way. Those of tasks belong to the process's backend.

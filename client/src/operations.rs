@@ -87,8 +87,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>, tool Read;
     /// Tells what happened to a file, in the order in which it began: the attempts of all tasks in its tree.
     ///
-    /// Attempts that are alike are one entry, so that a file of a thousand sections is told in a few lines.
-    GET    "/documents/{id}/story"        read_story(path: DocumentPath) -> Json<StoryResponse>;
+    /// Attempts that are alike are one entry, so that a file of a thousand sections is told in a few lines. The latest entries come first, and
+    /// `next_cursor` leads to those before them.
+    GET    "/documents/{id}/story"        read_story(path: DocumentPath, query: StoryQuery) -> Json<StoryResponse>;
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook], tool Read;
 
@@ -165,7 +166,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     ///
     /// A query with "phrases", -not or an upper-case `OR` between words goes to `fulltext`, an identifier to `bm25`, and everything else to `hybrid` with equal weights. Without a
     /// model the words decide.
-    POST   "/search/auto"                 search_auto(body: Json<AutoSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+    POST   "/search/auto"                 search_auto(body: Json<AutoSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong], tool Read;
     /// Asks up to 20 searches in one call, each by its own method; each is answered as if it were asked alone.
     ///
     /// Their queries are embedded together, and they are answered one after the other, by the rights that the caller has at the beginning. A search that fails has
@@ -178,7 +179,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// and `reason` says so; without sources the model is not called. A caller that prefers `text/event-stream` gets the events `sources`, a
     /// `delta` for each sentence once its quotes are checked, `citations`, and `done` with the whole answer; the event `problem` carries a
     /// `Failure` and closes the stream. The call of the model ends when the client hangs up.
-    POST   "/search/synthesize"           synthesize(body: Json<SynthesizeSearch>) -> Json<SynthesizeResponse>, or follow_synthesis -> Events<AnswerPart>, fails [NotConfigured, TextTooLong, LlmFailed, UngroundedAnswer];
+    POST   "/search/synthesize"           synthesize(body: Json<SynthesizeSearch>) -> Json<SynthesizeResponse>, or follow_synthesis -> Events<AnswerPart>, fails [NotConfigured, TextTooLong, LlmFailed, UngroundedAnswer], tool Read;
     /// Searches as `POST /search/auto` does, for a browser's address line.
     GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
 
@@ -282,7 +283,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Lists every form that a statement had in the store, oldest first, page by page.
     GET    "/triples/{id}/history"        read_fact_history(path: FactPath, query: PageQuery) -> Json<FactHistory>;
     /// Puts another object in the place of a fact's, for all of its time or for a part; the old fact is closed and stays readable.
-    POST   "/triples/{id}/supersede"      supersede_fact(path: FactPath, body: Json<Supersession>) -> Created<SupersededFact>, access Write, fails [Conflict, ShapeViolation];
+    POST   "/triples/{id}/supersede"      supersede_fact(path: FactPath, body: Json<Supersession>) -> Created<SupersededFact>, access Write, fails [Conflict, ShapeViolation], tool Write;
     /// Ends the belief in a fact, for all of its time or for a part; the fact stays readable.
     POST   "/triples/{id}/invalidate"     invalidate_fact(path: FactPath, body: OptionalJson<Invalidation>) -> Json<InvalidatedFact>, access Write, fails [Conflict, ShapeViolation];
     /// Lists which entities are taken for one, page by page.
@@ -343,7 +344,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Shows groups of documents with more edges among them than to others, by the Leiden algorithm.
     GET    "/graph/communities"           find_communities(query: CommunityQuery) -> Json<CommunitiesResponse>, fails [TooLarge];
     /// Shows the documents around one, and the facts that lead to them.
-    GET    "/graph/neighbors"             find_neighbors(query: NeighborQuery) -> Json<NeighborResponse>, fails [NotFound];
+    GET    "/graph/neighbors"             find_neighbors(query: NeighborQuery) -> Json<NeighborResponse>, fails [NotFound], tool Read;
     /// Shows which facts changed between two moments, page by page.
     GET    "/graph/diff"                  compare_facts(query: DiffQuery) -> Json<DiffResponse>;
     /// Counts what there is in the graph that the caller may read.
@@ -432,6 +433,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/admin/tasks"                 list_tasks(query: TaskQuery) -> Json<TaskPage>, access Owner;
     /// Reads one task and why it is not running.
     GET    "/admin/tasks/{id}"            read_task(path: TaskPath) -> Json<TaskResponse>, access Owner;
+    /// Lists the attempts at a task, latest first, page by page.
+    GET    "/admin/tasks/{id}/attempts"   list_attempts(path: TaskPath, query: PageQuery) -> Json<AttemptPage>, access Owner;
     /// Queues a task again that failed for good, and with it those that failed because of it.
     POST   "/admin/tasks/{id}/retry"      retry_task(path: TaskPath) -> Json<TaskResponse>, access Owner;
     /// Ends one task: a waiting one fails as cancelled at once, a running one is stopped within 2 seconds.

@@ -16,6 +16,7 @@ use crate::{
     settings::{Settings, SettingsError},
     store::{
         self,
+        admin::Outside,
         away::{self, Away},
         database,
     },
@@ -180,15 +181,16 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
     let findings = async {
         let room =
             [Disk::new(&settings.data_dir, settings.disk_least_free).check().err(), no_room(&backend.pool).await?];
+        let stored = Blobs::new(settings).state(&backend.pool).await;
         let mut conn = backend.pool.acquire().await?;
         let workers = store::workers::alive(&mut conn).await?.len();
         let unfinished = store::queue::unfinished(&mut conn).await?;
         let state = store::queue::state(&unfinished, &store::queue::failed(&mut conn).await?);
-        let mut findings = store::admin::findings(&mut conn, patience, settings.batch_stall).await?;
-        findings.extend(room.into_iter().flatten().map(store::admin::disk));
-        drop(conn);
-        let stored = Blobs::new(settings).state(&backend.pool).await;
-        findings.extend(stored.and_then(Result::err).map(|error| store::admin::blob_store(error.to_string())));
+        let outside = Outside {
+            disk: room.into_iter().flatten().collect(),
+            blob_store: stored.and_then(Result::err).map(|error| error.to_string()),
+        };
+        let findings = store::admin::findings(&mut conn, patience, settings.batch_stall, outside).await?;
         Ok::<_, sqlx::Error>((findings, workers, state))
     }
     .await;

@@ -20,7 +20,7 @@ use svc_client::{
     wire::{DeadChoice, DocumentPath, FailureChoice, TaskPath, TaskQuery, TaskStatus, TaskTypePath},
 };
 
-/// How many failed tasks of one file are queued again by one form.
+/// How many failed tasks under one document are queued again by one form.
 const RETRIED: u32 = 1000;
 /// How long one form queues tasks again; the rest is left to the next.
 const RETRY_TIME: Duration = Duration::from_secs(10);
@@ -124,17 +124,17 @@ pub async fn on_document(Path((id, which)): Path<(String, String)>, act: Act) ->
                     say::count(cancelled.tasks_stopping)
                 ))
             }
-            "retry" => retry_file(calls, id).await,
+            "retry" => retry_under(calls, id).await,
             _ => Err(no_act()),
         }
     })
     .await
 }
 
-/// Queues the failed tasks of a file again.
-async fn retry_file(calls: &super::Calls, id: i64) -> Result<String, Failure> {
+/// Queues the failed tasks at and under a document again: those of a file, of a part of it, or of the files in a folder.
+async fn retry_under(calls: &super::Calls, id: i64) -> Result<String, Failure> {
     let failed =
-        TaskQuery { status: Some(TaskStatus::Failed), root_id: Some(id), limit: Some(RETRIED), ..TaskQuery::default() };
+        TaskQuery { status: Some(TaskStatus::Failed), under: Some(id), limit: Some(RETRIED), ..TaskQuery::default() };
     // A document that is gone has no failed tasks either.
     calls.read_evidence(DocumentPath { id }).await?;
     let page = calls.list_tasks(failed).await?;

@@ -12,10 +12,12 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts, uri::Authority};
+use lru::LruCache;
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr},
+    num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -31,6 +33,10 @@ pub const NOTICE: &str = "svc_notice";
 /// How many wrong tokens an address may show in [`ATTEMPTS_IN`].
 const WRONG_TOKENS: u32 = 5;
 const ATTEMPTS_IN: Duration = Duration::from_secs(60);
+/// How long what was read of a session counts as true for pages that fetch themselves again.
+const RECENT: Duration = Duration::from_secs(2);
+/// How many sessions are remembered.
+const RECENT_SESSIONS: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
 /// How many addresses are remembered.
 const MOST_ADDRESSES: usize = 10_000;
 /// The header by which a live page asks for its content alone.
@@ -63,12 +69,16 @@ impl Viewer {
         self.is_owner() && self.notice.is_none()
     }
 
-    /// Whether the session goes on, with the rights that it had. While the database is away it does.
-    pub async fn is_signed_in(&self, console: &Console) -> bool {
+    /// Whether the session goes on. While the database is away it does.
+    pub async fn session_state(&mut self, console: &Console) -> SessionState {
         match caller_of(console, &self.session, false).await {
-            Ok(Some((caller, _))) => caller.principal_id() == self.caller.principal_id(),
-            Ok(None) => false,
-            Err(_) => true,
+            Ok(Some((caller, _))) if caller.principal_id() == self.caller.principal_id() => {
+                let is_same = caller.is_as(&self.caller);
+                self.caller = caller;
+                if is_same { SessionState::Lasts } else { SessionState::HasOtherRights }
+            }
+            Ok(_) => SessionState::Ended,
+            Err(_) => SessionState::Lasts,
         }
     }
 
@@ -80,7 +90,49 @@ impl Viewer {
     /// Ends the session.
     pub async fn sign_out(&self, console: &Console) -> Result<(), Failure> {
         let mut conn = console.service.pool.acquire().await.or_fail()?;
-        sessions::end(&mut conn, &self.session).await.or_fail()
+        sessions::end(&mut conn, &self.session).await.or_fail()?;
+        console.service.rights_changed();
+        Ok(())
+    }
+}
+
+/// What has become of a viewer's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionState {
+    Lasts,
+    /// The viewer may see or do something else than before.
+    HasOtherRights,
+    Ended,
+}
+
+/// Sessions as they were read a moment ago, so that live pages do not each ask the database who looks.
+pub struct RecentSessions(Mutex<LruCache<[u8; 32], Recent>>);
+
+struct Recent {
+    at: tokio::time::Instant,
+    /// What [`crate::service::Service::rights_version`] was before the session was read.
+    rights: u64,
+    caller: Caller,
+    csrf: String,
+}
+
+impl Default for RecentSessions {
+    fn default() -> RecentSessions {
+        RecentSessions(Mutex::new(LruCache::new(RECENT_SESSIONS)))
+    }
+}
+
+impl RecentSessions {
+    /// Whose session this is, if it was read a moment ago and nobody's rights have changed here since.
+    fn find(&self, hash: &[u8; 32], rights: u64) -> Option<(Caller, String)> {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = sessions.get(hash).filter(|recent| recent.rights == rights && recent.at.elapsed() < RECENT)?;
+        Some((recent.caller.clone(), recent.csrf.clone()))
+    }
+
+    fn keep(&self, hash: [u8; 32], rights: u64, caller: &Caller, csrf: &str) {
+        let recent = Recent { at: tokio::time::Instant::now(), rights, caller: caller.clone(), csrf: csrf.to_owned() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(hash, recent);
     }
 }
 
@@ -119,8 +171,13 @@ async fn viewer(
     }))
 }
 
-/// Whose session this is, and the token of its forms; `None` if it has ended.
+/// Whose session this is, and the token of its forms; `None` if it has ended. What nobody asked for in person is answered by what was read a
+/// moment ago.
 async fn caller_of(console: &Console, hash: &[u8; 32], is_used: bool) -> Result<Option<(Caller, String)>, Failure> {
+    let rights = console.service.rights_version();
+    if !is_used && let Some(known) = console.sessions.find(hash, rights) {
+        return Ok(Some(known));
+    }
     let mut conn = console.service.pool.acquire().await.or_fail()?;
     let Some(session) = sessions::read(&mut conn, hash).await.or_fail()? else { return Ok(None) };
     if is_used && session.is_use_due {
@@ -131,6 +188,9 @@ async fn caller_of(console: &Console, hash: &[u8; 32], is_used: bool) -> Result<
         (Some(token_id), _) => Caller::of_token(&console.service.pool, token_id).await?,
         (None, mark) => (mark.as_deref() == Some(&console.service.keys.owner_mark())).then_some(Caller::Owner),
     };
+    if let Some(caller) = &caller {
+        console.sessions.keep(*hash, rights, caller, &session.csrf);
+    }
     Ok(caller.map(|caller| (caller, session.csrf)))
 }
 
@@ -275,4 +335,31 @@ fn is_from_own_page(headers: &HeaderMap) -> bool {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let origin = text(&header::ORIGIN).and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
     origin.is_some() && origin == text(&header::HOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_is_known_for_a_moment_and_not_once_rights_have_changed() {
+        let sessions = RecentSessions::default();
+        let is_known = |rights| {
+            sessions.find(&[1; 32], rights).is_some_and(|(caller, csrf)| caller.is_as(&Caller::Owner) && csrf == "c")
+        };
+        assert!(!is_known(7));
+        sessions.keep([1; 32], 7, &Caller::Owner, "c");
+        assert!(is_known(7) && sessions.find(&[2; 32], 7).is_none());
+        assert!(!is_known(8), "a session or a right has ended here");
+        tokio::time::advance(RECENT - Duration::from_millis(1)).await;
+        assert!(is_known(7));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!is_known(7), "another process may have ended it");
+        for number in 0..2_000_u64 {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&number.to_be_bytes());
+            sessions.keep(hash, 7, &Caller::Nobody, "");
+        }
+        assert_eq!(sessions.0.lock().unwrap_or_else(PoisonError::into_inner).len(), RECENT_SESSIONS.get());
+    }
 }

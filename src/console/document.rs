@@ -1,7 +1,7 @@
 //! One document: its state, what happened to it, and why it is not done.
 use super::{
-    Calls, draw,
-    layout::{Page, card, form},
+    Calls, Parameters, draw,
+    layout::{Page, card, form, query},
     say,
 };
 use maud::{Markup, html};
@@ -11,7 +11,7 @@ use svc_client::{
     Failure,
     wire::{
         AttemptOutcome, AuditQuery, DocumentPath, DocumentResponse, EmbedQuery, ErrorType, FrontierResponse, Settled,
-        StoryEntry, StoryResponse, TaskQuery, TaskResponse,
+        StoryEntry, StoryQuery, StoryResponse, TaskQuery, TaskResponse,
     },
 };
 
@@ -23,11 +23,13 @@ const REASONS: usize = 8;
 /// The longest value of evidence that is shown.
 const LONGEST: usize = 300;
 
-pub async fn read(calls: &Calls, is_owner: bool, id: i64) -> Result<Page, Failure> {
+pub async fn read(calls: &Calls, is_owner: bool, id: i64, given: &Parameters) -> Result<Page, Failure> {
     let path = DocumentPath { id };
     let document = calls.read_document(path, EmbedQuery::default()).await?.value()?;
     let frontier = calls.read_frontier(path).await?;
-    let story = calls.read_story(path).await?;
+    let part = StoryQuery { cursor: given.get("before").cloned(), limit: None };
+    let is_latest = part.cursor.is_none();
+    let story = calls.read_story(path, part).await?;
     let evidence = calls.read_evidence(path).await?;
     let tasks = match is_owner {
         true => {
@@ -51,6 +53,7 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64) -> Result<Page, Failur
             span .mono { (draw::short(&document.content_hash, 24)) }
         }
         (figures(&frontier))
+        @if !is_latest { p .body { "This is an earlier part of what happened. " a .lnk href={ "/documents/" (id) } { "The latest" } } }
         @if story.entries.is_empty() {
             (card("What happened", "", html! {}, html! { p .body .dim { "No task has run here." } }))
         } @else { (happened(&story)) (attempts(&document, &story, &frontier, is_owner)) }
@@ -105,7 +108,11 @@ fn happened(story: &StoryResponse) -> Markup {
     ]);
     card(
         "What happened",
-        "one line for each kind of task",
+        if story.next_cursor.is_some() {
+            "one line for each kind of task; there is more before this"
+        } else {
+            "one line for each kind of task"
+        },
         legend,
         html! { div .body { (draw::timeline(&story.entries, story.created_at)) } },
     )
@@ -134,7 +141,8 @@ fn attempts(document: &DocumentResponse, story: &StoryResponse, frontier: &Front
                 th .num { "Began" } th { "Task" } th { "Outcome" } th .hide-s { "Attempt" } th .hide-s { "Worker" } th .num .hide-s { "Waited" } th .num { "Took" } th .hide-s { "What it says" }
             } }
             tbody { @for entry in entries { (attempt(entry, begin, is_owner)) } }
-        } },
+        }
+        @if let Some(earlier) = &story.next_cursor { p .body { a .lnk href={ (here) "?" (query(&[("before", earlier)])) } { "Earlier attempts" } } } },
     )
 }
 

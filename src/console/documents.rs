@@ -5,23 +5,19 @@ use super::{
     now, say,
 };
 use maud::html;
-use svc_client::{
-    Failure,
-    wire::{FileQuery, Settled},
-};
+use svc_client::{Failure, wire::FileQuery};
 
-const STATES: [(&str, &str, Option<Settled>); 4] = [
-    ("", "All", None),
-    ("in_flight", "In flight", Some(Settled::InFlight)),
-    ("settled", "Settled", Some(Settled::Settled)),
-    ("failed", "Failed", Some(Settled::Failed)),
-];
+const STATES: [(&str, &str); 4] =
+    [("", "All"), ("in_flight", "In flight"), ("settled", "Settled"), ("failed", "Failed")];
 
 pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
     let text = |name: &str| given.get(name).map(String::as_str).unwrap_or_default();
     let (state, name) = (text("state"), text("name"));
     let wanted = FileQuery {
-        state: STATES.iter().find(|(word, ..)| *word == state).and_then(|(.., state)| *state),
+        state: match state {
+            "" => None,
+            state => Some(state.parse().map_err(|error| Failure::field("state", format!("{error}")))?),
+        },
         name: Some(name.to_owned()).filter(|name| !name.is_empty()),
         cursor: given.get("cursor").cloned(),
         limit: None,
@@ -38,7 +34,7 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
                     @if !state.is_empty() { input type="hidden" name="state" value=(state); }
                     button { "Find" }
                 }
-                @for (word, label, _) in STATES { (chip(&address(word, ""), word == state, label, None)) }
+                @for (word, label) in STATES { (chip(&address(word, ""), word == state, label, None)) }
             }
             @if page.files.is_empty() { p .body .dim { "No such file." } }
             @else { table {

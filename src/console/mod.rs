@@ -60,6 +60,7 @@ pub struct Console {
     service: Arc<Service>,
     address: SocketAddr,
     attempts: auth::Attempts,
+    sessions: auth::RecentSessions,
     shown: Shown,
     /// How often somebody changed something here.
     acts: AtomicU64,
@@ -75,6 +76,7 @@ pub fn router(service: Arc<Service>, address: SocketAddr) -> Router {
         service,
         address,
         attempts: auth::Attempts::default(),
+        sessions: auth::RecentSessions::default(),
         shown: Shown::default(),
         acts: AtomicU64::new(0),
     });
@@ -185,8 +187,13 @@ async fn tasks_page(State(console): State<Arc<Console>>, Query(query): Query<Par
     console.answer(viewer, "/tasks", async |calls, overview| tasks::list(calls, overview, &query).await).await
 }
 
-async fn task_page(State(console): State<Arc<Console>>, Path(id): Path<String>, viewer: Viewer) -> Response {
-    console.answer(viewer, "/tasks", async |calls, _| tasks::one(calls, number(&id)?).await).await
+async fn task_page(
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Query(query): Query<Parameters>,
+    viewer: Viewer,
+) -> Response {
+    console.answer(viewer, "/tasks", async |calls, _| tasks::one(calls, number(&id)?, &query).await).await
 }
 
 async fn failed_page(State(console): State<Arc<Console>>, Query(query): Query<Parameters>, viewer: Viewer) -> Response {
@@ -201,9 +208,15 @@ async fn documents_page(
     console.answer(viewer, "/documents", async |calls, _| documents::read(calls, &query).await).await
 }
 
-async fn document_page(State(console): State<Arc<Console>>, Path(id): Path<String>, viewer: Viewer) -> Response {
+async fn document_page(
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Query(query): Query<Parameters>,
+    viewer: Viewer,
+) -> Response {
     let is_owner = viewer.is_owner();
-    console.answer(viewer, "/documents", async |calls, _| document::read(calls, is_owner, number(&id)?).await).await
+    let read = async |calls: &_, _: Option<&_>| document::read(calls, is_owner, number(&id)?, &query).await;
+    console.answer(viewer, "/documents", read).await
 }
 
 async fn workers_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {

@@ -7,12 +7,14 @@ use super::{
 use maud::{Markup, html};
 use svc_client::{
     Failure,
-    wire::{BlockedBy, OverviewResponse, TaskPath, TaskQuery, TaskResponse, TaskStatus},
+    wire::{AttemptPage, BlockedBy, OverviewResponse, PageQuery, TaskPath, TaskQuery, TaskResponse, TaskStatus},
 };
 
 const STATES: [(&str, &str); 4] =
     [("", "Owe work"), ("running", "Running"), ("failed", "Failed"), ("completed", "Completed")];
 
+/// How many attempts at a task are shown at a time.
+const ATTEMPTS: u32 = 50;
 /// How many of the tasks that one waits for are shown.
 const DEPENDENCIES: usize = 50;
 
@@ -158,8 +160,10 @@ fn table(tasks: &[TaskResponse]) -> Markup {
     } }
 }
 
-pub async fn one(calls: &Calls, id: i64) -> Result<Page, Failure> {
+pub async fn one(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Failure> {
     let task = calls.read_task(TaskPath { id }).await?;
+    let page = PageQuery { cursor: given.get("before").cloned(), limit: Some(ATTEMPTS), ..PageQuery::default() };
+    let attempts = calls.list_attempts(TaskPath { id }, page).await?;
     let here = format!("/tasks/{id}");
     let ask = format!("Cancel task {id}? It fails as cancelled, and with it whatever waits for it.");
     let buttons = html! {
@@ -189,9 +193,31 @@ pub async fn one(calls: &Calls, id: i64) -> Result<Page, Failure> {
             dt { "Waits for" } dd { @if task.dependencies.is_empty() { "no other task" } @for other in task.dependencies.iter().take(DEPENDENCIES) { a href={ "/tasks/" (other) } { "#" (other) } " " } @if let Some(more) = task.dependencies.len().checked_sub(DEPENDENCIES + 1) { "and " (say::count(more as i64 + 1)) " more" } }
             dt { "Queued" } dd { (task.created_at.format("%Y-%m-%d %H:%M:%S")) " UTC, " (say::time(say::since(task.created_at))) " ago" }
         } } }))
+        (card("Attempts", "newest first", html! {}, attempts_table(&attempts, &here)))
         (card("Parameters", "", html! {}, html! { pre .body .mono { (super::draw::short(&params, 4000)) } }))
     };
     Ok(Page { title: format!("Task {id}"), say: say::task(&task), body, is_live: true })
+}
+
+fn attempts_table(page: &AttemptPage, here: &str) -> Markup {
+    html! {
+        @if page.attempts.is_empty() { p .body .dim { "No attempt has ended." } }
+        @else { table {
+            thead { tr { th .num { "Attempt" } th { "Outcome" } th .hide-s { "Worker" } th .num { "Began" } th .num .hide-s { "Took" } th { "What it says" } } }
+            tbody { @for attempt in &page.attempts { tr {
+                td .num .w1 { (attempt.attempt) }
+                td .w1 { (say::outcome(Some(attempt.outcome))) }
+                td .w1 .dim .hide-s { (attempt.worker.as_deref().unwrap_or("–")) }
+                td .num .w1 .dim { (say::time(say::since(attempt.started_at))) " ago" }
+                td .num .w1 .dim .hide-s { (say::took(chrono::TimeDelta::milliseconds(attempt.duration_ms).as_seconds_f64())) }
+                td .message {
+                    @if let Some(code) = &attempt.code { span .mono { (code) } " " }
+                    (attempt.message.as_deref().unwrap_or_default())
+                }
+            } } }
+        } }
+        (more(page.next_cursor.as_ref().map(|before| format!("{here}?{}", query(&[("before", before)])))))
+    }
 }
 
 fn extent(task: &TaskResponse) -> &'static str {

@@ -90,7 +90,8 @@ pub(super) async fn answer<T>(answer: impl Future<Output = lapin::Result<T>>) ->
 #[must_use = "the broker may refuse it"]
 pub struct Sent {
     confirm: PublisherConfirm,
-    key: String,
+    /// The key with which it was published, which is the name of a queue where that alone gets it.
+    pub to: String,
 }
 
 impl Sent {
@@ -98,7 +99,7 @@ impl Sent {
     pub async fn confirmed(self) -> Result<(), BrokerError> {
         match answer(self.confirm).await? {
             Confirmation::Ack(None) | Confirmation::NotRequested => Ok(()),
-            Confirmation::Ack(Some(_)) => Err(BrokerError::Unroutable(self.key)),
+            Confirmation::Ack(Some(_)) => Err(BrokerError::Unroutable(self.to)),
             Confirmation::Nack(_) => Err(BrokerError::Refused("a queue is full".to_owned())),
         }
     }
@@ -213,7 +214,7 @@ impl Broker {
     ) -> Result<Sent, BrokerError> {
         let options = BasicPublishOptions { mandatory: must_arrive, ..BasicPublishOptions::default() };
         let sent = self.publishing.basic_publish(exchange.into(), key.into(), options, body, properties);
-        Ok(Sent { confirm: answer(sent).await?, key: key.to_owned() })
+        Ok(Sent { confirm: answer(sent).await?, to: key.to_owned() })
     }
 
     /// How many messages lie in a queue.

@@ -2,7 +2,7 @@
 use super::{
     broker::{Broker, BrokerError, RETRIES, answer},
     dead,
-    message::{CODE, DETAIL, ROUNDS, Said, UPLOADER, Upload},
+    message::{CODE, DETAIL, ROUNDS, Said, UPLOADER, Upload, envelope_limit},
     outcomes,
     source::{self, Missing},
 };
@@ -19,6 +19,7 @@ use crate::{
     store::{self, bulk::Receipt},
     usetype::Usetype,
 };
+use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use lapin::{
     BasicProperties,
@@ -35,10 +36,12 @@ use tokio::time::Instant;
 
 /// The name of the consumer on its channel.
 const CONSUMER: &str = "svc";
-/// How many messages the broker hands out before one is answered.
-const PREFETCH: u16 = 32;
+/// How many messages the broker hands out at most before one is answered.
+const PREFETCH: u16 = 12;
 /// How many of them are worked on at a time.
 const AT_ONCE: usize = 8;
+/// How much memory the messages may take that the broker has handed out.
+const IN_HAND: u64 = 64 << 20;
 /// The time between two looks at the queue of tasks.
 const LOOK: Duration = Duration::from_millis(500);
 /// How much of a reason is kept with a message that is given up.
@@ -102,12 +105,21 @@ impl From<BrokerError> for Trouble {
     }
 }
 
+/// How many messages may be handed out, for files of up to this many bytes. A body that arrives is in a buffer of up to twice its size; later
+/// an envelope is there as it came, with the text of its file, and with the bytes of it.
+fn prefetch(inline_bytes: u64) -> u16 {
+    let envelope = envelope_limit(inline_bytes);
+    let each = 2 * envelope + inline_bytes;
+    u16::try_from(IN_HAND / each).unwrap_or(PREFETCH).clamp(1, PREFETCH)
+}
+
 /// Takes messages until the service ends or the connection is lost; pauses while there are too many ready tasks. What was taken is ended
 /// before this returns.
 pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(), BrokerError> {
+    let prefetch = prefetch(service.settings.bulk_inline_bytes);
     loop {
         let channel = broker.channel().await?;
-        answer(channel.basic_qos(PREFETCH, BasicQosOptions::default())).await?;
+        answer(channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
         wait_for_room(service).await;
         let (queue, options) = (broker.name("upload"), BasicConsumeOptions::default());
         let mut deliveries =
@@ -129,7 +141,7 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(
                     Some(delivery) => {
                         under_way.push(take(service, broker, delivery?));
                         unlooked += 1;
-                        if unlooked == PREFETCH {
+                        if unlooked == prefetch {
                             look.reset_immediately();
                         }
                     }
@@ -185,7 +197,10 @@ async fn wait_for_half(service: &Service) {
 
 /// Works on one message to its end.
 async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Result<(), BrokerError> {
-    let Delivery { properties, data, acker, .. } = delivery;
+    let Delivery { properties, mut data, acker, .. } = delivery;
+    // The buffer grew while the body arrived, and may be twice as large.
+    data.shrink_to_fit();
+    let data = Bytes::from(data);
     let said = Said::read(&properties, &broker.user);
     let trace = otlp::Span::of_queued("take message", said.traceparent.as_deref(), Vec::new);
     let answer_of = trace.carry(end(service, broker, &said, &properties, &data)).await?;
@@ -207,12 +222,46 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
             }
         }
         Answer::Later { rounds, queue } => {
-            let queue = broker.name(&format!("retry.{queue}"));
-            broker.publish("", &queue, &data, aside(&properties, &said, broker, rounds), true).await?;
-            answer(acker.ack(BasicAckOptions::default())).await?
+            match put_aside(service, broker, queue, &data, &aside(&properties, &said, broker, rounds)).await? {
+                true => answer(acker.ack(BasicAckOptions::default())).await?,
+                // The broker counts this as a delivery, as it would if it cut off who holds a message for too long.
+                false => answer(acker.reject(BasicRejectOptions { requeue: true })).await?,
+            }
         }
     };
     Ok(())
+}
+
+/// Puts a message into a queue of retries, or into another of them while that is full; waits while all are. Returns false if they stay full.
+async fn put_aside(
+    service: &Service,
+    broker: &Broker,
+    queue: &str,
+    body: &[u8],
+    properties: &BasicProperties,
+) -> Result<bool, BrokerError> {
+    let others = RETRIES.iter().map(|(part, _)| *part).filter(|part| *part != queue);
+    let queues: Vec<&str> = std::iter::once(queue).chain(others).collect();
+    let begun = Instant::now();
+    let mut pause = SOONEST;
+    while begun.elapsed() < HOLD {
+        for queue in &queues {
+            let queue = broker.name(&format!("retry.{queue}"));
+            match broker.publish("", &queue, body, properties.clone(), true).await {
+                Err(BrokerError::Refused(reason)) => {
+                    tracing::warn!(queue, reason, "a message that is to be tried later finds no room");
+                }
+                published => return published.map(|()| true),
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // It comes again: it was never answered.
+            () = service.ending.cancelled() => return Err(BrokerError::Ended),
+        }
+        pause = (pause * 2).min(LATEST);
+    }
+    Ok(false)
 }
 
 /// The properties of a message that is put aside. The broker lets nobody publish in another's name, so the name goes into a header.
@@ -239,7 +288,7 @@ async fn end(
     broker: &Broker,
     said: &Said,
     properties: &BasicProperties,
-    body: &[u8],
+    body: &Bytes,
 ) -> Result<Answer, BrokerError> {
     let begun = Instant::now();
     let mut pause = SOONEST;
@@ -268,7 +317,7 @@ async fn tried(
     broker: &Broker,
     said: &Said,
     properties: &BasicProperties,
-    body: &[u8],
+    body: &Bytes,
 ) -> Result<Answer, Trouble> {
     let mut receipt = match said.receipt(&broker.prefix) {
         Ok(receipt) => receipt,
@@ -320,14 +369,14 @@ async fn stored(
     receipt: &mut Receipt,
     sha256: &mut Option<String>,
     properties: &BasicProperties,
-    body: &[u8],
+    body: &Bytes,
 ) -> Result<(), Trouble> {
     let name = &service.settings.amqp_principal;
     let Some(caller) = Caller::of_message(&service.pool, said.user.as_deref(), name).await? else {
         return Err(unauthenticated(said.user.as_deref()).into());
     };
     receipt.principal_id = caller.principal_id();
-    let upload = said.upload(properties.headers().as_ref(), body)?;
+    let upload = said.upload(properties.headers().as_ref(), body, service.settings.bulk_inline_bytes)?;
     sha256.clone_from(&upload.sha256);
     let mut conn = service.pool.acquire().await.or_fail()?;
     let known = store::bulk::stored(&mut conn, receipt).await.or_fail()?;
@@ -374,4 +423,19 @@ fn unauthenticated(user: Option<&str>) -> Failure {
         ),
     };
     Failure::new(Code::Unauthenticated, detail).with("remedy", remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_messages_in_hand_have_their_bound_of_memory() {
+        let taken = |inline: u64| u64::from(prefetch(inline)) * (2 * envelope_limit(inline) + inline);
+        for inline in [1, 1 << 10, 1 << 20, 3 << 20, 5_000_000, 16 << 20] {
+            assert!(taken(inline) <= IN_HAND, "{inline}: {}", taken(inline));
+        }
+        assert_eq!((prefetch(1 << 20), prefetch(16 << 20)), (PREFETCH, 1));
+        assert_eq!(prefetch(u64::MAX / 8), 1, "one at least is taken");
+    }
 }

@@ -29,6 +29,8 @@ pub struct Dead {
     broker: Broker,
     channel: Channel,
     left: u32,
+    /// How large a file in a message may be.
+    inline_bytes: u64,
 }
 
 impl Dead {
@@ -39,7 +41,7 @@ impl Dead {
             false => error,
         })?;
         let channel = broker.channel().await?;
-        Ok(Dead { broker, channel, left })
+        Ok(Dead { broker, channel, left, inline_bytes: settings.bulk_inline_bytes })
     }
 
     /// The next message, one in memory at a time. The queue gets back at the end what nobody took.
@@ -53,7 +55,7 @@ impl Dead {
         let said = Said::read(&delivery.properties, &self.broker.user);
         let headers = delivery.properties.headers().as_ref();
         let text = |name: &str| header(headers, name).ok().flatten();
-        let upload = said.upload(headers, &delivery.data).ok();
+        let upload = said.upload(headers, &delivery.data, self.inline_bytes).ok();
         let about = DeadLetter {
             message_id: said.message_id.clone(),
             user: said.user.clone(),

@@ -8,7 +8,7 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use svc_client::{Code, Failure, Params, wire::UploadQuery};
 
 /// The only type of message.
@@ -21,6 +21,11 @@ pub const ROUNDS: &str = "svc-rounds";
 /// Headers of a message that this service gave up: why.
 pub const CODE: &str = "svc-code";
 pub const DETAIL: &str = "svc-detail";
+
+/// How much an envelope may have besides the text of its file.
+const ENVELOPE_BYTES: u64 = 64 << 10;
+/// The longest options of a file; as values they take many times as much.
+const OPTIONS_BYTES: usize = 64 << 10;
 
 /// The header in which a publisher may name its trace.
 const TRACEPARENT: &str = "traceparent";
@@ -71,7 +76,7 @@ pub struct Upload {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Envelope {
+struct Envelope<'a> {
     #[serde(default)]
     v: Option<u32>,
     source: EnvelopeSource,
@@ -84,7 +89,9 @@ struct Envelope {
     private: bool,
     #[serde(default)]
     priority: i32,
-    options: Option<Value>,
+    /// As it stands: it is read once its length is known.
+    #[serde(borrow)]
+    options: Option<&'a RawValue>,
     event_time: Option<DateTime<Utc>>,
 }
 
@@ -163,8 +170,8 @@ impl Said {
         })
     }
 
-    /// What the message says of its file.
-    pub fn upload(&self, headers: Option<&FieldTable>, body: &[u8]) -> Result<Upload, Failure> {
+    /// What the message says of its file, which may have this many bytes if it is in the message.
+    pub fn upload(&self, headers: Option<&FieldTable>, body: &[u8], inline_bytes: u64) -> Result<Upload, Failure> {
         if self.kind.as_deref().is_some_and(|kind| kind != TYPE) {
             return Err(malformed(format!("the property type takes {TYPE}")));
         }
@@ -174,8 +181,15 @@ impl Said {
                 .with("remedy", "publish it without this header, or replay it by the SVC_AMQP_URL of the service"));
         }
         let mut upload = match self.content_type.as_deref() {
-            Some(ENVELOPE) => envelope(body)?,
-            content_type => headed(headers, content_type)?,
+            Some(ENVELOPE) => {
+                // Nothing of what is too large is read.
+                fits(body.len() as u64, envelope_limit(inline_bytes), inline_bytes)?;
+                envelope(body)?
+            }
+            content_type => {
+                fits(body.len() as u64, inline_bytes, inline_bytes)?;
+                headed(headers, content_type)?
+            }
         };
         if let Some(sha256) = upload.sha256.take() {
             upload.sha256 = Some(hash(&sha256)?);
@@ -196,8 +210,32 @@ fn hash(text: &str) -> Result<String, Failure> {
     }
 }
 
+/// How long an envelope may be, for a file of up to this many bytes as base64.
+pub(super) fn envelope_limit(inline_bytes: u64) -> u64 {
+    inline_bytes.div_ceil(3) * 4 + ENVELOPE_BYTES
+}
+
+/// Refuses what is longer than its limit, by the limit of files in messages.
+pub(super) fn fits(bytes: u64, limit: u64, inline_bytes: u64) -> Result<(), Failure> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Failure::new(Code::TooLarge, format!("a message holds files of up to {inline_bytes} bytes"))
+        .with("limit", inline_bytes)
+        .with("setting", "SVC_BULK_INLINE_BYTES")
+        .with("remedy", "put the file under SVC_BULK_ROOT and name its path, or upload it by POST /ingest/file"))
+}
+
+/// The options of a file from their text.
+fn options(text: &str, field: &str) -> Result<Value, Failure> {
+    if text.len() > OPTIONS_BYTES {
+        return Err(Failure::field(field, format!("takes up to {OPTIONS_BYTES} bytes")));
+    }
+    serde_json::from_str(text).map_err(|_| Failure::field(field, "takes a JSON object"))
+}
+
 fn envelope(body: &[u8]) -> Result<Upload, Failure> {
-    let read: Result<Envelope, _> = serde_json::from_slice(body);
+    let read: Result<Envelope<'_>, _> = serde_json::from_slice(body);
     let read = read.map_err(|error| malformed(format!("the body is not the JSON of a file: {error}")))?;
     if read.v.is_some_and(|version| version != 1) {
         return Err(malformed("v takes 1"));
@@ -213,7 +251,7 @@ fn envelope(body: &[u8]) -> Result<Upload, Failure> {
         filename: read.filename,
         declared_mime: read.declared_mime,
         query: UploadQuery { parent_id: read.parent_id, private: read.private, priority: read.priority },
-        options: read.options.filter(|options| !options.is_null()),
+        options: read.options.map(|text| options(text.get(), "options")).transpose()?.filter(|value| !value.is_null()),
         event_time: read.event_time,
     })
 }
@@ -225,8 +263,7 @@ fn headed(headers: Option<&FieldTable>, content_type: Option<&str>) -> Result<Up
         let text = header(headers, name)?;
         text.map(|text| text.trim().parse::<i64>().map_err(|_| takes(name, what))).transpose()
     };
-    let options = header(headers, "svc-options")?;
-    let options = options.map(|text| serde_json::from_str(&text).map_err(|_| takes("svc-options", "a JSON object")));
+    let options = header(headers, "svc-options")?.map(|text| options(&text, "svc-options"));
     let private = match header(headers, "svc-private")?.as_deref() {
         None | Some("false" | "0") => false,
         Some("true" | "1") => true,

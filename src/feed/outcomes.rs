@@ -1,5 +1,6 @@
 //! Tells what became of messages: one process of the fleet reads the events in their order, publishes those of messages, and moves on when
-//! the broker has them. If it dies in between, an outcome is told twice, never not at all.
+//! the broker has them. If it dies in between, an outcome is told twice. Only a queue that is full, and refuses what it has no room for,
+//! misses an outcome: the queue of one producer must not hold up what all the others are told.
 use super::{
     broker::{Broker, BrokerError, Sent},
     turn::{Lost, PAUSE},
@@ -56,11 +57,11 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
             while unconfirmed.len() >= UNCONFIRMED
                 && let Some(oldest) = unconfirmed.pop_front()
             {
-                oldest.confirmed().await.map_err(Lost::Broker)?;
+                arrived(oldest).await.map_err(Lost::Broker)?;
             }
         }
         for rest in unconfirmed {
-            rest.confirmed().await.map_err(Lost::Broker)?;
+            arrived(rest).await.map_err(Lost::Broker)?;
         }
         event_feed::moved(&mut conn, bulk::READER, last).await?;
         if !is_full {
@@ -101,9 +102,21 @@ pub(super) async fn again(broker: &Broker, receipt: &Receipt, known: &Outcome) -
     for sent in
         send(broker, &known.outcome, &told, receipt.reply_to.as_deref(), receipt.correlation_id.as_deref()).await?
     {
-        sent.confirmed().await?;
+        arrived(sent).await?;
     }
     Ok(())
+}
+
+/// Returns when the broker has an outcome, or when a full queue has refused it.
+async fn arrived(sent: Sent) -> Result<(), BrokerError> {
+    let to = sent.to.clone();
+    match sent.confirmed().await {
+        Err(BrokerError::Refused(reason)) => {
+            tracing::warn!(to, reason, "an outcome is not told where there is no room for it");
+            Ok(())
+        }
+        confirmed => confirmed,
+    }
 }
 
 /// Sends an outcome to all who listen, and to its producer.

@@ -1,5 +1,5 @@
 //! From what a message names to a file of our own, whose hash is what the message says.
-use super::message::{Source, Upload};
+use super::message::{Source, Upload, fits};
 use crate::{
     error::{OrFail, disk_is_full, storage_full},
     ingest::entries::pages,
@@ -7,6 +7,7 @@ use crate::{
     spool::{Spool, Spooled},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::{
     fs::File,
@@ -46,21 +47,20 @@ pub(super) async fn arrive(
     service: &Service,
     principal: Option<PrincipalId>,
     upload: &Upload,
-    body: &[u8],
+    body: &Bytes,
 ) -> Result<Arrived, Missing> {
     let limit = service.settings.bulk_inline_bytes;
     let folder = service.spool.folder().to_owned();
     let mut arrived = match &upload.source {
         Source::Body => {
-            inline(body.len() as u64, limit)?;
-            let body = body.to_vec();
+            let body = body.clone();
             Arrived::unnamed(blocking(move || written(&folder, &body)).await?)
         }
         Source::Inline(text) => {
             // What does not fit is refused before it is unpacked.
-            inline(text.len() as u64 / 4 * 3, limit + 2)?;
+            fits(text.len() as u64 / 4 * 3, limit + 2, limit)?;
             let bytes = STANDARD.decode(text).map_err(|_| Failure::field("source", "inline_base64 is no base64"))?;
-            inline(bytes.len() as u64, limit)?;
+            fits(bytes.len() as u64, limit, limit)?;
             Arrived::unnamed(blocking(move || written(&folder, &bytes)).await?)
         }
         Source::Path(path) => {
@@ -103,16 +103,6 @@ impl Arrived {
     fn unnamed(file: Spooled) -> Arrived {
         Arrived { file, filename: None, declared_mime: None }
     }
-}
-
-fn inline(bytes: u64, limit: u64) -> Result<(), Failure> {
-    if bytes <= limit {
-        return Ok(());
-    }
-    Err(Failure::new(Code::TooLarge, format!("a message holds files of up to {limit} bytes"))
-        .with("limit", limit)
-        .with("setting", "SVC_BULK_INLINE_BYTES")
-        .with("remedy", "put the file under SVC_BULK_ROOT and name its path, or upload it by POST /ingest/file"))
 }
 
 fn written(folder: &Path, bytes: &[u8]) -> io::Result<Spooled> {

@@ -111,6 +111,7 @@ impl Handle<ops::update_principal> for Service {
         let entry = changes.into_iter().fold(entry, |entry, (name, value)| entry.with(&name, value));
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;
+        self.rights_changed();
         Ok(after)
     }
 }
@@ -121,7 +122,9 @@ impl Handle<ops::delete_principal> for Service {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let gone = store::principals::delete(&mut tx, id).await.or_fail()?.ok_or_else(|| no_principal(id))?;
         caller.record(&mut tx, Entry::new(AuditAct::PrincipalDelete).principal(id, &gone.name)).await.or_fail()?;
-        tx.commit().await.or_fail()
+        tx.commit().await.or_fail()?;
+        self.rights_changed();
+        Ok(())
     }
 }
 

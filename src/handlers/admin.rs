@@ -14,8 +14,8 @@ use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{
-        AuditAct, ReservationPage, SnapshotPart, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList,
-        WorkerQuery, WorkerResponse,
+        AttemptPage, AuditAct, ReservationPage, SnapshotPart, TaskPage, TaskResponse, TaskTypeList, TaskTypeState,
+        WorkerList, WorkerQuery, WorkerResponse,
     },
 };
 use svc_ids::{DocumentId, RootId, TaskId};
@@ -42,6 +42,21 @@ impl Handle<ops::read_task> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::read_task>) -> Result<TaskResponse, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
         task(&mut conn, TaskId(call.path.id)).await
+    }
+}
+
+impl Handle<ops::list_attempts> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::list_attempts>) -> Result<AttemptPage, Failure> {
+        let (limit, id) = (call.query.rows(), TaskId(call.path.id));
+        let before = match call.query.cursor.as_deref() {
+            None => i64::MAX,
+            cursor => id_cursor(cursor)?,
+        };
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let node = DocumentId(task(&mut conn, id).await?.document_id);
+        let rows = store::evidence::attempts_at(&mut conn, node, id, before, limit + 1).await.or_fail()?;
+        let (rows, next_cursor) = page_by_id(rows, limit, |(id, _)| *id);
+        Ok(AttemptPage { attempts: rows.into_iter().map(|(_, attempt)| attempt).collect(), next_cursor })
     }
 }
 

@@ -100,6 +100,7 @@ impl Handle<ops::rotate_api_token> for Service {
         let entry = entry.with("token_id", id.0).with("new_token_id", issued.token.id).with("grace_seconds", grace);
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;
+        self.rights_changed();
         Ok(issued)
     }
 }
@@ -115,6 +116,7 @@ impl Handle<ops::revoke_api_token> for Service {
             caller.record(&mut tx, entry.with("token_id", id.0)).await.or_fail()?;
         }
         tx.commit().await.or_fail()?;
+        self.rights_changed();
         Ok(token)
     }
 }

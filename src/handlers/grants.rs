@@ -38,6 +38,7 @@ impl Handle<ops::put_grant> for Service {
             return Err(Failure::no_document(path.id));
         };
         tx.commit().await.or_fail()?;
+        self.rights_changed();
         Ok(granted)
     }
 }
@@ -100,7 +101,9 @@ impl Handle<ops::delete_grant> for Service {
             .principal(PrincipalId(principal_id), &principal.name)
             .document(DocumentId(id));
         caller.record(&mut tx, entry).await.or_fail()?;
-        tx.commit().await.or_fail()
+        tx.commit().await.or_fail()?;
+        self.rights_changed();
+        Ok(())
     }
 }
 

@@ -4,7 +4,6 @@ use crate::{
     error::OrFail,
     ingest::requeue::requeue,
     registry::Handle,
-    sampler::WAIT,
     service::Service,
     store::{self, audit::Entry},
 };
@@ -35,10 +34,7 @@ impl Handle<ops::read_overview> for Service {
 impl Handle<ops::list_findings> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::list_findings>) -> Result<FindingList, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let mut findings = store::admin::findings(&mut conn, WAIT, self.settings.batch_stall).await.or_fail()?;
-        findings.extend(self.disk.check().err().map(store::admin::disk));
-        findings.extend(self.sampler.known().blob_store.and_then(Result::err).map(store::admin::blob_store));
-        Ok(FindingList { findings })
+        Ok(FindingList { findings: self.sampler.findings(&mut conn).await.or_fail()? })
     }
 }
 

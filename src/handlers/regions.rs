@@ -23,23 +23,21 @@ const FILES: u32 = 12;
 
 impl Handle<ops::draw_regions> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::draw_regions>) -> Result<RegionMap, Failure> {
-        let limit = call.query.limit.unwrap_or(FILES).min(FILES) as usize;
-        let skip = usize::try_from(id_cursor(call.query.cursor.as_deref())?).unwrap_or(0);
+        let limit = i64::from(call.query.limit.unwrap_or(FILES).min(FILES));
+        let skip = id_cursor(call.query.cursor.as_deref())?.max(0);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let all = store::regions::files(&mut conn, call.query.root_id).await.or_fail()?;
-        let (held, tasks_waiting) =
-            all.iter().fold((0, 0), |(held, wait), file| (held + file.held, wait + file.waiting));
+        let (page, all) = store::regions::files(&mut conn, call.query.root_id, skip, limit).await.or_fail()?;
         let mut files = Vec::new();
-        for file in all.iter().skip(skip).take(limit) {
+        for file in &page {
             files.push(draw(&mut conn, file).await.or_fail()?);
         }
         let next = skip.saturating_add(limit);
         Ok(RegionMap {
             files,
-            held,
-            tasks_waiting,
-            files_total: i64::try_from(all.len()).unwrap_or(i64::MAX),
-            next_cursor: (next < all.len()).then(|| next.to_string()),
+            held: all.held,
+            tasks_waiting: all.waiting,
+            files_total: all.files,
+            next_cursor: (next < all.files).then(|| next.to_string()),
         })
     }
 }

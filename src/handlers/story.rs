@@ -9,6 +9,8 @@ use svc_ids::DocumentId;
 
 /// Files in a page by default.
 const FILES: u32 = 50;
+/// Entries in a part of a story by default.
+const ENTRIES: u32 = 200;
 
 impl Handle<ops::list_files> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_files>) -> Result<FilePage, Failure> {
@@ -26,17 +28,21 @@ impl Handle<ops::list_files> for Service {
 impl Handle<ops::read_story> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_story>) -> Result<StoryResponse, Failure> {
         let id = DocumentId(call.path.id);
+        let before = call.query.cursor.as_deref().map_or(Ok(i64::MAX), str::parse);
+        let before = before.map_err(|_| Failure::field("cursor", "takes a next_cursor of this story"))?;
         let mut conn = self.pool.acquire().await.or_fail()?;
         let scope = caller.readable();
         let row = store::documents::read(&mut conn, &scope, id, false).await.or_fail()?;
         let row = row.ok_or_else(|| Failure::no_document(id.0))?;
-        let entries = store::story::story(&mut conn, &scope, id.as_root()).await.or_fail()?;
+        let limit = call.query.limit.unwrap_or(ENTRIES);
+        let (entries, first) = store::story::story(&mut conn, &scope, id.as_root(), before, limit).await.or_fail()?;
         Ok(StoryResponse {
             document_id: id.0,
             title: row.title,
             state: row.settled.0,
             created_at: row.created_at,
             entries: entries.into_iter().map(|entry| caller.told_entry(entry)).collect(),
+            next_cursor: (first > 1).then(|| first.to_string()),
         })
     }
 }

@@ -2,7 +2,7 @@
 use super::{
     arguments::Asked,
     ingestion, prompts, resources,
-    toolbox::{Row, Toolbox},
+    toolbox::{Row, Toolbox, reader_of},
     upload, window,
 };
 use rmcp::{
@@ -60,7 +60,7 @@ pub async fn answer(row: &Row, arguments: JsonObject, calls: &Remote, telling: &
     let is_read = row.kind == svc_client::Tool::Read;
     let mut asked = Asked::read(arguments, is_read)?;
     if row.name() == upload::NAME {
-        return upload::call(row, asked, calls, telling).await;
+        return Ok(first_part(row, upload::call(row, asked, calls, telling).await?));
     }
     let (from, of) = (std::mem::take(&mut asked.from), asked.cursor.take());
     match (&of, row.is_list()) {
@@ -79,13 +79,48 @@ pub async fn answer(row: &Row, arguments: JsonObject, calls: &Remote, telling: &
         return Ok(first_nodes(row, std::mem::take(nodes), whole));
     }
     if !is_read {
-        return Ok(whole);
+        return Ok(first_part(row, whole));
     }
     let (mut shown, next) = window::page(&whole, &row.answer, &from);
     if let Some(next) = next {
         shown["next_cursor"] = window::write_cursor(next, of).into();
     }
     Ok(shown)
+}
+
+/// The most bytes of attempts that a change answers with; `read_evidence` has all of them.
+const ATTEMPTS_BYTES: usize = window::MOST / 4;
+
+/// Leaves the latest attempts that there is room for.
+fn latest_attempts(answer: &mut Value) {
+    let Some(attempts) = answer.get_mut("attempts").and_then(Value::as_array_mut) else { return };
+    let mut room = ATTEMPTS_BYTES;
+    let kept = attempts.iter().rev().take_while(|attempt| {
+        let bytes = attempt.to_string().len();
+        let fits = bytes <= room;
+        room = room.saturating_sub(bytes);
+        fits
+    });
+    let kept = kept.count();
+    attempts.drain(..attempts.len() - kept);
+}
+
+/// What a change answered, as far as there is room, if a tool reads the same: the change would be made again to see the rest, so the cursor is
+/// one of that tool.
+fn first_part(row: &Row, mut whole: Value) -> Value {
+    latest_attempts(&mut whole);
+    if reader_of(row.name()).is_none() {
+        return whole;
+    }
+    let (mut shown, next) = window::page(&whole, &row.answer, &[]);
+    if let Some(next) = next {
+        shown["next_cursor"] = window::write_cursor(next, None).into();
+        // The other tool knows nothing of these, and they are few.
+        if let Some(warnings) = whole.get_mut("warnings") {
+            shown["warnings"] = warnings.take();
+        }
+    }
+    shown
 }
 
 /// How many nodes a page of `list_subtree` has, if nobody says otherwise.
@@ -95,6 +130,7 @@ const NODES: usize = 100;
 /// `list_subtree`.
 fn first_nodes(row: &Row, mut nodes: Vec<Value>, mut tree: Value) -> Value {
     let count = nodes.len();
+    latest_attempts(&mut tree);
     nodes.truncate(NODES);
     tree["nodes"] = nodes.into();
     let (mut shown, next) = window::page(&tree, &row.answer, &[]);

@@ -14,6 +14,8 @@ pub const HIDDEN: &[&str] = &[
     "rerank_method",
     "rerank_top",
     "per_group",
+    "recency_half_life_days",
+    "index",
 ];
 
 /// A schema of the contract with everything in it that it refers to.

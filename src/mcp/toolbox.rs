@@ -6,7 +6,7 @@ use super::{
 };
 use rmcp::model::{JsonObject, Tool as Description, ToolAnnotations};
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 use svc_client::{OPERATIONS, OperationInfo, Tool};
 
 /// One operation as a tool.
@@ -40,7 +40,8 @@ impl Toolbox {
     /// The tools of the contract up to this kind.
     pub fn new(contract: &Value, most: Tool) -> Toolbox {
         let offered = OPERATIONS.iter().filter_map(|info| Some((info, info.tool.filter(|kind| *kind <= most)?)));
-        Toolbox { rows: offered.map(|(info, kind)| row(contract, info, kind)).collect() }
+        let mut told = HashMap::new();
+        Toolbox { rows: offered.map(|(info, kind)| row(contract, info, kind, &mut told)).collect() }
     }
 
     /// All of them as they are listed.
@@ -55,14 +56,24 @@ impl Toolbox {
 
 /// How deep the answers are described by which they are divided.
 const PAGED_DEPTH: usize = 2;
-/// The most bytes of the description of an answer that is shown with objects in it; a longer one has the fields of the answer alone.
-const ANSWER_BYTES: usize = 350;
+/// The most bytes of the description of an answer that is shown with objects in it; a longer one has the fields of the answer alone, and one
+/// that is still longer none: a model sees the answer itself.
+const ANSWER_BYTES: usize = 250;
+/// From this many bytes on, an argument that another tool takes in the same way is described there alone.
+const TOLD_BYTES: usize = 80;
 
-/// The page that comes after: what a tool with long answers takes and gives.
+/// Which tool describes an argument, by its name and schema.
+type Told = HashMap<(String, String), &'static str>;
+
+/// The page that comes after: what a tool with long answers takes. A model is told of it once, before it sees a tool.
 const CURSOR: &str = "`next_cursor` of the page before.";
-const NEXT_CURSOR: &str = "For the rest, call again with this as `cursor`.";
 
-fn row(contract: &Value, info: &'static OperationInfo, kind: Tool) -> Row {
+/// The tool that reads what another one has written, with the same fields: its cursors lead on in an answer of the other one.
+pub fn reader_of(name: &str) -> Option<&'static str> {
+    (name == "create_document").then_some("read_document")
+}
+
+fn row(contract: &Value, info: &'static OperationInfo, kind: Tool, told: &mut Told) -> Row {
     let entry = &contract["paths"][info.path][info.method.as_str().to_ascii_lowercase()];
     let mut taken = Map::new();
     let mut required = Vec::new();
@@ -93,18 +104,35 @@ fn row(contract: &Value, info: &'static OperationInfo, kind: Tool) -> Row {
     let none = json!({"type": "object"});
     let answers = success(entry).unwrap_or(&none);
     let mut answer = schema::answer(contract, answers, PAGED_DEPTH);
-    let mut shown = schema::answer(contract, answers, PAGED_DEPTH);
-    if shown.to_string().len() > ANSWER_BYTES {
-        shown = schema::answer(contract, answers, 1);
+    let depths = (0..=PAGED_DEPTH).rev().map(|depth| schema::answer(contract, answers, depth));
+    let mut shown = none.clone();
+    for schema in depths {
+        shown = schema;
+        if shown.to_string().len() <= ANSWER_BYTES {
+            break;
+        }
+    }
+    if shown.get("properties").is_none() {
+        // Its fields are not named, and what is named below is not all.
+        shown["additionalProperties"] = true.into();
     }
     if info.name == upload::NAME {
         upload::describe(&mut taken, &mut shown);
     }
+    for (name, field) in &mut taken {
+        tell_once(name, field, info.name, told);
+    }
+    if let Some(reader) = reader_of(info.name) {
+        let next = format!("For the rest, call `{reader}` with this as `cursor`.");
+        shown["properties"]["next_cursor"] = json!({"type": "string", "description": next});
+    }
     if kind == Tool::Read {
         taken.insert("cursor".to_owned(), json!({"type": "string", "description": CURSOR}));
-        let next = json!({"type": ["string", "null"], "description": NEXT_CURSOR});
-        answer["properties"]["next_cursor"] = next.clone();
-        shown["properties"]["next_cursor"] = next;
+        let next = json!({"type": ["string", "null"]});
+        if let Some(fields) = shown.get_mut("properties") {
+            fields["next_cursor"] = next.clone();
+        }
+        answer["properties"]["next_cursor"] = next;
     }
     let input = json!({"type": "object", "properties": taken, "required": required, "additionalProperties": false});
     let mut description = Description::new(info.name, info.summary(), object(input));
@@ -118,6 +146,18 @@ fn row(contract: &Value, info: &'static OperationInfo, kind: Tool) -> Row {
         Tool::Destructive => hints.destructive(true),
     });
     Row { info, kind, description, places, answer }
+}
+
+/// Refers to the tool that describes the same argument already.
+fn tell_once(name: &str, field: &mut Value, tool: &'static str, told: &mut Told) {
+    let text = field.to_string();
+    if text.len() < TOLD_BYTES {
+        return;
+    }
+    match told.get(&(name.to_owned(), text.clone())) {
+        Some(other) => *field = json!({"type": field["type"], "description": format!("As in `{other}`.")}),
+        None => drop(told.insert((name.to_owned(), text), tool)),
+    }
 }
 
 /// The schema of what an operation answers if all goes well; `None` if that has no body.

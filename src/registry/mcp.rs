@@ -205,6 +205,8 @@ mod tests {
     use std::collections::BTreeSet;
     use svc_client::{OPERATIONS, Tool};
 
+    const DOCUMENTATION: &str = include_str!("../../docs/mcp.md");
+
     #[test]
     fn a_model_can_read_what_the_tools_are() {
         let toolbox = Toolbox::new(crate::registry::contract(), Tool::Destructive);
@@ -250,6 +252,14 @@ mod tests {
         assert!(read.is_subset(&write) && write.is_subset(&all));
         assert!(!read.contains("create_document") && write.contains("create_document"));
         assert!(!write.contains("delete_document") && all.contains("delete_document"));
+        let documented = |level: &str| {
+            let row = DOCUMENTATION.lines().find(|line| line.starts_with(&format!("| `{level}`"))).expect("a row");
+            let tools = row.rsplit('|').nth(1).expect("two cells").split('`').skip(1).step_by(2).map(str::to_owned);
+            tools.collect::<BTreeSet<_>>()
+        };
+        assert_eq!(documented("read"), read, "docs/mcp.md");
+        assert_eq!(documented("write"), &write - &read, "docs/mcp.md");
+        assert_eq!(documented("all"), &all - &write, "docs/mcp.md");
         let rows = OPERATIONS.iter().filter(|info| info.tool.is_some());
         assert_eq!(all, rows.map(|info| info.name.to_owned()).collect());
         // What is the owner's alone is no tool.

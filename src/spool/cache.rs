@@ -11,6 +11,7 @@ use crate::{
     telemetry::{SPOOL_BYTES, SPOOL_COPIES},
 };
 use lru::LruCache;
+use rustix::process::{Resource, getrlimit};
 use sqlx::PgPool;
 use std::{
     fs::File,
@@ -30,6 +31,10 @@ use tokio::{sync::OnceCell, time::Instant};
 
 /// How long a file is kept after its last use.
 pub const IDLE: Duration = Duration::from_secs(600);
+/// The most files that are kept; each holds a descriptor, and a workbook two.
+const MOST_FILES: usize = 4_096;
+/// What part of the descriptors that the process may open the files may hold.
+const OF_DESCRIPTORS: usize = 4;
 /// The size from which a workbook's shared strings are stored. Those of a smaller one are parsed again for each sheet,
 /// which takes less time than a process of its own.
 const SMALL_WORKBOOK: u64 = 64 << 10;
@@ -60,6 +65,7 @@ pub struct SpoolCache {
     blobs: Arc<Blobs>,
     folder: PathBuf,
     max_bytes: u64,
+    max_files: usize,
     kept: Mutex<Kept>,
 }
 
@@ -87,10 +93,15 @@ pub struct StoredFile {
 }
 
 impl SpoolCache {
-    /// An empty cache in the service's data folder. It keeps at most `max_bytes` besides the files in use.
+    /// An empty cache in the service's data folder. It keeps at most `max_bytes` besides the files in use, and no more files than
+    /// leave the process most of its descriptors.
     pub fn new(blobs: Arc<Blobs>, data_folder: &Path, max_bytes: u64) -> Arc<SpoolCache> {
+        SpoolCache::of_files(blobs, data_folder, max_bytes, max_files())
+    }
+
+    fn of_files(blobs: Arc<Blobs>, data_folder: &Path, max_bytes: u64, max_files: usize) -> Arc<SpoolCache> {
         let kept = Mutex::new(Kept { slots: LruCache::unbounded(), bytes: 0 });
-        let cache = Arc::new(SpoolCache { blobs, folder: data_folder.join("spool"), max_bytes, kept });
+        let cache = Arc::new(SpoolCache { blobs, folder: data_folder.join("spool"), max_bytes, max_files, kept });
         let weak = Arc::downgrade(&cache);
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(IDLE / 10);
@@ -140,7 +151,7 @@ impl SpoolCache {
         let spooled = self.spooled(pool, blob).await;
         if matches!(&spooled, Err(SpoolError::File { source, .. }) if crate::error::disk_is_full(source)) {
             // Dropping the files that nobody uses makes room for the next attempt.
-            self.kept().make_room(0);
+            self.kept().make_room(0, 0);
         }
         let Spooled { file, byte_size, content_hash } = spooled?;
         let document_id = blob.document_id;
@@ -219,7 +230,7 @@ impl SpoolCache {
             slot.used = Instant::now();
             return Some(slot.file.clone());
         }
-        kept.make_room(self.max_bytes.checked_sub(bytes)?);
+        kept.make_room(self.max_bytes.checked_sub(bytes)?, self.max_files.saturating_sub(1));
         let file = Arc::new(OnceCell::new());
         kept.slots.put(content_hash.to_owned(), Slot { file: file.clone(), bytes, used: Instant::now() });
         kept.count(bytes);
@@ -232,7 +243,7 @@ impl SpoolCache {
         let Some(slot) = kept.slots.get_mut(content_hash) else { return };
         slot.bytes += bytes;
         kept.count(bytes);
-        kept.make_room(self.max_bytes);
+        kept.make_room(self.max_bytes, self.max_files);
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -240,10 +251,17 @@ impl SpoolCache {
     }
 }
 
+/// How many files may be kept. More descriptors may be allowed later, and fewer are not.
+fn max_files() -> usize {
+    let allowed =
+        getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    (allowed / OF_DESCRIPTORS).clamp(1, MOST_FILES)
+}
+
 impl Kept {
-    /// Drops the least recently used files until at most `bytes` are left.
-    fn make_room(&mut self, bytes: u64) {
-        while self.bytes > bytes
+    /// Drops the least recently used files until at most `bytes` and `files` are left.
+    fn make_room(&mut self, bytes: u64, files: usize) {
+        while (self.bytes > bytes || self.slots.len() > files)
             && let Some((_, slot)) = self.slots.pop_lru()
         {
             self.uncount(slot.bytes);

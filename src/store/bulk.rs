@@ -149,7 +149,8 @@ pub struct Told {
     pub correlation_id: Option<String>,
 }
 
-/// The next events that have not been told, at most `limit`, also those that no message is told of.
+/// The next events that have not been told, at most `limit`, also those that no message is told of. Each finds its message by an index: any
+/// number of messages may have brought the bytes of one document.
 pub async fn untold(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Told>> {
     sqlx::query_as(
         "SELECT e.seq, CASE WHEN m.message_id IS NOT NULL OR e.kind = $3 THEN e.kind END AS kind, e.at, e.document_id, e.data,
@@ -157,9 +158,12 @@ pub async fn untold(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Tol
                 coalesce(m.reply_to, e.data ->> 'reply_to') AS reply_to, coalesce(m.correlation_id, e.data ->> 'correlation_id') AS correlation_id
            FROM (SELECT * FROM event_outbox WHERE seq > coalesce((SELECT seq FROM event_reader WHERE name = $1), 0)
                   ORDER BY seq LIMIT $2) e
-           LEFT JOIN bulk_message m ON m.document_id = e.document_id AND (
-                (e.kind IN ($4, $5) AND m.message_id = e.data ->> 'message_id' AND 'ingest.' || m.outcome = e.kind)
-             OR (e.kind IN ($6, $7, $8) AND e.root_id = e.document_id AND m.outcome = 'accepted'))
+           LEFT JOIN LATERAL (
+                SELECT * FROM bulk_message b WHERE e.kind IN ($4, $5) AND b.document_id = e.document_id
+                   AND b.message_id = e.data ->> 'message_id' AND 'ingest.' || b.outcome = e.kind
+                 UNION ALL
+                SELECT * FROM bulk_message b WHERE e.kind IN ($6, $7, $8) AND e.root_id = e.document_id
+                   AND b.document_id = e.document_id AND b.outcome = 'accepted') m ON true
           ORDER BY e.seq",
     )
     .bind(READER)

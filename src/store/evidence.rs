@@ -12,7 +12,7 @@ pub use names::Evidence;
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{Attempt, AttemptOutcome, ErrorType};
-use svc_ids::{DocumentId, RootId};
+use svc_ids::{DocumentId, RootId, TaskId};
 
 /// Records a value under a name; null says that a task ran and produced nothing.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
@@ -153,6 +153,7 @@ pub async fn read_one(conn: &mut PgConnection, document_id: DocumentId, name: Ev
 
 #[derive(sqlx::FromRow)]
 struct AttemptRow {
+    id: i64,
     task_id: i64,
     task_type: String,
     attempt: i32,
@@ -177,9 +178,34 @@ pub async fn attempts(conn: &mut PgConnection, document_id: DocumentId) -> sqlx:
     .bind(document_id)
     .fetch_all(conn)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| Attempt {
+    Ok(rows.into_iter().map(Attempt::from).collect())
+}
+
+/// The attempts at a task of this node that came before the attempt `before`, latest first, each with its id.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0, task.id = task_id.0))]
+pub async fn attempts_at(
+    conn: &mut PgConnection,
+    document_id: DocumentId,
+    task_id: TaskId,
+    before: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<(i64, Attempt)>> {
+    let rows: Vec<AttemptRow> = sqlx::query_as(
+        "SELECT id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, ended_at, param_fingerprint, detail
+           FROM task_attempts WHERE document_id = $1 AND task_id = $2 AND id < $3 ORDER BY id DESC LIMIT $4",
+    )
+    .bind(document_id)
+    .bind(task_id)
+    .bind(before)
+    .bind(i64::from(limit))
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, Attempt::from(row))).collect())
+}
+
+impl From<AttemptRow> for Attempt {
+    fn from(row: AttemptRow) -> Attempt {
+        Attempt {
             task_id: row.task_id,
             task_type: row.task_type,
             attempt: row.attempt,
@@ -192,8 +218,8 @@ pub async fn attempts(conn: &mut PgConnection, document_id: DocumentId) -> sqlx:
             started_at: row.started_at,
             param_fingerprint: row.param_fingerprint,
             detail: row.detail.0,
-        })
-        .collect())
+        }
+    }
 }
 
 /// Why nodes under a root of ingestion failed: the ten most frequent reasons with their numbers of tasks, by the last

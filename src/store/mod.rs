@@ -49,7 +49,7 @@ pub(crate) mod presentations;
 pub(crate) mod principals;
 pub mod queue;
 pub(crate) mod raptor;
-pub(crate) mod regions;
+pub mod regions;
 pub(crate) mod reprocess;
 pub mod reservations;
 pub(crate) mod roles;

@@ -21,19 +21,62 @@ pub struct FileRegions {
     pub waiting: i64,
 }
 
-/// Files with held or awaited regions, those with most waiting tasks first; or only the named one.
-pub async fn files(conn: &mut PgConnection, only: Option<i64>) -> sqlx::Result<Vec<FileRegions>> {
-    sqlx::query_as(
-        "WITH held AS (SELECT t.root_id, count(*) AS held FROM task_reservation r JOIN task_queue t ON t.id = r.task_id GROUP BY 1),
-              waiting AS (SELECT root_id, count(*) AS waiting FROM (SELECT root_id FROM task_queue WHERE parked_on > 0 LIMIT $1) p GROUP BY 1)
-         SELECT d.id AS root_id, d.title, coalesce(h.held, 0) AS held, coalesce(w.waiting, 0) AS waiting
-           FROM held h FULL JOIN waiting w USING (root_id) JOIN documents d ON d.id = root_id
-          WHERE $2::bigint IS NULL OR root_id = $2 ORDER BY waiting DESC, held DESC, d.id DESC",
+/// The regions of all files in numbers.
+#[derive(Debug)]
+pub struct AllRegions {
+    pub files: i64,
+    pub held: i64,
+    pub waiting: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct PageRow {
+    files: i64,
+    all_held: i64,
+    all_waiting: i64,
+    root_id: Option<RootId>,
+    title: Option<String>,
+    held: Option<i64>,
+    waiting: Option<i64>,
+}
+
+/// A page of the files with held or awaited regions, those with most waiting tasks first, and the numbers of all; or only the named one. Only
+/// what is on the page is looked up.
+pub async fn files(
+    conn: &mut PgConnection,
+    only: Option<i64>,
+    skip: i64,
+    limit: i64,
+) -> sqlx::Result<(Vec<FileRegions>, AllRegions)> {
+    let rows: Vec<PageRow> = sqlx::query_as(
+        "WITH held AS (SELECT t.root_id, count(*) AS held FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
+                        WHERE $2::bigint IS NULL OR t.root_id = $2 GROUP BY 1),
+              waiting AS (SELECT root_id, count(*) AS waiting FROM (SELECT root_id FROM task_queue
+                           WHERE parked_on > 0 AND ($2::bigint IS NULL OR root_id = $2) LIMIT $1) p GROUP BY 1),
+              file AS MATERIALIZED (SELECT root_id, coalesce(h.held, 0) AS held, coalesce(w.waiting, 0) AS waiting
+                                      FROM held h FULL JOIN waiting w USING (root_id)),
+              page AS MATERIALIZED (SELECT * FROM file ORDER BY waiting DESC, held DESC, root_id DESC OFFSET $3 LIMIT $4)
+         SELECT a.files, a.all_held, a.all_waiting, p.root_id, (SELECT title FROM documents WHERE id = p.root_id) AS title, p.held, p.waiting
+           FROM (SELECT count(*) AS files, coalesce(sum(held), 0)::bigint AS all_held, coalesce(sum(waiting), 0)::bigint AS all_waiting FROM file) a
+           LEFT JOIN page p ON true
+          ORDER BY p.waiting DESC, p.held DESC, p.root_id DESC",
     )
     .bind(COUNTED)
     .bind(only)
+    .bind(skip)
+    .bind(limit)
     .fetch_all(conn)
-    .await
+    .await?;
+    let all = rows.first().map_or(AllRegions { files: 0, held: 0, waiting: 0 }, |row| AllRegions {
+        files: row.files,
+        held: row.all_held,
+        waiting: row.all_waiting,
+    });
+    // A file that is being deleted has no title any more.
+    let file = |row: PageRow| {
+        Some(FileRegions { root_id: row.root_id?, title: row.title?, held: row.held?, waiting: row.waiting? })
+    };
+    Ok((rows.into_iter().filter_map(file).collect(), all))
 }
 
 /// A child of a file.

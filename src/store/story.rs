@@ -11,8 +11,6 @@ use svc_ids::{DocumentId, RootId};
 
 /// How many files a search for a name looks at.
 const NAMED: i64 = 10_000;
-/// How many kinds of attempts a story tells of.
-const ENTRIES: i64 = 200;
 
 #[derive(sqlx::FromRow)]
 struct FileRow {
@@ -90,15 +88,24 @@ struct EntryRow {
     seconds: f64,
     worker: Option<String>,
     workers: i64,
+    place: i64,
 }
 
-/// What happened at and under a root: its attempts, and those that run, folded where they are alike, in the order in which they began.
+/// What happened at and under a root: its attempts, and those that run, folded where they are alike, in the order in which they began: at most
+/// `limit` before the place `before`, the latest of these, with the place of the first. Places are counted from 1.
 /// An attempt waited since its task was created, or since the attempt before it ended.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn story(conn: &mut PgConnection, scope: &Readable, root_id: RootId) -> sqlx::Result<Vec<StoryEntry>> {
+pub async fn story(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    root_id: RootId,
+    before: i64,
+    limit: u32,
+) -> sqlx::Result<(Vec<StoryEntry>, i64)> {
     let mut arguments = scope.arguments();
     add(&mut arguments, root_id);
-    add(&mut arguments, ENTRIES);
+    add(&mut arguments, i64::from(limit));
+    add(&mut arguments, before);
     // Only nodes with tasks or children have a row of ingestion, and they are few beside the leaves.
     let rows: Vec<EntryRow> = sqlx::query_as_with(
         concat!(
@@ -115,12 +122,15 @@ pub async fn story(conn: &mut PgConnection, scope: &Readable, root_id: RootId) -
                  SELECT t.id, t.task_type, NULL, t.retry_count + t.lapses + 1, NULL, NULL, NULL, t.claimed_by, r.since, NULL, t.created_at
                    FROM task_queue t JOIN node ON node.id = t.scope_document_id JOIN task_reservation r ON r.task_id = t.id
                   WHERE NOT t.final)
+             SELECT * FROM (
              SELECT task_type, outcome, attempt, error_type, code, (array_agg(message ORDER BY started_at DESC))[1] AS message,
                     count(*) AS attempts, (array_agg(task_id ORDER BY started_at DESC))[1] AS task_id, min(queued_at) AS queued_at,
                     min(started_at) AS started_at, max(ended_at) AS ended_at,
                     coalesce(avg(extract(epoch FROM coalesce(ended_at, clock_timestamp()) - started_at)), 0)::float8 AS seconds,
-                    (array_agg(nullif(worker, '') ORDER BY started_at DESC))[1] AS worker, count(DISTINCT worker) AS workers
-               FROM attempt GROUP BY 1, 2, 3, 4, 5 ORDER BY min(started_at), 1 LIMIT $4"
+                    (array_agg(nullif(worker, '') ORDER BY started_at DESC))[1] AS worker, count(DISTINCT worker) AS workers,
+                    row_number() OVER (ORDER BY min(started_at), task_type, outcome, attempt, error_type, code) AS place
+               FROM attempt GROUP BY 1, 2, 3, 4, 5) story
+              WHERE place < $5 ORDER BY place DESC LIMIT $4"
         ),
         arguments,
     )
@@ -143,5 +153,6 @@ pub async fn story(conn: &mut PgConnection, scope: &Readable, root_id: RootId) -
         worker: row.worker,
         workers: row.workers,
     };
-    Ok(rows.into_iter().map(read).collect())
+    let first = rows.last().map_or(1, |row| row.place);
+    Ok((rows.into_iter().rev().map(read).collect(), first))
 }

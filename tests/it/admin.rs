@@ -447,7 +447,8 @@ async fn the_doctor_names_what_is_wrong_and_ends_with_1() {
     assert_eq!(lonely.status.code(), Some(1), "nobody works: {lonely:?}");
     // This runs its statements in this process too.
     let mut conn = app.pool.acquire().await.unwrap();
-    svc::store::admin::findings(&mut conn, Duration::from_secs(60), Duration::from_secs(60)).await.unwrap();
+    let (patience, outside) = (Duration::from_secs(60), svc::store::admin::Outside::default());
+    svc::store::admin::findings(&mut conn, patience, patience, outside).await.unwrap();
     drop(conn);
     svc::store::database::try_room(&app.pool).await.unwrap();
     pretend(&app, "w", &["cpu"], false).await;

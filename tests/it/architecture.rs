@@ -246,7 +246,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("webhooks", &["fetch", "settings", "store"]),
     ("embedded", &["store"]),
     ("embedding", &["error", "settings", "words"]),
-    ("sampler", &["blobs", "embedding", "store"]),
+    ("sampler", &["blobs", "disk", "embedding", "store"]),
     ("telemetry", &["otlp", "sampler"]),
     ("spool", &["blobs", "error", "reader", "store", "telemetry"]),
     ("llm", &["embedding", "error", "settings", "store", "telemetry"]),

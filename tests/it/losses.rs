@@ -210,7 +210,8 @@ async fn workers_with_unequal_leases_are_told_of() {
     let app = app().await;
     let findings = async || {
         let mut conn = app.pool.acquire().await.unwrap();
-        let found = admin::findings(&mut conn, Duration::from_secs(600), Duration::from_secs(600)).await.unwrap();
+        let patience = Duration::from_secs(600);
+        let found = admin::findings(&mut conn, patience, patience, admin::Outside::default()).await.unwrap();
         found.into_iter().filter(|finding| finding.kind == FindingKind::UnequalLeases).collect::<Vec<_>>()
     };
     let join = async |worker_id: &str, seconds: f64| {

@@ -8,7 +8,11 @@ mod stdio;
 use crate::{
     principals::{grant, someone},
     reach::{a_fact, a_path, call},
-    support::{TOKEN, TestApp, Wish, contract, document, http, sample, until},
+    support::{
+        TOKEN, TestApp, Wish, contract, document, http,
+        llm::{Llm, Reply},
+        sample, until,
+    },
     triples::predicate,
 };
 use reqwest::StatusCode;
@@ -96,9 +100,19 @@ fn given(name: &str, id: i64) -> Value {
         "create_document" => json!({"title": "t", "content": "c", "parent_id": id}),
         "assert_fact" => a_fact(id),
         "list_facts" => json!({"subject_id": id, "valid_at": "any"}),
+        "supersede_fact" => json!({"id": id, "object_literal": "y"}),
+        "search_auto" => json!({"query": "heron", "parent_id": id, "limit": 100, "group_by": "none"}),
+        "synthesize" => json!({"query": "heron", "parent_id": id, "limit": 100}),
+        "find_neighbors" => json!({"document_id": id, "valid_at": "2026-01-01T00:00:00Z"}),
         "find_paths" => a_path(id),
         _ => json!({"id": id}),
     }
+}
+
+/// A fact about a document that is believed now.
+async fn believed(app: &TestApp, subject: i64) -> i64 {
+    let facts = use_tool(app, TOKEN, "list_facts", json!({"subject_id": subject})).await;
+    facts["structuredContent"]["facts"][0]["id"].as_i64().unwrap()
 }
 
 /// An answer without what the tools do not show and what tells the time.
@@ -111,7 +125,12 @@ fn lasting(mut answer: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_answers_what_its_operation_answers() {
-    let app = TestApp::with(Wish { settings: &[("SVC_MCP_TOOLS", "all")], ..Wish::default() }).await;
+    let llm = Llm::start().await;
+    let answer = json!({"answered": true, "sentences": [{"text": "They eat fish.", "citations": [{"source": 1, "quote": "heron"}]}]});
+    llm.will_say(move |_| Reply::said(&answer.to_string()));
+    let settings =
+        [("SVC_MCP_TOOLS", "all"), ("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model")];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
     let (sheet, _) = app.ingest(&sample("duck-counts.xlsx")).await;
     let parent = app.create("Herons", "A heron stands in the water.", None).await.id;
     app.create("Grey heron", "The grey heron eats fish.", Some(parent)).await;
@@ -129,7 +148,12 @@ async fn every_tool_answers_what_its_operation_answers() {
         assert_eq!(tool.description.as_deref(), Some(row.summary()));
         assert_eq!(hints.read_only_hint, Some(row.tool == Some(Tool::Read)), "{}", row.name);
         assert_eq!(hints.is_destructive(), matches!(row.tool, Some(Tool::Read | Tool::Destructive)), "{}", row.name);
-        let id = if row.name == "read_cells" || row.name == "cancel_ingest" { sheet } else { parent };
+        let id = match row.name {
+            "read_cells" | "cancel_ingest" => sheet,
+            // Each time the fact that is believed now is superseded.
+            "supersede_fact" => believed(&app, parent).await,
+            _ => parent,
+        };
         // What is still being embedded is not deleted.
         let over_http = until(row.name, async || {
             let answer = use_tool(&app, TOKEN, row.name, given(row.name, id)).await;
@@ -152,6 +176,7 @@ async fn every_tool_answers_what_its_operation_answers() {
         if row.name == "delete_document" {
             continue;
         }
+        let id = if row.name == "supersede_fact" { believed(&app, parent).await } else { id };
         let answer = serde_json::to_value(call_tool(&client, row.name, given(row.name, id)).await).unwrap();
         if row.tool == Some(Tool::Read) {
             let (one, other) = (&answer["structuredContent"], &over_http["structuredContent"]);
@@ -189,8 +214,8 @@ async fn who_may_not_is_refused_as_the_operation_refuses() {
             let rest = call(&app, &who.secret, row, id, &[]).send().await.unwrap();
             let (status, rest): (_, Value) = (rest.status(), rest.json().await.unwrap_or_default());
             let mcp = use_tool(&app, &who.secret, row.name, given(row.name, id)).await;
-            assert_eq!(mcp["isError"], status.is_client_error(), "{}: {mcp} and {status} {rest}", row.name);
-            if status.is_client_error() {
+            assert_eq!(mcp["isError"], !status.is_success(), "{}: {mcp} and {status} {rest}", row.name);
+            if !status.is_success() {
                 assert_eq!(lasting(mcp["structuredContent"].clone()), lasting(rest), "{}", row.name);
             }
         }
@@ -261,6 +286,32 @@ async fn a_long_answer_is_read_page_by_page_to_its_end() {
     }
     let foreign = use_tool(&app, TOKEN, "read_document", json!({"id": parent, "cursor": "7.9"})).await;
     assert_eq!(foreign["structuredContent"]["field"], "cursor");
+
+    // What is created is shown as far as there is room, and the rest is read.
+    let created = use_tool(&app, TOKEN, "create_document", json!({"title": "Long too", "content": text})).await;
+    assert!(created["content"][0]["text"].as_str().unwrap().len() <= 64 * 1024);
+    let created = &created["structuredContent"];
+    let (begun, cursor) = (created["content"].as_str().unwrap(), &created["next_cursor"]);
+    assert!(created["title"] == "Long too" && begun.len() > 40 * 1024 && text.starts_with(begun), "{}", begun.len());
+    let rest = pages("read_document", json!({"id": created["id"], "cursor": cursor})).await;
+    let rest: String = rest.iter().map(|page| page["content"].as_str().unwrap()).collect();
+    assert_eq!(format!("{begun}{rest}"), text);
+    // Of a file that was worked on again and again, an upload tells of the latest attempts.
+    let file = app.upload_bytes("a.md", "# A\n\nText.").await.unwrap().document_id;
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
+         SELECT $1, 1, 'probe', n, 'failed', 'retryable', 'away', repeat('x', 1000), 'w', now(), '' FROM generate_series(1, 500) n",
+    )
+    .bind(file)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let again = json!({"filename": "a.md", "base64": "IyBBCgpUZXh0Lg=="});
+    let again = use_tool(&app, TOKEN, "upload_file", again).await;
+    assert!(again["content"][0]["text"].as_str().unwrap().len() <= 64 * 1024);
+    let attempts = again["structuredContent"]["attempts"].as_array().unwrap();
+    assert_eq!(again["structuredContent"]["document_id"], file);
+    assert!(attempts.len() > 5 && attempts.last().unwrap()["attempt"] == 500, "{}", attempts.len());
     app.end().await;
 }
 

@@ -10,8 +10,9 @@ use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::{
     Code, Json,
     wire::{
-        BlockedBy, DocumentPath, ErrorType, FailureChoice, FailureQuery, FileQuery, PageQuery, RegionMapQuery, Settled,
-        SnapshotPart, TaskPath, TaskQuery, TaskStatus, TaskTypePath, ThroughputQuery, WorkerPath, WorkerQuery,
+        BlockedBy, DocumentPath, ErrorType, FailureChoice, FailureQuery, FileQuery, Finding, FindingKind, PageQuery,
+        RegionMapQuery, Settled, SnapshotPart, StoryQuery, TaskPath, TaskQuery, TaskStatus, TaskTypePath,
+        ThroughputQuery, WorkerPath, WorkerQuery,
     },
 };
 
@@ -39,6 +40,8 @@ async fn the_overview_counts_what_runs_and_what_waits_for_what() {
     assert_eq!(held[0].task_id, whole);
     app.client.pause_task_type(TaskTypePath { task_type: "embed".to_owned() }).await.unwrap();
 
+    // A full disk is found wherever one looks.
+    app.service.disk.refused();
     let overview = app.client.read_overview().await.unwrap();
     let of = |name: &str| overview.task_types.iter().find(|row| row.task_type == name);
     let test = of("test").unwrap();
@@ -61,7 +64,10 @@ async fn the_overview_counts_what_runs_and_what_waits_for_what() {
     assert_eq!(overview.queue.held, held.len() as i64);
     assert!(!overview.findings.is_empty(), "nobody works");
     let findings = app.client.list_findings().await.unwrap().findings;
-    assert_eq!(findings.len(), overview.findings.len());
+    let kinds =
+        |findings: &[Finding]| findings.iter().map(|finding| (finding.kind, finding.about.clone())).collect::<Vec<_>>();
+    assert_eq!(kinds(&overview.findings), kinds(&findings));
+    assert!(findings.iter().any(|finding| finding.kind == FindingKind::Disk), "{findings:?}");
     assert!(findings.iter().all(|finding| !finding.remedy.is_empty()));
     let metrics = async {
         app.sampled().await;
@@ -244,7 +250,7 @@ async fn a_story_tells_of_the_whole_tree_in_its_order() {
     let hostile = app.upload_bytes("<script>alert(1).md", "# One\n\nA heron.\n\n# Two\n\nA coot.\n").await.unwrap();
     app.settled(hostile.document_id).await;
 
-    let story = app.client.read_story(DocumentPath { id: hostile.document_id }).await.unwrap();
+    let story = app.client.read_story(DocumentPath { id: hostile.document_id }, StoryQuery::default()).await.unwrap();
     assert_eq!((story.title.as_str(), story.state), ("<script>alert(1).md", Settled::Settled));
     let types: Vec<&str> = story.entries.iter().map(|entry| entry.task_type.as_str()).collect();
     assert_eq!(types[..2], ["probe", "extract:text"]);
@@ -257,7 +263,7 @@ async fn a_story_tells_of_the_whole_tree_in_its_order() {
         assert!(queued <= entry.started_at && entry.started_at <= ended, "{entry:?}");
         assert!(entry.worker.is_some() && entry.attempts >= 1 && entry.outcome.is_some());
     }
-    let missing = app.client.read_story(DocumentPath { id: 999_999 }).await.unwrap_err();
+    let missing = app.client.read_story(DocumentPath { id: 999_999 }, StoryQuery::default()).await.unwrap_err();
     assert_eq!(missing.code, Code::NotFound);
 
     let page = |query| app.client.list_files(query);
@@ -306,6 +312,55 @@ async fn a_region_is_a_box_in_its_file_and_two_held_ones_never_meet() {
     assert!(none.files.is_empty());
     let regions = app.client.list_reservations(PageQuery::default()).await.unwrap().reservations;
     assert_eq!(regions.len(), 2);
+    sqlx::query("DELETE FROM task_reservation").execute(&app.pool).await.unwrap();
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+/// However many files have regions, only those that are shown are looked up.
+#[tokio::test]
+async fn regions_are_shown_page_by_page_with_the_numbers_of_all() {
+    const FILES: usize = 40;
+    let app = idle().await;
+    let mut roots = Vec::new();
+    for number in 0..FILES {
+        let root = node(&app, None).await;
+        task(&app, &root, WriteMode::Subtree, 9, None).await;
+        // The later a file, the more of its tasks wait.
+        for _ in 0..=number / 10 {
+            task(&app, &root, WriteMode::Itself, 0, None).await;
+        }
+        roots.push(root.0);
+    }
+    assert_eq!(claim(&app, FILES).await.len(), FILES);
+    assert!(claim(&app, 200).await.is_empty(), "all others wait for them");
+    let mut tx = svc::store::transaction::begin(&app.pool).await.unwrap();
+    // A table this small would be read whole.
+    sqlx::query("SET LOCAL enable_seqscan = off").execute(&mut *tx).await.unwrap();
+    let read = "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
+    let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+    let (page, all) = svc::store::regions::files(&mut tx, None, 0, 3).await.unwrap();
+    let rows = sqlx::query_scalar::<_, i64>(read).fetch_one(&mut *tx).await.unwrap() - before;
+    tx.rollback().await.unwrap();
+    assert!(page.len() == 3 && rows <= 3, "{rows} documents were read for {} files", page.len());
+    assert_eq!((all.files, all.held, all.waiting), (FILES as i64, FILES as i64, 100));
+
+    let (mut cursor, mut shown) = (None, Vec::new());
+    loop {
+        let query = RegionMapQuery { cursor, limit: Some(7), ..RegionMapQuery::default() };
+        let map = app.client.draw_regions(query).await.unwrap();
+        assert_eq!((map.files_total, map.held, map.tasks_waiting), (FILES as i64, FILES as i64, 100));
+        shown.extend(map.files.iter().map(|file| file.root_id));
+        cursor = map.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    roots.reverse();
+    assert_eq!(shown, roots, "those with most waiting tasks first, then the latest");
+    let past = RegionMapQuery { cursor: Some("1000".to_owned()), ..RegionMapQuery::default() };
+    let past = app.client.draw_regions(past).await.unwrap();
+    assert_eq!((past.files.len(), past.files_total), (0, FILES as i64));
     sqlx::query("DELETE FROM task_reservation").execute(&app.pool).await.unwrap();
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;

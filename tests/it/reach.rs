@@ -167,6 +167,11 @@ pub fn call(
         "assert_fact" => request.json(&a_fact(id)),
         "list_facts" => request.query(&[("subject_id", id.to_string()), ("valid_at", "any".to_owned())]),
         "find_paths" => request.json(&a_path(id)),
+        "supersede_fact" => request.json(&json!({"object_literal": "y"})),
+        "synthesize" => request.json(&json!({"query": "heron", "limit": 100, "parent_id": id})),
+        "find_neighbors" => {
+            request.query(&[("document_id", id.to_string()), ("valid_at", "2026-01-01T00:00:00Z".to_owned())])
+        }
         "search" if query.is_empty() => request.query(&[("q", "heron"), ("limit", "100"), ("group_by", "none")]),
         "search" => request.query(&[("q", "heron"), ("limit", "100")]),
         _ if held(row) == Held::Searches && id != 0 => {

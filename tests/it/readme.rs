@@ -196,3 +196,20 @@ async fn without_a_token_of_its_own_the_owner_is_known_by_the_data_folder() {
     assert!(status.success() && said.as_deref() == Some("stopped"), "{status}: {said:?}");
     app.end().await;
 }
+
+/// What `make setup` may fail to fetch, `make test` names at its end if it is not there.
+#[test]
+fn the_end_of_make_test_names_each_part_that_is_missing() {
+    let read = |path: &str| fs::read_to_string(repository().join(path)).unwrap();
+    let (setup, makefile) = (read("config/setup.sh"), read("Makefile"));
+    let all = setup.lines().find_map(|line| line.trim().strip_prefix("set -- ")).unwrap();
+    // Without these two, no test runs.
+    let parts: Vec<&str> = all.split(' ').filter(|part| !["postgres", "model"].contains(part)).collect();
+    assert!(parts.contains(&"inspector") && parts.len() >= 4, "{parts:?}");
+    let test = makefile.split_once("\ntest: ").unwrap().1.split_once("\n\n").unwrap().0;
+    for part in parts {
+        assert!(setup.contains(&format!("    has-{part})")), "config/setup.sh has-{part}");
+        let line = test.lines().find(|line| line.contains(&format!("config/setup.sh has-{part} || echo \"left out: ")));
+        assert!(line.is_some_and(|line| line.contains(&format!("config/setup.sh {part}"))), "{part}: {test}");
+    }
+}

@@ -115,6 +115,16 @@ pub struct Attempt {
     pub detail: Map<String, Value>,
 }
 
+/// Attempts at one task, page by page, latest first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct AttemptPage {
+    pub attempts: Vec<Attempt>,
+    /// Ask for the next page with this; null on the last page.
+    pub next_cursor: Option<String>,
+}
+impl Wire for AttemptPage {}
+
 /// How much is left to do under a file. There is no percentage, because later tasks do not exist yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]

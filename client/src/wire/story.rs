@@ -104,7 +104,26 @@ pub struct StoryEntry {
     pub workers: i64,
 }
 
-/// What happened to a file, in the order in which it began. Attempts that are alike are one entry; at most 200 entries.
+/// Which part of a story to tell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct StoryQuery {
+    /// `next_cursor` of the part after it; absent for the latest part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Entries in a part, 1 to 200; 200 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+impl Params for StoryQuery {
+    constrain! {
+        cursor: CURSOR,
+        limit: Constraint::Whole(1, 200),
+    }
+}
+
+/// What happened to a file, in the order in which it began: the latest part of it, or one before that. Attempts that are alike are one entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct StoryResponse {
@@ -113,5 +132,7 @@ pub struct StoryResponse {
     pub state: Settled,
     pub created_at: DateTime<Utc>,
     pub entries: Vec<StoryEntry>,
+    /// Ask for what was before with this; null if these are the first.
+    pub next_cursor: Option<String>,
 }
 impl Wire for StoryResponse {}

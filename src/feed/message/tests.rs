@@ -2,6 +2,8 @@ use super::*;
 use lapin::types::ShortString;
 use serde_json::json;
 
+/// The size of a file in a message.
+const LIMIT: u64 = 1 << 20;
 const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
 fn said(properties: &BasicProperties) -> Said {
@@ -29,7 +31,7 @@ fn an_envelope_and_headers_say_the_same() {
     let envelope = named("m").with_content_type(ENVELOPE.into());
     let body = json!({"v": 1, "source": {"inline_base64": "dGVzdA=="}, "sha256": HASH, "filename": "a.txt", "parent_id": 7,
         "private": true, "priority": 3, "options": {"rollup": {"penalty": 2.0}}, "event_time": "2026-05-01T12:00:00Z"});
-    let one = said(&envelope).upload(None, body.to_string().as_bytes()).expect("an upload");
+    let one = said(&envelope).upload(None, body.to_string().as_bytes(), LIMIT).expect("an upload");
     let headers = table(&[
         ("svc-sha256", long(&format!("sha256:{}", HASH.to_uppercase()))),
         ("svc-filename", long("a.txt")),
@@ -39,8 +41,9 @@ fn an_envelope_and_headers_say_the_same() {
         ("svc-options", long(r#"{"rollup": {"penalty": 2.0}}"#)),
         ("svc-event-time", long("2026-05-01T12:00:00Z")),
     ]);
-    let two =
-        said(&named("m").with_content_type("text/plain".into())).upload(Some(&headers), b"test").expect("an upload");
+    let two = said(&named("m").with_content_type("text/plain".into()))
+        .upload(Some(&headers), b"test", LIMIT)
+        .expect("an upload");
     assert_eq!((&one.source, &two.source), (&Source::Inline("dGVzdA==".to_owned()), &Source::Body));
     assert_eq!(two.declared_mime.as_deref(), Some("text/plain"));
     for upload in [&one, &two] {
@@ -56,7 +59,7 @@ fn an_envelope_and_headers_say_the_same() {
 fn what_cannot_be_read_is_refused_by_name() {
     let envelope = |body: Value| {
         let properties = named("m").with_content_type(ENVELOPE.into());
-        said(&properties).upload(None, body.to_string().as_bytes()).expect_err("refused")
+        said(&properties).upload(None, body.to_string().as_bytes(), LIMIT).expect_err("refused")
     };
     let path = json!({"path": "a"});
     for (body, names) in [
@@ -72,8 +75,8 @@ fn what_cannot_be_read_is_refused_by_name() {
         let refused = envelope(body.clone());
         assert!(refused.detail.contains(names), "{body}: {refused}");
     }
-    assert!(said(&named("m").with_content_type(ENVELOPE.into())).upload(None, b"\xff").is_err());
-    assert!(said(&named("m").with_type("svc.upload.v2".into())).upload(None, b"").is_err());
+    assert!(said(&named("m").with_content_type(ENVELOPE.into())).upload(None, b"\xff", LIMIT).is_err());
+    assert!(said(&named("m").with_type("svc.upload.v2".into())).upload(None, b"", LIMIT).is_err());
     for (name, value) in [
         ("svc-parent-id", long("seven")),
         ("svc-private", long("perhaps")),
@@ -84,11 +87,39 @@ fn what_cannot_be_read_is_refused_by_name() {
         ("svc-priority", long("101")),
     ] {
         let headers = table(&[("svc-sha256", long(HASH)), (name, value)]);
-        let refused = said(&named("m")).upload(Some(&headers), b"test").expect_err(name);
+        let refused = said(&named("m")).upload(Some(&headers), b"test", LIMIT).expect_err(name);
         assert!(refused.detail.contains(name.trim_start_matches("svc-")), "{name}: {refused}");
     }
     let url = json!({"source": {"url": "https://example.org/a"}}).to_string();
-    assert!(said(&named("m").with_content_type(ENVELOPE.into())).upload(None, url.as_bytes()).is_ok(), "it is fetched");
+    assert!(
+        said(&named("m").with_content_type(ENVELOPE.into())).upload(None, url.as_bytes(), LIMIT).is_ok(),
+        "it is fetched"
+    );
+}
+
+#[test]
+fn what_is_longer_than_a_file_may_be_is_refused_before_it_is_read() {
+    let upload = |body: &str| said(&named("m").with_content_type(ENVELOPE.into())).upload(None, body.as_bytes(), LIMIT);
+    let with = |options: String, text: String| {
+        format!(r#"{{"source": {{"inline_base64": "{text}"}}, "sha256": "{HASH}", "options": {options}}}"#)
+    };
+    let file = "A".repeat(LIMIT.div_ceil(3) as usize * 4);
+    assert!(
+        upload(&with(format!("[{}0]", "0,".repeat(1_000)), file.clone())).is_ok(),
+        "a file, and what is said of it"
+    );
+    let refused = upload(&with("[]".to_owned(), format!("{file}{}", "A".repeat(65 << 10)))).expect_err("too long");
+    assert_eq!((refused.code, &refused.members["setting"]), (Code::TooLarge, &json!("SVC_BULK_INLINE_BYTES")));
+    // It is no JSON, which nobody has found out.
+    assert_eq!(upload(&"[".repeat(2 << 20)).expect_err("too long").code, Code::TooLarge);
+    let many = format!("[{}0]", "0,".repeat(500_000));
+    let refused = upload(&with(many.clone(), String::new())).expect_err("too many options");
+    assert_eq!(refused.members["field"], "options", "{refused}");
+    let headers = table(&[("svc-sha256", long(HASH)), ("svc-options", long(&many))]);
+    let refused = said(&named("m")).upload(Some(&headers), b"test", LIMIT).expect_err("too many options");
+    assert_eq!(refused.members["field"], "svc-options", "{refused}");
+    let refused = said(&named("m")).upload(Some(&headers), &vec![0; LIMIT as usize + 1], LIMIT).expect_err("too long");
+    assert_eq!(refused.code, Code::TooLarge);
 }
 
 #[test]
@@ -120,7 +151,7 @@ fn only_what_we_put_aside_says_who_published_it_first() {
         (said.user, said.rounds)
     };
     let forged = named("m").with_user_id("mallory".into()).with_headers(table(&[(UPLOADER, long("victim"))]));
-    let refused = said(&forged).upload(forged.headers().as_ref(), b"test").expect_err("refused");
+    let refused = said(&forged).upload(forged.headers().as_ref(), b"test", LIMIT).expect_err("refused");
     assert!(refused.detail.contains(UPLOADER), "{refused}");
     assert_eq!(by(Some("mallory"), Some("victim")), (Some("mallory".to_owned()), 0));
     assert_eq!(by(None, Some("victim")), (None, 0));

@@ -71,13 +71,36 @@ async fn the_cache_holds_what_its_bound_allows_and_drops_what_was_used_longest_a
     );
     assert_eq!(cache.kept().bytes, 4, "the copy made room for itself, and takes none once it has failed");
     let held = cache.open(&pool, &rows[2]).await.unwrap();
-    cache.kept().make_room(0);
+    cache.kept().make_room(0, 0);
     assert_eq!(text(&held), "cccc", "a file that is in use stays readable");
     let large = spooled(cache.folder(), &[b'x'; 11]);
     let row = blob(&large.content_hash, 11);
     cache.keep(DocumentId(1), large);
     assert!(cache.open(&pool, &row).await.is_err(), "a file over the bound is not kept");
     assert_eq!(cache.kept().bytes, 0);
+}
+
+#[tokio::test]
+async fn many_small_files_hold_no_more_descriptors_than_their_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = SpoolCache::of_files(Arc::default(), folder.path(), 1 << 20, 3);
+    // Other tests of this process open files too, but none in this folder.
+    let open = || {
+        let links =
+            std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        links.filter(|link| link.starts_with(folder.path())).count()
+    };
+    let mut rows = Vec::new();
+    for number in 0..20 {
+        let spooled = spooled(cache.folder(), format!("file {number}").as_bytes());
+        rows.push(blob(&spooled.content_hash, 6));
+        cache.keep(DocumentId(1), spooled);
+        assert!(open() <= 3, "{} files are open", open());
+    }
+    assert_eq!((open(), cache.kept().slots.len()), (3, 3));
+    assert!(cache.open(&no_database(), &rows[19]).await.is_ok(), "the latest are kept");
+    assert!(cache.open(&no_database(), &rows[0]).await.is_err());
+    assert!((1..=MOST_FILES).contains(&max_files()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,23 +30,24 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
     Finding { kind, about, tasks, seconds, remedy: remedy.to_owned() }
 }
 
-/// The finding that nothing more can be stored, and why.
-pub fn disk(reason: String) -> Finding {
-    finding(FindingKind::Disk, reason, 0, 0.0)
-}
-
-/// The finding that the object store cannot be used.
-pub fn blob_store(reason: String) -> Finding {
-    finding(FindingKind::BlobStore, reason, 0, 0.0)
+/// What is wrong outside the queue, as whoever asks has seen it, with the reasons.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// Why nothing more can be stored.
+    pub disk: Vec<String>,
+    /// Why the object store cannot be used.
+    pub blob_store: Option<String>,
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
 /// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
-/// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends.
+/// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends;
+/// and what is wrong outside the queue.
 pub async fn findings(
     conn: &mut PgConnection,
     patience: Duration,
     batch_stall: Duration,
+    outside: Outside,
 ) -> sqlx::Result<Vec<Finding>> {
     let mut findings: Vec<Finding> = queue::unserved_badges(conn)
         .await?
@@ -99,5 +100,7 @@ pub async fn findings(
     .fetch_all(&mut *conn)
     .await?;
     findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| finding(kind, about, tasks, seconds)));
+    findings.extend(outside.disk.into_iter().map(|reason| finding(FindingKind::Disk, reason, 0, 0.0)));
+    findings.extend(outside.blob_store.map(|reason| finding(FindingKind::BlobStore, reason, 0, 0.0)));
     Ok(findings)
 }

@@ -2,10 +2,18 @@
 use super::{Console, csrf};
 use crate::{
     principals::someone,
+    queue,
     support::{TOKEN, TestApp, sample},
 };
 use reqwest::Method;
-use svc_client::wire::{AuditAct, AuditQuery, DocumentPath};
+use svc_actors::WriteMode;
+use svc_client::{
+    Code, FileUpload,
+    wire::{
+        AttemptOutcome, AuditAct, AuditQuery, DocumentPath, PageQuery, StoryQuery, TaskPath, TaskQuery, TaskStatus,
+        UploadQuery,
+    },
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_of_a_failed_file_says_why_and_offers_only_what_its_viewer_may_do() {
@@ -18,7 +26,7 @@ async fn the_page_of_a_failed_file_says_why_and_offers_only_what_its_viewer_may_
     let (_, card) = page.split_once("Why is it not done?").unwrap();
     let (card, _) = card.split_once("</section>").unwrap();
     assert!(card.contains("It failed, and nothing more will be done.") && card.contains("permanent"), "{card}");
-    let attempts = app.client.read_story(DocumentPath { id }).await.unwrap().entries;
+    let attempts = app.client.read_story(DocumentPath { id }, StoryQuery::default()).await.unwrap().entries;
     let last = attempts.iter().rev().find_map(|entry| entry.message.clone()).unwrap();
     let text = card.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     assert!(text.contains(&last), "{last}: {card}");
@@ -81,6 +89,152 @@ async fn a_cancel_is_on_record() {
     console.post(&format!("/documents/{id}/cancel"), Some(&owner), &[("csrf", &token)]).send().await.unwrap();
     let query = AuditQuery { document_id: Some(id), ..AuditQuery::default() };
     assert_eq!(app.client.list_audit(query).await.unwrap().entries.len(), 1);
+    console.end().await;
+    app.end().await;
+}
+
+/// Forgets all attempts but the last: whoever tries again what failed for good has more of them than a task makes by itself.
+async fn forget_tries(app: &TestApp) {
+    sqlx::query("DELETE FROM task_attempts a USING task_attempts b WHERE b.task_id = a.task_id AND b.id > a.id")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_is_tried_again_from_the_page_of_a_file_a_part_and_a_folder() {
+    let app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    let folder = app.create("Folder", "Files.", None).await.id;
+    let query = UploadQuery { parent_id: Some(folder), ..UploadQuery::default() };
+    let broken = FileUpload::from_bytes("broken.pdf", "%PDF-1.7\nnothing of the kind", None);
+    let file = app.client.upload_file(query, broken).await.unwrap().document_id;
+    app.settled(file).await;
+    let owner = console.sign_in(TOKEN).await;
+    let token = csrf(&console.text("/", &owner).await);
+    let retry = async |id: i64| {
+        let answer =
+            console.post(&format!("/documents/{id}/retry"), Some(&owner), &[("csrf", &token)]).send().await.unwrap();
+        answer.headers()["set-cookie"].to_str().unwrap().to_owned()
+    };
+    for id in [file, folder] {
+        let notice = retry(id).await;
+        assert!(notice.contains("Queued%201%20task%20again."), "{id}: {notice}");
+        app.settled(file).await;
+    }
+    let beside = app.create("Beside", "Nothing failed here.", None).await.id;
+    let notice = retry(beside).await;
+    assert!(notice.contains("Nothing%20has%20failed%20for%20good%20here."), "{notice}");
+    forget_tries(&app).await;
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_latest_of_a_long_story_is_shown_first_and_leads_to_what_was_before() {
+    const LATE: i64 = 450;
+    let app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    let (id, _) = app.ingest(&sample("handbook.md")).await;
+    let whole = app.client.read_story(DocumentPath { id }, StoryQuery::default()).await.unwrap();
+    assert!(whole.entries.len() > 3 && whole.next_cursor.is_none());
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, ended_at, param_fingerprint)
+         SELECT $1, max(id), 'late', n, 'failed', 'permanent', 'corrupt', 'try ' || n, 'w', now() + n * interval '1 second', now() + n * interval '1 second', ''
+           FROM task_queue, generate_series(1, $2) n GROUP BY n",
+    )
+    .bind(id)
+    .bind(LATE)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let (mut parts, mut cursor) = (Vec::new(), None);
+    loop {
+        let query = StoryQuery { cursor, limit: Some(130) };
+        let part = app.client.read_story(DocumentPath { id }, query).await.unwrap();
+        assert!(part.entries.is_sorted_by_key(|entry| entry.started_at));
+        parts.push(part.entries);
+        cursor = part.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(
+        parts[0].last().unwrap().message.as_deref(),
+        Some(format!("try {LATE}").as_str()),
+        "the latest comes first"
+    );
+    parts.reverse();
+    let told: Vec<(String, i32)> = parts.concat().into_iter().map(|entry| (entry.task_type, entry.attempt)).collect();
+    let before = whole.entries.into_iter().map(|entry| (entry.task_type, entry.attempt));
+    assert_eq!(told, before.chain((1..=LATE).map(|n| ("late".to_owned(), n as i32))).collect::<Vec<_>>());
+    let refused = StoryQuery { cursor: Some("soon".to_owned()), limit: None };
+    assert_eq!(app.client.read_story(DocumentPath { id }, refused).await.unwrap_err().members["field"], "cursor");
+
+    let owner = console.sign_in(TOKEN).await;
+    let mut address = format!("/documents/{id}");
+    let mut seen = 0;
+    for (latest, is_last) in [(LATE, false), (LATE - 200, false), (LATE - 400, true)] {
+        let page = console.text(&address, &owner).await;
+        assert!(
+            page.contains(&format!("try {latest}<")) && !page.contains(&format!("try {}<", latest + 1)),
+            "{address}"
+        );
+        assert_eq!(page.contains("there is more before this"), !is_last, "{address}");
+        assert_eq!(page.contains("This is an earlier part"), latest < LATE, "{address}");
+        seen += 1;
+        let Some((_, link)) = page.split_once(&format!("href=\"/documents/{id}?before=")) else { break };
+        let cursor = link.split('"').next().unwrap();
+        address = format!("/documents/{id}?before={cursor}");
+    }
+    assert_eq!(seen, 3);
+    for (query, status) in [("state=failed", 200), ("state=nonsense", 422), ("state=", 200)] {
+        let answer = console.get(&format!("/documents?{query}"), &owner).await;
+        assert_eq!(answer.status().as_u16(), status, "{query}");
+        assert_eq!(answer.text().await.unwrap().contains("nonsense"), status == 422);
+    }
+    forget_tries(&app).await;
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_a_task_shows_each_attempt_at_it() {
+    let app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    let id = app.upload_bytes("broken.pdf", "%PDF-1.7\nnothing of the kind").await.unwrap().document_id;
+    app.settled(id).await;
+    let failed = TaskQuery { status: Some(TaskStatus::Failed), under: Some(id), ..TaskQuery::default() };
+    let task = app.client.list_tasks(failed).await.unwrap().tasks.remove(0).id;
+    app.client.retry_task(TaskPath { id: task }).await.unwrap();
+    app.settled(id).await;
+    let page = async |cursor: Option<String>| {
+        app.client
+            .list_attempts(TaskPath { id: task }, PageQuery { cursor, limit: Some(1), ..PageQuery::default() })
+            .await
+            .unwrap()
+    };
+    let latest = page(None).await;
+    let first = page(latest.next_cursor.clone()).await;
+    assert_eq!((latest.attempts.len(), first.attempts.len(), first.next_cursor), (1, 1, None));
+    let (latest, first) = (&latest.attempts[0], &first.attempts[0]);
+    assert!(first.started_at < latest.started_at && latest.task_id == task);
+    assert!(latest.outcome == AttemptOutcome::Failed && latest.worker.is_some() && latest.message.is_some());
+    let missing = app.client.list_attempts(TaskPath { id: 999_999 }, PageQuery::default()).await.unwrap_err();
+    assert!(missing.code == Code::NotFound && missing.detail.contains("999999"), "{missing}");
+
+    let owner = console.sign_in(TOKEN).await;
+    let shown = console.text(&format!("/tasks/{task}"), &owner).await;
+    let (_, card) = shown.split_once("<h2>Attempts</h2>").unwrap();
+    let (card, _) = card.split_once("</section>").unwrap();
+    let rows = card.matches("<tr>").count() - 1;
+    assert_eq!((rows, card.matches(latest.worker.as_deref().unwrap()).count()), (2, 2), "{card}");
+    assert!(card.contains(latest.code.as_deref().unwrap()), "{card}");
+    // One that nobody has tried says so.
+    let waits = queue::task(&app, &queue::node(&app, None).await, WriteMode::Itself, 0, Some("nobody")).await;
+    assert!(console.text(&format!("/tasks/{waits}"), &owner).await.contains("No attempt has ended."));
+    sqlx::query("DELETE FROM task_queue WHERE service_badge = 'nobody'").execute(&app.pool).await.unwrap();
+    forget_tries(&app).await;
     console.end().await;
     app.end().await;
 }

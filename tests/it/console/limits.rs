@@ -1,12 +1,13 @@
 //! What one viewer may take of the console, so that the others keep theirs.
-use super::Console;
+use super::{Console, csrf};
 use crate::{
     admin::idle,
-    principals::someone,
+    principals::{grant, someone},
     queue::{node, task},
-    support::{TOKEN, TestApp, Wish, http, until},
+    support::{TOKEN, TestApp, Wish, document, http, until},
 };
 use futures_util::{StreamExt, future::join_all};
+use reqwest::Method;
 use std::{
     net::SocketAddr,
     sync::atomic::{AtomicUsize, Ordering},
@@ -14,7 +15,10 @@ use std::{
 };
 use svc::store::workers::{self, WorkerRow};
 use svc_actors::WriteMode;
-use svc_client::wire::ApiTokenPath;
+use svc_client::{
+    Json,
+    wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight, WaitQuery},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -178,6 +182,90 @@ async fn a_count_that_ends_early_says_so_and_many_silent_workers_are_one_thing_t
     .await;
     assert!(page.contains("10,000+") && page.contains("5 workers have gone silent lately."), "{page}");
     assert!(!page.contains("10,000<") && !page.contains(">12,0"), "{page}");
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    console.end().await;
+    app.end().await;
+}
+
+/// A document that nobody embeds.
+async fn waiting(app: &TestApp, title: &str) -> i64 {
+    app.client.create_document(WaitQuery::default(), Json(document(title, "Text."))).await.unwrap().document.id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ends_here_ends_for_its_live_pages_at_once() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let fragment = async |cookie: &str| {
+        let request = console.send(Method::GET, "/documents", Some(cookie)).header("x-fragment", "page");
+        request.send().await.unwrap().status().as_u16()
+    };
+    let who = someone(&app, "viewer").await;
+    let (one, two) = (console.sign_in(&who.secret).await, console.sign_in(&who.secret).await);
+    let token = csrf(&console.text("/documents", &one).await);
+    for cookie in [&one, &two] {
+        // What is read for the first of these is what the second is answered by.
+        assert_eq!((fragment(cookie).await, fragment(cookie).await), (200, 200));
+    }
+    assert_eq!(console.post("/logout", Some(&one), &[("csrf", &token)]).send().await.unwrap().status(), 303);
+    assert_eq!((fragment(&one).await, fragment(&two).await), (401, 200), "only the one that signed out");
+    app.client.revoke_api_token(ApiTokenPath { id: who.token_id }).await.unwrap();
+    assert_eq!(fragment(&two).await, 401);
+    // The rights of a live page are those of now, too.
+    let who = someone(&app, "reader").await;
+    let cookie = console.sign_in(&who.secret).await;
+    let closed = waiting(&app, "Closed").await;
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    let path = format!("/documents/{closed}");
+    let sees = async || {
+        console
+            .send(Method::GET, &path, Some(&cookie))
+            .header("x-fragment", "page")
+            .send()
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
+    };
+    assert_eq!(sees().await, 404);
+    grant(&app, &who, closed, GrantRight::Read).await;
+    assert_eq!(sees().await, 200);
+    app.client.delete_grant(GrantPath { id: closed, principal_id: who.id }).await.unwrap();
+    assert_eq!(sees().await, 404);
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_a_principal_is_told_of_news_only_when_there_is_some() {
+    let app = idle().await;
+    drop(svc::events::sequencer::start(app.pool.clone()));
+    let console = Console::of(&app).await;
+    let who = someone(&app, "viewer").await;
+    let cookie = console.sign_in(&who.secret).await;
+    let answer = http().get(format!("{}/live", console.base)).header("cookie", &cookie).send().await.unwrap();
+    let mut stream = answer.bytes_stream();
+    let mut hears = async |what: &str| {
+        until(what, async || {
+            let piece = stream.next().await.unwrap().unwrap();
+            std::str::from_utf8(&piece).unwrap().contains(what).then_some(())
+        })
+        .await;
+    };
+    hears(": quiet").await;
+    // It is queued, which no event tells of everyone's work.
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, None).await;
+    hears("event: changed").await;
+    hears(": quiet").await;
+    waiting(&app, "Heron").await;
+    hears("event: changed").await;
+    hears(": quiet").await;
+    let closed = waiting(&app, "Closed").await;
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    hears(": quiet").await;
+    grant(&app, &who, closed, GrantRight::Read).await;
+    hears("event: changed").await;
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;

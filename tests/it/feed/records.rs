@@ -15,7 +15,7 @@ use svc::{
 };
 use svc_client::{
     Code, Failure, Json,
-    wire::{PrincipalChange, PrincipalKind, PrincipalPath},
+    wire::{EventKind, PrincipalChange, PrincipalKind, PrincipalPath},
 };
 use svc_ids::{DocumentId, PrincipalId};
 
@@ -78,6 +78,50 @@ async fn a_message_has_one_outcome_and_what_is_told_is_told_once() {
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM bulk_message").fetch_one(&mut *tx).await.unwrap();
     assert_eq!(left, 0, "it goes with its document");
     tx.rollback().await.unwrap();
+    app.end().await;
+}
+
+/// Many messages may bring the same bytes: the outcome of each is found without reading the others.
+#[tokio::test]
+async fn what_is_told_of_equal_files_is_read_once() {
+    const EQUAL: i64 = 20_000;
+    const PAGE: i64 = 500;
+    let app = idle().await;
+    let id = app.upload_bytes("a.md", "# A\n\nText.").await.unwrap().document_id;
+    let mut conn = app.pool.acquire().await.unwrap();
+    for statement in [
+        "INSERT INTO bulk_message (message_id, sha256, document_id, outcome)
+         SELECT 'm' || n, 'sha256:00', $1, CASE n WHEN 1 THEN 'accepted' ELSE 'duplicate' END FROM generate_series(1, $2) n",
+        "INSERT INTO event_outbox (kind, document_id, root_id, data, owner_only)
+         SELECT CASE n WHEN 1 THEN 'ingest.accepted' ELSE 'ingest.duplicate' END, $1, $1, jsonb_build_object('message_id', 'm' || n), false
+           FROM generate_series(1, $2) n",
+        "INSERT INTO event_outbox (kind, document_id, root_id, owner_only) SELECT 'ingest.settled', $1, $1, $2 < 0 FROM generate_series(1, 100)",
+    ] {
+        sqlx::query(statement).bind(id).bind(EQUAL).execute(&mut *conn).await.unwrap();
+    }
+    sqlx::query("ANALYZE bulk_message, event_outbox").execute(&mut *conn).await.unwrap();
+    while event_feed::number(&mut conn).await.unwrap() > 0 {}
+    let read = "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'bulk_message'";
+    let (mut told, mut settled, mut after) = (0, 0, 0);
+    loop {
+        let mut tx = transaction::begin(&app.pool).await.unwrap();
+        event_feed::moved(&mut tx, bulk::READER, after).await.unwrap();
+        let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+        let page = bulk::untold(&mut tx, PAGE).await.unwrap();
+        let rows: i64 = sqlx::query_scalar::<_, i64>(read).fetch_one(&mut *tx).await.unwrap() - before;
+        tx.commit().await.unwrap();
+        let Some(last) = page.last() else { break };
+        assert!(rows <= 2 * PAGE, "{} events of equal files read {rows} messages", page.len());
+        after = last.seq;
+        told += page.iter().filter(|event| event.message_id.is_some()).count() as i64;
+        settled += page
+            .iter()
+            .filter(|event| event.kind.as_ref().is_some_and(|kind| kind.0 == EventKind::IngestSettled))
+            .count();
+    }
+    // The document settles once for each time that it did, and only who stored it is told.
+    assert_eq!((told, settled), (EQUAL + 100, 100));
+    drop(conn);
     app.end().await;
 }
 

@@ -52,7 +52,7 @@ async fn a_client_of_other_people_lists_calls_and_reads() {
             break;
         };
         // With --strict, the code says whether a schema keeps clients from using a tool.
-        assert_eq!((code, listed["tools"].as_array().unwrap().len()), (0, 15), "{target:?}");
+        assert_eq!((code, listed["tools"].as_array().unwrap().len()), (0, 19), "{target:?}");
         let (id_given, uri) = (format!("id={id}"), format!("svc://documents/{id}"));
         let call = ["--method", "tools/call", "--tool-name", "read_document", "--tool-arg", &id_given];
         let (answer, code) = inspect(&target, &call).await.unwrap();

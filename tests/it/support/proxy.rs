@@ -75,7 +75,12 @@ impl Proxy {
 
     /// Whether a client has sent something that begins so.
     pub fn has_heard(&self, beginning: &str) -> bool {
-        self.heard.lock().unwrap().iter().any(|piece| piece.starts_with(beginning))
+        self.times_heard(beginning) > 0
+    }
+
+    /// How many pieces that begin so clients have sent.
+    pub fn times_heard(&self, beginning: &str) -> usize {
+        self.heard.lock().unwrap().iter().filter(|piece| piece.starts_with(beginning)).count()
     }
 
     pub fn set(&self, weather: Weather) {

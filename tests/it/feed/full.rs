@@ -1,0 +1,157 @@
+//! Queues that are full and refuse: one of them must not hold up what others are told, nor end the connection.
+use super::{Feed, envelope, feed_at, hash, note, plain, state};
+use crate::support::{
+    broker::{self, Broker},
+    left_out,
+    proxy::Proxy,
+    until,
+};
+use lapin::{
+    options::{QueueBindOptions, QueueDeclareOptions},
+    types::{AMQPValue, FieldTable},
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::{collections::BTreeMap, fs, net::SocketAddr};
+
+/// A feed that reaches its broker through a proxy, which knows how often it connected.
+async fn watched(broker: SocketAddr, settings: &[(&str, &str)]) -> (Feed, Proxy) {
+    let proxy = Proxy::of_service(broker).await;
+    let feed = feed_at(&broker::url(proxy.address), &broker::url(broker), true, settings).await;
+    (feed, proxy)
+}
+
+fn connections(proxy: &Proxy) -> usize {
+    proxy.times_heard("AMQP")
+}
+
+/// A queue with room for one message, which refuses others.
+async fn narrow(feed: &Feed, name: &str) -> String {
+    let name = format!("{}-{name}", feed.producer.prefix);
+    let mut one = FieldTable::default();
+    one.insert("x-max-length".into(), AMQPValue::LongInt(1));
+    one.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+    let own = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    feed.producer.channel.queue_declare(name.as_str().into(), own, one).await.unwrap();
+    name
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_of_a_producer_misses_outcomes_and_nobody_else_does() {
+    let Some(url) = broker::shared().await else { return };
+    let Ok(address) = url.split('@').nth(1).unwrap().split('/').next().unwrap().parse() else { return };
+    let (mut feed, proxy) = watched(address, &[]).await;
+    let full = narrow(&feed, "answers").await;
+    let own = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    let answers = feed.producer.channel.queue_declare("".into(), own, FieldTable::default()).await.unwrap();
+    let answers = answers.name().as_str().to_owned();
+    let send = async |feed: &Feed, number: usize, to: &str| {
+        let bytes = note(80_000 + number);
+        let properties = plain(&format!("m{number}"), bytes.as_bytes(), &[]).with_reply_to(to.into());
+        feed.producer.publish(properties, bytes.as_bytes()).await;
+    };
+    for number in 0..3 {
+        send(&feed, number, &full).await;
+    }
+    for number in 3..10 {
+        send(&feed, number, &answers).await;
+    }
+    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    for _ in 0..10 {
+        let (outcome, _) = feed.producer.outcome().await;
+        assert_eq!(outcome["outcome"], "accepted", "{outcome}");
+        *told.entry(outcome["message_id"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    assert!(told.len() == 10 && told.values().all(|times| *times == 1), "each is told once: {told:?}");
+    for _ in 3..10 {
+        until("an answer", async || feed.producer.get(&answers).await).await;
+    }
+    assert!(feed.producer.get(&answers).await.is_none(), "none came twice");
+
+    // The same where a message comes again, and where one of those who listen to all outcomes has no room.
+    send(&feed, 1, &full).await;
+    assert_eq!(feed.producer.outcome().await.0["again"], true);
+    let deaf = narrow(&feed, "listens").await;
+    let (events, options) = (format!("{}.events", feed.producer.prefix), QueueBindOptions::default());
+    let bound = feed.producer.channel.queue_bind(
+        deaf.as_str().into(),
+        events.into(),
+        "result.#".into(),
+        options,
+        FieldTable::default(),
+    );
+    bound.await.unwrap();
+    for number in 10..20 {
+        send(&feed, number, &answers).await;
+        let told = feed.producer.outcome().await.0;
+        assert_eq!(told["message_id"], format!("m{number}"), "{told}");
+        let answer = until("an answer", async || feed.producer.get(&answers).await).await;
+        assert_eq!(serde_json::from_slice::<Value>(&answer.data).unwrap(), told);
+    }
+    send(&feed, 10, &full).await;
+    assert_eq!(feed.producer.outcome().await.0["again"], true);
+    assert!(feed.producer.get(&full).await.is_some() && feed.producer.get(&deaf).await.is_some(), "they had one each");
+    assert_eq!(connections(&proxy), 1, "the feed kept its connection");
+    assert!(state(&feed.app).await.is_some_and(|check| check.ok));
+    feed.end().await;
+}
+
+/// What a broker begins with whose queues of retries take one message each.
+fn narrow_retries() -> String {
+    let (salt, mut hashed) = ([1, 2, 3, 4], Sha256::new());
+    hashed.update(salt);
+    hashed.update("guest");
+    let password = super::base64(&[&salt[..], &hashed.finalize()].concat());
+    let all = ".*";
+    json!({
+        "users": [{"name": "guest", "password_hash": password, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": []}],
+        "vhosts": [{"name": "/"}],
+        "permissions": [{"user": "guest", "vhost": "/", "configure": all, "write": all, "read": all}],
+        "policies": [{"vhost": "/", "name": "narrow", "pattern": "[.]retry[.]", "apply-to": "queues", "priority": 1, "definition": {"max-length": 1}}],
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_of_retries_holds_up_only_what_goes_there() {
+    let started = tokio::task::spawn_blocking(|| {
+        Broker::prepared(|folder| fs::write(folder.join("definitions.json"), narrow_retries()).unwrap())
+    });
+    let Some(broker) = started.await.unwrap() else {
+        return left_out("queues of retries that are full (no message broker here: config/setup.sh broker)");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().display().to_string();
+    let (mut feed, proxy) = watched(broker.address, &[("SVC_BULK_ROOT", &root)]).await;
+    const MISSING: usize = 7;
+    for number in 0..MISSING {
+        let sha256 = hash(note(81_000 + number).as_bytes());
+        let body = json!({"source": {"path": format!("{number}.md")}, "sha256": sha256}).to_string();
+        feed.producer.publish(envelope(&format!("missing-{number}")), body.as_bytes()).await;
+    }
+    until("all queues of retries are full", async || {
+        let (mut aside, parts) = (0, ["retry.5s", "retry.1m", "retry.10m"]);
+        for part in parts {
+            aside += u32::from(feed.producer.depth(part).await > 0);
+        }
+        (aside == 3).then_some(())
+    })
+    .await;
+    // Others are stored meanwhile.
+    for number in 0..20 {
+        let bytes = note(82_000 + number);
+        feed.producer.publish(plain(&format!("good-{number}"), bytes.as_bytes(), &[]), bytes.as_bytes()).await;
+        let (outcome, _) = feed.producer.outcome().await;
+        assert_eq!(outcome["message_id"], format!("good-{number}"), "{outcome}");
+        assert_eq!(outcome["outcome"], "accepted", "{outcome}");
+    }
+    for number in 0..MISSING {
+        fs::write(folder.path().join(format!("{number}.md")), note(81_000 + number)).unwrap();
+    }
+    // The shortest queue empties again and again, and what waits goes through it.
+    let (outcome, _) = feed.producer.outcome().await;
+    assert_eq!(outcome["outcome"], "accepted", "{outcome}");
+    assert_eq!(connections(&proxy), 1, "the feed kept its connection");
+    assert_eq!(feed.producer.depth("dead").await, 0);
+    feed.end().await;
+}
