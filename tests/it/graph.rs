@@ -344,6 +344,81 @@ async fn what_contradicts_itself_is_found_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn what_a_closed_ontology_excludes_is_found_by_its_readers_alone() {
+    let app = idle().await;
+    let [a, b, c] = [doc(&app, "a", None).await, doc(&app, "b", None).await, doc(&app, "c", None).await];
+    let facts = format!(
+        "@prefix ex: <http://example.org/> . <urn:svc:document/{a}> ex:leads <urn:svc:document/{b}>, <urn:svc:document/{c}> ;
+            ex:above <urn:svc:document/{b}> ; ex:likes <urn:svc:document/{b}> ; ex:hates <urn:svc:document/{b}> ; ex:badge 7 ; ex:meets <urn:svc:document/{a}> .
+         <urn:svc:document/{b}> ex:above <urn:svc:document/{a}> ; ex:badge 7 ."
+    );
+    crate::rdf::import(&app.client, Default::default(), &facts).await.unwrap();
+    let said = "<http://example.org/o> a owl:Ontology . ex:leads a owl:FunctionalProperty . ex:above a owl:AsymmetricProperty .
+        ex:badge a owl:InverseFunctionalProperty . ex:meets a owl:IrreflexiveProperty . ex:hates a owl:ObjectProperty ; owl:propertyDisjointWith ex:likes .";
+    let kinds = async |client: &Client<Remote>| -> Vec<LintKind> {
+        lint(client, only(LintAudit::Contradiction)).await.into_iter().map(|found| found.0).collect()
+    };
+    let [p, q] = [someone(&app, "p").await, someone(&app, "q").await];
+    load(&p.client, OntologyQuery::default(), said).await.unwrap();
+    let all = [
+        LintKind::Functional,
+        LintKind::InverseFunctional,
+        LintKind::DisjointPredicates,
+        LintKind::Asymmetric,
+        LintKind::Irreflexive,
+    ];
+    assert_eq!((kinds(&p.client).await, kinds(&q.client).await), (all.to_vec(), vec![]));
+    // What the owner says later holds for all, and for the facts of every zone.
+    load(&app.client, OntologyQuery::default(), said).await.unwrap();
+    assert_eq!((kinds(&p.client).await, kinds(&q.client).await), (all.to_vec(), all.to_vec()));
+    let source = doc(&app, "source", None).await;
+    app.client.protect_document(DocumentPath { id: source }).await.unwrap();
+    told(&app, NewFact { source_id: Some(source), ..fact(c, "http://example.org/meets", c) }).await;
+    let itself = lint(&app.client, only(LintAudit::Contradiction)).await;
+    assert_eq!(itself.iter().filter(|found| found.0 == LintKind::Irreflexive).count(), 2, "{itself:?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_orphan_hides_what_hangs_on_it_from_those_who_may_not_read_that() {
+    let app = idle().await;
+    let [root, linked, closed] =
+        [doc(&app, "root", None).await, doc(&app, "linked", None).await, doc(&app, "closed", None).await];
+    let child = doc(&app, "child", Some(root)).await;
+    let entity = |title: &str| NewDocument { usetype: Some("entity".to_owned()), ..document(title, "") };
+    let mut entities = Vec::new();
+    for title in ["one", "two"] {
+        entities.push(app.client.create_document(WaitQuery::default(), Json(entity(title))).await.unwrap().id);
+    }
+    let link = async |source: i64, target: i64| {
+        let new =
+            NewLink { target_id: target, link_type: "see".to_owned(), score: None, metadata: serde_json::Map::new() };
+        app.client.create_link(DocumentPath { id: source }, Json(new)).await.unwrap();
+    };
+    link(linked, closed).await;
+    link(closed, entities[0]).await;
+    let below = NewDocument { parent_id: Some(entities[1]), ..document("below", "") };
+    let below = app.client.create_document(WaitQuery::default(), Json(below)).await.unwrap().id;
+    for id in [closed, child, below] {
+        app.client.protect_document(DocumentPath { id }).await.unwrap();
+    }
+    let p = someone(&app, "p").await;
+    let found = lint(&p.client, only(LintAudit::Orphan)).await;
+    let bare = |kind, id| (kind, None, Some(id), vec![]);
+    assert_eq!(
+        found,
+        [
+            bare(LintKind::Entity, entities[0]),
+            bare(LintKind::Entity, entities[1]),
+            bare(LintKind::LonelyRoot, root),
+            bare(LintKind::LonelyRoot, linked)
+        ]
+    );
+    assert_eq!(lint(&app.client, only(LintAudit::Orphan)).await, []);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_hangs_on_nothing_is_stale_or_open_is_found_and_nothing_else() {
     let app = idle().await;
     let [root, other] = [doc(&app, "root", None).await, doc(&app, "other", None).await];

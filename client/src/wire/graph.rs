@@ -114,7 +114,7 @@ CommunityQuery {
     /// Leaves out smaller groups; 2 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     min_size: Option<u32>,
-    /// How many documents of each group are shown, those with the most edges first, 1 to 1,000; 10 by default.
+    /// How many documents of each group are shown, those with the most edges first, 1 to 1,000; 10 by default. Times `limit` at most 100,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     members: Option<u32>,
 } check { resolution: RESOLUTION, min_size: LEAST, members: PAGE } }
