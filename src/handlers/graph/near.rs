@@ -21,6 +21,8 @@ use svc_ids::{DocumentId, TripleId};
 
 /// The most facts that an answer shows.
 const FACTS: usize = 10_000;
+/// The most predicates that are named.
+const PREDICATES: usize = 100;
 /// The most facts that one step is read with.
 const EDGES: usize = 100_000;
 
@@ -30,11 +32,17 @@ impl Handle<ops::find_neighbors> for Service {
         let (centre, scope) = (DocumentId(query.document_id), caller.readable());
         let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
         must_exist(&mut tx, caller, centre).await?;
-        let predicates = match &query.predicate {
+        let predicates = match &query.predicates {
             None => None,
-            Some(name) => {
-                let found = named::resolve(&mut tx, &scope, &self.settings.rdf_base, &[name]).await?;
-                Some(vec![found.get(name.as_str()).copied().ok_or_else(|| named::no_predicate("predicate", name))?])
+            Some(names) => {
+                let names: Vec<&str> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+                if names.is_empty() || names.len() > PREDICATES {
+                    let detail = format!("takes 1 to {PREDICATES} predicates with commas between them");
+                    return Err(Failure::field("predicates", detail));
+                }
+                let found = named::resolve(&mut tx, &scope, &self.settings.rdf_base, &names).await?;
+                let id = |name: &str| found.get(name).copied().ok_or_else(|| named::no_predicate("predicates", name));
+                Some(names.into_iter().map(id).collect::<Result<Vec<_>, _>>()?)
             }
         };
         let moment = moment(&mut tx, query.valid_at, query.known_at, query.asserted_only).await?;
