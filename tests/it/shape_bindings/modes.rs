@@ -3,13 +3,14 @@ use super::{SHAPES, bind, folder, people};
 use crate::{
     ontologies::load,
     principals::{grant, idle, someone},
-    support::{TestApp, document},
+    support::{TestApp, document, until},
 };
 use svc_client::{
     Code, Failure, Json, OptionalJson,
     wire::{
-        AssertedFact, FactPath, FactQuery, FactType, GrantRight, NewDocument, NewFact, NewFacts, OntologyQuery,
-        ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession, ValidationLimit, ValidationQuery, WaitQuery,
+        AssertedFact, FactPath, FactQuery, FactType, GrantRight, GraphQuery, NewDocument, NewFact, NewFacts,
+        OntologyQuery, ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession, ValidationLimit, ValidationQuery,
+        WaitQuery,
     },
 };
 
@@ -247,7 +248,22 @@ async fn a_database_that_is_too_slow_for_a_shape_refuses_by_name_or_is_told_of()
     app.client.update_shape_binding(path, Json(warn)).await.unwrap();
     let stored = assert(&app, says(ada, "ex:nick", "A")).await.unwrap();
     assert_eq!((stored.warnings.len(), stored.warnings_truncated), (0, Some(ValidationLimit::Time)));
-    let report = app.client.validate_shape(path, ValidationQuery::default()).await.unwrap();
+    let client = app.client.clone();
+    let validating = tokio::spawn(async move { client.validate_shape(path, ValidationQuery::default()).await });
+    until("the validation", async || {
+        let is_waiting: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'graph_nodes'::regclass AND NOT granted)",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        is_waiting.then_some(())
+    })
+    .await;
+    // It takes the place of an analysis meanwhile.
+    let busy = app.client.read_graph_stats(GraphQuery::default()).await.unwrap_err();
+    assert_eq!(busy.status, 429, "{busy:?}");
+    let report = validating.await.unwrap().unwrap();
     assert_eq!((report.truncated, report.conforms), (Some(ValidationLimit::Time), None));
     slow.rollback().await.unwrap();
     let next = assert(&app, says(ada, "ex:nick", "B")).await.unwrap();
