@@ -190,31 +190,3 @@ async fn many_times_of_one_statement_are_asserted_united_and_moved_together() {
     assert_eq!((united.len(), united[0]), (1_500 - 14, (hour(0), hour(94))));
     app.end().await;
 }
-
-#[tokio::test]
-async fn zz_measure() {
-    let app = idle().await;
-    let old = std::env::var("OLD_TRIGGER").ok();
-    if let Some(old) = &old {
-        sqlx::raw_sql(sqlx::AssertSqlSafe(std::fs::read_to_string(old).unwrap())).execute(&app.pool).await.unwrap();
-    }
-    let [a, b, source] = [doc(&app, "a").await, doc(&app, "b").await, doc(&app, "s").await];
-    predicate(&app, "leads").await;
-    for batch in 0..4 {
-        let facts = (0..5_000).map(|n| NewFact {
-            source_id: Some(source),
-            ..during(
-                fact(a, "leads", b),
-                day(1) + TimeDelta::hours(2 * (batch * 5_000 + n)),
-                day(1) + TimeDelta::hours(2 * (batch * 5_000 + n) + 1),
-            )
-        });
-        let begun = std::time::Instant::now();
-        app.client.assert_facts(Json(NewFacts { facts: facts.collect(), on_overlap: None })).await.unwrap();
-        eprintln!("MEASURE batch {batch}: {:?}", begun.elapsed());
-    }
-    let begun = std::time::Instant::now();
-    app.client.protect_document(DocumentPath { id: source }).await.unwrap();
-    eprintln!("MEASURE protect: {:?}", begun.elapsed());
-    app.end().await;
-}
