@@ -1,5 +1,6 @@
 -- Facts between documents, or from a document to a literal, over two times: when each holds in the world, and when the store believed it.
 
+-- What is said of a predicate here was said by hand. Ontologies have rows of their own, in ontology_predicates.
 CREATE TABLE predicates (
     id                 bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     namespace          text NOT NULL,
@@ -17,15 +18,12 @@ CREATE TABLE predicates (
     inverse_of         bigint REFERENCES predicates (id) ON DELETE SET NULL,
     sub_property_of    bigint[] NOT NULL,
     disjoint_with      bigint[] NOT NULL,
-    -- The ontology that decides what is said of it, if one does.
-    ontology_id        bigint,
     -- Whether somebody created it. One that came with an imported graph is shown to those who may read a fact with it.
     is_declared        boolean NOT NULL,
     created_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (namespace, name)
 );
-CREATE INDEX predicates_ontology ON predicates (ontology_id) WHERE ontology_id IS NOT NULL;
 CREATE INDEX predicates_inverse_of ON predicates (inverse_of) WHERE inverse_of IS NOT NULL;
 
 -- The documents that stand for nodes of imported graphs. An IRI may stand in several zones, once in each.

@@ -31,6 +31,26 @@ CREATE TABLE ontology_classes (
 );
 CREATE INDEX ontology_classes_document ON ontology_classes (document_id);
 
+-- What ontologies say of predicates. It holds for those who may read the ontology, and for facts in its zone; that of an open one for all.
+CREATE TABLE ontology_predicates (
+    ontology_id           bigint NOT NULL REFERENCES ontologies (document_id) ON DELETE CASCADE,
+    predicate_id          bigint NOT NULL REFERENCES predicates (id) ON DELETE CASCADE,
+    label                 text,
+    description           text,
+    is_functional         boolean NOT NULL,
+    is_inverse_functional boolean NOT NULL,
+    is_symmetric          boolean NOT NULL,
+    is_asymmetric         boolean NOT NULL,
+    is_transitive         boolean NOT NULL,
+    is_irreflexive        boolean NOT NULL,
+    inverse_of            bigint REFERENCES predicates (id) ON DELETE SET NULL,
+    sub_property_of       bigint[] NOT NULL,
+    disjoint_with         bigint[] NOT NULL,
+    PRIMARY KEY (ontology_id, predicate_id)
+);
+CREATE INDEX ontology_predicates_predicate ON ontology_predicates (predicate_id);
+CREATE INDEX ontology_predicates_inverse_of ON ontology_predicates (inverse_of) WHERE inverse_of IS NOT NULL;
+
 CREATE TABLE shape_bindings (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ontology_id bigint NOT NULL REFERENCES ontologies (document_id) ON DELETE CASCADE,

@@ -24,6 +24,53 @@ CREATE DOMAIN task_status AS text
 CREATE DOMAIN task_write_mode AS text
 	CONSTRAINT task_write_mode_check CHECK ((VALUE = ANY (ARRAY['self'::text, 'children'::text, 'subtree'::text])));
 
+CREATE TABLE triples (
+    id bigint NOT NULL,
+    zone bigint NOT NULL,
+    subject_id bigint NOT NULL,
+    predicate_id bigint NOT NULL,
+    object_id bigint,
+    object_literal text,
+    object_datatype text,
+    object_language text,
+    statement uuid NOT NULL,
+    valid_from timestamp with time zone,
+    valid_until timestamp with time zone,
+    valid tstzrange GENERATED ALWAYS AS (tstzrange(valid_from, valid_until)) STORED NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    invalidated_at timestamp with time zone,
+    invalidated_by bigint,
+    invalidation text,
+    previous_id bigint,
+    fact_type text NOT NULL,
+    source_id bigint,
+    derived_by text,
+    CONSTRAINT triples_check CHECK (((object_id IS NULL) <> (object_literal IS NULL))),
+    CONSTRAINT triples_check1 CHECK (((object_literal IS NULL) = (object_datatype IS NULL))),
+    CONSTRAINT triples_check2 CHECK ((valid_from < valid_until)),
+    CONSTRAINT triples_check3 CHECK ((recorded_at < invalidated_at)),
+    CONSTRAINT triples_check4 CHECK (((invalidated_at IS NULL) = (invalidation IS NULL))),
+    CONSTRAINT triples_check5 CHECK (((fact_type <> 'atemporal'::text) OR ((valid_from IS NULL) AND (valid_until IS NULL)))),
+    CONSTRAINT triples_fact_type_check CHECK ((fact_type = ANY (ARRAY['atemporal'::text, 'static'::text, 'dynamic'::text])))
+);
+
+CREATE FUNCTION believed_during(its_statement uuid, its_zone bigint, during tstzrange) RETURNS SETOF triples
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT t.* FROM (
+        (SELECT b.* FROM triples b
+          WHERE b.statement = its_statement AND b.zone = its_zone AND b.invalidated_at IS NULL
+            AND coalesce(b.valid_from, '-infinity') <= coalesce(lower(during), '-infinity')
+          ORDER BY coalesce(b.valid_from, '-infinity') DESC LIMIT 2)
+        UNION ALL
+        (SELECT b.* FROM triples b
+          WHERE b.statement = its_statement AND b.zone = its_zone AND b.invalidated_at IS NULL
+            AND coalesce(b.valid_from, '-infinity') > coalesce(lower(during), '-infinity')
+            AND coalesce(b.valid_from, '-infinity') < coalesce(upper(during), 'infinity'))) t
+     WHERE t.valid && during
+$$;
+
 CREATE FUNCTION blocked_by(status text, is_lapsed boolean, has_unmet boolean, backs_off boolean, is_paused boolean, is_parked boolean, task_type text, badge text, workers bigint, takes_all boolean, takes_unbadged boolean, badges text[], task_types text[]) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -304,13 +351,33 @@ DECLARE
     named bigint[] := ARRAY[NEW.id, NEW.inverse_of] || NEW.sub_property_of;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        IF (OLD.is_symmetric, OLD.is_transitive, OLD.inverse_of, OLD.sub_property_of, OLD.iri, OLD.ontology_id)
-           IS NOT DISTINCT FROM (NEW.is_symmetric, NEW.is_transitive, NEW.inverse_of, NEW.sub_property_of, NEW.iri, NEW.ontology_id) THEN
+        IF (OLD.is_symmetric, OLD.is_transitive, OLD.inverse_of, OLD.sub_property_of, OLD.iri)
+           IS NOT DISTINCT FROM (NEW.is_symmetric, NEW.is_transitive, NEW.inverse_of, NEW.sub_property_of, NEW.iri) THEN
             RETURN NULL;
         END IF;
         named := named || OLD.inverse_of || OLD.sub_property_of;
     ELSIF NOT (NEW.is_symmetric OR NEW.is_transitive OR NEW.inverse_of IS NOT NULL OR NEW.sub_property_of <> '{}') THEN
         RETURN NULL;
+    END IF;
+    INSERT INTO derivations (predicate_id) SELECT DISTINCT n FROM unnest(named) n WHERE n IS NOT NULL;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION follow_ontologies() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    named bigint[] := '{}';
+BEGIN
+    IF TG_OP = 'UPDATE' AND (OLD.is_symmetric, OLD.is_transitive, OLD.inverse_of, OLD.sub_property_of)
+       IS NOT DISTINCT FROM (NEW.is_symmetric, NEW.is_transitive, NEW.inverse_of, NEW.sub_property_of) THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP <> 'DELETE' AND (NEW.is_symmetric OR NEW.is_transitive OR NEW.inverse_of IS NOT NULL OR NEW.sub_property_of <> '{}') THEN
+        named := named || NEW.predicate_id || NEW.inverse_of || NEW.sub_property_of;
+    END IF;
+    IF TG_OP <> 'INSERT' AND (OLD.is_symmetric OR OLD.is_transitive OR OLD.inverse_of IS NOT NULL OR OLD.sub_property_of <> '{}') THEN
+        named := named || OLD.predicate_id || OLD.inverse_of || OLD.sub_property_of;
     END IF;
     INSERT INTO derivations (predicate_id) SELECT DISTINCT n FROM unnest(named) n WHERE n IS NOT NULL;
     RETURN NULL;
@@ -433,18 +500,23 @@ CREATE FUNCTION is_lapsed(lease_until timestamp with time zone) RETURNS boolean
 CREATE FUNCTION is_ruled(predicate bigint) RETURNS boolean
     LANGUAGE sql STABLE
     AS $$
-    SELECT EXISTS (
+    WITH said AS (
+        SELECT id, is_symmetric, is_transitive, inverse_of, sub_property_of FROM predicates
+         WHERE is_symmetric OR is_transitive OR inverse_of IS NOT NULL OR sub_property_of <> '{}'
+         UNION ALL
+        SELECT predicate_id, is_symmetric, is_transitive, inverse_of, sub_property_of FROM ontology_predicates
+         WHERE is_symmetric OR is_transitive OR inverse_of IS NOT NULL OR sub_property_of <> '{}')
+    SELECT EXISTS (SELECT FROM said s WHERE s.id = predicate OR s.inverse_of = predicate OR predicate = ANY(s.sub_property_of))
+        OR EXISTS (
         SELECT FROM predicates p
          WHERE p.id = predicate
-           AND (p.is_symmetric OR p.is_transitive OR p.inverse_of IS NOT NULL OR p.sub_property_of <> '{}'
-                OR p.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'
+           AND (p.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'
                 OR (p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type' AND EXISTS (
-                    SELECT FROM predicates s JOIN triples t ON t.predicate_id = s.id AND t.invalidated_at IS NULL
-                     WHERE s.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))
+                    SELECT FROM predicates c JOIN triples t ON t.predicate_id = c.id AND t.invalidated_at IS NULL
+                     WHERE c.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))
                 OR (p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type' AND EXISTS (
-                    SELECT FROM predicates s JOIN predicates q ON s.id = ANY(q.sub_property_of) OR q.inverse_of = s.id OR q.id = s.inverse_of
-                     WHERE s.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))))
-        OR EXISTS (SELECT FROM predicates q WHERE q.inverse_of = predicate OR predicate = ANY(q.sub_property_of))
+                    SELECT FROM predicates c JOIN said s ON c.id = ANY(s.sub_property_of) OR s.inverse_of = c.id OR (s.id = c.id AND s.inverse_of IS NOT NULL)
+                     WHERE c.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))))
 $$;
 
 CREATE FUNCTION keep_audit() RETURNS trigger
@@ -474,9 +546,7 @@ BEGIN
     END IF;
     SELECT array_agg(r.old), array_agg(r.new) INTO replaced, replacing FROM (
         SELECT t.id AS old, min(n.id) AS new
-          FROM written n CROSS JOIN LATERAL (
-               SELECT t.id, t.derived_by FROM triples t
-                WHERE t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid OFFSET 0) t
+          FROM written n CROSS JOIN LATERAL believed_during(n.statement, n.zone, n.valid) t
          WHERE n.invalidated_at IS NULL AND n.derived_by IS NULL AND t.derived_by IS NOT NULL GROUP BY t.id) r;
     IF replaced IS NOT NULL THEN
         moment := take_pen();
@@ -484,9 +554,7 @@ BEGIN
           FROM unnest(replaced, replacing) r(old, new) WHERE t.id = r.old;
     END IF;
     SELECT n.id, t.id INTO one, other
-      FROM written n CROSS JOIN LATERAL (
-           SELECT t.id FROM triples t
-            WHERE t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid OFFSET 0) t
+      FROM written n CROSS JOIN LATERAL believed_during(n.statement, n.zone, n.valid) t
      WHERE n.invalidated_at IS NULL AND t.id <> n.id LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'facts % and % overlap', one, other USING ERRCODE = 'exclusion_violation';
@@ -597,19 +665,6 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-
-CREATE FUNCTION release_predicates() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-BEGIN
-    UPDATE predicates
-       SET is_functional = false, is_inverse_functional = false, is_symmetric = false, is_asymmetric = false, is_transitive = false,
-           is_irreflexive = false, inverse_of = NULL, sub_property_of = '{}', disjoint_with = '{}', ontology_id = NULL,
-           updated_at = clock_timestamp()
-     WHERE ontology_id = OLD.document_id;
-    RETURN NULL;
-END
-$$;
 
 CREATE FUNCTION retryable(t task_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1190,6 +1245,22 @@ CREATE TABLE ontology_classes (
     document_id bigint NOT NULL
 );
 
+CREATE TABLE ontology_predicates (
+    ontology_id bigint NOT NULL,
+    predicate_id bigint NOT NULL,
+    label text,
+    description text,
+    is_functional boolean NOT NULL,
+    is_inverse_functional boolean NOT NULL,
+    is_symmetric boolean NOT NULL,
+    is_asymmetric boolean NOT NULL,
+    is_transitive boolean NOT NULL,
+    is_irreflexive boolean NOT NULL,
+    inverse_of bigint,
+    sub_property_of bigint[] NOT NULL,
+    disjoint_with bigint[] NOT NULL
+);
+
 CREATE TABLE paused_task_type (
     id bigint NOT NULL,
     task_type text NOT NULL,
@@ -1221,11 +1292,40 @@ CREATE TABLE predicates (
     inverse_of bigint,
     sub_property_of bigint[] NOT NULL,
     disjoint_with bigint[] NOT NULL,
-    ontology_id bigint,
     is_declared boolean NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+CREATE VIEW predicate_axioms AS
+ SELECT predicates.id AS predicate_id,
+    predicates.iri,
+    (0)::bigint AS zone,
+    predicates.is_functional,
+    predicates.is_inverse_functional,
+    predicates.is_symmetric,
+    predicates.is_asymmetric,
+    predicates.is_transitive,
+    predicates.is_irreflexive,
+    predicates.inverse_of,
+    predicates.sub_property_of,
+    predicates.disjoint_with
+   FROM predicates
+UNION ALL
+ SELECT a.predicate_id,
+    NULL::text AS iri,
+    d.guard AS zone,
+    a.is_functional,
+    a.is_inverse_functional,
+    a.is_symmetric,
+    a.is_asymmetric,
+    a.is_transitive,
+    a.is_irreflexive,
+    a.inverse_of,
+    a.sub_property_of,
+    a.disjoint_with
+   FROM (ontology_predicates a
+     JOIN documents d ON ((d.id = a.ontology_id)));
 
 ALTER TABLE predicates ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME predicates_id_seq
@@ -1573,37 +1673,6 @@ CREATE TABLE triple_premises (
     premise_id bigint NOT NULL
 );
 
-CREATE TABLE triples (
-    id bigint NOT NULL,
-    zone bigint NOT NULL,
-    subject_id bigint NOT NULL,
-    predicate_id bigint NOT NULL,
-    object_id bigint,
-    object_literal text,
-    object_datatype text,
-    object_language text,
-    statement uuid NOT NULL,
-    valid_from timestamp with time zone,
-    valid_until timestamp with time zone,
-    valid tstzrange GENERATED ALWAYS AS (tstzrange(valid_from, valid_until)) STORED NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    invalidated_at timestamp with time zone,
-    invalidated_by bigint,
-    invalidation text,
-    previous_id bigint,
-    fact_type text NOT NULL,
-    source_id bigint,
-    derived_by text,
-    CONSTRAINT triples_check CHECK (((object_id IS NULL) <> (object_literal IS NULL))),
-    CONSTRAINT triples_check1 CHECK (((object_literal IS NULL) = (object_datatype IS NULL))),
-    CONSTRAINT triples_check2 CHECK ((valid_from < valid_until)),
-    CONSTRAINT triples_check3 CHECK ((recorded_at < invalidated_at)),
-    CONSTRAINT triples_check4 CHECK (((invalidated_at IS NULL) = (invalidation IS NULL))),
-    CONSTRAINT triples_check5 CHECK (((fact_type <> 'atemporal'::text) OR ((valid_from IS NULL) AND (valid_until IS NULL)))),
-    CONSTRAINT triples_fact_type_check CHECK ((fact_type = ANY (ARRAY['atemporal'::text, 'static'::text, 'dynamic'::text])))
-);
-
 ALTER TABLE triples ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME triples_id_seq
     START WITH 1
@@ -1796,6 +1865,9 @@ ALTER TABLE ONLY ontologies
 
 ALTER TABLE ONLY ontology_classes
     ADD CONSTRAINT ontology_classes_pkey PRIMARY KEY (ontology_id, document_id);
+
+ALTER TABLE ONLY ontology_predicates
+    ADD CONSTRAINT ontology_predicates_pkey PRIMARY KEY (ontology_id, predicate_id);
 
 ALTER TABLE ONLY paused_task_type
     ADD CONSTRAINT paused_task_type_pkey PRIMARY KEY (id);
@@ -2013,9 +2085,11 @@ CREATE INDEX ontologies_shapes ON ontologies USING gin (shapes);
 
 CREATE INDEX ontology_classes_document ON ontology_classes USING btree (document_id);
 
-CREATE INDEX predicates_inverse_of ON predicates USING btree (inverse_of) WHERE (inverse_of IS NOT NULL);
+CREATE INDEX ontology_predicates_inverse_of ON ontology_predicates USING btree (inverse_of) WHERE (inverse_of IS NOT NULL);
 
-CREATE INDEX predicates_ontology ON predicates USING btree (ontology_id) WHERE (ontology_id IS NOT NULL);
+CREATE INDEX ontology_predicates_predicate ON ontology_predicates USING btree (predicate_id);
+
+CREATE INDEX predicates_inverse_of ON predicates USING btree (inverse_of) WHERE (inverse_of IS NOT NULL);
 
 CREATE INDEX search_index_deltas_index ON search_index_deltas USING btree (index_id) INCLUDE (docs, tokens);
 
@@ -2107,13 +2181,13 @@ CREATE TRIGGER documents_attempts AFTER DELETE ON documents FOR EACH ROW EXECUTE
 
 CREATE TRIGGER follow_axioms AFTER INSERT OR UPDATE ON predicates FOR EACH ROW EXECUTE FUNCTION follow_axioms();
 
+CREATE TRIGGER follow_ontologies AFTER INSERT OR DELETE OR UPDATE ON ontology_predicates FOR EACH ROW EXECUTE FUNCTION follow_ontologies();
+
 CREATE TRIGGER keep_moved_facts_apart AFTER UPDATE ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();
 
 CREATE TRIGGER keep_new_facts_apart AFTER INSERT ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();
 
 CREATE TRIGGER paused_task_type_release AFTER DELETE ON paused_task_type FOR EACH ROW EXECUTE FUNCTION tell_of_resumption();
-
-CREATE TRIGGER release_predicates AFTER DELETE ON ontologies FOR EACH ROW EXECUTE FUNCTION release_predicates();
 
 CREATE TRIGGER task_intent_release AFTER DELETE ON task_intent FOR EACH ROW EXECUTE FUNCTION tell_of_release();
 
@@ -2219,6 +2293,15 @@ ALTER TABLE ONLY ontology_classes
 
 ALTER TABLE ONLY ontology_classes
     ADD CONSTRAINT ontology_classes_ontology_id_fkey FOREIGN KEY (ontology_id) REFERENCES ontologies(document_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ontology_predicates
+    ADD CONSTRAINT ontology_predicates_inverse_of_fkey FOREIGN KEY (inverse_of) REFERENCES predicates(id) ON DELETE SET NULL;
+
+ALTER TABLE ONLY ontology_predicates
+    ADD CONSTRAINT ontology_predicates_ontology_id_fkey FOREIGN KEY (ontology_id) REFERENCES ontologies(document_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ontology_predicates
+    ADD CONSTRAINT ontology_predicates_predicate_id_fkey FOREIGN KEY (predicate_id) REFERENCES predicates(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY predicates
     ADD CONSTRAINT predicates_inverse_of_fkey FOREIGN KEY (inverse_of) REFERENCES predicates(id) ON DELETE SET NULL;

@@ -73,9 +73,9 @@ enum GraphCommand {
         /// Which way along facts: any, out or in [default: any].
         #[arg(long)]
         direction: Option<Direction>,
-        /// Only along facts with this predicate.
+        /// Only along facts with this predicate; may be given several times.
         #[arg(long)]
-        predicate: Option<String>,
+        predicate: Vec<String>,
         /// The most documents, 1 to 1,000 [default: 100].
         #[arg(long)]
         limit: Option<u32>,
@@ -218,8 +218,9 @@ pub async fn graph(client: &Client<Remote>, output: Output, arguments: GraphArgu
             }
         }
         GraphCommand::Neighbors { id, depth, direction, predicate, limit } => {
+            let predicates = (!predicate.is_empty()).then(|| predicate.join(","));
             let query =
-                NeighborQuery { document_id: id, depth, direction, predicate, limit, ..NeighborQuery::default() };
+                NeighborQuery { document_id: id, depth, direction, predicates, limit, ..NeighborQuery::default() };
             let found = client.find_neighbors(query).await?;
             match output {
                 Output::Json => Output::line(&found)?,

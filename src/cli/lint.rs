@@ -36,7 +36,7 @@ pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArgume
         audits: (!audit.is_empty()).then_some(audit),
         parent_id: under,
         staleness: StalenessThresholds { max_age_days: max_age },
-        coverage: CoverageThresholds { vectors: min_share, bm25: min_share, tokens: None },
+        coverage: CoverageThresholds { vectors: min_share, bm25: min_share, ..CoverageThresholds::default() },
         limit,
     };
     let found = client.lint_graph(Json(asked)).await?;
@@ -48,6 +48,9 @@ pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArgume
                 say!("{}: {}", audit.audit, count(number, "finding", "findings"));
                 for finding in &audit.findings {
                     say!("  {}", line(finding));
+                }
+                if audit.truncated {
+                    say!("  bound shapes were not held against all nodes");
                 }
             }
         }

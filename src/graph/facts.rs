@@ -24,7 +24,7 @@ use crate::{
 pub use asserting::{Manner, Origin, assert};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use svc_client::{
     Code, Failure,
     wire::{FactType, Invalidation, Supersession},
@@ -107,7 +107,8 @@ async fn lock(
         return Ok(Vec::new());
     }
     let found = write::lock_ends(conn, &caller.readable(), ids).await.or_fail()?;
-    match ids.iter().find(|id| !found.iter().any(|(known, _)| known == *id)) {
+    let known: HashSet<DocumentId> = found.iter().map(|(id, _)| *id).collect();
+    match ids.iter().find(|id| !known.contains(id)) {
         Some(missing) => Err(Failure::no_document(missing.0)),
         None => Ok(found),
     }
@@ -167,21 +168,28 @@ fn disjoint(id: TripleId) -> Failure {
     conflict("disjoint", id, format!("fact {id} does not hold at any time between valid_from and valid_until"))
 }
 
-/// Ends the belief in a fact, for a part of its time or for all of it. Returns its subject and what is left of it. Call it in a transaction of
+/// What became of a fact that is no longer believed.
+pub struct Invalidated {
+    pub subject_id: DocumentId,
+    pub remainders: Vec<TripleId>,
+    pub at: DateTime<Utc>,
+}
+
+/// Ends the belief in a fact, for a part of its time or for all of it. Call it in a transaction of
 /// [`begin_creating`](crate::store::transaction::begin_creating).
 pub async fn invalidate(
     conn: &mut PgConnection,
     caller: &Caller,
     id: TripleId,
     what: &Invalidation,
-) -> Result<(DocumentId, Vec<TripleId>), Failure> {
+) -> Result<Invalidated, Failure> {
     let held = hold(conn, caller, id).await?;
     let portion = Interval::between(what.valid_from, what.valid_until);
     if !time_of(&held.fact).overlaps(portion) {
         return Err(disjoint(id));
     }
-    let left = take_away(conn, &held, portion, None, what.reason.as_deref().unwrap_or("withdrawn")).await?;
-    Ok((held.fact.subject_id, left))
+    let remainders = take_away(conn, &held, portion, None, what.reason.as_deref().unwrap_or("withdrawn")).await?;
+    Ok(Invalidated { subject_id: held.fact.subject_id, remainders, at: held.at })
 }
 
 /// Has a fact give way to another one, which is believed already, for the time of that. Returns the ids of what is left of it.

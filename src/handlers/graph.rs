@@ -38,6 +38,8 @@ use svc_ranking::{Betweenness, Communities, Network, PageRank};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of how many documents the paths are looked at, if the caller does not say.
 const PIVOTS: u32 = 256;
+/// The most documents that an answer shows in all of its groups.
+const MEMBERS: usize = 100_000;
 /// How many predicates that were given up are shown.
 const GIVEN_UP: i64 = 1_000;
 
@@ -276,9 +278,16 @@ impl Handle<ops::find_spines> for Service {
 impl Handle<ops::find_communities> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::find_communities>) -> Result<CommunitiesResponse, Failure> {
         let query = call.query;
-        let Loaded { graph, moment, place } = load(self, caller, asked!(query, query.parent_id)).await?;
         let (limit, resolution) = (query.results(), query.resolution.unwrap_or(1.0));
         let (least, most) = (query.min_size.unwrap_or(2) as usize, query.members.unwrap_or(10) as usize);
+        if limit.saturating_mul(most) > MEMBERS {
+            let detail =
+                format!("`limit` times `members` is {}, and {MEMBERS} are allowed", limit.saturating_mul(most));
+            return Err(Failure::field("members", detail)
+                .with("limit", MEMBERS)
+                .with("remedy", "ask for fewer of one"));
+        }
+        let Loaded { graph, moment, place } = load(self, caller, asked!(query, query.parent_id)).await?;
         let (graph, found, all, modularity) = compute(move |stop| {
             let _place = place;
             let Communities { mut members, modularity } = Communities::new(&graph.network, resolution, stop)?;

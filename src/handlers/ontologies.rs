@@ -23,7 +23,7 @@ use crate::{
 };
 use chrono::{SubsecRound, Utc};
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_actors::{Lane, Lanes};
 use svc_client::{
     Call, Code, Failure, Meta, ops,
@@ -133,8 +133,6 @@ async fn load(
     let imported = importing::import(service, conn, caller, &what).await?;
     let gone = triples::follow::no_longer_stated(conn, id, &imported.facts).await.or_fail()?;
     tracing::debug!(gone, "an ontology was loaded");
-    let described = describe(service, conn, ontology).await?;
-    ontologies::describe(conn, id, &described, caller.principal().is_none()).await.or_fail()?;
     let classes: Vec<DocumentId> = ontology.classes.iter().map(|node| imported.nodes[*node]).collect();
     let loaded = Loaded {
         by: caller.principal_id(),
@@ -146,11 +144,26 @@ async fn load(
         not_used: &ontology.not_used,
         classes: &classes,
     };
-    ontologies::record(conn, id, &loaded).await.or_fail()
+    ontologies::record(conn, id, &loaded).await.or_fail()?;
+    let described = describe(service, conn, caller, ontology).await?;
+    let of: Vec<Described> = described.iter().map(|(_, described)| described.clone()).collect();
+    let refused = ontologies::describe(conn, id, &of, caller.principal().is_none()).await.or_fail()?;
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let refused: HashSet<PredicateId> = refused.into_iter().collect();
+    let dropped = described.iter().filter(|(_, described)| refused.contains(&described.id));
+    let not_used = ontology.without(dropped.map(|(property, _)| *property));
+    ontologies::record(conn, id, &Loaded { not_used: &not_used, ..loaded }).await.or_fail()
 }
 
 /// What an ontology says of predicates, which are made where they are missing.
-async fn describe(service: &Service, conn: &mut PgConnection, ontology: &Ontology) -> Result<Vec<Described>, Failure> {
+async fn describe<'a>(
+    service: &Service,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    ontology: &'a Ontology,
+) -> Result<Vec<(&'a Property, Described)>, Failure> {
     let named = |property: &Property| {
         let others = property.sub_property_of.iter().chain(&property.disjoint_with).chain(&property.inverse_of);
         std::iter::once(&property.iri).chain(others).cloned().collect::<Vec<_>>()
@@ -159,11 +172,11 @@ async fn describe(service: &Service, conn: &mut PgConnection, ontology: &Ontolog
     iris.sort_unstable();
     iris.dedup();
     let graph = Graph { predicates: iris, prefixes: ontology.facts.prefixes.clone(), ..Graph::default() };
-    let (ids, _) = importing::predicates(conn, &service.settings.rdf_base, &graph).await?;
+    let (ids, _) = importing::predicates(conn, caller, &service.settings.rdf_base, &graph).await?;
     let ids: HashMap<&str, PredicateId> = graph.predicates.iter().map(String::as_str).zip(ids).collect();
     let id = |iri: &String| ids.get(iri.as_str()).copied();
     let described = ontology.properties.iter().filter_map(|property| {
-        Some(Described {
+        let described = Described {
             id: id(&property.iri)?,
             label: property.label.clone(),
             description: property.description.clone(),
@@ -176,7 +189,8 @@ async fn describe(service: &Service, conn: &mut PgConnection, ontology: &Ontolog
             inverse_of: property.inverse_of.as_ref().and_then(id),
             sub_property_of: property.sub_property_of.iter().filter_map(id).collect(),
             disjoint_with: property.disjoint_with.iter().filter_map(id).collect(),
-        })
+        };
+        Some((property, described))
     });
     Ok(described.collect())
 }

@@ -16,7 +16,7 @@ use crate::{
 use sqlx::PgConnection;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{PredicatePage, PredicateResponse, opposed},
+    wire::{NewPredicate, PredicatePage, PredicateResponse, opposed},
 };
 use svc_ids::PredicateId;
 
@@ -28,6 +28,25 @@ impl Service {
     fn predicate(&self, row: PredicateRow) -> PredicateResponse {
         shown(&self.settings.rdf_base, row)
     }
+}
+
+/// The predicate that the caller may read.
+async fn read(conn: &mut PgConnection, caller: &Caller, id: PredicateId) -> Result<PredicateRow, Failure> {
+    predicates::read(conn, &caller.readable(), id).await.or_fail()?.ok_or_else(|| no_predicate(id.0))
+}
+
+/// Whether it is said of a predicate what its facts must be like, or what follows from them.
+fn says_something(new: &NewPredicate) -> bool {
+    let flags = [
+        new.functional,
+        new.inverse_functional,
+        new.symmetric,
+        new.asymmetric,
+        new.transitive,
+        new.irreflexive,
+        new.inverse_of.is_some(),
+    ];
+    flags.contains(&true) || !new.sub_property_of.is_empty() || !new.disjoint_with.is_empty()
 }
 
 /// Refuses an IRI that the service derives itself, for this predicate or for something else.
@@ -69,13 +88,12 @@ impl Handle<ops::create_predicate> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_predicate>) -> Result<PredicateResponse, Failure> {
         let new = call.body.0;
         own_iri(&self.settings.rdf_base, new.iri.as_deref())?;
-        let is_ruled = new.symmetric || new.transitive || new.inverse_of.is_some() || !new.sub_property_of.is_empty();
-        if is_ruled && caller.principal().is_some() {
+        if says_something(&new) && caller.principal().is_some() {
             return Err(Failure::new(
                 Code::Forbidden,
-                "the owner alone says by which rules facts follow, since they hold for all",
+                "the owner alone says what holds of a predicate, since it holds for the facts of all",
             )
-            .with("remedy", "leave out symmetric, transitive, inverse_of and sub_property_of, or load an ontology"));
+            .with("remedy", "send only a name, an IRI, a label and a description, or load an ontology of your own"));
         }
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let inverse: Vec<i64> = new.inverse_of.into_iter().collect();
@@ -85,10 +103,11 @@ impl Handle<ops::create_predicate> for Service {
             ("disjoint_with", &new.disjoint_with),
         ];
         others(&mut tx, caller, &named).await?;
-        let Some(made) = predicates::insert(&mut tx, &new, caller.principal().is_none()).await.or_fail()? else {
+        let Some(id) = predicates::insert(&mut tx, &new).await.or_fail()? else {
             let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
             return Err(taken(&mut tx, namespace, &new.name, new.iri.as_deref()).await?);
         };
+        let made = read(&mut tx, caller, id).await?;
         tx.commit().await.or_fail()?;
         Ok(self.predicate(made))
     }
@@ -109,10 +128,8 @@ impl Handle<ops::list_predicates> for Service {
 
 impl Handle<ops::read_predicate> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_predicate>) -> Result<PredicateResponse, Failure> {
-        let id = call.path.id;
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let row = predicates::read(&mut conn, &caller.readable(), PredicateId(id)).await.or_fail()?;
-        row.map(|row| self.predicate(row)).ok_or_else(|| no_predicate(id))
+        Ok(self.predicate(read(&mut conn, caller, PredicateId(call.path.id)).await?))
     }
 }
 
@@ -128,22 +145,21 @@ impl Handle<ops::update_predicate> for Service {
             ("disjoint_with", change.disjoint_with.as_deref().unwrap_or_default()),
         ];
         others(&mut tx, caller, &named).await?;
-        let row = match predicates::update(&mut tx, id, &change).await {
+        match predicates::update(&mut tx, id, &change).await {
             Err(error) if sql_state(&error) == "23505" => {
                 drop(tx);
                 let mut conn = self.pool.acquire().await.or_fail()?;
-                let before = predicates::read(&mut conn, &caller.readable(), id)
-                    .await
-                    .or_fail()?
-                    .ok_or_else(|| no_predicate(id.0))?;
+                let before = read(&mut conn, caller, id).await?;
                 let namespace = change.namespace.as_deref().unwrap_or(&before.namespace);
                 let name = change.name.as_deref().unwrap_or(&before.name);
                 let iri = change.iri.as_ref().and_then(|iri| iri.as_deref());
                 return Err(taken(&mut conn, namespace, name, iri).await?);
             }
             Err(error) => return Err(error.into_failure()),
-            Ok(row) => row.ok_or_else(|| no_predicate(id.0))?,
-        };
+            Ok(true) => {}
+            Ok(false) => return Err(no_predicate(id.0)),
+        }
+        let row = read(&mut tx, caller, id).await?;
         opposed(row.is_symmetric, row.is_asymmetric)?;
         tx.commit().await.or_fail()?;
         Ok(self.predicate(row))

@@ -12,7 +12,7 @@ use crate::{
     store::{
         self, predicates,
         scope::Readable,
-        triples::export::{self, After, Exported},
+        triples::export::{self, After, Exported, Limit, Page},
     },
 };
 use bytes::Bytes;
@@ -26,6 +26,9 @@ use svc_ids::{DocumentId, PredicateId, TripleId};
 
 /// How many facts the first piece of an export has, so that it comes soon, and each further one.
 const FACTS: (i64, i64) = (500, 10_000);
+/// How many bytes of literals a piece has, but for its last one.
+const BYTES: i64 = 4 << 20;
+
 impl Handle<ops::export_turtle> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::export_turtle>) -> Result<Pieces, Failure> {
         let query = call.query;
@@ -75,14 +78,15 @@ impl Export {
     /// Writes the next facts; true if they were the last.
     async fn proceed(&mut self) -> Result<bool, Failure> {
         let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
-        let edges = export::page(&mut tx, &self.scope, &self.wanted, self.after, self.limit).await.or_fail()?;
+        let limit = Limit { facts: self.limit, bytes: BYTES };
+        let Page { edges, is_last } =
+            export::page(&mut tx, &self.scope, &self.wanted, self.after, limit).await.or_fail()?;
         for (id, namespace, name, iri) in predicates::names(&mut tx, &self.writer.unknown(&edges)).await.or_fail()? {
             let iri = iri.unwrap_or_else(|| named::derived_iri(&self.base, &namespace, &name));
             self.writer.learn(id, iri);
         }
         drop(tx);
         let unwritten = |error: std::io::Error| Failure::new(Code::Internal, error);
-        let is_last = i64::try_from(edges.len()).is_ok_and(|count| count < self.limit);
         if let Some(last) = edges.last() {
             self.after = (last.subject_id, last.predicate_id, last.id);
         }

@@ -8,7 +8,7 @@ use crate::{
     error::OrFail,
     graph::named,
     rdf::shapes::{
-        guarding::{self, Guard},
+        guarding::{self, Guard, Warned},
         report,
         validating::{self, View},
     },
@@ -25,7 +25,7 @@ use sqlx::PgConnection;
 use std::sync::Arc;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{ShapeBindingPage, ShapeBindingResponse, ShapeMode, ShapeResult, ValidationReport},
+    wire::{ShapeBindingPage, ShapeBindingResponse, ShapeMode, ValidationReport},
 };
 use svc_ids::{DocumentId, ShapeBindingId};
 
@@ -67,7 +67,7 @@ pub(super) async fn guard(
     conn: &mut PgConnection,
     caller: &Caller,
     subjects: &[DocumentId],
-) -> Result<Vec<ShapeResult>, Failure> {
+) -> Result<Warned, Failure> {
     let settings = &service.settings;
     let guard = Guard { kept: &service.shapes, base: &settings.rdf_base, most: settings.rdf_max_triples };
     guarding::guard(conn, guard, caller.readable(), subjects).await.map_err(|refusal| refusal.failure)
@@ -160,6 +160,7 @@ impl Handle<ops::delete_shape_binding> for Service {
 impl Handle<ops::validate_shape> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::validate_shape>) -> Result<ValidationReport, Failure> {
         let query = call.query;
+        let _place = self.admission.analysis().await?;
         let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
         let row = find(&mut tx, caller, call.path.id).await?;
         let shapes = guarding::read(&mut tx, row.ontology_id, row.shape, self.settings.rdf_max_triples).await?;

@@ -17,7 +17,7 @@ use crate::{
         self,
         documents::Shape,
         merges,
-        triples::{self, Wanted, paths::Along},
+        triples::{self, Wanted, derived, paths::Along},
     },
 };
 use chrono::{DateTime, SubsecRound, Utc};
@@ -63,10 +63,10 @@ impl Handle<ops::assert_fact> for Service {
         let Some((id, outcome)) = asserted.outcomes.first().copied() else {
             return Err(Failure::new(Code::Internal, "the fact was not recorded"));
         };
-        let warnings = guard(self, &mut tx, caller, &asserted.changed).await?;
+        let warned = guard(self, &mut tx, caller, &asserted.changed).await?;
         let fact = one(&mut tx, caller, id).await?;
         tx.commit().await.or_fail()?;
-        Ok(AssertedFact { fact, outcome, warnings })
+        Ok(AssertedFact { fact, outcome, warnings: warned.results, warnings_truncated: warned.truncated })
     }
 }
 
@@ -84,11 +84,16 @@ impl Handle<ops::assert_facts> for Service {
                 let failure = failure.with("index", index);
                 field.into_iter().fold(failure, |failure, field| failure.with("field", field))
             })?;
-        let warnings = guard(self, &mut tx, caller, &asserted.changed).await?;
+        let warned = guard(self, &mut tx, caller, &asserted.changed).await?;
         tx.commit().await.or_fail()?;
         let facts = asserted.outcomes.into_iter().zip(0..);
         let facts = facts.map(|((id, outcome), index)| BatchedFact { index, id: id.0, outcome }).collect();
-        Ok(BatchedFacts { facts, recorded_at: asserted.at, warnings })
+        Ok(BatchedFacts {
+            facts,
+            recorded_at: asserted.at,
+            warnings: warned.results,
+            warnings_truncated: warned.truncated,
+        })
     }
 }
 
@@ -175,8 +180,10 @@ impl Handle<ops::supersede_fact> for Service {
         let id = TripleId(call.path.id);
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let done = facts::supersede(&mut tx, caller, &self.settings.rdf_base, id, &call.body.0).await?;
+        let warned = guard(self, &mut tx, caller, &[done.subject_id]).await?;
         let answer = SupersededFact {
-            warnings: guard(self, &mut tx, caller, &[done.subject_id]).await?,
+            warnings: warned.results,
+            warnings_truncated: warned.truncated,
             fact: one(&mut tx, caller, done.id).await?,
             closed: one(&mut tx, caller, id).await?,
             remainders: shown(&mut tx, caller, &done.remainders).await?,
@@ -190,11 +197,15 @@ impl Handle<ops::invalidate_fact> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::invalidate_fact>) -> Result<InvalidatedFact, Failure> {
         let id = TripleId(call.path.id);
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let (subject_id, left) = facts::invalidate(&mut tx, caller, id, &call.body.0.unwrap_or_default()).await?;
+        let done = facts::invalidate(&mut tx, caller, id, &call.body.0.unwrap_or_default()).await?;
+        let derived_closed = derived::closed_at(&mut tx, &caller.readable(), done.at).await.or_fail()?;
+        let warned = guard(self, &mut tx, caller, &[done.subject_id]).await?;
         let answer = InvalidatedFact {
-            warnings: guard(self, &mut tx, caller, &[subject_id]).await?,
+            warnings: warned.results,
+            warnings_truncated: warned.truncated,
             closed: one(&mut tx, caller, id).await?,
-            remainders: shown(&mut tx, caller, &left).await?,
+            remainders: shown(&mut tx, caller, &done.remainders).await?,
+            derived_closed: u64::try_from(derived_closed).unwrap_or(0),
         };
         tx.commit().await.or_fail()?;
         Ok(answer)

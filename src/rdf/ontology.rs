@@ -39,6 +39,19 @@ pub struct Ontology {
     pub not_used: BTreeMap<String, u32>,
 }
 
+impl Ontology {
+    /// What says nothing to the service if nothing is used of what the ontology says of these predicates.
+    pub fn without<'a>(&self, properties: impl Iterator<Item = &'a Property>) -> BTreeMap<String, u32> {
+        let mut not_used = self.not_used.clone();
+        for property in properties {
+            for (term, times) in property.terms() {
+                count(&mut not_used, &term, times);
+            }
+        }
+        not_used
+    }
+}
+
 /// A predicate as an ontology describes it; others by their IRIs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Property {
@@ -54,6 +67,28 @@ pub struct Property {
     pub inverse_of: Option<String>,
     pub sub_property_of: BTreeSet<String>,
     pub disjoint_with: BTreeSet<String>,
+}
+
+impl Property {
+    /// The terms in which something is said of it, with the number of triples.
+    fn terms(&self) -> Vec<(String, u32)> {
+        let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let terms = [
+            (RDFS, "label", u32::from(self.label.is_some())),
+            (RDFS, "comment", u32::from(self.description.is_some())),
+            (OWL, "FunctionalProperty", u32::from(self.functional)),
+            (OWL, "InverseFunctionalProperty", u32::from(self.inverse_functional)),
+            (OWL, "SymmetricProperty", u32::from(self.symmetric)),
+            (OWL, "AsymmetricProperty", u32::from(self.asymmetric)),
+            (OWL, "TransitiveProperty", u32::from(self.transitive)),
+            (OWL, "IrreflexiveProperty", u32::from(self.irreflexive)),
+            (OWL, "inverseOf", u32::from(self.inverse_of.is_some())),
+            (RDFS, "subPropertyOf", times(self.sub_property_of.len())),
+            (OWL, "propertyDisjointWith", times(self.disjoint_with.len())),
+        ];
+        let said = terms.into_iter().filter(|(_, _, times)| *times > 0);
+        said.map(|(vocabulary, word, times)| (format!("{vocabulary}{word}"), times)).collect()
+    }
 }
 
 /// What a node of an ontology is.
@@ -281,13 +316,18 @@ impl Reading<'_> {
     fn count(&mut self, predicate: &str, object: Option<&str>) {
         let is_type = predicate.strip_prefix(RDF) == Some("type");
         let term = object.filter(|_| is_type).unwrap_or(predicate);
-        let not_used = &mut self.ontology.not_used;
-        let term = match not_used.contains_key(term) || not_used.len() < COUNTED {
-            true => term,
-            false => "others",
-        };
-        *not_used.entry(term.to_owned()).or_default() += 1;
+        count(&mut self.ontology.not_used, term, 1);
     }
+}
+
+/// Counts triples by a term, or among all others if there are too many terms.
+fn count(counted: &mut BTreeMap<String, u32>, term: &str, times: u32) {
+    let term = match counted.contains_key(term) || counted.len() < COUNTED {
+        true => term,
+        false => "others",
+    };
+    let so_far = counted.entry(term.to_owned()).or_default();
+    *so_far = so_far.saturating_add(times);
 }
 
 /// Keeps the first text, and one in English or without a language rather than another.

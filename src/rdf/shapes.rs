@@ -1,5 +1,6 @@
 //! Shapes, by SHACL Core (<https://www.w3.org/TR/shacl/>): what the facts of a node must be like. `shapes/reading.rs` reads them from a graph,
 //! `shapes/checking.rs` holds nodes against them, over the facts that `shapes/data.rs` has at hand.
+pub mod auditing;
 pub mod checking;
 pub mod data;
 pub mod guarding;

@@ -1,6 +1,7 @@
 //! What a setting takes. Each kind reads and writes one text form, which file, environment and default share.
 
 use super::{AllowedTarget, BlobStore};
+use oxrdf::NamedNode;
 use std::{collections::BTreeMap, fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 /// A text that is never printed: its `Debug` form is masked.
@@ -107,6 +108,13 @@ pub(super) fn text() -> Kind<String> {
 
 pub(super) fn required_text() -> Kind<String> {
     Kind::new("a text that is not blank", |text| (!text.is_empty()).then(|| text.to_owned()), String::clone)
+}
+
+/// What IRIs begin with.
+pub(super) fn iri_base() -> Kind<String> {
+    let is_whole = |text: &str| text.ends_with(['/', '#', ':']) && NamedNode::new(format!("{text}document/1")).is_ok();
+    let read = move |text: &str| (text.len() <= 1_000 && is_whole(text)).then(|| text.to_owned());
+    Kind::new("an absolute IRI that ends with / or # or :", read, String::clone)
 }
 
 /// What names at a message broker begin with.

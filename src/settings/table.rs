@@ -291,7 +291,7 @@ settings! {
     "Facts" {
         /// What the IRIs of documents and predicates begin with that have none of their own; `urn:svc:`, or an http address that ends with a
         /// slash.
-        SVC_RDF_BASE rdf_base: String = "urn:svc:", kind::required_text();
+        SVC_RDF_BASE rdf_base: String = "urn:svc:", kind::iri_base();
         /// Most triples of one import of RDF; `svc rdf import` sends a larger text in parts.
         SVC_RDF_MAX_TRIPLES rdf_max_triples: usize = "50000", kind::integer(1..=1_000_000);
         /// Most facts that rules derive from a group of predicates which depend on each other; if there are more, none of them is written.

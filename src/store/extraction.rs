@@ -155,11 +155,16 @@ pub struct VocabularyRow {
     pub description: Option<String>,
 }
 
-/// The predicates that somebody made, at most `limit`; those that are about classes and names are left out.
+/// The predicates that somebody made, at most `limit`, with what was said of them by hand or in open ontologies; those that are about classes and
+/// names are left out.
 pub async fn vocabulary(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<VocabularyRow>> {
     sqlx::query_as(
-        "SELECT id, namespace, name, label, description FROM predicates
-          WHERE is_declared AND namespace NOT IN ('rdf', 'rdfs', 'owl', 'sh') ORDER BY id LIMIT $1",
+        "SELECT p.id, p.namespace, p.name, coalesce(p.label, o.label) AS label, coalesce(p.description, o.description) AS description
+           FROM predicates p CROSS JOIN LATERAL (
+                SELECT (array_agg(a.label ORDER BY a.ontology_id) FILTER (WHERE a.label IS NOT NULL))[1] AS label,
+                       (array_agg(a.description ORDER BY a.ontology_id) FILTER (WHERE a.description IS NOT NULL))[1] AS description
+                  FROM ontology_predicates a JOIN documents d ON d.id = a.ontology_id AND d.guard = 0 WHERE a.predicate_id = p.id) o
+          WHERE p.is_declared AND p.namespace NOT IN ('rdf', 'rdfs', 'owl', 'sh') ORDER BY p.id LIMIT $1",
     )
     .bind(limit)
     .fetch_all(conn)
@@ -213,14 +218,15 @@ pub struct Rival {
 }
 
 /// The facts that say something else than new ones of functional predicates for a part of their time, in the same zone, if they may go stale and
-/// nothing that states them is younger than `told_at`.
+/// nothing that states them is younger than `told_at`. A predicate is functional if that was said by hand, or in an ontology that is open or in
+/// that zone.
 pub async fn rivals(conn: &mut PgConnection, new: &[TripleId], told_at: DateTime<Utc>) -> sqlx::Result<Vec<Rival>> {
     sqlx::query_as(
         "SELECT t.id, n.id AS new_id, n.valid_from, n.valid_until
-           FROM triples n JOIN predicates p ON p.id = n.predicate_id AND p.is_functional
-           JOIN triples t ON t.subject_id = n.subject_id AND t.predicate_id = n.predicate_id AND t.zone = n.zone AND t.statement <> n.statement
+           FROM triples n JOIN triples t ON t.subject_id = n.subject_id AND t.predicate_id = n.predicate_id AND t.zone = n.zone AND t.statement <> n.statement
             AND t.invalidated_at IS NULL AND t.valid && n.valid AND t.fact_type = 'dynamic' AND t.derived_by IS NULL
           WHERE n.id = ANY($1) AND n.invalidated_at IS NULL AND t.id <> ALL($1)
+            AND EXISTS (SELECT FROM predicate_axioms a WHERE a.predicate_id = n.predicate_id AND a.is_functional AND a.zone IN (0, n.zone))
             AND (SELECT max(coalesce(d.event_time, d.created_at)) FROM triple_citations c JOIN documents d ON d.id = c.document_id
                   WHERE c.triple_id = t.id) <= $2
           ORDER BY n.id, t.id",

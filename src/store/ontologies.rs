@@ -199,44 +199,58 @@ pub struct Described {
     pub disjoint_with: Vec<PredicateId>,
 }
 
-/// Has an ontology decide what is said of predicates that no other one decides on, and releases those that it no longer describes. What
-/// somebody has said of a predicate by hand is the owner's to change, and a label given by hand stays until the ontology gives another.
+/// Has an ontology say this of predicates, and no longer what it said before. Returns the predicates that it may say nothing of: what somebody
+/// created by hand is the owner's to describe.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn describe(
     conn: &mut PgConnection,
     id: DocumentId,
     described: &[Described],
     is_owner: bool,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<Vec<PredicateId>> {
     let ids: Vec<PredicateId> = described.iter().map(|predicate| predicate.id).collect();
+    let refused: Vec<PredicateId> =
+        sqlx::query_scalar("SELECT id FROM predicates WHERE id = ANY($1) AND is_declared AND NOT $2")
+            .bind(&ids)
+            .bind(is_owner)
+            .persistent(false)
+            .fetch_all(&mut *conn)
+            .await?;
+    sqlx::query("DELETE FROM ontology_predicates WHERE ontology_id = $1 AND (predicate_id <> ALL($2) OR predicate_id = ANY($3))")
+        .bind(id)
+        .bind(&ids)
+        .bind(&refused)
+        .persistent(false)
+        .execute(&mut *conn)
+        .await?;
     sqlx::query(
-        "UPDATE predicates SET is_functional = false, is_inverse_functional = false, is_symmetric = false, is_asymmetric = false,
-                is_transitive = false, is_irreflexive = false, inverse_of = NULL, sub_property_of = '{}', disjoint_with = '{}',
-                ontology_id = NULL, updated_at = clock_timestamp()
-          WHERE ontology_id = $1 AND id <> ALL($2)",
-    )
-    .bind(id)
-    .bind(&ids)
-    .persistent(false)
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query(
-        "UPDATE predicates p
-            SET label = CASE WHEN p.ontology_id = $1 THEN g.label ELSE coalesce(g.label, p.label) END,
-                description = CASE WHEN p.ontology_id = $1 THEN g.description ELSE coalesce(g.description, p.description) END,
-                is_functional = g.functional, is_inverse_functional = g.inverse_functional, is_symmetric = g.\"symmetric\",
-                is_asymmetric = g.\"asymmetric\", is_transitive = g.transitive, is_irreflexive = g.irreflexive, inverse_of = g.inverse_of,
-                sub_property_of = g.sub_property_of, disjoint_with = g.disjoint_with, ontology_id = $1, updated_at = clock_timestamp(),
-                is_declared = p.is_declared OR (SELECT d.guard = 0 FROM documents d WHERE d.id = $1)
+        "INSERT INTO ontology_predicates (ontology_id, predicate_id, label, description, is_functional, is_inverse_functional, is_symmetric, is_asymmetric,
+                is_transitive, is_irreflexive, inverse_of, sub_property_of, disjoint_with)
+         SELECT $1, g.id, g.label, g.description, g.functional, g.inverse_functional, g.\"symmetric\", g.\"asymmetric\", g.transitive, g.irreflexive,
+                g.inverse_of, g.sub_property_of, g.disjoint_with
            FROM jsonb_to_recordset($2) g(id bigint, label text, description text, functional boolean, inverse_functional boolean,
                 \"symmetric\" boolean, \"asymmetric\" boolean, transitive boolean, irreflexive boolean, inverse_of bigint, sub_property_of bigint[],
                 disjoint_with bigint[])
-          WHERE p.id = g.id AND (p.ontology_id = $1 OR (p.ontology_id IS NULL AND ($3 OR NOT p.is_declared)))",
+          WHERE g.id <> ALL($3)
+         ON CONFLICT (ontology_id, predicate_id) DO UPDATE SET label = excluded.label, description = excluded.description,
+                is_functional = excluded.is_functional, is_inverse_functional = excluded.is_inverse_functional, is_symmetric = excluded.is_symmetric,
+                is_asymmetric = excluded.is_asymmetric, is_transitive = excluded.is_transitive, is_irreflexive = excluded.is_irreflexive,
+                inverse_of = excluded.inverse_of, sub_property_of = excluded.sub_property_of, disjoint_with = excluded.disjoint_with",
     )
     .bind(id)
     .bind(Json(described))
-    .bind(is_owner)
+    .bind(&refused)
+    .persistent(false)
+    .execute(&mut *conn)
+    .await?;
+    // What an open ontology describes is there for all to see.
+    sqlx::query(
+        "UPDATE predicates SET is_declared = true, updated_at = clock_timestamp()
+          WHERE id = ANY($2) AND NOT is_declared AND (SELECT d.guard = 0 FROM documents d WHERE d.id = $1)",
+    )
+    .bind(id)
+    .bind(&ids)
     .execute(conn)
-    .await
-    .map(|_| ())
+    .await?;
+    Ok(refused)
 }

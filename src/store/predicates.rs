@@ -34,10 +34,48 @@ pub struct PredicateRow {
     pub updated_at: DateTime<Utc>,
 }
 
-macro_rules! columns {
+/// The predicates that are named in a column, by hand and in the ontologies that the scope covers.
+macro_rules! named_in {
+    ($column:literal) => {
+        concat!(
+            "ARRAY(SELECT unnest(p.",
+            $column,
+            ") UNION SELECT n FROM ontology_predicates a JOIN documents d ON d.id = a.ontology_id AND ",
+            readable!(),
+            " CROSS JOIN unnest(a.",
+            $column,
+            ") n WHERE a.predicate_id = p.id ORDER BY 1)"
+        )
+    };
+}
+
+/// A predicate with what is said of it by hand and in the ontologies that the scope covers, as `shown`; its arguments are $1 and $2. A label
+/// that was given by hand comes before those of ontologies, and of these that of an open one first.
+macro_rules! shown {
     () => {
-        "id, namespace, name, iri, label, description, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
-         inverse_of, sub_property_of, disjoint_with, ontology_id, created_at, updated_at"
+        concat!(
+            "SELECT p.id, p.namespace, p.name, p.iri, p.is_declared, coalesce(p.label, o.label) AS label, coalesce(p.description, o.description) AS description,
+                    p.is_functional OR o.is_functional AS is_functional, p.is_inverse_functional OR o.is_inverse_functional AS is_inverse_functional,
+                    p.is_symmetric OR o.is_symmetric AS is_symmetric, p.is_asymmetric OR o.is_asymmetric AS is_asymmetric,
+                    p.is_transitive OR o.is_transitive AS is_transitive, p.is_irreflexive OR o.is_irreflexive AS is_irreflexive,
+                    coalesce(p.inverse_of, o.inverse_of) AS inverse_of, ",
+            named_in!("sub_property_of"),
+            " AS sub_property_of, ",
+            named_in!("disjoint_with"),
+            " AS disjoint_with, o.ontology_id, p.created_at, p.updated_at
+               FROM predicates p CROSS JOIN LATERAL (
+                    SELECT (array_agg(a.ontology_id ORDER BY d.guard <> 0, a.ontology_id))[1] AS ontology_id,
+                           (array_agg(a.label ORDER BY d.guard <> 0, a.ontology_id) FILTER (WHERE a.label IS NOT NULL))[1] AS label,
+                           (array_agg(a.description ORDER BY d.guard <> 0, a.ontology_id) FILTER (WHERE a.description IS NOT NULL))[1] AS description,
+                           coalesce(bool_or(a.is_functional), false) AS is_functional,
+                           coalesce(bool_or(a.is_inverse_functional), false) AS is_inverse_functional,
+                           coalesce(bool_or(a.is_symmetric), false) AS is_symmetric, coalesce(bool_or(a.is_asymmetric), false) AS is_asymmetric,
+                           coalesce(bool_or(a.is_transitive), false) AS is_transitive, coalesce(bool_or(a.is_irreflexive), false) AS is_irreflexive,
+                           (array_agg(a.inverse_of ORDER BY d.guard <> 0, a.ontology_id) FILTER (WHERE a.inverse_of IS NOT NULL))[1] AS inverse_of
+                      FROM ontology_predicates a JOIN documents d ON d.id = a.ontology_id AND ",
+            readable!(),
+            " WHERE a.predicate_id = p.id) o"
+        )
     };
 }
 
@@ -52,10 +90,10 @@ macro_rules! predicate_readable {
     };
 }
 
-/// Stores a predicate; `None` if another one that was declared has its name or its IRI. One that came with a graph and has the IRI is
-/// declared by this, and one that has only the name gives it away: whoever declares a predicate need not be able to read facts with it. What an
-/// ontology decides on is only declared by the owner.
-pub async fn insert(conn: &mut PgConnection, new: &NewPredicate, is_owner: bool) -> sqlx::Result<Option<PredicateRow>> {
+/// Stores a predicate; `None` if another one that was declared has its name or its IRI. One that came with a graph or a text and has the IRI is
+/// declared by this, and one that has only the name gives it away: whoever declares a predicate need not be able to read facts with it, and is not
+/// told whether there were any.
+pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result<Option<PredicateId>> {
     let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     sqlx::query(
         "UPDATE predicates SET name = left(name, 180) || '-' || id
@@ -66,7 +104,7 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate, is_owner: bool)
     .bind(&new.iri)
     .execute(&mut *conn)
     .await?;
-    sqlx::query_as(concat!(
+    sqlx::query_scalar(
         "WITH given AS (SELECT $1::text AS namespace, $2::text AS name, $3::text AS iri, $4::text AS label, $5::text AS description,
                 $6::boolean AS is_functional, $7::boolean AS is_inverse_functional, $8::boolean AS is_symmetric, $9::boolean AS is_asymmetric,
                 $10::boolean AS is_transitive, $11::boolean AS is_irreflexive, $12::bigint AS inverse_of, $13::bigint[] AS sub_property_of,
@@ -76,20 +114,17 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate, is_owner: bool)
                     is_functional = g.is_functional, is_inverse_functional = g.is_inverse_functional, is_symmetric = g.is_symmetric,
                     is_asymmetric = g.is_asymmetric, is_transitive = g.is_transitive, is_irreflexive = g.is_irreflexive,
                     inverse_of = g.inverse_of, sub_property_of = g.sub_property_of, disjoint_with = g.disjoint_with,
-                    is_declared = true, updated_at = clock_timestamp()
-               FROM given g WHERE p.iri = g.iri AND NOT p.is_declared AND ($15 OR p.ontology_id IS NULL)
+                    is_declared = true, created_at = clock_timestamp(), updated_at = clock_timestamp()
+               FROM given g
+              WHERE NOT p.is_declared AND (p.iri = g.iri OR (p.iri IS NULL AND g.iri IS NULL AND p.namespace = g.namespace AND p.name = g.name))
                 AND NOT EXISTS (SELECT FROM predicates q WHERE q.namespace = g.namespace AND q.name = g.name AND q.id <> p.id)
-             RETURNING p.*),
+             RETURNING p.id),
          made AS (
              INSERT INTO predicates (namespace, name, iri, label, description, is_functional, is_inverse_functional, is_symmetric,
                     is_asymmetric, is_transitive, is_irreflexive, inverse_of, sub_property_of, disjoint_with, is_declared)
-             SELECT g.*, true FROM given g WHERE NOT EXISTS (SELECT FROM declared) ON CONFLICT DO NOTHING RETURNING *)
-         SELECT ",
-        columns!(),
-        " FROM declared UNION ALL SELECT ",
-        columns!(),
-        " FROM made"
-    ))
+             SELECT g.*, true FROM given g WHERE NOT EXISTS (SELECT FROM declared) ON CONFLICT DO NOTHING RETURNING id)
+         SELECT id FROM declared UNION ALL SELECT id FROM made",
+    )
     .bind(namespace)
     .bind(&new.name)
     .bind(&new.iri)
@@ -104,7 +139,6 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate, is_owner: bool)
     .bind(new.inverse_of)
     .bind(&new.sub_property_of)
     .bind(&new.disjoint_with)
-    .bind(is_owner)
     .fetch_optional(conn)
     .await
 }
@@ -113,7 +147,7 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate, is_owner: bool)
 pub async fn read(conn: &mut PgConnection, scope: &Readable, id: PredicateId) -> sqlx::Result<Option<PredicateRow>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
-    let query = concat!("SELECT ", columns!(), " FROM predicates p WHERE id = $3 AND ", predicate_readable!());
+    let query = concat!(shown!(), " WHERE p.id = $3 AND ", predicate_readable!());
     sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
 }
 
@@ -146,14 +180,12 @@ pub async fn page(
     add(&mut arguments, query.q.clone());
     add(&mut arguments, i64::from(limit));
     let query = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM predicates p
-           WHERE id > $3 AND ($4::text IS NULL OR namespace = $4)
-             AND ($5::text IS NULL OR strpos(lower(name), lower($5)) > 0 OR strpos(lower(coalesce(label, '')), lower($5)) > 0)
-             AND ",
+        shown!(),
+        " WHERE p.id > $3 AND ($4::text IS NULL OR p.namespace = $4)
+            AND ($5::text IS NULL OR strpos(lower(p.name), lower($5)) > 0 OR strpos(lower(coalesce(p.label, o.label, '')), lower($5)) > 0)
+            AND ",
         predicate_readable!(),
-        " ORDER BY id LIMIT $6"
+        " ORDER BY p.id LIMIT $6"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
@@ -197,9 +229,9 @@ pub struct Imported {
     pub name: String,
 }
 
-/// Stores the predicates of a graph that are not there yet; one whose name is taken gets another. Returns how many those are.
-pub async fn import(conn: &mut PgConnection, new: &[Imported]) -> sqlx::Result<u64> {
-    let done = sqlx::query(
+/// Stores the predicates of a graph that are not there yet; one whose name is taken gets another. Returns which those are.
+pub async fn import(conn: &mut PgConnection, new: &[Imported]) -> sqlx::Result<Vec<PredicateId>> {
+    sqlx::query_scalar(
         "INSERT INTO predicates (namespace, name, iri, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive,
                 is_irreflexive, sub_property_of, disjoint_with, is_declared)
          SELECT n.namespace,
@@ -209,14 +241,13 @@ pub async fn import(conn: &mut PgConnection, new: &[Imported]) -> sqlx::Result<u
            FROM (SELECT n.*, row_number() OVER (PARTITION BY n.namespace, n.name ORDER BY n.iri) AS nth
                    FROM unnest($1::text[], $2::text[], $3::text[]) n(iri, namespace, name)) n
           WHERE NOT EXISTS (SELECT FROM predicates p WHERE p.iri = n.iri)
-          ORDER BY n.iri ON CONFLICT DO NOTHING",
+          ORDER BY n.iri ON CONFLICT DO NOTHING RETURNING id",
     )
     .bind(new.iter().map(|new| new.iri.as_str()).collect::<Vec<_>>())
     .bind(new.iter().map(|new| new.namespace.as_str()).collect::<Vec<_>>())
     .bind(new.iter().map(|new| new.name.as_str()).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected())
+    .fetch_all(conn)
+    .await
 }
 
 /// The predicates with these IRIs as their own, which are not deleted before the transaction ends.
@@ -241,14 +272,10 @@ pub async fn existing(conn: &mut PgConnection, scope: &Readable, ids: &[i64]) ->
     sqlx::query_scalar_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
-/// Changes what is given; `None` if there is no such predicate.
+/// Changes what is given of what was said by hand; false if there is no such predicate.
 #[tracing::instrument(level = "debug", skip_all, fields(predicate.id = id.0))]
-pub async fn update(
-    conn: &mut PgConnection,
-    id: PredicateId,
-    change: &PredicateChange,
-) -> sqlx::Result<Option<PredicateRow>> {
-    sqlx::query_as(concat!(
+pub async fn update(conn: &mut PgConnection, id: PredicateId, change: &PredicateChange) -> sqlx::Result<bool> {
+    let done = sqlx::query(
         "UPDATE predicates SET namespace = coalesce($2, namespace), name = coalesce($3, name), iri = CASE WHEN $4 THEN $5 ELSE iri END,
                 label = CASE WHEN $6 THEN $7 ELSE label END, description = CASE WHEN $8 THEN $9 ELSE description END,
                 is_functional = coalesce($10, is_functional), is_inverse_functional = coalesce($11, is_inverse_functional),
@@ -256,9 +283,8 @@ pub async fn update(
                 is_irreflexive = coalesce($15, is_irreflexive), inverse_of = CASE WHEN $16 THEN $17 ELSE inverse_of END,
                 sub_property_of = coalesce($18, sub_property_of), disjoint_with = coalesce($19, disjoint_with),
                 updated_at = clock_timestamp()
-          WHERE id = $1 RETURNING ",
-        columns!()
-    ))
+          WHERE id = $1",
+    )
     .bind(id)
     .bind(&change.namespace)
     .bind(&change.name)
@@ -278,8 +304,9 @@ pub async fn update(
     .bind(change.inverse_of.flatten())
     .bind(&change.sub_property_of)
     .bind(&change.disjoint_with)
-    .fetch_optional(conn)
-    .await
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// How many predicates that the scope covers wait for somebody to derive what follows from their facts.
@@ -313,12 +340,13 @@ pub async fn is_used(conn: &mut PgConnection, id: PredicateId) -> sqlx::Result<b
 #[tracing::instrument(level = "debug", skip_all, fields(predicate.id = id.0))]
 pub async fn delete(conn: &mut PgConnection, id: PredicateId) -> sqlx::Result<bool> {
     let done = sqlx::query("DELETE FROM predicates WHERE id = $1").bind(id).execute(&mut *conn).await?;
-    sqlx::query(
+    for forget in [
         "UPDATE predicates SET sub_property_of = array_remove(sub_property_of, $1), disjoint_with = array_remove(disjoint_with, $1)
           WHERE $1 = ANY(sub_property_of) OR $1 = ANY(disjoint_with)",
-    )
-    .bind(id)
-    .execute(conn)
-    .await?;
+        "UPDATE ontology_predicates SET sub_property_of = array_remove(sub_property_of, $1), disjoint_with = array_remove(disjoint_with, $1)
+          WHERE $1 = ANY(sub_property_of) OR $1 = ANY(disjoint_with)",
+    ] {
+        sqlx::query(forget).bind(id).execute(&mut *conn).await?;
+    }
     Ok(done.rows_affected() == 1)
 }

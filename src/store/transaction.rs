@@ -79,6 +79,19 @@ pub async fn begin_bounded_creating(kept: &KeptConnections, limit: Duration) -> 
     Ok(tx)
 }
 
+/// Begins a look at what a transaction has written, in which no statement may take longer than `limit`. One that does fails, and the transaction
+/// goes on once the look has ended.
+pub async fn begin_look(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<()> {
+    let limit = limit.as_millis().clamp(1, i32::MAX as u128);
+    let begin = sqlx::AssertSqlSafe(format!("SAVEPOINT look; SET LOCAL statement_timeout = {limit}"));
+    sqlx::raw_sql(begin).execute(conn).await.map(|_| ())
+}
+
+/// Ends a look, whatever came of it: the limit of statements is again what it was.
+pub async fn end_look(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::raw_sql("ROLLBACK TO SAVEPOINT look; RELEASE SAVEPOINT look").execute(conn).await.map(|_| ())
+}
+
 /// A connection for statements that are no transaction together: each sees a moment of its own, and none of them has to be committed.
 #[derive(Debug)]
 pub struct Statements(Transaction);

@@ -4,6 +4,7 @@ mod hostile;
 mod shapes;
 
 use crate::{
+    ontologies::load,
     principals::{grant, someone},
     summarize::evidence,
     support::{
@@ -18,8 +19,8 @@ use svc_client::{
     Client, Code, Json, OptionalJson, Remote,
     wire::{
         DocumentPath, DocumentResponse, ExtractFactsRequest, ExtractedFacts, FactQuery, FactResponse, FactType,
-        GrantRight, NewDocument, NewPredicate, NewPredicates, PageQuery, ResolveNames, SupersedeFacts, ValidAt,
-        WaitQuery,
+        GrantRight, NewDocument, NewPredicate, NewPredicates, OntologyQuery, PageQuery, ResolveNames, SupersedeFacts,
+        ValidAt, WaitQuery,
     },
 };
 
@@ -376,6 +377,31 @@ async fn names_are_taken_for_entities_that_are_there_also_by_two_workers_at_once
     let request = ExtractFactsRequest { resolve: Some(ResolveNames::Off), ..ExtractFactsRequest::default() };
     assert_eq!(extract(&app.client, off, request).await.entities, 2);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_ontology_of_one_s_own_has_no_fact_of_others_give_way() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let p = someone(&app, "p").await;
+    let told = async |employer: &str, from: &str| {
+        let quote = format!("Ada Lovelace works for {employer}");
+        let id = text(&app, &format!("{quote}. So she has told."), None).await;
+        llm.will([facts(&[said(json!({"object": employer, "valid_from": from, "quote": quote}))])]);
+        let auto = ExtractFactsRequest { supersede: Some(SupersedeFacts::Auto), ..ExtractFactsRequest::default() };
+        extract(&app.client, id, auto).await;
+        evidence(&app, id).await["facts"]["superseded"].as_array().unwrap().len()
+    };
+    assert_eq!(told("Acme", "2024-01").await, 0);
+    let one =
+        "<http://p.example/o> a owl:Ontology . <urn:svc:predicate/extracted/works_for> a owl:FunctionalProperty .";
+    load(&p.client, OntologyQuery::default(), one).await.unwrap();
+    assert_eq!(told("Globex", "2024-03").await, 0);
+    assert_eq!(believed(&app.client).await.len(), 2);
+    // What the owner says holds for all.
+    load(&app.client, OntologyQuery::default(), one).await.unwrap();
+    assert_eq!(told("Initech", "2024-05").await, 2);
     app.end().await;
 }
 

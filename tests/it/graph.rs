@@ -1,20 +1,20 @@
 //! Analyses of the graph of documents.
+mod lint;
+
 use crate::{
     cli::{lines, svc},
     ontologies::load,
-    principals::{idle, someone},
-    support::{TOKEN, TestApp, document},
+    principals::idle,
+    support::{TOKEN, TestApp},
     triples::{day, fact, predicate, under},
 };
 use serde_json::json;
 use std::collections::BTreeMap;
 use svc_client::{
-    Client, Code, Json, OptionalJson, Remote,
+    Code, Json, OptionalJson,
     wire::{
-        AuthorityQuery, CentralityMetric, CentralityQuery, CommunityQuery, CoverageThresholds, DiffQuery, Direction,
-        DocumentChange, DocumentPath, EdgeKind, FactPath, FactQuery, GraphQuery, LintAudit, LintKind, LintRequest,
-        NeighborQuery, NewDocument, NewFact, NewFacts, NewLink, NewPredicate, OntologyQuery, SpineQuery,
-        StalenessThresholds, ValidAt, WaitQuery,
+        AuthorityQuery, CentralityMetric, CentralityQuery, CommunityQuery, DiffQuery, Direction, DocumentPath,
+        EdgeKind, FactPath, GraphQuery, NeighborQuery, NewFact, NewFacts, NewLink, OntologyQuery, SpineQuery,
     },
 };
 
@@ -162,6 +162,15 @@ async fn a_graph_is_that_of_its_time_and_of_its_edges() {
     assert_eq!(near(1, Direction::Any, None).await, [(b, 0), (c, 1)]);
     assert_eq!(near(1, Direction::Any, Some(day(5))).await, [(b, 0), (a, 1), (c, 1)]);
     assert_eq!(near(1, Direction::In, Some(day(5))).await, [(b, 0), (a, 1)]);
+    predicate(&app, "meets").await;
+    predicate(&app, "likes").await;
+    app.client.assert_fact(Json(fact(b, "meets", d))).await.unwrap();
+    app.client.assert_fact(Json(fact(b, "likes", a))).await.unwrap();
+    for (predicates, found) in [("leads", 0), ("default:meets", 1), ("likes, urn:svc:predicate/default/meets", 2)] {
+        let predicates = Some(predicates.to_owned());
+        let query = NeighborQuery { document_id: b, predicates, ..NeighborQuery::default() };
+        assert_eq!(app.client.find_neighbors(query).await.unwrap().facts.len(), found);
+    }
     let few = NeighborQuery {
         document_id: b,
         limit: Some(2),
@@ -182,7 +191,9 @@ async fn an_analysis_that_cannot_be_made_is_refused_by_name() {
         ("/graph/centrality?pivots=1", "pivots"),
         ("/graph/centrality?limit=0", "limit"),
         ("/graph/communities?resolution=0", "resolution"),
+        ("/graph/communities?limit=1000&members=101", "members"),
         ("/graph/spines", "document_id"),
+        ("/graph/neighbors?document_id=1&predicates=,", "predicates"),
         ("/graph/neighbors?document_id=1&depth=5", "depth"),
         ("/graph/diff", "known_from"),
         ("/graph/diff?known_from=2024-01-01T00:00:00Z&valid_from=2024-01-01T00:00:00Z", "known_from"),
@@ -222,219 +233,6 @@ async fn an_analysis_that_cannot_be_made_is_refused_by_name() {
 }
 
 /// What was found, as kind, predicate or usetype, document and facts.
-type Finding = (LintKind, Option<String>, Option<i64>, Vec<i64>);
-
-async fn lint(client: &Client<Remote>, asked: LintRequest) -> Vec<Finding> {
-    let found = client.lint_graph(Json(asked)).await.unwrap();
-    let findings = found.audits.into_iter().flat_map(|audit| {
-        assert_eq!(audit.count as usize, audit.findings.len(), "{:?}", audit.audit);
-        audit.findings
-    });
-    findings.map(|found| (found.kind, found.predicate.or(found.usetype), found.document_id, found.triple_ids)).collect()
-}
-
-fn only(audit: LintAudit) -> LintRequest {
-    LintRequest { audits: Some(vec![audit]), ..LintRequest::default() }
-}
-
-async fn told(app: &TestApp, fact: NewFact) -> i64 {
-    app.client.assert_fact(Json(fact)).await.unwrap().fact.id
-}
-
-#[tokio::test]
-async fn what_contradicts_itself_is_found_and_nothing_else() {
-    let app = idle().await;
-    let [a, b, c] = [doc(&app, "a", None).await, doc(&app, "b", None).await, doc(&app, "c", None).await];
-    let create = async |name: &str, new: NewPredicate| {
-        app.client.create_predicate(Json(NewPredicate { name: name.to_owned(), ..new })).await.unwrap().id
-    };
-    let flag = NewPredicate::default;
-    create("leads", NewPredicate { functional: true, ..flag() }).await;
-    create("badge", NewPredicate { inverse_functional: true, ..flag() }).await;
-    create("above", NewPredicate { asymmetric: true, ..flag() }).await;
-    create("differs", NewPredicate { irreflexive: true, ..flag() }).await;
-    let likes = create("likes", flag()).await;
-    create("hates", NewPredicate { disjoint_with: vec![likes], ..flag() }).await;
-    let at = |fact: NewFact, from: u32, until: u32| NewFact {
-        valid_from: Some(day(from)),
-        valid_until: Some(day(until)),
-        ..fact
-    };
-    let badge = |id: i64| NewFact { object_id: None, object_literal: Some("7".to_owned()), ..fact(id, "badge", 0) };
-    // One after the other, in one direction, about others: nothing is wrong.
-    for new in [
-        at(fact(a, "leads", b), 1, 5),
-        at(fact(a, "leads", c), 5, 9),
-        fact(b, "leads", c),
-        at(badge(a), 1, 5),
-        at(badge(b), 5, 9),
-        at(fact(a, "above", b), 1, 5),
-        at(fact(b, "above", a), 5, 9),
-        fact(a, "differs", b),
-        fact(b, "differs", a),
-        at(fact(a, "likes", b), 1, 5),
-        at(fact(a, "hates", b), 5, 9),
-        fact(b, "hates", a),
-        fact(a, "likes", a),
-    ] {
-        told(&app, new).await;
-    }
-    assert_eq!(lint(&app.client, only(LintAudit::Contradiction)).await, []);
-    // Now each kind is, once.
-    let source = doc(&app, "source", None).await;
-    let early = app
-        .client
-        .list_facts(FactQuery {
-            subject_id: Some(a),
-            predicate: Some("leads".to_owned()),
-            valid_at: Some(ValidAt::Any),
-            ..FactQuery::default()
-        })
-        .await
-        .unwrap()
-        .facts;
-    let both = told(&app, NewFact { source_id: Some(source), ..at(fact(a, "leads", a), 3, 4) }).await;
-    let own = told(&app, at(badge(c), 8, 10)).await;
-    let back = told(&app, at(fact(b, "above", a), 2, 3)).await;
-    let itself = told(&app, fact(c, "differs", c)).await;
-    let over = told(&app, fact(c, "above", c)).await;
-    let hate = told(&app, at(fact(a, "hates", b), 2, 3)).await;
-    let id = async |subject_id: i64, predicate: &str, from: u32| {
-        let query = FactQuery {
-            subject_id: Some(subject_id),
-            predicate: Some(predicate.to_owned()),
-            valid_at: Some(ValidAt::At(day(from))),
-            ..FactQuery::default()
-        };
-        app.client.list_facts(query).await.unwrap().facts[0].id
-    };
-    let classes = "ex:Duck a owl:Class . ex:Stone a owl:Class ; owl:disjointWith ex:Duck . ex:rock a ex:Stone, ex:Duck . ex:bird a ex:Duck .";
-    load(&app.client, OntologyQuery::default(), classes).await.unwrap();
-    let found = lint(&app.client, only(LintAudit::Contradiction)).await;
-    let named = |name: &str| Some(format!("default:{name}"));
-    let rock = found.iter().find(|found| found.0 == LintKind::DisjointClasses).unwrap().clone();
-    assert_eq!(rock.3.len(), 2);
-    let (up, likes) = (id(a, "above", 1).await, id(a, "likes", 1).await);
-    assert_eq!(
-        found,
-        [
-            (LintKind::Functional, named("leads"), Some(a), vec![early[0].id, both]),
-            (LintKind::InverseFunctional, named("badge"), Some(c), vec![id(b, "badge", 5).await, own]),
-            (LintKind::DisjointPredicates, named("likes"), Some(a), vec![likes, hate]),
-            rock,
-            (LintKind::Asymmetric, named("above"), Some(a), vec![up, back]),
-            (LintKind::Irreflexive, named("differs"), Some(c), vec![itself]),
-            (LintKind::Irreflexive, named("above"), Some(c), vec![over]),
-        ]
-        .into_iter()
-        .collect::<Vec<_>>()
-    );
-    // Under one document, and for somebody who may not read a source, less is wrong.
-    let under_c = LintRequest { parent_id: Some(c), ..only(LintAudit::Contradiction) };
-    let kinds: Vec<LintKind> = lint(&app.client, under_c).await.into_iter().map(|found| found.0).collect();
-    assert_eq!(kinds, [LintKind::Irreflexive, LintKind::Irreflexive]);
-    app.client.protect_document(DocumentPath { id: source }).await.unwrap();
-    let p = someone(&app, "p").await;
-    let seen = lint(&p.client, only(LintAudit::Contradiction)).await;
-    assert!(seen.len() == 6 && seen.iter().all(|found| found.0 != LintKind::Functional), "{seen:?}");
-    let few = LintRequest { limit: Some(1), ..only(LintAudit::Contradiction) };
-    let few = app.client.lint_graph(Json(few)).await.unwrap().audits.remove(0);
-    assert_eq!((few.count, few.findings.len()), (7, 6));
-    app.end().await;
-}
-
-#[tokio::test]
-async fn what_hangs_on_nothing_is_stale_or_open_is_found_and_nothing_else() {
-    let app = idle().await;
-    let [root, other] = [doc(&app, "root", None).await, doc(&app, "other", None).await];
-    let child = doc(&app, "child", Some(root)).await;
-    predicate(&app, "leads").await;
-    predicate(&app, "idle").await;
-    let fresh = told(
-        &app,
-        NewFact { source_id: Some(child), quote: Some("known of child".to_owned()), ..fact(root, "leads", other) },
-    )
-    .await;
-    let alone = doc(&app, "alone", None).await;
-    let entity = NewDocument { usetype: Some("entity".to_owned()), parent_id: Some(root), ..document("nobody", "") };
-    let entity = app.client.create_document(WaitQuery::default(), Json(entity)).await.unwrap().id;
-    let orphans = lint(&app.client, only(LintAudit::Orphan)).await;
-    let bare = |kind, id| (kind, None, Some(id), vec![]);
-    assert_eq!(
-        orphans,
-        [
-            bare(LintKind::Entity, entity),
-            bare(LintKind::LonelyRoot, alone),
-            (LintKind::UnusedPredicate, Some("default:idle".to_owned()), None, vec![])
-        ]
-    );
-
-    // A fact is stale once its support is, and one whose source has changed is so at once.
-    assert_eq!(lint(&app.client, only(LintAudit::Staleness)).await, []);
-    let today = LintRequest { staleness: StalenessThresholds { max_age_days: Some(0) }, ..only(LintAudit::Staleness) };
-    let leads = Some("default:leads".to_owned());
-    assert_eq!(lint(&app.client, today.clone()).await, [(LintKind::Old, leads.clone(), Some(root), vec![fresh])]);
-    let change = DocumentChange { content: Some("Nothing is known any more.".to_owned()), ..DocumentChange::default() };
-    app.client.update_document(DocumentPath { id: child }, WaitQuery::default(), Json(change)).await.unwrap();
-    let changed = (LintKind::SourceChanged, leads, Some(root), vec![fresh]);
-    assert_eq!(lint(&app.client, only(LintAudit::Staleness)).await, [changed]);
-    app.client.invalidate_fact(FactPath { id: fresh }, OptionalJson(None)).await.unwrap();
-    assert_eq!(lint(&app.client, today).await, []);
-
-    assert_eq!(
-        lint(&app.client, only(LintAudit::Unprotected)).await,
-        [bare(LintKind::OpenRoot, root), bare(LintKind::OpenRoot, other), bare(LintKind::OpenRoot, alone)]
-    );
-    app.client.protect_document(DocumentPath { id: other }).await.unwrap();
-    assert_eq!(lint(&app.client, only(LintAudit::Unprotected)).await.len(), 2);
-    app.end().await;
-}
-
-#[tokio::test]
-async fn what_cannot_be_found_is_told_by_usetype() {
-    let app = TestApp::start().await;
-    let new = |title: &str, content: &str| NewDocument { ..document(title, content) };
-    for number in 0..4 {
-        let waits = WaitQuery { wait: true, ..WaitQuery::default() };
-        app.client.create_document(waits, Json(new(&format!("{number}"), "A heron waits."))).await.unwrap();
-    }
-    assert_eq!(lint(&app.client, only(LintAudit::Coverage)).await, []);
-    sqlx::query("DELETE FROM document_vectors WHERE document_id = (SELECT min(id) FROM documents)")
-        .execute(&app.pool)
-        .await
-        .unwrap();
-    let found = app.client.lint_graph(Json(only(LintAudit::Coverage))).await.unwrap().audits.remove(0);
-    let first = &found.findings[0];
-    assert_eq!(
-        (found.count, first.kind, first.usetype.as_deref(), first.share),
-        (1, LintKind::Vectors, Some("markdown"), Some(0.75))
-    );
-    // What another model made is found by no query.
-    sqlx::query(
-        "UPDATE document_vectors SET embed_model = 'another' WHERE document_id = (SELECT max(id) FROM documents)",
-    )
-    .execute(&app.pool)
-    .await
-    .unwrap();
-    let found = app.client.lint_graph(Json(only(LintAudit::Coverage))).await.unwrap().audits.remove(0);
-    assert_eq!((found.findings[0].kind, found.findings[0].share), (LintKind::Vectors, Some(0.5)));
-    let enough = CoverageThresholds { vectors: Some(0.5), tokens: Some(0.5), ..CoverageThresholds::default() };
-    let found = lint(&app.client, LintRequest { coverage: enough, ..only(LintAudit::Coverage) }).await;
-    assert_eq!(found, [(LintKind::Tokens, Some("markdown".to_owned()), None, vec![])]);
-    for (body, field) in [
-        (json!({"coverage": {"vectors": 2}}), "coverage.vectors"),
-        (json!({"staleness": {"max_age_days": -1}}), "max_age_days"),
-        (json!({"audits": ["taste"]}), "audits"),
-        (json!({"limit": 0}), "limit"),
-    ] {
-        let answer = app.raw("POST", "/graph/lint").bearer_auth(TOKEN).json(&body).send().await.unwrap();
-        let status = answer.status().as_u16();
-        let problem: serde_json::Value = answer.json().await.unwrap();
-        assert!(status == 422 && problem["detail"].as_str().unwrap().contains(field), "{problem}");
-    }
-    app.end().await;
-}
-
 #[tokio::test]
 async fn the_command_line_shows_what_a_graph_is_like_and_what_is_wrong_with_it() {
     let app = idle().await;

@@ -152,19 +152,32 @@ async fn what_an_ontology_says_of_predicates_goes_with_it_and_leaves_what_others
     let theirs = load(&p.client, OntologyQuery::default(), ZOO).await.unwrap();
     let born = named(&app.client, "born").await.unwrap();
     assert!(!born.functional && born.ontology_id.is_none() && born.label.as_deref() == Some("year of birth"));
+    let owl = |word: &str| format!("http://www.w3.org/2002/07/owl#{word}");
+    let unused: Vec<(String, u32)> = theirs.not_used.clone().into_iter().collect();
+    assert_eq!(
+        unused,
+        [
+            ("http://www.w3.org/2000/01/rdf-schema#label".to_owned(), 1),
+            (owl("FunctionalProperty"), 1),
+            (owl("versionInfo"), 1)
+        ],
+        "what it says of it in vain is told"
+    );
     // It is the principal's own, and so are its predicates.
     let q = someone(&app, "q").await;
     assert_eq!(q.client.read_ontology(DocumentPath { id: theirs.document_id }).await.unwrap_err().code, Code::NotFound);
     assert!(q.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies.is_empty());
     assert!(named(&q.client, "eats").await.is_none());
     assert_eq!(named(&app.client, "eats").await.unwrap().ontology_id, Some(theirs.document_id));
-    // The owner's comes beside it, and decides on what nobody decides on.
+    // The owner's comes beside it, and says the same to all.
     let ours = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap();
     assert_ne!(ours.document_id, theirs.document_id);
     assert_eq!(named(&app.client, "born").await.unwrap().ontology_id, Some(ours.document_id));
     p.client.delete_ontology(DocumentPath { id: theirs.document_id }).await.unwrap();
-    let eats = named(&app.client, "eats").await.unwrap();
-    assert!(!eats.asymmetric && eats.ontology_id.is_none());
+    let eats = named(&q.client, "eats").await.unwrap();
+    assert!(eats.asymmetric && eats.ontology_id == Some(ours.document_id));
+    let labels = named(&app.client, "born").await.unwrap();
+    assert!(labels.functional && labels.label.as_deref() == Some("year of birth"), "what was said by hand comes first");
 
     // Who may read the document and not change it may not delete the ontology.
     grant(&app, &p, ours.document_id, GrantRight::Read).await;
@@ -173,7 +186,8 @@ async fn what_an_ontology_says_of_predicates_goes_with_it_and_leaves_what_others
     // It goes with the document, too.
     app.client.delete_document(DocumentPath { id: ours.document_id }).await.unwrap();
     assert!(app.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies.is_empty());
-    assert!(named(&app.client, "born").await.unwrap().ontology_id.is_none());
+    let (eats, born) = (named(&app.client, "eats").await.unwrap(), named(&app.client, "born").await.unwrap());
+    assert!(!eats.asymmetric && eats.ontology_id.is_none() && !born.functional && born.ontology_id.is_none());
     app.end().await;
 }
 

@@ -15,8 +15,8 @@ use svc_client::{
     Client, Code, Failure, Json, OptionalJson, RdfSyntax, RdfText, Remote,
     wire::{
         DocumentPath, EmbedQuery, FactPath, FactQuery, GrantRight, ImportQuery, ImportedGraph, Invalidation,
-        NewDocument, NewFact, NewPredicate, PageQuery, PredicateChange, PredicatePath, PredicateQuery, Supersession,
-        TurtleQuery, ValidAt, WaitQuery,
+        NewDocument, NewFact, NewPredicate, OntologyQuery, PageQuery, PredicateChange, PredicatePath, PredicateQuery,
+        Supersession, TurtleQuery, ValidAt, WaitQuery,
     },
 };
 
@@ -225,9 +225,20 @@ async fn a_graph_is_as_closed_as_the_document_that_states_it() {
     stranger.client.create_predicate(Json(new("owns", None))).await.unwrap();
     stranger.client.create_predicate(Json(new("price", Some("http://secret.example/vocabulary#costs")))).await.unwrap();
     assert_eq!(stranger.client.create_predicate(Json(new("price", None))).await.unwrap_err().code, Code::Conflict);
-    // Rules hold for everybody's facts, so that they are the owner's to state.
-    let ruled = NewPredicate { symmetric: true, ..new("beside", None) };
-    assert_eq!(stranger.client.create_predicate(Json(ruled)).await.unwrap_err().code, Code::Forbidden);
+    // What holds of a predicate holds for everybody's facts, so that it is the owner's to state.
+    let others = vec![id];
+    for said in [
+        NewPredicate { symmetric: true, ..new("beside", None) },
+        NewPredicate { functional: true, ..new("beside", None) },
+        NewPredicate { inverse_functional: true, ..new("beside", None) },
+        NewPredicate { asymmetric: true, ..new("beside", None) },
+        NewPredicate { irreflexive: true, ..new("beside", None) },
+        NewPredicate { disjoint_with: others.clone(), ..new("beside", None) },
+        NewPredicate { sub_property_of: others, ..new("beside", None) },
+    ] {
+        let refused = stranger.client.create_predicate(Json(said)).await.unwrap_err();
+        assert_eq!(refused.code, Code::Forbidden, "{refused:?}");
+    }
     assert_eq!(canonical(&export(&app.client, TurtleQuery::default()).await), all);
 
     // The stranger may not add to it, and its own import is its own.
@@ -255,6 +266,108 @@ async fn a_graph_is_as_closed_as_the_document_that_states_it() {
         canonical(&export(&reader.client, TurtleQuery::default()).await),
         canonical("<http://e/x> <http://e/p> <http://e/y> .")
     );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_predicate_that_only_closed_facts_have_is_like_one_that_nobody_has() {
+    let app = idle().await;
+    let closed = doc(&app, "Closed").await;
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    // A text has given it its name, as the task that reads texts makes it.
+    sqlx::query(
+        "INSERT INTO predicates (namespace, name, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
+                sub_property_of, disjoint_with, is_declared, created_at)
+         VALUES ('extracted', 'bribes', false, false, false, false, false, false, '{}', '{}', false, '2020-01-01Z')",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let bribes = NewFact { source_id: Some(closed), ..fact(closed, "extracted:bribes", closed) };
+    app.client.assert_fact(Json(bribes)).await.unwrap();
+    let stranger = someone(&app, "stranger").await;
+    let before = export(&app.client, TurtleQuery::default()).await;
+    let refused = async |name: &str| {
+        let text = format!("<http://mine.example/s> <urn:svc:predicate/extracted/{name}> 1 .");
+        import(&stranger.client, ImportQuery::default(), &text).await.unwrap_err().detail.replace(name, "it")
+    };
+    assert_eq!(refused("bribes").await, refused("unheard").await);
+    let own = async |name: &str| {
+        let new = NewPredicate {
+            name: name.to_owned(),
+            namespace: Some("extracted".to_owned()),
+            label: Some("mine".to_owned()),
+            ..NewPredicate::default()
+        };
+        stranger.client.create_predicate(Json(new)).await
+    };
+    let (there, new) = (own("bribes").await.unwrap(), own("unheard").await.unwrap());
+    assert!(there.created_at.timestamp() > new.created_at.timestamp() - 600, "{there:?}");
+    assert_eq!((there.label.as_deref(), there.name.as_str()), (Some("mine"), "bribes"));
+    // What everybody knows by now is refused to everybody.
+    assert_eq!(own("bribes").await.unwrap_err().code, Code::Conflict);
+    assert_eq!(canonical(&export(&app.client, TurtleQuery::default()).await), canonical(&before));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_closed_ontology_says_of_a_predicate_is_for_those_who_may_read_it() {
+    let app = idle().await;
+    let secret = "@prefix s: <http://secret.example/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+        @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . <http://secret.example/> a owl:Ontology .
+        s:pays a owl:FunctionalProperty, owl:AsymmetricProperty ; rdfs:label 'pays in secret' ; rdfs:comment 'Nobody knows.' ;
+            rdfs:subPropertyOf s:owes ; owl:propertyDisjointWith s:gives ; owl:inverseOf s:paidBy .";
+    let private = OntologyQuery { private: true, ..OntologyQuery::default() };
+    let text = RdfText { syntax: RdfSyntax::Turtle, text: secret.to_owned() };
+    let ontology = app.client.create_ontology(private, text).await.unwrap().document_id;
+    let [stranger, reader] = [someone(&app, "stranger").await, someone(&app, "reader").await];
+    grant(&app, &reader, ontology, GrantRight::Read).await;
+    let fact = "<http://mine.example/s> <http://secret.example/pays> <http://mine.example/o> .";
+    let mut seen = Vec::new();
+    for who in [&stranger, &reader] {
+        let done = import(&who.client, ImportQuery::default(), fact).await.unwrap();
+        assert_eq!(done.predicates_created, 1, "it is as new to them as any other");
+        let found = |q: &str| PredicateQuery { q: Some(q.to_owned()), ..PredicateQuery::default() };
+        let [pays] = &who.client.list_predicates(found("pays")).await.unwrap().predicates[..] else { panic!("one") };
+        assert_eq!(who.client.read_predicate(PredicatePath { id: pays.id }).await.unwrap(), *pays);
+        let by_label = who.client.list_predicates(found("in secret")).await.unwrap().predicates.len();
+        seen.push((pays.clone(), by_label));
+    }
+    let (hidden, shown) = (&seen[0], &seen[1]);
+    assert_eq!((hidden.1, shown.1), (0, 1));
+    let (hidden, shown) = (&hidden.0, &shown.0);
+    assert_eq!((&hidden.label, &hidden.description, hidden.ontology_id, hidden.inverse_of), (&None, &None, None, None));
+    assert!(!hidden.functional && !hidden.asymmetric, "{hidden:?}");
+    assert!(hidden.sub_property_of.is_empty() && hidden.disjoint_with.is_empty(), "{hidden:?}");
+    assert_eq!((shown.label.as_deref(), shown.ontology_id), (Some("pays in secret"), Some(ontology)));
+    assert!(shown.functional && shown.asymmetric && shown.inverse_of.is_some(), "{shown:?}");
+    assert_eq!((shown.sub_property_of.len(), shown.disjoint_with.len()), (1, 1));
+    // Who creates it by hand is told of nothing either.
+    let new = NewPredicate {
+        name: "pays".to_owned(),
+        namespace: Some("mine".to_owned()),
+        iri: Some("http://secret.example/pays".to_owned()),
+        ..NewPredicate::default()
+    };
+    let made = stranger.client.create_predicate(Json(new)).await.unwrap();
+    assert_eq!((made.label, made.functional, made.ontology_id), (None, false, None));
+    let owner = app.client.read_predicate(PredicatePath { id: shown.id }).await.unwrap();
+    assert!(owner.functional && owner.ontology_id == Some(ontology));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_export_of_long_literals_comes_in_pieces_of_bounded_size() {
+    let app = idle().await;
+    let long = "x".repeat(60_000);
+    let text: String = (0..200).map(|n| format!("<http://e/{}> <http://e/p> \"{n} {long}\" .\n", n % 3)).collect();
+    assert_eq!(import(&app.client, ImportQuery::default(), &text).await.unwrap().created, 200);
+    let within = svc::registry::InProcess { service: app.service.clone(), caller: svc::access::Caller::Owner };
+    let pieces: Vec<bytes::Bytes> =
+        Client(within).export_turtle(TurtleQuery::default()).await.unwrap().try_collect().await.unwrap();
+    let largest = pieces.iter().map(bytes::Bytes::len).max().unwrap();
+    assert!(pieces.len() >= 3 && largest < 5 << 20, "{} pieces, the largest of {largest} bytes", pieces.len());
+    assert_eq!(canonical(&String::from_utf8(pieces.concat()).unwrap()), canonical(&text));
     app.end().await;
 }
 

@@ -1,4 +1,5 @@
 //! Facts: what a caller asserts, supersedes and invalidates, and reads at other times.
+mod apart;
 mod lives;
 mod oracle;
 mod paths;

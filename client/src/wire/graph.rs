@@ -1,10 +1,7 @@
 //! The documents as a graph: which of them are central, how they group, what is around one, and what has changed.
-use super::{
-    facts::Direction,
-    triples::{FactResponse, PREDICATE},
-};
+use super::{facts::Direction, triples::FactResponse};
 use crate::{
-    constraint::{CURSOR, Constraint, NAME, PAGE, constrain},
+    constraint::{CURSOR, Constraint, Form, NAME, PAGE, constrain},
     operation::{Params, Wire},
     words::wire_words,
 };
@@ -16,6 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 const PIVOTS: Constraint = Constraint::Whole(2, 100_000);
 const RESOLUTION: Constraint = Constraint::Number(0.01, 100.0);
 const LEAST: Constraint = Constraint::Whole(1, 1_000_000);
+const PREDICATES: Constraint = Constraint::Text(1, 8192, Form::NotBlank);
 const STEPS: Constraint = Constraint::Whole(1, 4);
 
 wire_words! {
@@ -114,7 +112,7 @@ CommunityQuery {
     /// Leaves out smaller groups; 2 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     min_size: Option<u32>,
-    /// How many documents of each group are shown, those with the most edges first, 1 to 1,000; 10 by default.
+    /// How many documents of each group are shown, those with the most edges first, 1 to 1,000; 10 by default. Times `limit` at most 100,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     members: Option<u32>,
 } check { resolution: RESOLUTION, min_size: LEAST, members: PAGE } }
@@ -252,9 +250,9 @@ pub struct NeighborQuery {
     /// `any` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// Only along facts with this predicate, as `namespace:name` or by its IRI.
+    /// Only along facts with these predicates, at most 100, with commas between them, each as `namespace:name` or by its IRI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicate: Option<String>,
+    pub predicates: Option<String>,
     /// The most documents, 1 to 1,000; 100 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
@@ -269,7 +267,7 @@ pub struct NeighborQuery {
     pub asserted_only: bool,
 }
 impl Params for NeighborQuery {
-    constrain! { depth: STEPS, predicate: PREDICATE, limit: PAGE }
+    constrain! { depth: STEPS, predicates: PREDICATES, limit: PAGE }
 }
 
 /// A document near another one.

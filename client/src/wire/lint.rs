@@ -21,19 +21,20 @@ wire_words! {
         Rules = "rules",
     }
     /// What was found. Orphans: an `entity` without facts and links, a root without children, facts and links (`lonely_root`), a predicate
-    /// that somebody created and that has no facts (`unused_predicate`). Contradictions: two objects of a functional predicate (`functional`),
+    /// that somebody created and that has no facts (`unused_predicate`), a fact whose ends or source are gone (`dangling`). Contradictions: two objects of a functional predicate (`functional`),
     /// two subjects of an inverse functional one (`inverse_functional`), two predicates that exclude each other (`disjoint_predicates`) or two
     /// classes that do (`disjoint_classes`), an asymmetric predicate in both directions (`asymmetric`), and an irreflexive one from a document
-    /// to itself (`irreflexive`). Staleness: a dynamic fact whose last support is too old (`old`), and one whose cited text has changed since
-    /// (`source_changed`). Coverage: too few documents of a usetype with a vector (`vectors`), an entry in a BM25 index (`bm25`) or token
-    /// vectors (`tokens`). Unprotected: a root (`open_root`). Rules: a predicate from whose facts and those of the predicates that it depends on
+    /// to itself (`irreflexive`), and more values than a bound shape allows (`max_count`). Staleness: a dynamic fact whose last support is too old (`old`), and one whose cited text has changed since
+    /// (`source_changed`). Coverage: too few documents of a usetype with a vector (`vectors`), an entry in a BM25 index (`bm25`), token
+    /// vectors (`tokens`) or facts that cite them (`facts`), and a node that lacks values which a bound shape requires (`min_count`). Unprotected: a root (`open_root`). Rules: a predicate from whose facts and those of the predicates that it depends on
     /// more follows than SVC_RULES_MAX_DERIVED allows (`given_up`).
     LintKind {
-        Entity = "entity", LonelyRoot = "lonely_root", UnusedPredicate = "unused_predicate",
+        Entity = "entity", LonelyRoot = "lonely_root", UnusedPredicate = "unused_predicate", Dangling = "dangling",
         Functional = "functional", InverseFunctional = "inverse_functional", DisjointPredicates = "disjoint_predicates",
         DisjointClasses = "disjoint_classes", Asymmetric = "asymmetric", Irreflexive = "irreflexive",
+        MaxCount = "max_count",
         Old = "old", SourceChanged = "source_changed",
-        Vectors = "vectors", Bm25 = "bm25", Tokens = "tokens",
+        Vectors = "vectors", Bm25 = "bm25", Tokens = "tokens", Facts = "facts", MinCount = "min_count",
         OpenRoot = "open_root",
         GivenUp = "given_up",
     }
@@ -68,6 +69,10 @@ pub struct CoverageThresholds {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1))]
     pub tokens: Option<f64>,
+    /// The share that believed facts should cite; 0 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1))]
+    pub facts: Option<f64>,
 }
 
 /// Which audits to run, and from where on something counts as wrong.
@@ -94,7 +99,8 @@ impl Wire for LintRequest {
         DAYS.check("staleness.max_age_days", &lint.staleness.max_age_days)?;
         SHARE.check("coverage.vectors", &lint.coverage.vectors)?;
         SHARE.check("coverage.bm25", &lint.coverage.bm25)?;
-        SHARE.check("coverage.tokens", &lint.coverage.tokens)
+        SHARE.check("coverage.tokens", &lint.coverage.tokens)?;
+        SHARE.check("coverage.facts", &lint.coverage.facts)
     } }
 }
 
@@ -109,7 +115,7 @@ pub struct LintFinding {
     /// The facts that are wrong together, or the stale one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triple_ids: Vec<i64>,
-    /// The predicate at fault, as `namespace:name`.
+    /// The predicate at fault, as `namespace:name`, or the path of a bound shape that is no single predicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicate: Option<String>,
     /// The usetype of which too few documents are covered.
@@ -132,6 +138,9 @@ pub struct AuditResponse {
     pub count: u64,
     /// By kind, then by the ids of what is at fault.
     pub findings: Vec<LintFinding>,
+    /// Whether bound shapes were not held against all nodes, because that took too long or there was too much; absent if they were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// How long the audit took, in milliseconds.
     pub ms: u64,
 }

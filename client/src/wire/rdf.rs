@@ -1,5 +1,8 @@
 //! Graphs of RDF, out of the store and into it.
-use super::{predicates::IRI, shape_bindings::ShapeResult};
+use super::{
+    predicates::IRI,
+    shape_bindings::{ShapeResult, ValidationLimit},
+};
 use crate::{
     constraint::{Constraint, Form, constrain},
     operation::{Params, Wire},
@@ -77,5 +80,8 @@ pub struct ImportedGraph {
     /// What bound shapes warn of, the first hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<ShapeResult>,
+    /// Why bound shapes that only warn were not held against all facts; absent if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings_truncated: Option<ValidationLimit>,
 }
 impl Wire for ImportedGraph {}

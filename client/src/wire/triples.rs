@@ -1,5 +1,8 @@
 //! Facts between documents, or from a document to a literal.
-use super::{predicates::IRI, shape_bindings::ShapeResult};
+use super::{
+    predicates::IRI,
+    shape_bindings::{ShapeResult, ValidationLimit},
+};
 use crate::{
     Failure,
     constraint::{Constrained, Constraint, Form, constrain},
@@ -272,6 +275,9 @@ pub struct AssertedFact {
     /// What bound shapes warn of, the first hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<ShapeResult>,
+    /// Why bound shapes that only warn were not held against all facts; absent if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings_truncated: Option<ValidationLimit>,
 }
 impl Wire for AssertedFact {}
 impl Located for AssertedFact {
@@ -300,6 +306,9 @@ pub struct BatchedFacts {
     /// What bound shapes warn of, the first hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<ShapeResult>,
+    /// Why bound shapes that only warn were not held against all facts; absent if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings_truncated: Option<ValidationLimit>,
 }
 impl Wire for BatchedFacts {}
 
@@ -355,6 +364,9 @@ pub struct SupersededFact {
     /// What bound shapes warn of, the first hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<ShapeResult>,
+    /// Why bound shapes that only warn were not held against all facts; absent if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings_truncated: Option<ValidationLimit>,
 }
 impl Wire for SupersededFact {}
 impl Located for SupersededFact {
@@ -387,8 +399,13 @@ pub struct InvalidatedFact {
     pub closed: FactResponse,
     /// What is left of it outside that time.
     pub remainders: Vec<FactResponse>,
+    /// How many derived facts were closed with it, as far as the caller may read them.
+    pub derived_closed: u64,
     /// What bound shapes warn of, the first hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<ShapeResult>,
+    /// Why bound shapes that only warn were not held against all facts; absent if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnings_truncated: Option<ValidationLimit>,
 }
 impl Wire for InvalidatedFact {}

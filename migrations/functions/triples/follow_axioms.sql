@@ -1,11 +1,11 @@
--- The predicates whose axioms change, and those that they name, wait until somebody derives anew what follows from their facts.
+-- The predicates of which somebody says other axioms by hand, and those that they name, wait until somebody derives anew what follows from their facts.
 CREATE OR REPLACE FUNCTION follow_axioms() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     named bigint[] := ARRAY[NEW.id, NEW.inverse_of] || NEW.sub_property_of;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        IF (OLD.is_symmetric, OLD.is_transitive, OLD.inverse_of, OLD.sub_property_of, OLD.iri, OLD.ontology_id)
-           IS NOT DISTINCT FROM (NEW.is_symmetric, NEW.is_transitive, NEW.inverse_of, NEW.sub_property_of, NEW.iri, NEW.ontology_id) THEN
+        IF (OLD.is_symmetric, OLD.is_transitive, OLD.inverse_of, OLD.sub_property_of, OLD.iri)
+           IS NOT DISTINCT FROM (NEW.is_symmetric, NEW.is_transitive, NEW.inverse_of, NEW.sub_property_of, NEW.iri) THEN
             RETURN NULL;
         END IF;
         named := named || OLD.inverse_of || OLD.sub_property_of;

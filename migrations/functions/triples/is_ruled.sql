@@ -1,15 +1,20 @@
--- Whether rules can derive something from facts with a predicate, or such facts from others.
+-- Whether rules can derive something from facts with a predicate, or such facts from others, by whatever was said of it by hand or in an ontology.
 CREATE OR REPLACE FUNCTION is_ruled(predicate bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT EXISTS (
+    WITH said AS (
+        SELECT id, is_symmetric, is_transitive, inverse_of, sub_property_of FROM predicates
+         WHERE is_symmetric OR is_transitive OR inverse_of IS NOT NULL OR sub_property_of <> '{}'
+         UNION ALL
+        SELECT predicate_id, is_symmetric, is_transitive, inverse_of, sub_property_of FROM ontology_predicates
+         WHERE is_symmetric OR is_transitive OR inverse_of IS NOT NULL OR sub_property_of <> '{}')
+    SELECT EXISTS (SELECT FROM said s WHERE s.id = predicate OR s.inverse_of = predicate OR predicate = ANY(s.sub_property_of))
+        OR EXISTS (
         SELECT FROM predicates p
          WHERE p.id = predicate
-           AND (p.is_symmetric OR p.is_transitive OR p.inverse_of IS NOT NULL OR p.sub_property_of <> '{}'
-                OR p.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'
+           AND (p.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'
                 OR (p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type' AND EXISTS (
-                    SELECT FROM predicates s JOIN triples t ON t.predicate_id = s.id AND t.invalidated_at IS NULL
-                     WHERE s.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))
+                    SELECT FROM predicates c JOIN triples t ON t.predicate_id = c.id AND t.invalidated_at IS NULL
+                     WHERE c.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))
                 OR (p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type' AND EXISTS (
-                    SELECT FROM predicates s JOIN predicates q ON s.id = ANY(q.sub_property_of) OR q.inverse_of = s.id OR q.id = s.inverse_of
-                     WHERE s.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))))
-        OR EXISTS (SELECT FROM predicates q WHERE q.inverse_of = predicate OR predicate = ANY(q.sub_property_of))
+                    SELECT FROM predicates c JOIN said s ON c.id = ANY(s.sub_property_of) OR s.inverse_of = c.id OR (s.id = c.id AND s.inverse_of IS NOT NULL)
+                     WHERE c.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))))
 $$;

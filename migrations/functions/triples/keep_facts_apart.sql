@@ -1,6 +1,7 @@
 -- Refuses two believed facts with one statement in one zone that hold at the same time, and a fact that is recorded at another moment
 -- than the pen's, whatever the code does. What is asserted takes the place of what rules derived in the same statement.
--- Each fact is looked up by its statement: a plan lasts as long as the session, and one that was made when few facts were derived, or few
+-- Of facts that overlap two that follow each other by their beginnings do, and one of these is new. What was derived and overlaps a new fact follows
+-- another new one or is the one before it. So each new fact is compared with its neighbours alone, by an index: a plan lasts as long as the session, and one that was made when few facts were derived, or few
 -- were written, would compare all of those with all of these.
 CREATE OR REPLACE FUNCTION keep_facts_apart() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -19,9 +20,7 @@ BEGIN
     END IF;
     SELECT array_agg(r.old), array_agg(r.new) INTO replaced, replacing FROM (
         SELECT t.id AS old, min(n.id) AS new
-          FROM written n CROSS JOIN LATERAL (
-               SELECT t.id, t.derived_by FROM triples t
-                WHERE t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid OFFSET 0) t
+          FROM written n CROSS JOIN LATERAL believed_during(n.statement, n.zone, n.valid) t
          WHERE n.invalidated_at IS NULL AND n.derived_by IS NULL AND t.derived_by IS NOT NULL GROUP BY t.id) r;
     IF replaced IS NOT NULL THEN
         moment := take_pen();
@@ -29,9 +28,7 @@ BEGIN
           FROM unnest(replaced, replacing) r(old, new) WHERE t.id = r.old;
     END IF;
     SELECT n.id, t.id INTO one, other
-      FROM written n CROSS JOIN LATERAL (
-           SELECT t.id FROM triples t
-            WHERE t.statement = n.statement AND t.zone = n.zone AND t.invalidated_at IS NULL AND t.valid && n.valid OFFSET 0) t
+      FROM written n CROSS JOIN LATERAL believed_during(n.statement, n.zone, n.valid) t
      WHERE n.invalidated_at IS NULL AND t.id <> n.id LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'facts % and % overlap', one, other USING ERRCODE = 'exclusion_violation';

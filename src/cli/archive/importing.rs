@@ -316,8 +316,9 @@ impl Importing<'_> {
         for predicate in wanted {
             let mut made = patient(async || self.client.create_predicate(Json(predicate.clone())).await).await;
             if made.as_ref().is_err_and(|failure| failure.code == Code::Forbidden) {
-                // By which rules facts follow is the owner's to say.
-                let plain = NewPredicate { symmetric: false, transitive: false, ..predicate.clone() };
+                // What holds of a predicate is the owner's to say.
+                let NewPredicate { name, namespace, iri, label, description, .. } = predicate.clone();
+                let plain = NewPredicate { name, namespace, iri, label, description, ..NewPredicate::default() };
                 made = patient(async || self.client.create_predicate(Json(plain.clone())).await).await;
             }
             match made {

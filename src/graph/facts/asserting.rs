@@ -22,7 +22,10 @@ use crate::{
 };
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Bound,
+};
 use svc_client::{
     Failure,
     wire::{FactOutcome, FactType, NewFact, OnOverlap},
@@ -247,7 +250,8 @@ struct Slot {
 /// The facts of each statement, believed and asserted. No two of a line that are not taken in overlap.
 struct Lines {
     slots: Vec<Slot>,
-    of: HashMap<(Uuid, DocumentId), Vec<usize>>,
+    /// The slots of each line by their beginnings; an open one comes first.
+    of: HashMap<(Uuid, DocumentId), BTreeMap<Option<DateTime<Utc>>, usize>>,
 }
 
 impl Lines {
@@ -255,7 +259,7 @@ impl Lines {
         let mut lines = Lines { slots: Vec::new(), of: HashMap::new() };
         for fact in believed {
             let time = Interval { from: fact.valid_from, until: fact.valid_until };
-            lines.of.entry((fact.statement, fact.zone)).or_default().push(lines.slots.len());
+            lines.of.entry((fact.statement, fact.zone)).or_default().insert(time.from, lines.slots.len());
             lines.slots.push(Slot {
                 time,
                 id: Some(fact.id),
@@ -272,7 +276,16 @@ impl Lines {
     /// Adds a claim; returns its slot and what became of it.
     fn add(&mut self, index: usize, claim: &Claim, on_overlap: OnOverlap) -> Result<(usize, FactOutcome), Failure> {
         let line = self.of.entry((claim.statement, claim.zone)).or_default();
-        let hit: Vec<usize> = line.iter().copied().filter(|slot| self.slots[*slot].time.overlaps(claim.time)).collect();
+        // Of a line only the last slot that begins before the claim may reach into it.
+        let before = line.range(..=claim.time.from).next_back();
+        let within = line.range((Bound::Excluded(claim.time.from), Bound::Unbounded));
+        let within = within.take_while(|(from, _)| claim.time.until.is_none_or(|until| **from < Some(until)));
+        let hit: Vec<usize> = before
+            .into_iter()
+            .chain(within)
+            .map(|(_, slot)| *slot)
+            .filter(|slot| self.slots[*slot].time.overlaps(claim.time))
+            .collect();
         if let (Some(first), OnOverlap::Reject) = (hit.first(), on_overlap) {
             let remedy = "send on_overlap merge, or another time";
             let slot = &self.slots[*first];
@@ -305,14 +318,14 @@ impl Lines {
         };
         for old in &hit {
             let old = &mut self.slots[*old];
+            line.remove(&old.time.from);
             old.taken = Some(new);
             slot.time = slot.time.union(old.time);
             slot.created_at = slot.created_at.into_iter().chain(old.created_at).min();
             slot.source_id = slot.source_id.and(old.source_id).and(slot.source_id);
             slot.takes.append(&mut old.takes);
         }
-        line.retain(|slot| !hit.contains(slot));
-        line.push(new);
+        line.insert(slot.time.from, new);
         self.slots.push(slot);
         Ok((new, if hit.is_empty() { FactOutcome::Created } else { FactOutcome::Merged }))
     }

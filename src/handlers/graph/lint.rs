@@ -1,16 +1,21 @@
 //! Audits of the graph, all in one snapshot, so that they agree with each other.
+mod bound;
+
 use super::super::{lists::must_exist, triples::known};
 use crate::{
     access::Caller,
     error::OrFail,
+    rdf::shapes::validating::View,
     registry::Handle,
     service::Service,
     store::{
         self,
         graph::lint::{self, Covered, Found, Within},
         merges,
+        triples::around::Moment,
     },
 };
+use bound::Bound;
 use chrono::{DateTime, Days, SubsecRound, Utc};
 use sqlx::PgConnection;
 use std::time::Instant;
@@ -54,7 +59,13 @@ impl Handle<ops::lint_graph> for Service {
                 continue;
             }
             let begun = Instant::now();
-            let (count, findings) = match audit {
+            let view = View {
+                scope: caller.readable(),
+                moment: Moment { valid_at, known_at, asserted_only: false },
+                base: self.settings.rdf_base.clone(),
+            };
+            let bound = Bound { view: &view, most: self.settings.rdf_max_triples };
+            let (mut count, mut findings) = match audit {
                 LintAudit::Coverage => {
                     let covered = lint::coverage(&mut tx, &within, model.as_ref().map(|model| model.identity()))
                         .await
@@ -63,7 +74,13 @@ impl Handle<ops::lint_graph> for Service {
                 }
                 _ => found(&mut tx, &within, audit, &asked, (valid_at, known_at)).await.or_fail()?,
             };
-            audits.push(AuditResponse { audit, count, findings, ms: milliseconds(begun) });
+            let mut truncated = false;
+            if let LintAudit::Contradiction | LintAudit::Coverage = audit {
+                let shaped = bound.audit(&mut tx, &within, audit == LintAudit::Contradiction).await?;
+                (count, truncated) = (count + shaped.count, shaped.is_truncated);
+                findings.extend(shaped.findings);
+            }
+            audits.push(AuditResponse { audit, count, findings, truncated, ms: milliseconds(begun) });
         }
         Ok(LintResponse { audits, valid_at, known_at, ms: milliseconds(begun) })
     }
@@ -88,16 +105,17 @@ async fn found(
             (LintKind::Entity, lint::entities(conn, within).await?),
             (LintKind::LonelyRoot, lint::lonely_roots(conn, within).await?),
             (LintKind::UnusedPredicate, lint::unused_predicates(conn, within).await?),
+            (LintKind::Dangling, lint::dangling(conn, within).await?),
         ],
         LintAudit::Contradiction => {
             let sets = merges::all_sets(conn, &within.scope, known_at).await?;
             vec![
                 (LintKind::Functional, lint::functional(conn, within, &sets).await?),
                 (LintKind::InverseFunctional, lint::inverse_functional(conn, within, &sets).await?),
-                (LintKind::DisjointPredicates, lint::disjoint_predicates(conn, within).await?),
-                (LintKind::DisjointClasses, lint::disjoint_classes(conn, within).await?),
-                (LintKind::Asymmetric, lint::asymmetric(conn, within).await?),
-                (LintKind::Irreflexive, lint::irreflexive(conn, within).await?),
+                (LintKind::DisjointPredicates, lint::disjoint_predicates(conn, within, &sets).await?),
+                (LintKind::DisjointClasses, lint::disjoint_classes(conn, within, &sets).await?),
+                (LintKind::Asymmetric, lint::asymmetric(conn, within, &sets).await?),
+                (LintKind::Irreflexive, lint::irreflexive(conn, within, &sets).await?),
             ]
         }
         LintAudit::Staleness => vec![
@@ -138,7 +156,7 @@ fn uncovered(
     excluded: &[String],
     limit: i64,
 ) -> (u64, Vec<LintFinding>) {
-    let CoverageThresholds { vectors, bm25, tokens } = thresholds;
+    let CoverageThresholds { vectors, bm25, tokens, facts } = thresholds;
     let mut findings = Vec::new();
     for row in covered {
         let is_indexed = row.has_index && !excluded.contains(&row.usetype);
@@ -146,6 +164,7 @@ fn uncovered(
             (LintKind::Vectors, row.vectors, vectors.unwrap_or(1.0), true),
             (LintKind::Bm25, row.bm25, bm25.unwrap_or(1.0), is_indexed),
             (LintKind::Tokens, row.tokens, tokens.unwrap_or(0.0), true),
+            (LintKind::Facts, row.facts, facts.unwrap_or(0.0), true),
         ] {
             let share = count as f64 / row.all.max(1) as f64;
             if is_due && share < least {

@@ -21,20 +21,35 @@ use svc_ids::{DocumentId, TripleId};
 
 /// The most facts that an answer shows.
 const FACTS: usize = 10_000;
+/// The most predicates that are named.
+const PREDICATES: usize = 100;
 /// The most facts that one step is read with.
 const EDGES: usize = 100_000;
+
+/// The predicates that are named with commas between them.
+fn named_in(text: &str) -> Result<Vec<&str>, Failure> {
+    let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    match (1..=PREDICATES).contains(&names.len()) {
+        true => Ok(names),
+        false => {
+            Err(Failure::field("predicates", format!("takes 1 to {PREDICATES} predicates with commas between them")))
+        }
+    }
+}
 
 impl Handle<ops::find_neighbors> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::find_neighbors>) -> Result<NeighborResponse, Failure> {
         let query = call.query;
         let (centre, scope) = (DocumentId(query.document_id), caller.readable());
+        let names = query.predicates.as_deref().map(named_in).transpose()?;
         let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
         must_exist(&mut tx, caller, centre).await?;
-        let predicates = match &query.predicate {
+        let predicates = match &names {
             None => None,
-            Some(name) => {
-                let found = named::resolve(&mut tx, &scope, &self.settings.rdf_base, &[name]).await?;
-                Some(vec![found.get(name.as_str()).copied().ok_or_else(|| named::no_predicate("predicate", name))?])
+            Some(names) => {
+                let found = named::resolve(&mut tx, &scope, &self.settings.rdf_base, names).await?;
+                let id = |name: &&str| found.get(name).copied().ok_or_else(|| named::no_predicate("predicates", name));
+                Some(names.iter().map(id).collect::<Result<Vec<_>, _>>()?)
             }
         };
         let moment = moment(&mut tx, query.valid_at, query.known_at, query.asserted_only).await?;

@@ -17,13 +17,12 @@ use crate::{
     store::{
         self, graph_nodes,
         predicates::{self, Named},
-        scope::Readable,
         triples::write,
     },
     usetype::Usetype,
 };
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_client::{
     Code, Failure,
     wire::{BatchItem, FactOutcome, FactType, ImportedGraph, NewBatch, NewFact, OnOverlap},
@@ -68,7 +67,7 @@ pub async fn import(
 ) -> Result<Imported, Failure> {
     let (base, graph) = (&service.settings.rdf_base, what.graph);
     let nodes = nodes(service, conn, caller, what).await?;
-    let (predicates, predicates_created) = predicates(conn, base, graph).await?;
+    let (predicates, predicates_created) = predicates(conn, caller, base, graph).await?;
     let mut ill_typed = 0;
     let facts: Vec<NewFact> = graph
         .triples
@@ -112,9 +111,10 @@ pub async fn import(
         let count = asserted.outcomes.iter().filter(|(_, outcome)| *outcome == wanted).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     };
-    let warnings = guard(service, conn, &nodes.caller, &asserted.changed).await?;
+    let warned = guard(service, conn, &nodes.caller, &asserted.changed).await?;
     let answer = ImportedGraph {
-        warnings,
+        warnings: warned.results,
+        warnings_truncated: warned.truncated,
         triples: u32::try_from(graph.triples.len()).unwrap_or(u32::MAX),
         created: count(FactOutcome::Created),
         merged: count(FactOutcome::Merged),
@@ -281,9 +281,11 @@ impl Making {
     }
 }
 
-/// Finds the predicates of a graph, by their positions, and makes those that are missing; returns how many these are.
+/// Finds the predicates of a graph, by their positions, and makes those that are missing; returns how many these are. One that the caller could not
+/// read until now is as new to it as one that was made.
 pub async fn predicates(
     conn: &mut PgConnection,
+    caller: &Caller,
     base: &str,
     graph: &Graph,
 ) -> Result<(Vec<PredicateId>, u32), Failure> {
@@ -297,13 +299,17 @@ pub async fn predicates(
             }
         }
     }
-    let created = predicates::import(conn, &new).await.or_fail()?;
+    let made: HashSet<PredicateId> = predicates::import(conn, &new).await.or_fail()?.into_iter().collect();
     let iris: Vec<&str> = new.iter().map(|new| new.iri.as_str()).collect();
     let mut ids: HashMap<String, PredicateId> =
         predicates::with_iris(conn, &iris).await.or_fail()?.into_iter().collect();
+    let scope = caller.readable();
+    let all: Vec<i64> = ids.values().map(|id| id.0).collect();
+    let known: HashSet<PredicateId> = predicates::existing(conn, &scope, &all).await.or_fail()?.into_iter().collect();
+    let created = ids.values().filter(|id| made.contains(id) || !known.contains(id)).count();
     let named: Vec<Named<'_>> =
         own.iter().map(|(iri, namespace, name)| Named { name: Some((namespace, name)), iri }).collect();
-    for (at, id) in predicates::resolve(conn, &Readable::everything(), &named).await.or_fail()? {
+    for (at, id) in predicates::resolve(conn, &scope, &named).await.or_fail()? {
         if let Some((iri, ..)) = usize::try_from(at - 1).ok().and_then(|at| own.get(at)) {
             ids.insert((*iri).clone(), id);
         }

@@ -11,6 +11,7 @@ use crate::{
         ontologies,
         scope::Readable,
         shape_bindings::{self, Concerned},
+        transaction,
         triples::{self, around::Moment},
     },
 };
@@ -18,17 +19,17 @@ use chrono::{SubsecRound, TimeDelta, Utc};
 use serde_json::json;
 use sqlx::PgConnection;
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 use svc_client::{
     Code, Failure,
-    wire::{ShapeMode, ShapeResult},
+    wire::{ShapeMode, ShapeResult, ValidationLimit},
 };
 use svc_ids::DocumentId;
 
-/// How long a write may be held against shapes. Other writers of facts wait for as long.
+/// How long what a write makes of the facts may be held against shapes, and how long what was before. Other writers of facts wait for as long.
 const TIME: Duration = Duration::from_secs(2);
 /// The most results that an answer shows.
 const SHOWN: usize = 100;
@@ -72,6 +73,14 @@ pub async fn read(
     read.await.map_err(|error| Failure::new(Code::Internal, error))?
 }
 
+/// What a write is warned of.
+#[derive(Debug, Default)]
+pub struct Warned {
+    pub results: Vec<ShapeResult>,
+    /// Why a shape that only warns was not held against all facts, or not against all that were there before.
+    pub truncated: Option<ValidationLimit>,
+}
+
 /// Holds the subjects of facts that this transaction has written against the shapes that are bound, with the facts that a scope covers. What the
 /// write broke, and was not broken before, is refused, or returned as warnings.
 pub async fn guard(
@@ -79,10 +88,10 @@ pub async fn guard(
     guard: Guard<'_>,
     scope: Readable,
     subjects: &[DocumentId],
-) -> Result<Vec<ShapeResult>, Refusal> {
+) -> Result<Warned, Refusal> {
     let bindings = shape_bindings::concerned(conn, subjects).await.or_fail()?;
     if bindings.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Warned::default());
     }
     let known_at = triples::known_to(conn).await.or_fail()?;
     let moment = Moment { valid_at: Utc::now().trunc_subsecs(6), known_at, asserted_only: false };
@@ -90,7 +99,9 @@ pub async fn guard(
     // All that this transaction has written was recorded at the moment that the pen shows.
     let moment = Moment { known_at: known_at - TimeDelta::microseconds(1), ..moment };
     let before = View { moment, ..now.clone() };
-    let (mut warnings, deadline) = (Vec::new(), Instant::now() + TIME);
+    let mut warned = Warned::default();
+    // What was before has a time of its own: if it were cut short, what was broken would seem to be new.
+    let (mut left, mut left_before) = (TIME, TIME);
     for binding in bindings {
         let is_strict = binding.mode.0 == ShapeMode::Reject;
         let shapes = match shapes(guard, conn, &binding).await {
@@ -100,27 +111,54 @@ pub async fn guard(
             }
             shapes => shapes.map_err(|failure| of_binding(failure, &binding))?,
         };
-        let after = check(conn, &now, &shapes, &binding, deadline).await?;
+        let after = check(conn, &now, &shapes, &binding.documents, &mut left).await?;
         if after.truncated.is_some() && is_strict {
             return Err(of_binding(too_much(&binding), &binding));
         }
+        warned.truncated = warned.truncated.or(after.truncated);
         if after.results.is_empty() {
             continue;
         }
-        let known: HashSet<String> =
-            check(conn, &before, &shapes, &binding, deadline).await?.results.iter().map(identity).collect();
-        let new = after.results.into_iter().filter(|result| !known.contains(&identity(result)));
-        let violation = format!("{SH}Violation");
-        let (refused, told): (Vec<ShapeResult>, Vec<ShapeResult>) =
-            new.partition(|result| is_strict && result.severity == violation);
-        if !refused.is_empty() {
-            let failure = refusal(refused.clone(), &binding);
-            return Err(Refusal { results: refused, ..of_binding(failure, &binding) });
+        let nodes: BTreeSet<i64> = after.results.iter().filter_map(|result| result.focus.document_id).collect();
+        let nodes: Vec<DocumentId> = nodes.into_iter().map(DocumentId).collect();
+        let earlier = check(conn, &before, &shapes, &nodes, &mut left_before).await?;
+        warned.truncated = warned.truncated.or(earlier.truncated);
+        match judge(after.results, &earlier, is_strict) {
+            Judgement::Told(told) => warned.results.extend(told),
+            Judgement::Refused(refused) => {
+                let failure = refusal(refused.clone(), &binding);
+                return Err(Refusal { results: refused, ..of_binding(failure, &binding) });
+            }
+            Judgement::Unknown => return Err(of_binding(too_much(&binding), &binding)),
         }
-        warnings.extend(told);
     }
-    warnings.truncate(SHOWN);
-    Ok(warnings)
+    warned.results.truncate(SHOWN);
+    Ok(warned)
+}
+
+/// What is to become of a write.
+#[derive(Debug, PartialEq)]
+enum Judgement {
+    /// It stands, with these warnings.
+    Told(Vec<ShapeResult>),
+    /// It broke this.
+    Refused(Vec<ShapeResult>),
+    /// Something is broken, and nobody knows whether it was before.
+    Unknown,
+}
+
+/// Judges what is broken after a write by what was broken before.
+fn judge(after: Vec<ShapeResult>, before: &Outcome, is_strict: bool) -> Judgement {
+    let known: HashSet<String> = before.results.iter().map(identity).collect();
+    let new = after.into_iter().filter(|result| !known.contains(&identity(result)));
+    let violation = format!("{SH}Violation");
+    let (refused, told): (Vec<ShapeResult>, Vec<ShapeResult>) =
+        new.partition(|result| is_strict && result.severity == violation);
+    match (refused.is_empty(), before.truncated) {
+        (true, _) => Judgement::Told(told),
+        (false, None) => Judgement::Refused(refused),
+        (false, Some(_)) => Judgement::Unknown,
+    }
 }
 
 /// The shapes of a binding, from memory if the text is the same.
@@ -138,15 +176,29 @@ async fn shapes(guard: Guard<'_>, conn: &mut PgConnection, binding: &Concerned) 
     Ok(read)
 }
 
+/// Holds nodes against shapes for as long as is left, which becomes less. A statement that takes longer is ended, and what was written stays.
 async fn check(
     conn: &mut PgConnection,
     view: &View,
     shapes: &Arc<Shapes>,
-    binding: &Concerned,
-    deadline: Instant,
+    nodes: &[DocumentId],
+    left: &mut Duration,
 ) -> Result<Outcome, Failure> {
-    let prepared = Prepared::new(conn, view, Arc::clone(shapes)).await?;
-    validate_nodes(conn, view, &prepared, &binding.documents, deadline).await
+    if left.is_zero() {
+        return Ok(Outcome::too_late());
+    }
+    let begun = Instant::now();
+    transaction::begin_look(conn, *left).await.or_fail()?;
+    let looked = match Prepared::new(conn, view, Arc::clone(shapes)).await {
+        Ok(prepared) => validate_nodes(conn, view, &prepared, nodes, begun + *left).await,
+        Err(failure) => Err(failure),
+    };
+    transaction::end_look(conn).await.or_fail()?;
+    *left = left.saturating_sub(begun.elapsed());
+    match looked {
+        Err(failure) if failure.code == Code::TimedOut => Ok(Outcome::too_late()),
+        looked => looked,
+    }
 }
 
 fn of_binding(failure: Failure, binding: &Concerned) -> Refusal {
@@ -174,6 +226,43 @@ fn refusal(mut refused: Vec<ShapeResult>, binding: &Concerned) -> Failure {
 }
 
 fn too_much(binding: &Concerned) -> Failure {
-    let detail = format!("the facts around these nodes are too many to be held against shape binding {}", binding.id);
+    let detail = format!(
+        "the facts around these nodes are too many, or the database is too slow, to hold them against shape binding {}",
+        binding.id
+    );
     Failure::new(Code::ShapeViolation, detail).with("remedy", "write fewer facts at a time, or set the binding to warn")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use svc_client::wire::ShapeTerm;
+
+    fn wrong(focus: i64, severity: &str) -> ShapeResult {
+        ShapeResult {
+            focus: ShapeTerm { document_id: Some(focus), ..ShapeTerm::default() },
+            path: None,
+            value: None,
+            component: String::new(),
+            shape: String::new(),
+            severity: format!("{SH}{severity}"),
+            message: String::new(),
+            triple_ids: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_broken_before_is_not_refused_and_what_may_have_been_is_not_called_new() {
+        let (old, new) = (wrong(1, "Violation"), wrong(2, "Violation"));
+        let before = |truncated| Outcome { results: vec![old.clone()], focus_nodes: 2, truncated };
+        let whole = before(None);
+        assert_eq!(judge(vec![old.clone()], &whole, true), Judgement::Told(Vec::new()));
+        assert_eq!(judge(vec![old.clone(), new.clone()], &whole, true), Judgement::Refused(vec![new.clone()]));
+        let cut = before(Some(ValidationLimit::Time));
+        assert_eq!(judge(vec![old.clone(), new.clone()], &cut, true), Judgement::Unknown);
+        assert_eq!(judge(vec![old.clone()], &cut, true), Judgement::Told(Vec::new()));
+        assert_eq!(judge(vec![new.clone()], &cut, false), Judgement::Told(vec![new]));
+        let less = wrong(2, "Warning");
+        assert_eq!(judge(vec![old.clone(), less.clone()], &cut, true), Judgement::Told(vec![less]));
+    }
 }

@@ -58,6 +58,13 @@ pub struct Outcome {
     pub truncated: Option<ValidationLimit>,
 }
 
+impl Outcome {
+    /// What comes of a look for which there was no time.
+    pub fn too_late() -> Outcome {
+        Outcome { truncated: Some(ValidationLimit::Time), ..Outcome::default() }
+    }
+}
+
 /// Shapes with everything of the store that they name.
 pub struct Prepared {
     shapes: Arc<Shapes>,
@@ -105,7 +112,8 @@ fn classes(shapes: &Shapes) -> impl Iterator<Item = IriAt> + '_ {
     })
 }
 
-/// Holds all nodes that shapes are of, at and under a document if one is named, against the shapes.
+/// Holds all nodes that shapes are of, at and under a document if one is named, against the shapes. If it ends for want of time, a statement may
+/// still be under way: the transaction is to be dropped then.
 pub async fn validate(
     conn: &mut PgConnection,
     view: &View,
@@ -113,10 +121,29 @@ pub async fn validate(
     parent_id: Option<DocumentId>,
 ) -> Result<Outcome, Failure> {
     let deadline = Instant::now() + TIME;
-    let prepared = Prepared::new(conn, view, Arc::clone(&shapes)).await?;
     let mut outcome = Outcome::default();
-    for root in &shapes.roots {
-        let mut focus = focus(conn, view, &prepared, *root, parent_id).await?;
+    let looking = async {
+        let prepared = Prepared::new(conn, view, shapes).await?;
+        validate_prepared(conn, view, &prepared, parent_id, deadline, &mut outcome).await
+    };
+    match tokio::time::timeout_at(deadline.into(), looking).await {
+        Ok(done) => done?,
+        Err(_) => outcome.truncated = Some(ValidationLimit::Time),
+    }
+    Ok(outcome)
+}
+
+/// Does so with shapes whose names were found, until a moment, and adds of each part what came of it.
+pub async fn validate_prepared(
+    conn: &mut PgConnection,
+    view: &View,
+    prepared: &Prepared,
+    parent_id: Option<DocumentId>,
+    deadline: Instant,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    for root in &prepared.shapes.roots {
+        let mut focus = focus(conn, view, prepared, *root, parent_id).await?;
         let room = FOCUS_NODES - outcome.focus_nodes;
         if focus.len() > room {
             focus.truncate(room);
@@ -125,24 +152,24 @@ pub async fn validate(
         for together in focus.chunks(TOGETHER) {
             if Instant::now() >= deadline {
                 outcome.truncated = Some(ValidationLimit::Time);
-                return Ok(outcome);
+                return Ok(());
             }
             let nodes: Vec<(ShapeAt, Term)> = together.iter().map(|term| (*root, term.clone())).collect();
-            let looked = look(conn, view, &prepared, nodes, Look { deadline, only_targets: false }).await?;
+            let looked = look(conn, view, prepared, nodes, Look { deadline, only_targets: false }).await?;
             outcome.focus_nodes += together.len();
             outcome.results.extend(looked.results);
             outcome.truncated = looked.truncated.or(outcome.truncated);
             if outcome.results.len() > RESULTS {
                 outcome.results.truncate(RESULTS);
                 outcome.truncated = Some(ValidationLimit::Results);
-                return Ok(outcome);
+                return Ok(());
             }
         }
         if outcome.truncated.is_some() {
             break;
         }
     }
-    Ok(outcome)
+    Ok(())
 }
 
 /// Holds nodes against the shapes that are of them, until a moment.

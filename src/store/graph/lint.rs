@@ -8,7 +8,7 @@ use crate::store::{
 };
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::PgArguments};
-use svc_ids::{DocumentId, PredicateId};
+use svc_ids::{DocumentId, PredicateId, TripleId};
 
 /// What is looked at, and how much of it is shown.
 #[derive(Clone, Debug)]
@@ -65,6 +65,26 @@ macro_rules! believed {
     };
 }
 
+/// The predicate over a fact for what is said of its predicate, `x`, as far as the scope covers who says it: what is said in a closed ontology holds
+/// for what is open and for what is in its zone. Most is said to all, and is looked up once.
+macro_rules! holds_for {
+    ($condition:literal, $fact:literal) => {
+        concat!(
+            "(",
+            $fact,
+            ".predicate_id IN (SELECT x.predicate_id FROM predicate_axioms x WHERE ",
+            $condition,
+            " AND x.zone = 0) OR EXISTS (SELECT FROM predicate_axioms x WHERE ",
+            $condition,
+            " AND x.predicate_id = ",
+            $fact,
+            ".predicate_id AND x.zone > 0 AND ($1::boolean OR x.zone = ANY($2::bigint[])) AND ",
+            $fact,
+            ".zone IN (0, x.zone)))"
+        )
+    };
+}
+
 /// All that a query finds, counted, and as much of it as is shown. A query gives document_id, triple_ids, namespace, name and since.
 macro_rules! found {
     ($($query:expr),* $(,)?) => {
@@ -86,8 +106,32 @@ macro_rules! not_unique {
                                FROM predicates p JOIN triples t ON t.predicate_id = p.id LEFT JOIN graph_nodes n ON n.document_id = ", $node, "
                                LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
                                LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id
-                              WHERE p.", $condition, " AND ", believed!(), " GROUP BY t.predicate_id, p.namespace, p.name, key, value) k) f
+                              WHERE p.id IN (SELECT x.predicate_id FROM predicate_axioms x WHERE ", $condition, ")
+                                AND ", holds_for!($condition, "t"), " AND ", believed!(), " GROUP BY t.predicate_id, p.namespace, p.name, key, value) k) f
               WHERE extract(epoch FROM coalesce(lower(f.held), '-infinity')) < f.before[1]"
+        )
+    };
+}
+
+/// Whether the scope covers the document of a column.
+macro_rules! reads {
+    ($id:literal) => {
+        concat!("EXISTS (SELECT FROM documents d WHERE d.id = ", $id, " AND ", readable!(), ")")
+    };
+}
+
+/// The predicate over `documents d` for those that, as far as the scope covers, have no children and no links. What is hidden below a document or
+/// linked with it does not show.
+macro_rules! alone {
+    () => {
+        concat!(
+            "NOT EXISTS (SELECT FROM documents c WHERE c.parent_id = d.id AND ",
+            reads!("c.id"),
+            ") AND NOT EXISTS (SELECT FROM document_links l WHERE l.source_id = d.id AND ",
+            reads!("l.target_id"),
+            ") AND NOT EXISTS (SELECT FROM document_links l WHERE l.target_id = d.id AND ",
+            reads!("l.source_id"),
+            ")"
         )
     };
 }
@@ -97,9 +141,9 @@ pub async fn entities(conn: &mut PgConnection, within: &Within) -> sqlx::Result<
     let query = found!(
         "SELECT d.id AS document_id, '{}'::bigint[] AS triple_ids, NULL::text AS namespace, NULL::text AS name, NULL::timestamptz AS since
            FROM documents d
-          WHERE d.usetype = 'entity' AND NOT EXISTS (SELECT FROM documents c WHERE c.parent_id = d.id)
-            AND NOT EXISTS (SELECT FROM document_links l WHERE l.source_id = d.id) AND NOT EXISTS (SELECT FROM document_links l WHERE l.target_id = d.id)
-            AND NOT EXISTS (SELECT FROM triples t WHERE t.subject_id = d.id AND t.invalidated_at IS NULL AND ",
+          WHERE d.usetype = 'entity' AND ",
+        alone!(),
+        " AND NOT EXISTS (SELECT FROM triples t WHERE t.subject_id = d.id AND t.invalidated_at IS NULL AND ",
         fact_readable!(),
         ") AND NOT EXISTS (SELECT FROM triples t WHERE t.object_id = d.id AND t.invalidated_at IS NULL AND ",
         fact_readable!(),
@@ -114,9 +158,9 @@ pub async fn lonely_roots(conn: &mut PgConnection, within: &Within) -> sqlx::Res
     let query = found!(
         "SELECT d.id AS document_id, '{}'::bigint[] AS triple_ids, NULL::text AS namespace, NULL::text AS name, NULL::timestamptz AS since
            FROM documents d
-          WHERE d.parent_id IS NULL AND d.usetype <> 'entity' AND NOT EXISTS (SELECT FROM documents c WHERE c.parent_id = d.id)
-            AND NOT EXISTS (SELECT FROM document_links l WHERE l.source_id = d.id) AND NOT EXISTS (SELECT FROM document_links l WHERE l.target_id = d.id)
-            AND NOT EXISTS (SELECT FROM triples t WHERE t.subject_id = d.id AND t.invalidated_at IS NULL AND ",
+          WHERE d.parent_id IS NULL AND d.usetype <> 'entity' AND ",
+        alone!(),
+        " AND NOT EXISTS (SELECT FROM triples t WHERE t.subject_id = d.id AND t.invalidated_at IS NULL AND ",
         fact_readable!(),
         ") AND NOT EXISTS (SELECT FROM triples t WHERE t.object_id = d.id AND t.invalidated_at IS NULL AND ",
         fact_readable!(),
@@ -137,10 +181,41 @@ pub async fn unused_predicates(conn: &mut PgConnection, within: &Within) -> sqlx
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
 }
 
+/// Believed facts of which an end or the source is gone. A delete closes such facts, so that only what went around the service leaves them behind;
+/// they are the owner's alone.
+pub async fn dangling(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+    let query = found!(
+        "SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM triples t JOIN predicates p ON p.id = t.predicate_id LEFT JOIN documents b ON b.id = t.subject_id
+           LEFT JOIN documents e ON e.id = t.object_id LEFT JOIN documents r ON r.id = t.source_id
+          WHERE (b.id IS NULL OR (e.id IS NULL AND t.object_id IS NOT NULL) OR (r.id IS NULL AND t.source_id IS NOT NULL)) AND ",
+        believed!()
+    );
+    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+}
+
+/// An object of a fact: a document, or a literal with its datatype and language.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Value {
+    pub id: TripleId,
+    pub object_id: Option<DocumentId>,
+    pub literal: String,
+}
+
+/// The objects of facts that the caller was shown.
+pub async fn values(conn: &mut PgConnection, facts: &[TripleId]) -> sqlx::Result<Vec<Value>> {
+    sqlx::query_as(
+        "SELECT id, object_id, md5(concat_ws(' ', object_datatype, object_language, object_literal)) AS literal FROM triples WHERE id = ANY($1)",
+    )
+    .bind(facts)
+    .fetch_all(conn)
+    .await
+}
+
 /// Objects of a functional predicate that hold beside another one. Documents that are merged, or have one IRI, are the same.
 pub async fn functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
     let query = not_unique!(
-        "is_functional",
+        "x.is_functional",
         "coalesce(s.one, t.subject_id)::text",
         "coalesce(o.one::text, n.iri, t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
         "t.object_id"
@@ -151,7 +226,7 @@ pub async fn functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -
 /// Subjects of an inverse functional predicate that hold beside another one.
 pub async fn inverse_functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
     let query = not_unique!(
-        "is_inverse_functional",
+        "x.is_inverse_functional",
         "coalesce(o.one::text, t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
         "coalesce(s.one::text, n.iri, t.subject_id::text)",
         "t.subject_id"
@@ -159,12 +234,14 @@ pub async fn inverse_functional(conn: &mut PgConnection, within: &Within, sets: 
     sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
 }
 
-/// The columns of a fact that is compared with others.
+/// The columns of a fact that is compared with others, with the documents that its ends are taken for.
 macro_rules! compared {
     ($predicates:literal) => {
         concat!(
-            "(SELECT t.id, t.subject_id, t.predicate_id, t.object_id, t.object_literal, t.object_datatype, t.object_language, t.valid
-                FROM triples t WHERE t.predicate_id = ANY(",
+            "(SELECT t.id, t.zone, coalesce(s.one, t.subject_id) AS subject_id, t.predicate_id, coalesce(o.one, t.object_id) AS object_id,
+                     t.object_literal, t.object_datatype, t.object_language, t.valid
+                FROM triples t LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
+                LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id WHERE t.predicate_id = ANY(",
             $predicates,
             "::bigint[]) AND ",
             believed!(),
@@ -175,34 +252,50 @@ macro_rules! compared {
 }
 
 /// Facts between the same ends with two predicates that exclude each other.
-pub async fn disjoint_predicates(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
-    let pairs: Vec<(PredicateId, PredicateId)> = sqlx::query_as(
-        "SELECT DISTINCT least(x.id, y.id), greatest(x.id, y.id) FROM predicates x JOIN predicates y ON y.id = ANY(x.disjoint_with)",
+pub async fn disjoint_predicates(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
+    let pairs: Vec<(PredicateId, PredicateId, DocumentId)> = sqlx::query_as_with(
+        "SELECT DISTINCT least(x.predicate_id, y.id), greatest(x.predicate_id, y.id), x.zone
+           FROM predicate_axioms x JOIN predicates y ON y.id = ANY(x.disjoint_with) WHERE x.zone = 0 OR (x.zone > 0 AND ($1::boolean OR x.zone = ANY($2::bigint[])))",
+        within.scope.arguments(),
     )
+    .persistent(false)
     .fetch_all(&mut *conn)
     .await?;
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
-    let (ones, others): (Vec<PredicateId>, Vec<PredicateId>) = pairs.into_iter().unzip();
-    let mut arguments = within.arguments();
-    add(&mut arguments, ones);
-    add(&mut arguments, others);
+    let mut arguments = within.arguments_with(sets);
+    add(&mut arguments, pairs.iter().map(|(one, ..)| *one).collect::<Vec<_>>());
+    add(&mut arguments, pairs.iter().map(|(_, other, _)| *other).collect::<Vec<_>>());
+    add(&mut arguments, pairs.iter().map(|(.., zone)| *zone).collect::<Vec<_>>());
     let query = found!(
-        "SELECT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM unnest($5::bigint[], $6::bigint[]) e(one, other) JOIN predicates p ON p.id = e.one JOIN ",
-        compared!("$5"),
+        "SELECT DISTINCT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM unnest($7::bigint[], $8::bigint[], $9::bigint[]) e(one, other, zone) JOIN predicates p ON p.id = e.one JOIN ",
+        compared!("$7"),
         " a ON a.predicate_id = e.one JOIN ",
-        compared!("$6"),
+        compared!("$8"),
         " b ON b.predicate_id = e.other AND b.subject_id = a.subject_id AND coalesce(b.object_id, 0) = coalesce(a.object_id, 0)
              AND coalesce(b.object_literal, '') = coalesce(a.object_literal, '') AND coalesce(b.object_datatype, '') = coalesce(a.object_datatype, '')
-             AND coalesce(b.object_language, '') = coalesce(a.object_language, '') AND b.valid && a.valid"
+             AND coalesce(b.object_language, '') = coalesce(a.object_language, '') AND b.valid && a.valid
+          WHERE e.zone = 0 OR (a.zone IN (0, e.zone) AND b.zone IN (0, e.zone))"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
+/// Facts of types, with the document that each is taken for.
+macro_rules! typed {
+    () => {
+        concat!(
+            "(SELECT t.id, t.predicate_id, coalesce(s.one, t.subject_id) AS subject_id, t.object_id, t.valid
+                FROM triples t LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id WHERE ",
+            believed!(),
+            ")"
+        )
+    };
+}
+
 /// Documents of two classes of which a fact says that they exclude each other. Classes are compared by IRI.
-pub async fn disjoint_classes(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+pub async fn disjoint_classes(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
     let query = found!(
         "SELECT a.subject_id AS document_id, ARRAY[min(a.id), min(b.id)] AS triple_ids, NULL::text AS namespace, NULL::text AS name, NULL::timestamptz AS since
            FROM (SELECT least(s.iri, o.iri) AS one, greatest(s.iri, o.iri) AS other
@@ -212,46 +305,55 @@ pub async fn disjoint_classes(conn: &mut PgConnection, within: &Within) -> sqlx:
         fact_readable!(),
         " GROUP BY 1, 2) e JOIN graph_nodes x ON x.iri = e.one JOIN graph_nodes y ON y.iri = e.other
            JOIN predicates p ON p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type'
-           JOIN (SELECT t.* FROM triples t WHERE ",
-        believed!(),
-        ") a ON a.predicate_id = p.id AND a.object_id = x.document_id JOIN (SELECT t.* FROM triples t WHERE ",
-        believed!(),
-        ") b ON b.predicate_id = p.id AND b.object_id = y.document_id AND b.subject_id = a.subject_id AND b.valid && a.valid
+           JOIN ",
+        typed!(),
+        " a ON a.predicate_id = p.id AND a.object_id = x.document_id JOIN ",
+        typed!(),
+        " b ON b.predicate_id = p.id AND b.object_id = y.document_id AND b.subject_id = a.subject_id AND b.valid && a.valid
           GROUP BY a.subject_id, e.one, e.other"
     );
-    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+    sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
 }
 
 /// Facts with an asymmetric predicate in both directions.
-pub async fn asymmetric(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+pub async fn asymmetric(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
     let predicates: Vec<PredicateId> =
-        sqlx::query_scalar("SELECT id FROM predicates WHERE is_asymmetric").fetch_all(&mut *conn).await?;
+        sqlx::query_scalar("SELECT DISTINCT predicate_id FROM predicate_axioms WHERE is_asymmetric")
+            .fetch_all(&mut *conn)
+            .await?;
     if predicates.is_empty() {
         return Ok(Vec::new());
     }
-    let mut arguments = within.arguments();
+    let mut arguments = within.arguments_with(sets);
     add(&mut arguments, predicates);
     let query = found!(
         "SELECT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
            FROM predicates p JOIN ",
-        compared!("$5"),
+        compared!("$7"),
         " a ON a.predicate_id = p.id JOIN ",
-        compared!("$5"),
+        compared!("$7"),
         " b ON b.predicate_id = a.predicate_id AND b.subject_id = a.object_id AND b.object_id = a.subject_id AND b.id > a.id AND b.valid && a.valid
-          WHERE a.subject_id <> a.object_id"
+          WHERE a.subject_id <> a.object_id AND ",
+        holds_for!("x.is_asymmetric", "a"),
+        " AND ",
+        holds_for!("x.is_asymmetric", "b")
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// Facts from a document to itself with a predicate that excludes it, as asymmetric ones do too.
-pub async fn irreflexive(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
+pub async fn irreflexive(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
     let query = found!(
         "SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM predicates p JOIN triples t ON t.predicate_id = p.id AND t.object_id = t.subject_id
-          WHERE (p.is_irreflexive OR p.is_asymmetric) AND ",
+           FROM predicates p JOIN triples t ON t.predicate_id = p.id
+           LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
+           LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id
+          WHERE coalesce(s.one, t.subject_id) = coalesce(o.one, t.object_id) AND ",
+        holds_for!("(x.is_irreflexive OR x.is_asymmetric)", "t"),
+        " AND ",
         believed!()
     );
-    sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
+    sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
 }
 
 /// Dynamic facts that hold and whose last support is older than a moment. A fact is supported when it is recorded, when it is cited, and when a
@@ -312,7 +414,7 @@ pub async fn given_up(conn: &mut PgConnection, within: &Within) -> sqlx::Result<
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
 }
 
-/// The settled documents with text of a usetype, and how many of them can be found by what.
+/// The settled documents with text of a usetype, how many of them can be found by what, and how many facts cite.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Covered {
     pub usetype: String,
@@ -320,6 +422,7 @@ pub struct Covered {
     pub vectors: i64,
     pub bm25: i64,
     pub tokens: i64,
+    pub facts: i64,
     /// Whether there is an index that it could be in.
     pub has_index: bool,
 }
@@ -331,10 +434,13 @@ pub async fn coverage(conn: &mut PgConnection, within: &Within, model: Option<&s
     add(&mut arguments, model.map(str::to_owned));
     let query = concat!(
         r#"SELECT d.usetype, count(*) AS "all", count(v.document_id) AS vectors, count(e.document_id) AS bm25, count(k.document_id) AS tokens,
-                  EXISTS (SELECT FROM search_indexes) AS has_index
+                  count(f.document_id) AS facts, EXISTS (SELECT FROM search_indexes) AS has_index
              FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND ($4::text IS NULL OR v.embed_model = $4)
              LEFT JOIN token_packs k ON k.document_id = d.id
              LEFT JOIN (SELECT DISTINCT document_id FROM search_index_entries) e ON e.document_id = d.id
+             LEFT JOIN (SELECT DISTINCT c.document_id FROM triple_citations c JOIN triples t ON t.id = c.triple_id AND t.invalidated_at IS NULL AND "#,
+        fact_readable!(),
+        r#") f ON f.document_id = d.id
             WHERE d.settled = 'settled' AND d.content <> '' AND "#,
         within!(),
         " GROUP BY d.usetype ORDER BY d.usetype"

@@ -53,10 +53,11 @@ pub async fn catch_up(conn: &mut PgConnection, changes: &[i64], predicates: &[Pr
     Ok(are_done && taken.rows_affected() == changes.len() as u64)
 }
 
-/// What is said of a predicate that rules go by.
+/// What somebody says of a predicate that rules go by. What several say of one are several of these.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Axiom {
     pub id: PredicateId,
+    /// The predicate's own; an ontology says none.
     pub iri: Option<String>,
     pub is_symmetric: bool,
     pub is_transitive: bool,
@@ -69,11 +70,11 @@ pub struct Axiom {
 /// All predicates with axioms, and those of types and classes.
 pub async fn axioms(conn: &mut PgConnection) -> sqlx::Result<Vec<Axiom>> {
     sqlx::query_as(
-        "SELECT p.id, p.iri, p.is_symmetric, p.is_transitive, p.inverse_of, p.sub_property_of, coalesce(d.guard, 0) AS zone
-           FROM predicates p LEFT JOIN documents d ON d.id = p.ontology_id
-          WHERE p.is_symmetric OR p.is_transitive OR p.inverse_of IS NOT NULL OR p.sub_property_of <> '{}'
-             OR p.iri IN ('http://www.w3.org/1999/02/22-rdf-syntax-ns#type', 'http://www.w3.org/2000/01/rdf-schema#subClassOf')
-          ORDER BY p.id",
+        "SELECT DISTINCT predicate_id AS id, iri, is_symmetric, is_transitive, inverse_of, sub_property_of, zone
+           FROM predicate_axioms
+          WHERE is_symmetric OR is_transitive OR inverse_of IS NOT NULL OR sub_property_of <> '{}'
+             OR iri IN ('http://www.w3.org/1999/02/22-rdf-syntax-ns#type', 'http://www.w3.org/2000/01/rdf-schema#subClassOf')
+          ORDER BY predicate_id, zone, iri",
     )
     .fetch_all(conn)
     .await
@@ -228,6 +229,18 @@ pub async fn close(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[TripleId
         .map(|_| ())
 }
 
+/// How many derived facts were closed at a moment because a premise was, as far as the scope covers them.
+pub async fn closed_at(conn: &mut PgConnection, scope: &Readable, at: DateTime<Utc>) -> sqlx::Result<i64> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, at);
+    let query = concat!(
+        "SELECT count(*) FROM triples t
+          WHERE t.invalidated_at = $3 AND t.derived_by IS NOT NULL AND t.invalidation = 'premise_invalidated' AND ",
+        fact_readable!()
+    );
+    sqlx::query_scalar_with(query, arguments).persistent(false).fetch_one(conn).await
+}
+
 /// Records whether too much follows from the facts of these predicates.
 pub async fn give_up(conn: &mut PgConnection, predicates: &[PredicateId], is_too_much: bool) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM derivations_given_up WHERE predicate_id = ANY($1) AND NOT $2")
@@ -257,7 +270,7 @@ pub async fn reguarded(conn: &mut PgConnection, root: DocumentId) -> sqlx::Resul
              SELECT t.predicate_id FROM documents d JOIN triples t ON t.subject_id = d.id AND t.invalidated_at IS NULL
               WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]
               UNION
-             SELECT p.id FROM documents d JOIN predicates p ON p.ontology_id = d.id WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]) u
+             SELECT a.predicate_id FROM documents d JOIN ontology_predicates a ON a.ontology_id = d.id WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]) u
           WHERE is_ruled(u.id)",
     )
     .bind(root)
@@ -284,8 +297,8 @@ async fn through(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<Vec<
            JOIN triples t ON t.id = x.derived_id AND t.zone <> -1 AND t.subject_id <> d.id AND t.object_id IS DISTINCT FROM d.id
           WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]
           UNION
-         SELECT t.id FROM documents d JOIN predicates p ON p.ontology_id = d.id
-           JOIN predicates q ON q.id = p.id OR q.id = p.inverse_of OR q.id = ANY(p.sub_property_of)
+         SELECT t.id FROM documents d JOIN ontology_predicates a ON a.ontology_id = d.id
+          CROSS JOIN LATERAL unnest(ARRAY[a.predicate_id, a.inverse_of] || a.sub_property_of) q(id)
            JOIN triples t ON t.predicate_id = q.id AND t.derived_by IS NOT NULL AND t.zone <> -1
           WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]",
     )

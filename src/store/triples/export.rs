@@ -52,14 +52,37 @@ pub struct Exported {
 /// The place of a fact in the order of a graph: by subject, predicate and id.
 pub type After = (DocumentId, PredicateId, TripleId);
 
-/// The facts after a place, at most `limit`.
+/// Facts that follow each other.
+#[derive(Debug, Default)]
+pub struct Page {
+    pub edges: Vec<Edge>,
+    /// Whether no fact follows them.
+    pub is_last: bool,
+}
+
+/// How much a page may have: facts, and bytes of literals, which the last fact may exceed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    pub facts: i64,
+    pub bytes: i64,
+}
+
+/// A fact of a page, with the number of facts that the page would have if it had no limit of bytes.
+#[derive(sqlx::FromRow)]
+struct Row {
+    #[sqlx(flatten)]
+    edge: Edge,
+    found: i64,
+}
+
+/// The facts after a place.
 pub async fn page(
     conn: &mut PgConnection,
     scope: &Readable,
     wanted: &Exported,
     after: After,
-    limit: i64,
-) -> sqlx::Result<Vec<Edge>> {
+    limit: Limit,
+) -> sqlx::Result<Page> {
     let mut arguments = scope.arguments();
     add(&mut arguments, wanted.known_at);
     add(&mut arguments, wanted.valid_at);
@@ -68,14 +91,17 @@ pub async fn page(
     add(&mut arguments, after.0);
     add(&mut arguments, after.1);
     add(&mut arguments, after.2);
-    add(&mut arguments, limit);
+    add(&mut arguments, limit.facts);
     add(&mut arguments, wanted.history);
+    add(&mut arguments, limit.bytes);
     // The condition on the subject alone is what the index is entered by.
     let query = concat!(
         "SELECT t.id, t.subject_id, s.iri AS subject_iri, s.blank AS subject_blank, t.predicate_id, t.object_id, o.iri AS object_iri,
                 o.blank AS object_blank, t.object_literal, t.object_datatype, t.object_language, t.valid_from, t.valid_until, t.recorded_at,
-                CASE WHEN t.invalidated_at <= $3 THEN t.invalidated_at END AS invalidated_at, t.derived_by, t.fact_type, t.source_id, r.iri AS source_iri
-           FROM (SELECT t.* FROM triples t
+                CASE WHEN t.invalidated_at <= $3 THEN t.invalidated_at END AS invalidated_at, t.derived_by, t.fact_type, t.source_id, r.iri AS source_iri, t.found
+           FROM (SELECT t.*, count(*) OVER () AS found,
+                        sum(octet_length(coalesce(t.object_literal, ''))) OVER (ORDER BY t.subject_id, t.predicate_id, t.id) - octet_length(coalesce(t.object_literal, '')) AS bytes
+                   FROM (SELECT t.* FROM triples t
                   WHERE t.subject_id >= $7 AND (t.subject_id, t.predicate_id, t.id) > ($7, $8, $9)
                     AND t.recorded_at <= $3 AND ($11 OR t.invalidated_at IS NULL OR t.invalidated_at > $3)
                     AND ($4::timestamptz IS NULL OR t.valid @> $4)
@@ -86,10 +112,13 @@ pub async fn page(
                                      WHERE c.triple_id = t.id AND (d.id = $6 OR d.path @> ARRAY[$6])))
                     AND ",
         fact_readable!(),
-        " ORDER BY t.subject_id, t.predicate_id, t.id LIMIT $10) t
+        " ORDER BY t.subject_id, t.predicate_id, t.id LIMIT $10) t) t
            LEFT JOIN graph_nodes s ON s.document_id = t.subject_id LEFT JOIN graph_nodes o ON o.document_id = t.object_id
            LEFT JOIN graph_nodes r ON r.document_id = t.source_id AND NOT r.blank
-          ORDER BY t.subject_id, t.predicate_id, t.id"
+          WHERE t.bytes < $12 ORDER BY t.subject_id, t.predicate_id, t.id"
     );
-    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+    let rows: Vec<Row> = sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await?;
+    let found = rows.first().map_or(0, |row| row.found);
+    let is_last = found < limit.facts && rows.len() as i64 == found;
+    Ok(Page { edges: rows.into_iter().map(|row| row.edge).collect(), is_last })
 }

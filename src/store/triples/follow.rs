@@ -8,7 +8,7 @@ use super::{
 use crate::store::{events, text::Verbatim};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use svc_client::wire::EventKind;
 use svc_ids::{DocumentId, TripleId};
 use uuid::Uuid;
@@ -50,34 +50,37 @@ struct Met {
     by: TripleId,
 }
 
-/// Puts facts into the zones of their sources. What is believed there already is merged, and so are two that come to the same zone: of one
-/// statement one fact comes after the other.
+/// Puts facts into the zones of their sources. What is believed there already is merged, and so are two that come to the same zone: the facts of one
+/// statement that come from one zone, which do not overlap, come together, and after those of another zone.
 async fn change_zones(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[TripleId]) -> sqlx::Result<()> {
     let turns: Vec<(TripleId, i64)> = sqlx::query_as(
         "SELECT t.id, CASE WHEN t.invalidated_at IS NULL
-                           THEN row_number() OVER (PARTITION BY t.statement, d.guard, t.invalidated_at IS NULL ORDER BY t.id) ELSE 1 END
+                           THEN dense_rank() OVER (PARTITION BY t.statement, d.guard, t.invalidated_at IS NULL ORDER BY t.zone) ELSE 1 END
            FROM triples t JOIN documents d ON d.id = t.source_id AND d.guard <> t.zone WHERE t.id = ANY($1)",
     )
     .bind(facts)
     .fetch_all(&mut *conn)
     .await?;
-    let last = turns.iter().map(|(_, turn)| *turn).max().unwrap_or(0);
-    for turn in 1..=last {
-        let facts: Vec<TripleId> = turns.iter().filter(|(_, its)| *its == turn).map(|(id, _)| *id).collect();
-        change_zones_in_turn(conn, at, &facts).await?;
+    let mut by_turn: BTreeMap<i64, Vec<TripleId>> = BTreeMap::new();
+    for (id, turn) in turns {
+        by_turn.entry(turn).or_default().push(id);
+    }
+    for facts in by_turn.values() {
+        change_zones_in_turn(conn, at, facts).await?;
     }
     Ok(())
 }
 
-/// Puts facts, of each statement one for each zone, into the zones of their sources.
+/// Puts facts, of which no two with one statement overlap, into the zones of their sources.
 async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[TripleId]) -> sqlx::Result<()> {
     let met: Vec<Met> = sqlx::query_as(
         "SELECT t.id, d.guard AS zone, min(x.id) AS by
            FROM triples t JOIN documents d ON d.id = t.source_id AND d.guard <> t.zone
-           JOIN triples x ON x.statement = t.statement AND x.zone = d.guard AND x.invalidated_at IS NULL AND x.derived_by IS NULL AND x.valid && t.valid
-          WHERE t.id = ANY($1) AND t.invalidated_at IS NULL GROUP BY t.id, d.guard",
+          CROSS JOIN LATERAL believed_during(t.statement, d.guard, t.valid) x
+          WHERE t.id = ANY($1) AND t.invalidated_at IS NULL AND x.derived_by IS NULL GROUP BY t.id, d.guard",
     )
     .bind(facts)
+    .persistent(false)
     .fetch_all(&mut *conn)
     .await?;
     let ids: Vec<TripleId> = met.iter().map(|met| met.id).collect();
@@ -92,10 +95,10 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
                     lower(piece), upper(piece), c.created_at, $1, c.id, CASE c.fact_type WHEN 'atemporal' THEN 'static' ELSE c.fact_type END,
                     c.source_id, c.derived_by
                FROM closed c CROSS JOIN LATERAL unnest(tstzmultirange(c.valid) - (
-                    SELECT range_agg(x.valid) FROM triples x
-                     WHERE x.statement = c.statement AND x.zone = c.zone AND x.invalidated_at IS NULL AND x.derived_by IS NULL AND x.valid && c.valid)) piece
+                    SELECT range_agg(x.valid) FROM believed_during(c.statement, c.zone, c.valid) x WHERE x.derived_by IS NULL)) piece
              RETURNING previous_id, id",
         )
+        .persistent(false)
         .bind(at)
         .bind(&ids)
         .bind(met.iter().map(|met| met.zone).collect::<Vec<_>>())
@@ -310,10 +313,10 @@ pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gon
                 t.valid_from, t.valid_until, t.created_at, $1, t.id, t.fact_type, t.source_id, t.derived_by
            FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[]) m(id, subject_id, object_id, statement)
            JOIN triples t ON t.id = m.id
-          WHERE NOT EXISTS (SELECT FROM triples x WHERE x.statement = m.statement AND x.zone = t.zone AND x.invalidated_at IS NULL AND x.derived_by IS NULL
-                                 AND x.valid && t.valid)
+          WHERE NOT EXISTS (SELECT FROM believed_during(m.statement, t.zone, t.valid) x WHERE x.derived_by IS NULL)
          RETURNING previous_id, id",
     )
+    .persistent(false)
     .bind(at)
     .bind(moved.iter().map(|fact| fact.id).collect::<Vec<_>>())
     .bind(moved.iter().map(|fact| fact.subject_id).collect::<Vec<_>>())

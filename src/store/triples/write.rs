@@ -113,18 +113,20 @@ pub struct Believed {
 }
 
 /// The believed facts with the same statements in the same zones that overlap, each once. What rules derived is not among them: it makes room
-/// for what is asserted.
+/// for what is asserted. The times that are asked for one statement are united first, so that no fact is found again and again.
 pub async fn believed(conn: &mut PgConnection, asked: &[Asked]) -> sqlx::Result<Vec<Believed>> {
     sqlx::query_as(
         "SELECT DISTINCT t.id, t.statement, t.zone, t.valid_from, t.valid_until, t.created_at, t.source_id
-           FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[]) a(statement, zone, valid_from, valid_until)
-           JOIN triples t ON t.statement = a.statement AND t.zone = a.zone AND t.invalidated_at IS NULL AND t.derived_by IS NULL
-            AND t.valid && tstzrange(a.valid_from, a.valid_until)",
+           FROM (SELECT statement, zone, unnest(range_agg(tstzrange(valid_from, valid_until))) AS during
+                   FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[]) a(statement, zone, valid_from, valid_until)
+                  GROUP BY statement, zone) a
+          CROSS JOIN LATERAL believed_during(a.statement, a.zone, a.during) t WHERE t.derived_by IS NULL",
     )
     .bind(asked.iter().map(|asked| asked.statement).collect::<Vec<_>>())
     .bind(asked.iter().map(|asked| asked.zone).collect::<Vec<_>>())
     .bind(asked.iter().map(|asked| asked.valid_from).collect::<Vec<_>>())
     .bind(asked.iter().map(|asked| asked.valid_until).collect::<Vec<_>>())
+    .persistent(false)
     .fetch_all(conn)
     .await
 }

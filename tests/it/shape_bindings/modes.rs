@@ -3,13 +3,14 @@ use super::{SHAPES, bind, folder, people};
 use crate::{
     ontologies::load,
     principals::{grant, idle, someone},
-    support::{TestApp, document},
+    support::{TestApp, document, until},
 };
 use svc_client::{
     Code, Failure, Json, OptionalJson,
     wire::{
-        AssertedFact, FactPath, FactQuery, FactType, GrantRight, NewDocument, NewFact, NewFacts, OntologyQuery,
-        ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession, ValidationQuery, WaitQuery,
+        AssertedFact, FactPath, FactQuery, FactType, GrantRight, GraphQuery, NewDocument, NewFact, NewFacts,
+        OntologyQuery, ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession, ValidationLimit, ValidationQuery,
+        WaitQuery,
     },
 };
 
@@ -224,5 +225,50 @@ async fn of_writers_at_the_same_time_no_two_break_a_shape_together() {
         writers.spawn(async move { client.assert_fact(Json(name)).await.is_ok() });
     }
     assert_eq!(writers.join_all().await.into_iter().filter(|is_stored| *is_stored).count(), 1);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_too_slow_for_a_shape_refuses_by_name_or_is_told_of() {
+    let app = idle().await;
+    let (here, ada, _) = prepared(&app).await;
+    let binding = bind(&app.client, PERSON, Some(here), Some(ShapeMode::Reject)).await.unwrap();
+    let path = ShapeBindingPath { id: binding.id };
+    // What shapes are held against reads this table, and what writes a fact by ids does not.
+    let mut slow = svc::store::transaction::begin(&app.pool).await.unwrap();
+    for statement in
+        ["SET LOCAL idle_in_transaction_session_timeout = 0", "LOCK TABLE graph_nodes IN ACCESS EXCLUSIVE MODE"]
+    {
+        sqlx::query(statement).execute(&mut *slow).await.unwrap();
+    }
+    let refused = assert(&app, says(ada, "ex:nick", "A")).await.unwrap_err();
+    assert!(refused.code == Code::ShapeViolation && refused.detail.contains("too slow"), "{refused:?}");
+    assert!(!refused.members.contains_key("results"), "{refused:?}");
+    let warn = ShapeBindingChange { mode: ShapeMode::Warn };
+    app.client.update_shape_binding(path, Json(warn)).await.unwrap();
+    let stored = assert(&app, says(ada, "ex:nick", "A")).await.unwrap();
+    assert_eq!((stored.warnings.len(), stored.warnings_truncated), (0, Some(ValidationLimit::Time)));
+    let client = app.client.clone();
+    let validating = tokio::spawn(async move { client.validate_shape(path, ValidationQuery::default()).await });
+    until("the validation", async || {
+        let is_waiting: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'graph_nodes'::regclass AND NOT granted)",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        is_waiting.then_some(())
+    })
+    .await;
+    // It takes the place of an analysis meanwhile.
+    let busy = app.client.read_graph_stats(GraphQuery::default()).await.unwrap_err();
+    assert_eq!(busy.status, 429, "{busy:?}");
+    let report = validating.await.unwrap().unwrap();
+    assert_eq!((report.truncated, report.conforms), (Some(ValidationLimit::Time), None));
+    slow.rollback().await.unwrap();
+    let next = assert(&app, says(ada, "ex:nick", "B")).await.unwrap();
+    assert_eq!(next.warnings_truncated, None);
+    let facts = FactQuery { subject_id: Some(ada), ..FactQuery::default() };
+    assert_eq!(app.client.list_facts(facts).await.unwrap().facts.len(), 2);
     app.end().await;
 }

@@ -5,23 +5,31 @@ use crate::{
     principals::{Someone, grant, idle, someone},
     support::{TestApp, invariants},
 };
+use chrono::{DateTime, Utc};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Json,
+    Client, Json, Remote,
     wire::{
         AuthorityQuery, CentralityMetric, CentralityQuery, CommunityQuery, DiffQuery, DocumentChange, DocumentPath,
-        FactPath, FactQuery, FactResponse, GrantPath, GrantRight, GraphQuery, NeighborQuery, NewFact, PageQuery,
-        PathSearch, PredicateChange, PredicatePath, SpineQuery, ValidAt, WaitQuery,
+        FactPath, FactQuery, FactResponse, GrantPath, GrantRight, GraphQuery, LintKind, LintRequest, MergeQuery,
+        NeighborQuery, NewFact, NewMerge, OntologyQuery, PageQuery, PathSearch, PredicateChange, PredicatePath,
+        PredicateQuery, ShapeBindingPath, ShapeBindingResponse, ShapeMode, SpineQuery, StalenessThresholds,
+        TurtleQuery, ValidAt, ValidationQuery, WaitQuery,
     },
 };
 
 /// All facts, believed or not, as a caller sees them.
-async fn all(client: &svc_client::Client<svc_client::Remote>) -> Vec<FactResponse> {
+async fn all(client: &Client<Remote>) -> Vec<FactResponse> {
+    known(client, None).await
+}
+
+/// The same at a time that was known.
+async fn known(client: &Client<Remote>, known_at: Option<DateTime<Utc>>) -> Vec<FactResponse> {
     let mut facts = Vec::new();
     for invalidated in [false, true] {
-        let mut query =
-            FactQuery { valid_at: Some(ValidAt::Any), invalidated, limit: Some(1000), ..FactQuery::default() };
+        let valid_at = Some(ValidAt::Any);
+        let mut query = FactQuery { valid_at, known_at, invalidated, limit: Some(1000), ..FactQuery::default() };
         loop {
             let page = client.list_facts(query.clone()).await.unwrap();
             facts.extend(page.facts);
@@ -38,6 +46,12 @@ async fn all(client: &svc_client::Client<svc_client::Remote>) -> Vec<FactRespons
 struct World {
     naive: Naive,
     grants: BTreeMap<i64, BTreeMap<i64, bool>>,
+    /// A predicate that only those may see who may read a fact with it.
+    hidden: i64,
+    /// A shape of nodes with several facts of one predicate, and the document that it stands in.
+    binding: ShapeBindingResponse,
+    /// Moments at which facts were compared before.
+    moments: Vec<DateTime<Utc>>,
 }
 
 impl World {
@@ -123,6 +137,67 @@ impl World {
         }
         let believed: Vec<&FactResponse> = seen.iter().filter(|fact| fact.invalidated_at.is_none()).collect();
         self.compare_graph(who, &believed).await;
+        self.compare_audits(who, &believed, &right).await;
+        self.compare_names(who, &seen).await;
+        let written: BTreeSet<String> = believed.iter().map(|fact| triple(fact)).collect();
+        let export = crate::rdf::export(&who.client, TurtleQuery::default()).await;
+        assert_eq!(crate::rdf::canonical(&export), written);
+        for moment in &self.moments {
+            let owner = known(&app.client, Some(*moment)).await;
+            let seen: BTreeSet<i64> = known(&who.client, Some(*moment)).await.iter().map(|fact| fact.id).collect();
+            let right: BTreeSet<i64> = owner.iter().filter(|fact| visible(fact)).map(|fact| fact.id).collect();
+            assert!(seen.is_subset(&right), "at {moment}: {:?}", seen.difference(&right));
+            let asserted = owner.iter().filter(|fact| right.contains(&fact.id) && fact.derived_by.is_none());
+            assert!(asserted.map(|fact| fact.id).all(|id| seen.contains(&id)), "at {moment}");
+        }
+    }
+
+    /// What is wrong with the graph of a principal is wrong with what it may read.
+    async fn compare_audits(&self, who: &Someone, believed: &[&FactResponse], right: &BTreeSet<i64>) {
+        let rights = self.of(who);
+        let reads = |id: i64| rights.path.contains_key(&id) && rights.may(id, false);
+        let stale = StalenessThresholds { max_age_days: Some(0) };
+        let asked = LintRequest { staleness: stale, limit: Some(1000), ..LintRequest::default() };
+        let mut lonely = BTreeSet::new();
+        for audit in who.client.lint_graph(Json(asked)).await.unwrap().audits {
+            for found in audit.findings {
+                assert!(found.triple_ids.iter().all(|id| right.contains(id)), "{found:?}");
+                assert!(found.document_id.is_none_or(reads), "{found:?}");
+                if found.kind == LintKind::LonelyRoot {
+                    lonely.extend(found.document_id);
+                }
+            }
+        }
+        let is_end = |id: i64| believed.iter().any(|fact| fact.subject_id == id || fact.object_id == Some(id));
+        let has_child = |id: i64| rights.path.iter().any(|(child, path)| path.last() == Some(&id) && reads(*child));
+        let roots = rights.path.iter().filter(|(id, path)| path.is_empty() && reads(**id)).map(|(id, _)| *id);
+        let right: BTreeSet<i64> = roots.filter(|id| !is_end(*id) && !has_child(*id)).collect();
+        assert_eq!(lonely, right);
+
+        let path = ShapeBindingPath { id: self.binding.id };
+        match who.client.validate_shape(path, ValidationQuery::default()).await {
+            Err(failure) => assert!(failure.status == 404 && !reads(self.binding.ontology_id), "{failure:?}"),
+            Ok(report) => {
+                assert!(reads(self.binding.ontology_id));
+                let mut objects: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
+                for fact in believed.iter().filter(|fact| fact.predicate == "default:a") {
+                    objects.entry(fact.subject_id).or_default().extend(fact.object_id);
+                }
+                let several: BTreeSet<i64> =
+                    objects.into_iter().filter(|(_, objects)| objects.len() > 1).map(|(id, _)| id).collect();
+                let found = report.results.iter().filter_map(|result| result.focus.document_id).collect();
+                assert_eq!((several, report.truncated), (found, None));
+            }
+        }
+    }
+
+    /// A predicate that nobody created is seen by who may read a fact with it.
+    async fn compare_names(&self, who: &Someone, seen: &[FactResponse]) {
+        let is_seen = seen.iter().any(|fact| fact.predicate_id == self.hidden);
+        let query = PredicateQuery { namespace: Some("v".to_owned()), ..PredicateQuery::default() };
+        let listed = who.client.list_predicates(query).await.unwrap().predicates;
+        assert_eq!(listed.iter().any(|predicate| predicate.id == self.hidden), is_seen);
+        assert_eq!(who.client.read_predicate(PredicatePath { id: self.hidden }).await.is_ok(), is_seen);
     }
 
     /// The graph of a principal is that of what it may read.
@@ -160,8 +235,7 @@ impl World {
         let members: BTreeSet<i64> =
             groups.iter().flat_map(|group| &group.members).map(|member| member.document.document_id).collect();
         assert_eq!(members, readable.iter().copied().filter(|id| degrees(*id) != (0, 0)).collect());
-        let ever =
-            DiffQuery { known_from: Some(chrono::DateTime::UNIX_EPOCH), limit: Some(1000), ..DiffQuery::default() };
+        let ever = DiffQuery { known_from: Some(DateTime::UNIX_EPOCH), limit: Some(1000), ..DiffQuery::default() };
         let ever = who.client.compare_facts(ever).await.unwrap();
         assert_eq!(
             ever.changes.iter().map(|change| change.fact.id).collect::<BTreeSet<_>>(),
@@ -188,6 +262,13 @@ impl World {
     }
 }
 
+/// A fact between documents as a graph says it.
+fn triple(fact: &FactResponse) -> String {
+    let predicate = fact.predicate.replace(':', "/");
+    let (subject, object) = (fact.subject_id, fact.object_id.unwrap());
+    format!("<urn:svc:document/{subject}> <urn:svc:predicate/{predicate}> <urn:svc:document/{object}>")
+}
+
 /// Whether a document is under another one, over documents that are readable.
 fn is_below(rights: &Naive, readable: &BTreeSet<i64>, id: i64, root: i64) -> bool {
     let path = &rights.path[&id];
@@ -201,14 +282,29 @@ async fn a_reader_sees_exactly_the_facts_whose_ends_and_source_it_may_read() {
     for seed in [3, 4, 5] {
         let app = idle().await;
         let mut random = Random(seed * 104_729);
-        let mut world = World { naive: Naive::default(), grants: BTreeMap::new() };
         let mut ids: Vec<i64> = Vec::new();
         for number in 0..14 {
             let parent = (number > 3).then(|| ids[random.below(ids.len())]);
             ids.push(under(&app, &format!("Document {number}"), parent).await);
         }
-        world.renew(&app).await;
         let id = predicate(&app, "a").await.id;
+        let hidden: i64 = sqlx::query_scalar(
+            "INSERT INTO predicates (namespace, name, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
+                    sub_property_of, disjoint_with, is_declared)
+             VALUES ('v', 'b', false, false, false, false, false, false, '{}', '{}', false) RETURNING id",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        let shape = "ex:One a sh:NodeShape ; sh:targetSubjectsOf <urn:svc:predicate/default/a> ;
+            sh:property [ sh:path <urn:svc:predicate/default/a> ; sh:maxCount 1 ] .";
+        crate::ontologies::load(&app.client, OntologyQuery::default(), shape).await.unwrap();
+        let binding = crate::shape_bindings::bind(&app.client, "http://example.org/One", None, Some(ShapeMode::Warn))
+            .await
+            .unwrap();
+        let (naive, grants, moments) = (Naive::default(), BTreeMap::new(), Vec::new());
+        let mut world = World { naive, grants, hidden, binding, moments };
+        world.renew(&app).await;
         let transitive = PredicateChange { transitive: Some(true), ..PredicateChange::default() };
         app.client.update_predicate(PredicatePath { id }, Json(transitive)).await.unwrap();
         let deriving = Deriving::start(&app);
@@ -222,7 +318,7 @@ async fn a_reader_sees_exactly_the_facts_whose_ends_and_source_it_may_read() {
                     let new = NewFact {
                         source_id: Some(any(&mut random)).filter(|_| random.below(4) > 0),
                         on_overlap: Some(svc_client::wire::OnOverlap::Merge),
-                        ..fact(id, "a", any(&mut random))
+                        ..fact(id, if random.below(4) == 0 { "v:b" } else { "a" }, any(&mut random))
                     };
                     app.client.assert_fact(Json(new)).await.unwrap();
                 }
@@ -274,8 +370,31 @@ async fn a_reader_sees_exactly_the_facts_whose_ends_and_source_it_may_read() {
                 for who in &people {
                     world.compare(&app, who).await;
                 }
+                if step % 20 == 4 {
+                    world.moments.push(app.client.list_facts(FactQuery::default()).await.unwrap().known_at);
+                }
                 invariants::check(&app.pool).await;
             }
+        }
+        // Of documents that are taken for one those tell who may read both.
+        let pairs: Vec<(i64, i64)> = sqlx::query_as(
+            "SELECT min(id), max(id) FROM documents WHERE guard >= 0 GROUP BY guard HAVING count(*) > 1 ORDER BY guard",
+        )
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+        for (kept_id, merged_id) in pairs {
+            app.client.merge_entities(Json(NewMerge { kept_id, merged_id })).await.unwrap();
+        }
+        let merges = async |client: &Client<Remote>| -> BTreeSet<(i64, i64)> {
+            let found = client.list_merges(MergeQuery::default()).await.unwrap().merges;
+            found.iter().map(|merge| (merge.kept_id, merge.merged_id)).collect()
+        };
+        let made = merges(&app.client).await;
+        for who in &people {
+            let rights = world.of(who);
+            let right = made.iter().filter(|(kept, merged)| rights.may(*kept, false) && rights.may(*merged, false));
+            assert_eq!(merges(&who.client).await, right.copied().collect());
         }
         let facts = all(&app.client).await;
         let reasons: BTreeSet<&str> = facts.iter().filter_map(|fact| fact.invalidation.as_deref()).collect();

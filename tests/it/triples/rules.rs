@@ -261,7 +261,8 @@ async fn a_derived_fact_names_its_rule_and_premises_and_goes_with_them_at_once()
     // Without a process that derives, what hung on a closed fact is closed with it.
     drop(deriving);
     let what = Invalidation { valid_from: Some(day(7)), ..Invalidation::default() };
-    app.client.invalidate_fact(FactPath { id: one }, OptionalJson(Some(what))).await.unwrap();
+    let ended = app.client.invalidate_fact(FactPath { id: one }, OptionalJson(Some(what))).await.unwrap();
+    assert_eq!((ended.derived_closed, ended.remainders.len()), (1, 1));
     assert!(derived(&app).await.is_empty());
     let closed = app.client.read_fact(FactPath { id: found.id }).await.unwrap();
     let first = app.client.read_fact(FactPath { id: one }).await.unwrap();

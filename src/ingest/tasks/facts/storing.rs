@@ -12,7 +12,7 @@ use crate::{
         Tools,
         tasks::{Apply, OrTaskFailure, asking::Asking, structure::model},
     },
-    rdf::shapes::guarding::{self, Guard, Refusal},
+    rdf::shapes::guarding::{self, Guard, Refusal, Warned},
     store::{self, evidence::Evidence, extraction::SourceText, scope::Readable, triples::write::take_pen},
 };
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 use svc_actors::{Outcome, TaskFailure};
 use svc_client::{
     Failure,
-    wire::{FactOutcome, NewFact, NewPredicates, OnOverlap, ResolveNames, ShapeResult, SupersedeFacts},
+    wire::{FactOutcome, NewFact, NewPredicates, OnOverlap, ResolveNames, SupersedeFacts},
 };
 use svc_ids::{DocumentId, PredicateId, TripleId};
 
@@ -54,7 +54,7 @@ struct Written {
     merges: Vec<i64>,
     superseded: Vec<TripleId>,
     closed: usize,
-    warnings: Vec<ShapeResult>,
+    warned: Warned,
 }
 
 /// What came of writing.
@@ -119,8 +119,11 @@ pub async fn store(tools: &Tools, apply: Apply<'_>, mut found: Found<'_>) -> Res
             took["merges"] = json!(written.merges);
             took["superseded"] = written.superseded.iter().map(|id| id.0).collect();
             took["closed"] = written.closed.into();
-            if !written.warnings.is_empty() {
-                took["warnings"] = json!(written.warnings.iter().take(SHOWN).collect::<Vec<_>>());
+            if !written.warned.results.is_empty() {
+                took["warnings"] = json!(written.warned.results.iter().take(SHOWN).collect::<Vec<_>>());
+            }
+            if let Some(limit) = written.warned.truncated {
+                took["warnings_truncated"] = json!(limit);
             }
             Evidence::Facts
         }
@@ -175,7 +178,7 @@ async fn attempt(
     let guard = Guard { kept: &tools.shapes, base: &settings.rdf_base, most: settings.rdf_max_triples };
     // Facts that not all readers of the text see say nothing about those of the text.
     match guarding::guard(conn, guard, Readable::under(&[zone]), &changed).await {
-        Ok(warnings) => Ok(Attempt::Written(Written { warnings, ..written })),
+        Ok(warned) => Ok(Attempt::Written(Written { warned, ..written })),
         Err(refusal) if refusal.documents.is_empty() => Err(refused(refusal.failure)),
         Err(refusal) => Ok(Attempt::Refused(refusal, subjects.into_iter().zip(written.of).collect())),
     }
