@@ -91,22 +91,27 @@ pub async fn swap(pool: &PgPool, id: RootId) -> Result<(), EndError> {
     match hindrance(conn, &file, &generation, &old).await? {
         Some(reason) => discard(conn, &file, &generation, reason).await?,
         None => {
-            forget_summaries(conn, &file, &old).await?;
-            let old = Old::read(conn, &file).await?;
+            let old = match forget_summaries(conn, &file, &old).await? {
+                0 => old,
+                // Their documents are gone.
+                _ => Old::read(conn, &file).await?,
+            };
             exchange(conn, &file, &generation, old).await?;
         }
     }
     Ok(tx.commit().await?)
 }
 
-/// Removes the trees of summaries that tell of the old tree: those above the file, and those of the file and its parts.
-async fn forget_summaries(conn: &mut PgConnection, file: &Place, old: &Old) -> Result<(), EndError> {
-    raptor::forget_over(conn, slice::from_ref(file)).await?;
+/// Removes the trees of summaries that tell of the old tree: those above the file, and those of the file and its parts. Returns how many
+/// there were.
+async fn forget_summaries(conn: &mut PgConnection, file: &Place, old: &Old) -> Result<usize, EndError> {
+    let over = raptor::forget_over(conn, slice::from_ref(file)).await?;
     let holders: Vec<DocumentId> = old.nodes.iter().copied().chain([file.id()]).collect();
-    for tree in store::raptor::trees(conn, &holders).await? {
-        raptor::remove(conn, &tree).await?;
+    let trees = store::raptor::trees(conn, &holders).await?;
+    for tree in &trees {
+        raptor::remove(conn, tree).await?;
     }
-    Ok(())
+    Ok(over + trees.len())
 }
 
 /// Why a generation may not take its place.
