@@ -110,14 +110,15 @@ CREATE TABLE extractions (
 );
 
 -- The trees that reprocesses of files build. A generation is a tree of its own until one transaction puts it under its file, so it is
--- independent of where the file lies and of who may read it. Its nodes bear the guard -1, which nobody may read, not even the owner.
+-- independent of where the file lies and of who may read it. Its nodes bear the guard -1, which nobody may read, not even the owner. Once it
+-- stands there, the old tree is in its place until it is deleted.
 CREATE TABLE generations (
     generation_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
     -- The file, whose bytes its tasks read; null once it is deleted.
     document_id   bigint REFERENCES documents (id) ON DELETE SET NULL,
     options       jsonb NOT NULL,
     started_at    timestamptz NOT NULL DEFAULT now(),
-    -- It was cancelled or replaced, and goes once no worker holds a task of it.
+    -- It was cancelled or replaced, or took its place and holds the tree that was there; it goes once no worker holds a task of it.
     abandoned     boolean NOT NULL DEFAULT false
 );
 CREATE INDEX generations_document ON generations (document_id);

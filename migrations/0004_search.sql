@@ -28,16 +28,18 @@ CREATE TABLE search_indexes (
     built_to     bigint,
     -- Counts the builds that were begun: a step of an earlier build is none of a later one's.
     builds       bigint NOT NULL DEFAULT 0,
+    -- Whether it covers the subtrees of its members alone, and nothing once the last of them is deleted; else it covers every document.
+    restricted   boolean NOT NULL DEFAULT false,
     created_at   timestamptz NOT NULL DEFAULT now()
 );
 
--- The subtrees that an index covers; an index without a row covers every document. No foreign key to documents: if the row of a
--- deleted root vanished with it, an index of one subtree would turn into an index of everything.
+-- The subtrees that a restricted index covers.
 CREATE TABLE search_index_members (
     index_id         bigint NOT NULL REFERENCES search_indexes (id) ON DELETE CASCADE,
-    root_document_id bigint NOT NULL,
+    root_document_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
     PRIMARY KEY (index_id, root_document_id)
 );
+CREATE INDEX search_index_members_root ON search_index_members (root_document_id);
 
 CREATE SEQUENCE search_docno_seq AS integer;
 

@@ -58,8 +58,8 @@ CREATE TABLE access_grants (
 );
 CREATE INDEX access_grants_document ON access_grants (document_id, principal_id);
 
--- Who changed principals, tokens, grants, roots and webhooks, who moved documents to other readers, and who acted on
--- the queue. It refers to no table, because it outlives what it tells of; the function keep_audit refuses every change
+-- Who changed principals, tokens, grants, roots, webhooks, search contexts, indexes and rules of views, who moved documents to other
+-- readers, and who acted on the queue. It refers to no table, because it outlives what it tells of; the function keep_audit refuses every change
 -- of a row.
 CREATE TABLE access_audit (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1438,6 +1438,7 @@ CREATE TABLE search_indexes (
     tokens bigint DEFAULT 0 NOT NULL,
     built_to bigint,
     builds bigint DEFAULT 0 NOT NULL,
+    restricted boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT search_indexes_name_check CHECK ((name <> ''::text))
 );
@@ -2093,6 +2094,8 @@ CREATE INDEX predicates_inverse_of ON predicates USING btree (inverse_of) WHERE 
 
 CREATE INDEX search_index_deltas_index ON search_index_deltas USING btree (index_id) INCLUDE (docs, tokens);
 
+CREATE INDEX search_index_members_root ON search_index_members USING btree (root_document_id);
+
 CREATE UNIQUE INDEX search_term_stats_term_id ON search_term_stats USING btree (index_id, term_id);
 
 CREATE INDEX settle_event_root ON settle_event USING btree (root_id, id);
@@ -2308,6 +2311,9 @@ ALTER TABLE ONLY predicates
 
 ALTER TABLE ONLY search_index_members
     ADD CONSTRAINT search_index_members_index_id_fkey FOREIGN KEY (index_id) REFERENCES search_indexes(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY search_index_members
+    ADD CONSTRAINT search_index_members_root_document_id_fkey FOREIGN KEY (root_document_id) REFERENCES documents(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY shape_bindings
     ADD CONSTRAINT shape_bindings_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

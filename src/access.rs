@@ -73,15 +73,15 @@ impl Caller {
         store::audit::record(conn, self.actor(), entry).await
     }
 
-    /// Records that a node is no access root any more, and with `and_under` the same of every root under it; call it
+    /// Records which of these nodes are no access roots any more, and with `and_under` the same of every root under them; call it
     /// before they go.
     pub async fn record_unprotected(
         &self,
         conn: &mut PgConnection,
-        id: DocumentId,
+        ids: &[DocumentId],
         and_under: bool,
     ) -> sqlx::Result<()> {
-        store::audit::record_unprotected(conn, self.actor(), id, and_under).await
+        store::audit::record_unprotected(conn, self.actor(), ids, and_under).await
     }
 
     fn actor(&self) -> Actor<'_> {

@@ -35,6 +35,7 @@ mod service_process;
 mod set_aside;
 mod shapes;
 mod spool;
+mod timing;
 mod uploads;
 mod view;
 #[path = "../../tests/it/support/workbook.rs"]
@@ -146,6 +147,10 @@ const BENCHES: &[(&str, &str)] = &[
         "recall",
         "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; SIZE: nodes, default 50000",
     ),
+    (
+        "timing",
+        "refusals of each kind of call, for ids of documents that their caller may not read and for ids that never were; SIZE: rounds, default 500",
+    ),
     ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
     (
         "scale",
@@ -254,6 +259,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
         "raptor" => raptor::run(size.unwrap_or(75), &mut out).await?,
         "recall" => recall::run(size.unwrap_or(50_000), &mut out).await?,
+        "timing" => timing::run(size.unwrap_or(500), &mut out).await?,
         "spool" => spool::run(size.unwrap_or(100), &mut out).await?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
         other => return Err(format!("`{other}` has no code").into()),

@@ -106,7 +106,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     ///
     /// The summaries are clustered and made after RAPTOR (arXiv 2401.18059). They are children of a document of their own
     /// under this one, of the usetype `summary`, and a search finds them by that usetype. With `wait` the answer has the
-    /// tree, if that is made within a minute.
+    /// tree, if that is made within a minute, and 409 if the task failed or was cancelled.
     POST   "/documents/{id}/raptor"       make_raptor(path: DocumentPath, query: WaitQuery, body: OptionalJson<RaptorRequest>) -> Accepted<RaptorResponse>, access Write, needs Model, fails [Conflict, TooLarge];
     /// Has a language model read facts in the texts at and under a document, as far as the caller may write these; each is cited with its words.
     ///

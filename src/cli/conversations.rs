@@ -1,7 +1,8 @@
 //! `svc conversation`.
 use super::{
-    CliError,
+    CliError, INTERRUPTED,
     output::{Output, count, one_line, say},
+    unless_interrupted,
 };
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
@@ -79,7 +80,10 @@ pub async fn conversation(
         event_time: begun,
         ..NewConversation::default()
     };
-    let made = client.create_conversation(WaitQuery { wait, ..WaitQuery::default() }, Json(new)).await?;
+    let answer = client.create_conversation(WaitQuery { wait, ..WaitQuery::default() }, Json(new));
+    let goes_on = "once it has arrived, the conversation is ingested in the background: `svc status` shows the queue, and the same command \
+                   again stores nothing twice";
+    let Some(made) = unless_interrupted(answer, goes_on).await? else { return Ok(ExitCode::from(INTERRUPTED)) };
     match output {
         Output::Json => Output::line(&made)?,
         Output::Table => {

@@ -1,7 +1,8 @@
 //! `svc extract-facts` and `svc merges`.
 use super::{
-    CliError, SOME_FAILED,
+    CliError, INTERRUPTED, SOME_FAILED,
     output::{Output, count, say},
+    unless_interrupted,
 };
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -90,7 +91,10 @@ pub async fn extract_facts(
         dry_run,
     };
     let query = WaitQuery { wait, ..WaitQuery::default() };
-    let answer = client.extract_facts(DocumentPath { id }, query, OptionalJson(Some(request))).await?;
+    let goes_on = "facts are extracted in the background from the texts that are queued: `svc status` shows the queue, and the same command \
+                   again queues none of them twice";
+    let answer = client.extract_facts(DocumentPath { id }, query, OptionalJson(Some(request)));
+    let Some(answer) = unless_interrupted(answer, goes_on).await? else { return Ok(ExitCode::from(INTERRUPTED)) };
     match (output, &answer.done) {
         (Output::Json, _) => Output::line(&answer)?,
         (Output::Table, Some(done)) => {

@@ -228,6 +228,20 @@ impl From<OtlpError> for CliError {
     }
 }
 
+/// The answer of a call that waits; `None` after Ctrl-C, once it is said what goes on without this program.
+async fn unless_interrupted<T>(
+    answer: impl Future<Output = Result<T, Failure>>,
+    goes_on: &str,
+) -> Result<Option<T>, CliError> {
+    tokio::select! {
+        answer = answer => Ok(Some(answer?)),
+        _ = tokio::signal::ctrl_c() => {
+            eprintln!("{goes_on}");
+            Ok(None)
+        }
+    }
+}
+
 /// A failed call, with what to do next.
 fn with_next_step(failure: &Failure) -> String {
     match failure.code {

@@ -1,7 +1,8 @@
 //! `svc raptor` and `svc portfolio`.
 use super::{
-    CliError,
+    CliError, INTERRUPTED,
     output::{Output, count, one_line, say},
+    unless_interrupted,
 };
 use clap::Args;
 use std::process::ExitCode;
@@ -48,8 +49,13 @@ pub async fn raptor(client: &Client<Remote>, output: Output, arguments: RaptorAr
         ..RaptorRequest::default()
     };
     let path = DocumentPath { id: arguments.id };
-    let made =
-        client.make_raptor(path, WaitQuery { wait: true, ..WaitQuery::default() }, OptionalJson(Some(request))).await?;
+    let query = WaitQuery { wait: true, ..WaitQuery::default() };
+    let goes_on = format!(
+        "the summaries of document {} are made in the background: `svc status` shows the queue, and the same command again waits for them",
+        arguments.id
+    );
+    let answer = client.make_raptor(path, query, OptionalJson(Some(request)));
+    let Some(made) = unless_interrupted(answer, &goes_on).await? else { return Ok(ExitCode::from(INTERRUPTED)) };
     match (output, &made.tree) {
         (Output::Json, _) => Output::line(&made)?,
         (Output::Table, Some(tree)) => {

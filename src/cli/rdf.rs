@@ -1,6 +1,6 @@
 //! `svc rdf`: facts to Turtle, and Turtle to facts.
 use super::{
-    CliError,
+    CliError, INTERRUPTED,
     import::is_temporary,
     output::{Output, count, one_line, say},
 };
@@ -78,10 +78,9 @@ struct ImportArguments {
 
 pub async fn rdf(client: &Client<Remote>, output: Output, arguments: RdfArguments) -> Result<ExitCode, CliError> {
     match arguments.command {
-        RdfCommand::Export(arguments) => export(client, arguments).await?,
-        RdfCommand::Import(arguments) => import(client, output, arguments).await?,
+        RdfCommand::Export(arguments) => export(client, arguments).await.map(|()| ExitCode::SUCCESS),
+        RdfCommand::Import(arguments) => import(client, output, arguments).await,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(), CliError> {
@@ -135,25 +134,19 @@ impl Summary {
     }
 }
 
-async fn import(client: &Client<Remote>, output: Output, arguments: ImportArguments) -> Result<(), CliError> {
-    let ImportArguments { file, under, base } = arguments;
-    let (path, from) = (file.clone(), base.clone());
-    let checked = tokio::task::spawn_blocking(move || check(&path, from.as_deref()));
-    let Checked { hash, prefixes } = checked.await.map_err(|error| CliError::Other(error.to_string()))??;
-    let query = ImportQuery { parent_id: under, base: None, import: Some(hash) };
-    let (parts, mut read) = tokio::sync::mpsc::channel(1);
-    let reading = tokio::task::spawn_blocking(move || send_parts(&file, base.as_deref(), &prefixes, &parts));
+async fn import(client: &Client<Remote>, output: Output, arguments: ImportArguments) -> Result<ExitCode, CliError> {
     let mut summary = Summary::default();
-    while let Some(text) = read.recv().await {
-        match send(client, &query, text).await {
-            Ok(done) => summary.add(&done),
-            Err(failure) => {
-                eprintln!("{} of the file are stored; running the command again adds the others", count_of(&summary));
-                return Err(failure.into());
-            }
-        }
+    let done = tokio::select! {
+        done = send_all(client, arguments, &mut summary) => Some(done),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    if matches!(done, None | Some(Err(CliError::Call(_)))) {
+        eprintln!("{} of the file are stored; running the command again adds the others", count_of(&summary));
     }
-    reading.await.map_err(|error| CliError::Other(error.to_string()))??;
+    match done {
+        None => return Ok(ExitCode::from(INTERRUPTED)),
+        Some(done) => done?,
+    }
     match output {
         Output::Json => Output::line(&summary)?,
         Output::Table => {
@@ -165,7 +158,22 @@ async fn import(client: &Client<Remote>, output: Output, arguments: ImportArgume
             }
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends a file in parts; `summary` says at any time how far it has come.
+async fn send_all(client: &Client<Remote>, arguments: ImportArguments, summary: &mut Summary) -> Result<(), CliError> {
+    let ImportArguments { file, under, base } = arguments;
+    let (path, from) = (file.clone(), base.clone());
+    let checked = tokio::task::spawn_blocking(move || check(&path, from.as_deref()));
+    let Checked { hash, prefixes } = checked.await.map_err(|error| CliError::Other(error.to_string()))??;
+    let query = ImportQuery { parent_id: under, base: None, import: Some(hash) };
+    let (parts, mut read) = tokio::sync::mpsc::channel(1);
+    let reading = tokio::task::spawn_blocking(move || send_parts(&file, base.as_deref(), &prefixes, &parts));
+    while let Some(text) = read.recv().await {
+        summary.add(&send(client, &query, text).await?);
+    }
+    reading.await.map_err(|error| CliError::Other(error.to_string()))?
 }
 
 fn count_of(summary: &Summary) -> String {

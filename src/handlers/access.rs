@@ -120,8 +120,10 @@ impl Handle<ops::delete_principal> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_principal>) -> Result<(), Failure> {
         let id = PrincipalId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let gone = store::principals::delete(&mut tx, id).await.or_fail()?.ok_or_else(|| no_principal(id))?;
-        caller.record(&mut tx, Entry::new(AuditAct::PrincipalDelete).principal(id, &gone.name)).await.or_fail()?;
+        let (name, gone) = store::principals::delete(&mut tx, id).await.or_fail()?.ok_or_else(|| no_principal(id))?;
+        let entry = Entry::new(AuditAct::PrincipalDelete).principal(id, &name);
+        let entry = gone.into_iter().fold(entry, |entry, (name, value)| entry.with(&name, value));
+        caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;
         self.rights_changed();
         Ok(())

@@ -7,6 +7,7 @@ use crate::{
     service::Service,
     store::{
         self,
+        audit::Entry,
         away::sql_state,
         contexts::{self, ContextRow},
         scope::Readable,
@@ -15,7 +16,7 @@ use crate::{
 use sqlx::{PgConnection, types::Json};
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{ContextConfig, ContextPage, ContextResponse},
+    wire::{AuditAct, ContextConfig, ContextPage, ContextResponse},
 };
 use svc_ids::{ContextId, DocumentId};
 
@@ -48,13 +49,21 @@ async fn check(conn: &mut PgConnection, config: &ContextConfig) -> Result<(), Fa
     Ok(())
 }
 
+/// Records what the owner does with a context, by the name that it has then.
+async fn record(conn: &mut PgConnection, caller: &Caller, act: AuditAct, id: i64, name: &str) -> Result<(), Failure> {
+    caller.record(conn, Entry::new(act).with("context_id", id).with("name", name)).await.or_fail()
+}
+
 impl Handle<ops::create_context> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::create_context>) -> Result<ContextResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::create_context>) -> Result<ContextResponse, Failure> {
         let new = call.body.0;
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        check(&mut conn, &new.config).await?;
-        let made = contexts::insert(&mut conn, &new.name, &new.config).await.or_fail()?;
-        made.map(shown).ok_or_else(|| taken(&new.name))
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        check(&mut tx, &new.config).await?;
+        let made = contexts::insert(&mut tx, &new.name, &new.config).await.or_fail()?;
+        let made = made.map(shown).ok_or_else(|| taken(&new.name))?;
+        record(&mut tx, caller, AuditAct::ContextCreate, made.id, &made.name).await?;
+        tx.commit().await.or_fail()?;
+        Ok(made)
     }
 }
 
@@ -78,25 +87,30 @@ impl Handle<ops::read_context> for Service {
 }
 
 impl Handle<ops::update_context> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::update_context>) -> Result<ContextResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::update_context>) -> Result<ContextResponse, Failure> {
         let (id, change) = (call.path.id, call.body.0);
-        let mut conn = self.pool.acquire().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         if let Some(config) = &change.config {
-            check(&mut conn, config).await?;
+            check(&mut tx, config).await?;
         }
         let name = change.name.as_deref();
-        let row = match contexts::update(&mut conn, ContextId(id), name, change.config.as_ref()).await {
+        let row = match contexts::update(&mut tx, ContextId(id), name, change.config.as_ref()).await {
             Err(error) if sql_state(&error) == "23505" => return Err(taken(name.unwrap_or_default())),
             row => row.or_fail()?,
         };
-        row.map(shown).ok_or_else(|| no_context(id))
+        let changed = row.map(shown).ok_or_else(|| no_context(id))?;
+        record(&mut tx, caller, AuditAct::ContextUpdate, id, &changed.name).await?;
+        tx.commit().await.or_fail()?;
+        Ok(changed)
     }
 }
 
 impl Handle<ops::delete_context> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::delete_context>) -> Result<(), Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::delete_context>) -> Result<(), Failure> {
         let id = call.path.id;
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        contexts::delete(&mut conn, ContextId(id)).await.or_fail()?.then_some(()).ok_or_else(|| no_context(id))
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let name = contexts::delete(&mut tx, ContextId(id)).await.or_fail()?.ok_or_else(|| no_context(id))?;
+        record(&mut tx, caller, AuditAct::ContextDelete, id, &name).await?;
+        tx.commit().await.or_fail()
     }
 }

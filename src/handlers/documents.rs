@@ -55,7 +55,7 @@ impl Handle<ops::create_document> for Service {
         self.wake.notify(Lanes::of(Lane::Model));
         let mut warnings = Vec::new();
         if let Some(waiting) = waiting {
-            waiting.until(wait_for(self, id, &[task])).await?;
+            warnings = waiting.until(wait_for(self, id, &[task])).await?;
             warnings.extend(missing_vector(self, id).await?);
             caller = caller.again(&self.pool).await?;
         }
@@ -116,31 +116,28 @@ async fn create(
     Ok((id, task, caller))
 }
 
-/// Waits for all of these tasks, which embed a document or what is under it.
-async fn wait_for(service: &Service, id: DocumentId, tasks: &[TaskId]) -> Result<(), Failure> {
+/// Waits for all of these tasks, which embed a document or what is under it. Returns a warning if some of them failed or were cancelled:
+/// what the caller sent is stored all the same.
+async fn wait_for(service: &Service, id: DocumentId, tasks: &[TaskId]) -> Result<Vec<String>, Failure> {
     let mut left = tasks.iter();
     let mut task = left.next();
     let done = async {
-        let mut step = WAIT_STEP;
+        let (mut step, mut failed) = (WAIT_STEP, Vec::new());
         while let Some(id_of_task) = task {
             let mut conn = service.pool.acquire().await.or_fail()?;
             match store::tasks::ended(&mut conn, *id_of_task).await.or_fail()? {
                 None => {}
-                Some(true) => {
+                Some(completed) => {
+                    failed.extend((!completed).then_some(*id_of_task));
                     task = left.next();
                     continue;
-                }
-                Some(false) => {
-                    let detail =
-                        "the document is stored, but it could not be embedded and indexed; its evidence has the reason";
-                    return Err(Failure::new(Code::Internal, detail).with("document_id", id.0));
                 }
             }
             drop(conn);
             tokio::time::sleep(step).await;
             step = (step * 2).min(Duration::from_millis(500));
         }
-        Ok(())
+        Ok(Vec::from_iter(not_embedded(&failed)))
     };
     let waited = tokio::select! {
         waited = tokio::time::timeout(WAIT, done) => waited.ok(),
@@ -152,6 +149,17 @@ async fn wait_for(service: &Service, id: DocumentId, tasks: &[TaskId]) -> Result
             .with("task_id", tasks.last().map(|task| task.0))
             .with("remedy", "read the document until it can be found; do not create it again"))
     })
+}
+
+/// That tasks ended without a vector, and what helps.
+fn not_embedded(failed: &[TaskId]) -> Option<String> {
+    let first = failed.first()?;
+    let name = Evidence::Embed.as_str();
+    let tasks = match failed.len() {
+        1 => format!("task {first} failed or was cancelled"),
+        count => format!("{count} tasks failed or were cancelled, task {first} for one"),
+    };
+    Some(format!("{name}: failed ({tasks}; read `attempts` in the evidence, then embed it again)"))
 }
 
 pub(super) async fn read(
@@ -243,7 +251,7 @@ impl Handle<ops::delete_document> for Service {
         }
         raptor::forget_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
         outdate_sums(&self.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
-        caller.record_unprotected(&mut tx, id, true).await.or_fail()?;
+        caller.record_unprotected(&mut tx, &[id], true).await.or_fail()?;
         let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
         let change = Frontier {
             total: -before.total,

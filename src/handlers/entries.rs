@@ -41,7 +41,7 @@ impl Handle<ops::ingest> for Service {
         let stored = entries::ingest(self, self.intake(), caller, call.body.0).await?;
         let id = stored.document_id;
         if let Some(waiting) = waiting {
-            waiting.until(self.drained(id)).await?;
+            waiting.until(self.drained(caller, id)).await?;
         }
         // The caller may read a private document since it was stored, and another one no longer.
         let caller = &caller.again(&self.pool).await?;
@@ -94,7 +94,7 @@ impl Handle<ops::create_conversation> for Service {
         let stored = entries::ingest(self, intake, caller, ingestion).await?;
         let id = stored.document_id;
         if let Some(waiting) = waiting {
-            waiting.until(self.drained(id)).await?;
+            waiting.until(self.drained(caller, id)).await?;
         }
         let caller = &caller.again(&self.pool).await?;
         let path = DocumentPath { id };
@@ -146,8 +146,9 @@ impl Service {
         Handle::<ops::read_frontier>::handle(self, caller, call).await
     }
 
-    /// Waits until no work is left under a file. The work goes on if the wait is given up.
-    async fn drained(&self, id: i64) -> Result<(), Failure> {
+    /// Waits until no work is left under a file. The work goes on if the wait is given up, and the failure tells the caller of what it may
+    /// read.
+    async fn drained(&self, caller: &Caller, id: i64) -> Result<(), Failure> {
         let deadline = Instant::now() + self.settings.ingest_wait;
         let mut pause = SOONEST;
         loop {
@@ -157,14 +158,17 @@ impl Service {
                 return Ok(());
             }
             if Instant::now() + pause > deadline {
-                return Err(unfinished(&frontier));
+                break;
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.ending.cancelled() => return Err(unfinished(&frontier)),
+                () = self.ending.cancelled() => break,
             }
             pause = pause.mul_f32(1.5).min(LATEST);
         }
+        // Since the file was stored its caller may read a private one, or no longer another one.
+        let caller = caller.again(&self.pool).await?;
+        Err(unfinished(&self.frontier(&caller, id).await?))
     }
 }
 

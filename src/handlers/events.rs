@@ -17,10 +17,14 @@ use svc_client::{
     Call, Code, Event, EventStream, Failure, Sent, ops,
     wire::{EventResponse, Since},
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
-/// How often a stream without events makes sure that its caller may still read.
+/// How often a stream makes sure that its caller may still read, if it has no events, and tells how far it has come. It tells that no
+/// sooner, because the moment would tell of each event that its caller may not read.
 const BEAT: Duration = Duration::from_secs(2);
 /// The pause while the database is away.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -59,6 +63,7 @@ impl Handle<ops::follow_events> for Service {
             wanted: Wanted { kinds: call.query.kinds()?, root: call.query.root },
             after,
             position: Some(after),
+            next_beat: Instant::now(),
             read: VecDeque::new(),
             news,
             reading: self.watching.clone(),
@@ -87,6 +92,8 @@ struct Follow {
     after: i64,
     /// That number, if the caller has not been told of it: a caller that resumes there misses nothing, though it was sent no event.
     position: Option<i64>,
+    /// When the caller is next told of that number.
+    next_beat: Instant,
     /// Events that were read and have not been sent yet.
     read: VecDeque<EventResponse>,
     news: watch::Receiver<i64>,
@@ -106,17 +113,21 @@ impl Follow {
                 let event = Event { id: Some(event.seq.to_string()), name: event.kind.as_str().into(), data: event };
                 return Some((Ok(Sent::Event(event)), Some(self)));
             }
-            if let Some(position) = self.position.take() {
+            if let Some(position) = self.position.take_if(|_| self.next_beat <= Instant::now()) {
+                self.next_beat = Instant::now() + BEAT;
                 return Some((Ok(Sent::Position(position.to_string())), Some(self)));
             }
             let looked = if *self.news.borrow_and_update() > self.after {
                 self.look().await
             } else {
                 tokio::select! {
-                    changed = tokio::time::timeout(BEAT, self.news.changed()) => match changed {
-                        Ok(_) => continue,
-                        Err(_) => self.renew().await,
-                    },
+                    _ = self.news.changed() => continue,
+                    () = tokio::time::sleep_until(self.next_beat) => {
+                        if self.position.is_none() {
+                            self.next_beat = Instant::now() + BEAT;
+                        }
+                        self.renew().await
+                    }
                     () = self.ending.cancelled() => return None,
                 }
             };
@@ -153,7 +164,8 @@ impl Follow {
         match looked_at {
             Some((first, last)) if first == self.after + 1 => {
                 self.after = last;
-                self.position = events.is_empty().then_some(last);
+                // The event itself tells the number of a last one that is sent.
+                self.position = Some(last).filter(|last| events.last().is_none_or(|event| event.seq != *last));
                 self.read = events.into();
                 Ok(())
             }

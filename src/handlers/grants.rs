@@ -147,7 +147,7 @@ impl Handle<ops::unprotect_document> for Service {
         let id = DocumentId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         store::access::hold_alone(&mut tx).await.or_fail()?;
-        caller.record_unprotected(&mut tx, id, false).await.or_fail()?;
+        caller.record_unprotected(&mut tx, &[id], false).await.or_fail()?;
         if !store::access::unprotect_held(&mut tx, id).await.or_fail()? {
             must_exist(&mut tx, caller, id).await?;
             return Err(Failure::new(Code::NotFound, format!("document {id} is no access root")));

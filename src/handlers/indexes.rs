@@ -8,6 +8,7 @@ use crate::{
     service::Service,
     store::{
         self,
+        audit::Entry,
         away::sql_state,
         indexes::{
             self, DEFAULT, IndexError,
@@ -15,12 +16,14 @@ use crate::{
         },
     },
 };
+use serde_json::Value;
 use sqlx::PgConnection;
+use std::collections::HashSet;
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{
-        IndexAnalyzer, IndexCapabilities, IndexLanguage, IndexPage, IndexResponse, IndexState, IndexStopWords,
-        IndexedDocument, MemberPage,
+        AuditAct, IndexAnalyzer, IndexCapabilities, IndexLanguage, IndexPage, IndexResponse, IndexState,
+        IndexStopWords, IndexedDocument, MemberPage,
     },
 };
 use svc_ids::{DocumentId, IndexId};
@@ -83,6 +86,7 @@ fn shown(row: IndexRow) -> IndexResponse {
             }),
         },
         capabilities: row.capabilities.0,
+        restricted: row.restricted,
         members: row.members,
         documents: row.documents.max(0),
         state: if row.built_to.is_some() { IndexState::Building } else { IndexState::Ready },
@@ -104,11 +108,26 @@ async fn build(service: &Service, id: IndexId) -> Result<IndexResponse, Failure>
     read(&mut conn, id).await
 }
 
-async fn add_members(conn: &mut PgConnection, id: IndexId, members: &[i64]) -> Result<(), Failure> {
-    match manage::add_members(conn, id, members).await.or_fail()? {
+/// Locks the documents that are to be members of an index.
+async fn lock_members(conn: &mut PgConnection, members: &[i64]) -> Result<(), Failure> {
+    let known: HashSet<i64> = manage::lock_documents(conn, members).await.or_fail()?.into_iter().collect();
+    match members.iter().find(|member| !known.contains(member)) {
         None => Ok(()),
         Some(missing) => Err(Failure::field("members", format!("there is no document {missing}"))),
     }
+}
+
+/// Records what the owner does with an index.
+async fn record(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    act: AuditAct,
+    index: &IndexResponse,
+    detail: Option<(&str, Value)>,
+) -> Result<(), Failure> {
+    let entry = Entry::new(act).with("index_id", index.id).with("name", index.name.as_str());
+    let entry = detail.into_iter().fold(entry, |entry, (name, value)| entry.with(name, value));
+    caller.record(conn, entry).await.or_fail()
 }
 
 /// The index that the settings give its name and configuration is none to rename or delete.
@@ -121,7 +140,7 @@ fn not_the_default(name: &str, what: &str) -> Result<(), Failure> {
 }
 
 impl Handle<ops::create_index> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::create_index>) -> Result<IndexResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::create_index>) -> Result<IndexResponse, Failure> {
         let new = call.body.0;
         let config = Config {
             k1: new.k1.unwrap_or(self.settings.bm25_k1),
@@ -130,9 +149,16 @@ impl Handle<ops::create_index> for Service {
         };
         let capabilities = new.capabilities.unwrap_or(IndexCapabilities { bm25: true, maxsim: false });
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        if let Some(members) = &new.members {
+            lock_members(&mut tx, members).await?;
+        }
         let made = manage::insert(&mut tx, &new.name, &config, capabilities).await.map_err(failure)?;
         let id = made.ok_or_else(|| taken(&new.name))?;
-        add_members(&mut tx, id, new.members.as_deref().unwrap_or_default()).await?;
+        if let Some(members) = &new.members {
+            manage::add_members(&mut tx, id, members).await.or_fail()?;
+        }
+        let index = read(&mut tx, id).await?;
+        record(&mut tx, caller, AuditAct::IndexCreate, &index, Some(("members", index.members.into()))).await?;
         tx.commit().await.or_fail()?;
         build(self, id).await
     }
@@ -156,7 +182,7 @@ impl Handle<ops::read_index> for Service {
 }
 
 impl Handle<ops::update_index> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::update_index>) -> Result<IndexResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::update_index>) -> Result<IndexResponse, Failure> {
         let (id, change) = (IndexId(call.path.id), call.body.0);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let old = manage::lock(&mut tx, id).await.map_err(failure)?;
@@ -182,18 +208,22 @@ impl Handle<ops::update_index> for Service {
         } else {
             manage::empty(&mut tx, id, &new).await.map_err(failure)?;
         }
+        let changed = serde_json::to_value(&change).map_err(|error| Failure::new(Code::Internal, error))?;
+        record(&mut tx, caller, AuditAct::IndexUpdate, &before, Some(("change", changed))).await?;
         tx.commit().await.or_fail()?;
         build(self, id).await
     }
 }
 
 impl Handle<ops::delete_index> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::delete_index>) -> Result<(), Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::delete_index>) -> Result<(), Failure> {
         let id = IndexId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         manage::lock(&mut tx, id).await.map_err(failure)?;
-        not_the_default(&read(&mut tx, id).await?.name, "deleted")?;
+        let index = read(&mut tx, id).await?;
+        not_the_default(&index.name, "deleted")?;
         manage::delete(&mut tx, id).await.or_fail()?;
+        record(&mut tx, caller, AuditAct::IndexDelete, &index, None).await?;
         tx.commit().await.or_fail()
     }
 }
@@ -211,20 +241,23 @@ impl Handle<ops::list_index_members> for Service {
 }
 
 impl Handle<ops::add_index_members> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::add_index_members>) -> Result<IndexResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::add_index_members>) -> Result<IndexResponse, Failure> {
         let (id, members) = (IndexId(call.path.id), call.body.0.members);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        lock_members(&mut tx, &members).await?;
         manage::lock(&mut tx, id).await.map_err(failure)?;
-        not_the_default(&read(&mut tx, id).await?.name, "narrowed to some subtrees")?;
-        add_members(&mut tx, id, &members).await?;
+        let index = read(&mut tx, id).await?;
+        not_the_default(&index.name, "narrowed to some subtrees")?;
+        manage::add_members(&mut tx, id, &members).await.or_fail()?;
         manage::rebuild(&mut tx, id).await.or_fail()?;
+        record(&mut tx, caller, AuditAct::IndexMemberAdd, &index, Some(("members", members.into()))).await?;
         tx.commit().await.or_fail()?;
         build(self, id).await
     }
 }
 
 impl Handle<ops::remove_index_member> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::remove_index_member>) -> Result<(), Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::remove_index_member>) -> Result<(), Failure> {
         let (id, member) = (IndexId(call.path.id), DocumentId(call.path.document_id));
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         manage::lock(&mut tx, id).await.map_err(failure)?;
@@ -232,23 +265,27 @@ impl Handle<ops::remove_index_member> for Service {
             Removed::Gone => {}
             Removed::Unknown => return Err(Failure::new(Code::NotFound, format!("index {id} has no member {member}"))),
             Removed::Last => {
-                let detail = format!("without its last member index {id} would cover everything");
+                let detail = format!("without its last member index {id} would cover nothing");
                 return Err(Failure::new(Code::Conflict, detail)
                     .with("remedy", "add another member first, or delete the index"));
             }
         }
         manage::rebuild(&mut tx, id).await.or_fail()?;
+        let index = read(&mut tx, id).await?;
+        record(&mut tx, caller, AuditAct::IndexMemberRemove, &index, Some(("member", member.0.into()))).await?;
         tx.commit().await.or_fail()?;
         build(self, id).await.map(|_| ())
     }
 }
 
 impl Handle<ops::refresh_index> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::refresh_index>) -> Result<IndexResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::refresh_index>) -> Result<IndexResponse, Failure> {
         let id = IndexId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         manage::lock(&mut tx, id).await.map_err(failure)?;
         manage::rebuild(&mut tx, id).await.or_fail()?;
+        let index = read(&mut tx, id).await?;
+        record(&mut tx, caller, AuditAct::IndexRefresh, &index, None).await?;
         tx.commit().await.or_fail()?;
         build(self, id).await
     }

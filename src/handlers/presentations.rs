@@ -4,13 +4,13 @@ use crate::{
     error::OrFail,
     registry::Handle,
     service::Service,
-    store::{self, presentations},
+    store::{self, audit::Entry, presentations},
     view::{Rules, complete, seed},
 };
 use sqlx::PgConnection;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{NewPresentation, PresentationList, PresentationResponse},
+    wire::{AuditAct, NewPresentation, PresentationList, PresentationResponse},
 };
 
 fn no_rule(usetype: &str) -> Failure {
@@ -34,6 +34,11 @@ async fn put(conn: &mut PgConnection, rule: PresentationResponse) -> Result<Pres
     Ok(PresentationResponse { changed_at: Some(changed_at), ..rule })
 }
 
+/// Records what the owner does with a rule.
+async fn record(conn: &mut PgConnection, caller: &Caller, act: AuditAct, usetype: &str) -> Result<(), Failure> {
+    caller.record(conn, Entry::new(act).with("usetype", usetype)).await.or_fail()
+}
+
 impl Handle<ops::list_presentations> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::list_presentations>) -> Result<PresentationList, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
@@ -50,7 +55,11 @@ impl Handle<ops::read_presentation> for Service {
 }
 
 impl Handle<ops::create_presentation> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::create_presentation>) -> Result<PresentationResponse, Failure> {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::create_presentation>,
+    ) -> Result<PresentationResponse, Failure> {
         let new = call.body.0;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         presentations::alone(&mut tx).await.or_fail()?;
@@ -66,13 +75,18 @@ impl Handle<ops::create_presentation> for Service {
                 .with("remedy", "give the usetypes a common beginning, and the beginning one rule"));
         }
         let made = put(&mut tx, complete(new)).await?;
+        record(&mut tx, caller, AuditAct::PresentationCreate, &made.usetype).await?;
         tx.commit().await.or_fail()?;
         Ok(made)
     }
 }
 
 impl Handle<ops::update_presentation> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::update_presentation>) -> Result<PresentationResponse, Failure> {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::update_presentation>,
+    ) -> Result<PresentationResponse, Failure> {
         let (usetype, change) = (call.path.usetype, call.body.0);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         presentations::alone(&mut tx).await.or_fail()?;
@@ -86,36 +100,45 @@ impl Handle<ops::update_presentation> for Service {
             ..rule
         };
         let changed = put(&mut tx, changed).await?;
+        record(&mut tx, caller, AuditAct::PresentationUpdate, &changed.usetype).await?;
         tx.commit().await.or_fail()?;
         Ok(changed)
     }
 }
 
 impl Handle<ops::delete_presentation> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::delete_presentation>) -> Result<(), Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::delete_presentation>) -> Result<(), Failure> {
         let usetype = &call.path.usetype;
         if seed(usetype).is_some() {
             let detail = format!("the service brings the rule for `{usetype}`, so it cannot be deleted");
             let remedy = format!("POST /usetype-presentations/{usetype}/reset gives it its first form again");
             return Err(Failure::new(Code::Conflict, detail).with("remedy", remedy));
         }
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        presentations::delete(&mut conn, usetype).await.or_fail()?.then_some(()).ok_or_else(|| no_rule(usetype))
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        presentations::delete(&mut tx, usetype).await.or_fail()?.then_some(()).ok_or_else(|| no_rule(usetype))?;
+        record(&mut tx, caller, AuditAct::PresentationDelete, usetype).await?;
+        tx.commit().await.or_fail()
     }
 }
 
 impl Handle<ops::reset_presentation> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::reset_presentation>) -> Result<PresentationResponse, Failure> {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::reset_presentation>,
+    ) -> Result<PresentationResponse, Failure> {
         let usetype = &call.path.usetype;
-        let mut conn = self.pool.acquire().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let Some(first) = seed(usetype) else {
-            return Err(match rules(&mut conn).await?.named(usetype) {
+            return Err(match rules(&mut tx).await?.named(usetype) {
                 Some(_) => Failure::field("usetype", format!("the rule for `{usetype}` has no other form"))
                     .with("remedy", "delete it, or change it"),
                 None => no_rule(usetype),
             });
         };
-        presentations::delete(&mut conn, usetype).await.or_fail()?;
+        presentations::delete(&mut tx, usetype).await.or_fail()?;
+        record(&mut tx, caller, AuditAct::PresentationReset, usetype).await?;
+        tx.commit().await.or_fail()?;
         Ok(first)
     }
 }

@@ -128,9 +128,11 @@ async fn wait_for(service: &Service, place: &Place, task_id: TaskId) -> Result<O
     };
     let Some(completed) = completed.transpose()? else { return Ok(None) };
     if !completed {
-        return Err(Failure::new(Code::Internal, format!("task {task_id} could not make the summaries"))
-            .with("document_id", place.id().0)
-            .with("remedy", "read the attempts in the document's evidence"));
+        let detail =
+            format!("task {task_id} failed or was cancelled, and made no summaries of document {}", place.id());
+        return Err(Failure::new(Code::Conflict, detail)
+            .with("task_id", task_id.0)
+            .with("remedy", "read the attempts in the document's evidence, mend what they name, and ask again"));
     }
     let mut conn = service.pool.acquire().await.or_fail()?;
     let trees = store::raptor::trees(&mut conn, &[place.id()]).await.or_fail()?;

@@ -106,12 +106,14 @@ fn title(members: &[&Node]) -> String {
 
 /// Removes the trees of summaries that quote something at or under these places, and the summaries that language models made of it. Whoever
 /// deletes a place, moves it away or gives it another guard must do this in the same transaction, since a summary tells what it summarises.
-pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> Result<(), bm25::Error> {
+/// Returns how many trees there were.
+pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> Result<usize, bm25::Error> {
     store::summaries::forget_over(conn, places).await?;
-    for tree in store::raptor::over(conn, places).await? {
-        remove(conn, &tree).await?;
+    let trees = store::raptor::over(conn, places).await?;
+    for tree in &trees {
+        remove(conn, tree).await?;
     }
-    Ok(())
+    Ok(trees.len())
 }
 
 /// Removes a tree of summaries.

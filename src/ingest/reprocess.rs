@@ -245,18 +245,28 @@ async fn end(pool: &PgPool, id: RootId) -> Result<(), EndError> {
     let fate = store::reprocess::fate(&mut *pool.acquire().await?, id).await?;
     match fate {
         None | Some(Fate::Wait) => Ok(()),
-        Some(Fate::Remove) => {
-            let mut tx = store::transaction::begin(pool).await?;
-            store::locks::file(&mut tx, id).await?;
-            remove(&mut tx, id).await?;
-            Ok(tx.commit().await?)
+        Some(Fate::Remove) => remove(pool, id).await,
+        Some(Fate::Fail) => {
+            fail(pool, id).await?;
+            remove_given_up(pool, id).await
         }
-        Some(Fate::Fail) => fail(pool, id).await,
-        Some(Fate::Swap) => swap::swap(pool, id).await,
+        Some(Fate::Swap) => {
+            swap::swap(pool, id).await?;
+            remove_given_up(pool, id).await
+        }
     }
 }
 
-/// Removes a generation that failed, and says so at its file, whose tree stays.
+/// Removes a generation if its end gave it up and no worker holds a task of it.
+async fn remove_given_up(pool: &PgPool, id: RootId) -> Result<(), EndError> {
+    let fate = store::reprocess::fate(&mut *pool.acquire().await?, id).await?;
+    match fate {
+        Some(Fate::Remove) => remove(pool, id).await,
+        _ => Ok(()),
+    }
+}
+
+/// Gives up a generation that failed, and says so at its file, whose tree stays.
 async fn fail(pool: &PgPool, id: RootId) -> Result<(), EndError> {
     let mut tx = store::transaction::begin(pool).await?;
     let Some(file) = store::reprocess::file_of(&mut tx, id).await? else { return Ok(()) };
@@ -267,23 +277,27 @@ async fn fail(pool: &PgPool, id: RootId) -> Result<(), EndError> {
     Ok(tx.commit().await?)
 }
 
-/// Removes a generation that may not take its place, and records why.
+/// Gives up a generation that may not take its place, and records why.
 async fn discard(
     conn: &mut PgConnection,
     file: &Place,
     generation: &Generation,
     reason: Value,
 ) -> Result<(), EndError> {
-    remove(conn, generation.id).await?;
+    store::reprocess::abandon(conn, file).await?;
     let mut failed = outcome("failed", generation);
     failed["reason"] = reason;
     Ok(store::reprocess::record(conn, file, &failed).await?)
 }
 
-async fn remove(conn: &mut PgConnection, id: RootId) -> Result<(), EndError> {
-    let gone = store::reprocess::remove(conn, id).await?;
-    bm25::remove(conn, None, &gone).await?;
-    Ok(store::ingest_nodes::forget(conn, &gone).await?)
+/// Deletes a generation that was given up.
+async fn remove(pool: &PgPool, id: RootId) -> Result<(), EndError> {
+    let mut tx = store::transaction::begin(pool).await?;
+    store::locks::file(&mut tx, id).await?;
+    let gone = store::reprocess::remove(&mut tx, id).await?;
+    bm25::remove(&mut tx, None, &gone).await?;
+    store::ingest_nodes::forget(&mut tx, &gone).await?;
+    Ok(tx.commit().await?)
 }
 
 /// Ends all generations whose root left flight, that were given up, or whose file is gone.

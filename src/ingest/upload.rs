@@ -42,6 +42,8 @@ use svc_ids::DocumentId;
 
 /// A longer name is cut: nobody reads it, and titles are indexed.
 const TITLE_CHARACTERS: usize = 255;
+/// How often an arrival is tried whose bytes are found and deleted before it has them.
+const TRIES: usize = 5;
 
 /// What taking in a file needs: the limits on files that are read and stored at a time, and the task types that they may get.
 #[derive(Clone, Copy)]
@@ -139,8 +141,29 @@ pub async fn arrive(
 
     // The file may have taken long to arrive.
     let caller = &caller.again(&core.pool).await?;
-    let scope = caller.readable();
-    let ahead = put_ahead(core, &scope, &arrival, query.private, &spooled).await?;
+    for _ in 0..TRIES {
+        if let Some(response) = take_in(core, intake, caller, &query, &arrival, &spooled).await? {
+            core.spool.keep(DocumentId(response.document_id), spooled);
+            core.wake.notify(Lanes::of(Lane::Cpu));
+            return Ok(response);
+        }
+    }
+    Err(Failure::new(Code::Unavailable, "each file with these bytes was deleted while this upload was to share it")
+        .with("remedy", "upload it again")
+        .with("retry_after", 1))
+}
+
+/// Stores an arrival, or finds the node that holds its bytes; `None` if that node was deleted meanwhile.
+async fn take_in(
+    core: &Core,
+    intake: Intake<'_>,
+    caller: &Caller,
+    query: &UploadQuery,
+    arrival: &Arrival,
+    spooled: &Spooled,
+) -> Result<Option<UploadResponse>, Failure> {
+    let (usetype, scope) = (arrival.usetype, caller.readable());
+    let ahead = put_ahead(core, &scope, arrival, query.private, spooled).await?;
     let (copies, _turn) = intake.copies.turn().await;
     let mut tx = store::transaction::begin_creating(copies).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
@@ -150,14 +173,24 @@ pub async fn arrive(
         Some(_) => None,
         None => Some(ahead.place(&mut tx, || spool::reopen(&spooled.file)).await.or_fail()?),
     };
+    if let (Some(blob), Some(_)) = (&found, &arrival.opened) {
+        // What was read with the password may have the probe run again, which takes the file's lock; that comes before rows.
+        store::locks::files_around(&mut tx, blob.document_id).await.or_fail()?;
+    }
     let parent = match query.parent_id {
         Some(id) => Some(parent::lock(&mut tx, caller, DocumentId(id), 0).await?),
         None => None,
     };
     let is_new = place.is_some();
     let response = match (found, place) {
-        (Some(blob), _) => existing(&mut tx, intake.types, caller, blob, &arrival, parent.as_ref()).await?,
-        (None, Some(place)) => store_new(core, &mut tx, caller, &arrival, place, parent.as_ref(), &query).await?,
+        (Some(blob), _) => match existing(&mut tx, intake.types, caller, blob, arrival, parent.as_ref()).await? {
+            Some(response) => response,
+            None => {
+                tx.rollback().await.or_fail()?;
+                return Ok(None);
+            }
+        },
+        (None, Some(place)) => store_new(core, &mut tx, caller, arrival, place, parent.as_ref(), query).await?,
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     if let Some(receipt) = &arrival.receipt {
@@ -170,9 +203,7 @@ pub async fn arrive(
         ahead.keep();
     }
     tx.commit().await.or_fail()?;
-    core.spool.keep(DocumentId(response.document_id), spooled);
-    core.wake.notify(Lanes::of(Lane::Cpu));
-    Ok(response)
+    Ok(Some(response))
 }
 
 /// Puts the bytes into the object store, if there is one and they are not stored already. Whether they are is looked up again under a lock;
@@ -246,6 +277,7 @@ pub(crate) async fn recognise(spooled: Spooled, name: Option<&str>) -> Result<(S
     done.or_fail()
 }
 
+/// Answers with the node that holds the bytes, and makes the parent contain it; `None` if the node was deleted meanwhile.
 async fn existing(
     conn: &mut PgConnection,
     types: &TaskTypes,
@@ -253,13 +285,22 @@ async fn existing(
     blob: BlobRow,
     arrival: &Arrival,
     parent: Option<&Place>,
-) -> Result<UploadResponse, Failure> {
+) -> Result<Option<UploadResponse>, Failure> {
+    let id = blob.document_id;
+    if let Some(parent) = parent.filter(|parent| parent.is_within(id)) {
+        // The file is not locked after what is under it, because a deletion locks the two the other way round.
+        return Err(contained(parent.id()));
+    }
+    if !store::documents::keep(conn, &caller.readable(), id).await.or_fail()? {
+        return Ok(None);
+    }
     if !arrival.options.agree_with(&blob.options, types.groups()) {
         let asked = arrival.options.to_value();
-        return Err(stored_with_others(blob.document_id.0, &blob.options, &asked));
+        return Err(stored_with_others(id.0, &blob.options, &asked));
     }
-    let found = store::documents::read(conn, &caller.readable(), blob.document_id, false).await.or_fail()?;
-    let mut found = found.ok_or_else(|| Failure::no_document(blob.document_id.0))?;
+    let Some(mut found) = store::documents::read(conn, &caller.readable(), id, false).await.or_fail()? else {
+        return Ok(None);
+    };
     if let Some(opened) = &arrival.opened {
         let file = caller.writes(conn, found.id).await.or_fail()??;
         if opened.hand_in(conn, types, &file).await? {
@@ -268,29 +309,32 @@ async fn existing(
     }
     let mut linked_into_parent = false;
     if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id())) {
-        if parent.id() == found.id || parent.path().contains(&found.id.0) {
-            return Err(Failure::field(
-                "parent_id",
-                format!("document {} is under the file that holds these bytes", parent.id()),
-            ));
+        if store::links::contains(conn, &caller.readable(), id, parent.id()).await.or_fail()? {
+            return Err(contained(parent.id()));
         }
-        store::links::insert(conn, parent, found.id, "contains").await.or_fail()?;
+        store::links::contain(conn, parent, id).await.or_fail()?;
         linked_into_parent = true;
     }
     let told = arrival.told(json!({"content_hash": blob.content_hash, "linked": linked_into_parent}));
-    store::events::record(conn, EventKind::IngestDuplicate, &[found.id], &told).await.or_fail()?;
-    Ok(UploadResponse {
-        document_id: found.id.0,
+    store::events::record(conn, EventKind::IngestDuplicate, &[id], &told).await.or_fail()?;
+    Ok(Some(UploadResponse {
+        document_id: id.0,
         settled: found.settled.0,
         content_hash: blob.content_hash,
         blob_ref: blob.place.to_string(),
         detected_mime: blob.mime_type,
         detected_by: blob.detected_by.map(|Word(by)| by),
         declared_mime: arrival.declared_mime.clone(),
-        attempts: caller.told(store::evidence::attempts(conn, found.id).await.or_fail()?),
+        attempts: caller.told(store::evidence::attempts(conn, id).await.or_fail()?),
         was_existing: true,
         linked_into_parent,
-    })
+    }))
+}
+
+/// 422 for a parent that the file with the same bytes contains already.
+fn contained(parent: DocumentId) -> Failure {
+    Failure::field("parent_id", format!("document {parent} is under the file that holds these bytes"))
+        .with("remedy", "choose a document outside of that file")
 }
 
 async fn store_new(

@@ -1,5 +1,5 @@
-//! The record of who changed principals, tokens, grants, access roots and webhooks, who moved documents to other
-//! readers, and who acted on the queue. Rows are only added.
+//! The record of who changed principals, tokens, grants, access roots, webhooks, search contexts, indexes and rules of views, who moved
+//! documents to other readers, and who acted on the queue. Rows are only added.
 use super::word::Word;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -77,13 +77,12 @@ pub async fn record(conn: &mut PgConnection, actor: Actor<'_>, entry: Entry<'_>)
     .map(|_| ())
 }
 
-/// Records that a node is no access root any more, and with `and_under` the same of every root under it. The entries
+/// Records which of these nodes are no access roots any more, and with `and_under` the same of every root under them. The entries
 /// list the grants that go too, so call this before they go.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn record_unprotected(
     conn: &mut PgConnection,
     actor: Actor<'_>,
-    id: DocumentId,
+    ids: &[DocumentId],
     and_under: bool,
 ) -> sqlx::Result<()> {
     let (actor_id, actor) = actor.columns();
@@ -94,12 +93,12 @@ pub async fn record_unprotected(
                                                          'right', CASE WHEN g.can_write THEN 'write' ELSE 'read' END) ORDER BY p.id)
                        FROM access_grants g JOIN principals p ON p.id = g.principal_id WHERE g.document_id = a.document_id), '[]'))
            FROM access_roots a JOIN documents d ON d.id = a.document_id
-          WHERE d.id = $4 OR ($5 AND d.path @> ARRAY[$4::bigint]) ORDER BY a.document_id",
+          WHERE d.id = ANY($4) OR ($5 AND d.path && $4) ORDER BY a.document_id",
     )
     .bind(actor_id)
     .bind(actor)
     .bind(AuditAct::DocumentUnprotect.as_str())
-    .bind(id)
+    .bind(ids)
     .bind(and_under)
     .persistent(false)
     .execute(conn)

@@ -109,9 +109,8 @@ pub async fn update(
     .await
 }
 
-/// Returns false if there is no such context.
+/// Returns the name that it had; `None` if there is no such context.
 #[tracing::instrument(level = "debug", skip_all, fields(context.id = id.0))]
-pub async fn delete(conn: &mut PgConnection, id: ContextId) -> sqlx::Result<bool> {
-    let done = sqlx::query("DELETE FROM search_contexts WHERE id = $1").bind(id).execute(conn).await?;
-    Ok(done.rows_affected() == 1)
+pub async fn delete(conn: &mut PgConnection, id: ContextId) -> sqlx::Result<Option<String>> {
+    sqlx::query_scalar("DELETE FROM search_contexts WHERE id = $1 RETURNING name").bind(id).fetch_optional(conn).await
 }

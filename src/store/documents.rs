@@ -220,6 +220,16 @@ pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: Document
     sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
 }
 
+/// Keeps a document from being deleted until the transaction ends; false if it does not exist or the scope does not cover it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn keep(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<bool> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT true FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR KEY SHARE");
+    let kept: Option<bool> = sqlx::query_scalar_with(query, arguments).fetch_optional(conn).await?;
+    Ok(kept.unwrap_or_default())
+}
+
 /// Removes documents and everything under them, with every row that depends on them, and ends the belief in facts about them; returns their ids. None of the documents is
 /// under another. The caller must remove the index postings.
 pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::Result<Vec<DocumentId>> {

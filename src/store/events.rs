@@ -61,7 +61,8 @@ pub(super) async fn facts(conn: &mut PgConnection, kind: EventKind, facts: &[Tri
         ", $2, jsonb_build_object('triple_ids', to_jsonb((f.ids)[:256]), 'triples', cardinality(f.ids)), f.owner_only
            FROM (SELECT t.subject_id, array_agg(t.id ORDER BY t.id) AS ids,
                         NOT (t.zone IN (0, s.guard) AND coalesce(o.guard, 0) IN (0, s.guard)) AS owner_only
-                   FROM triples t JOIN documents s ON s.id = t.subject_id LEFT JOIN documents o ON o.id = t.object_id
+                   FROM triples t JOIN documents s ON s.id = t.subject_id AND s.guard <> -1
+                   LEFT JOIN documents o ON o.id = t.object_id AND o.guard <> -1
                   WHERE t.id = ANY($1) AND (t.object_id IS NULL OR o.id IS NOT NULL) GROUP BY 1, 3) f
            JOIN documents d ON d.id = f.subject_id ORDER BY d.id"
     ))

@@ -104,7 +104,7 @@ fn analyzer_change(old: &AnalyzerConfig) -> IndexError {
 /// Whether the index `i` covers the document `d`, whatever its state. A generation of a file is covered as the file is.
 macro_rules! covers {
     () => {
-        "(NOT EXISTS (SELECT FROM search_index_members m WHERE m.index_id = i.id)
+        "(NOT i.restricted
           OR EXISTS (SELECT FROM search_index_members m
                       -- One look-up by the key for each of a few documents, however many members there are.
                       WHERE m.index_id = i.id AND m.root_document_id = ANY(d.path || d.id || ARRAY(

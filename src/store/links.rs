@@ -36,20 +36,15 @@ impl From<LinkRow> for LinkResponse {
     }
 }
 
-/// Links two documents; adding the same link again changes nothing.
+/// Makes a document contain another one; adding the same link again changes nothing.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = source.id().0))]
-pub async fn insert(
-    conn: &mut PgConnection,
-    source: &Place,
-    target_id: DocumentId,
-    link_type: &str,
-) -> sqlx::Result<()> {
+pub async fn contain(conn: &mut PgConnection, source: &Place, target_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_links (source_id, target_id, link_type) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
     )
     .bind(source.id())
     .bind(target_id)
-    .bind(link_type)
+    .bind(CONTAINS)
     .execute(conn)
     .await
     .map(|_| ())
@@ -88,26 +83,28 @@ pub async fn find(
         .await
 }
 
-/// Whether a document is above another one, in the tree or by links of a type that stands for parentage; links from
-/// documents that the scope does not cover do not count. Until the transaction ends, nobody else asks this in order to
-/// add such a link.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = below.id().0))]
-pub async fn is_above(
+/// The type of the links that stand for parentage.
+pub const CONTAINS: &str = "contains";
+
+/// Whether a document contains another one, by the tree and by links of the type [`CONTAINS`]; links from documents that the scope does
+/// not cover do not count. Ask it before anything is put under `below`, by a link or in the tree: if it is so, that would close a circle.
+/// Until the transaction ends, nobody else asks this.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = below.0))]
+pub async fn contains(
     conn: &mut PgConnection,
     scope: &Readable,
-    target_id: DocumentId,
-    below: &Place,
-    link_type: &str,
+    id: DocumentId,
+    below: DocumentId,
 ) -> sqlx::Result<bool> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Links.key()).execute(&mut *conn).await?;
     let mut arguments = scope.arguments();
-    add(&mut arguments, target_id);
-    add(&mut arguments, below.children_path());
-    add(&mut arguments, link_type.to_owned());
+    add(&mut arguments, id);
+    add(&mut arguments, below);
+    add(&mut arguments, CONTAINS);
     sqlx::query_scalar_with(
         concat!(
             "WITH RECURSIVE above(id) AS (
-                 SELECT unnest($4::bigint[])
+                 SELECT unnest(path || id) FROM documents WHERE id = $4
                  UNION
                  SELECT up.id FROM above a JOIN document_links l ON l.target_id = a.id AND l.link_type = $5
                    JOIN documents d ON d.id = l.source_id AND ",

@@ -38,7 +38,7 @@ pub mod llm_usage;
 pub mod locks;
 pub mod members;
 pub(crate) mod merges;
-pub(crate) mod moves;
+pub mod moves;
 pub(crate) mod nodes;
 pub(crate) mod ontologies;
 pub(crate) mod overview;

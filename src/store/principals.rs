@@ -1,7 +1,8 @@
 //! The callers besides the owner.
 use super::word::Word;
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use serde_json::{Map, Value};
+use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{NewPrincipal, PrincipalChange, PrincipalKind, PrincipalResponse};
 use svc_ids::PrincipalId;
 
@@ -92,13 +93,32 @@ pub async fn update(
     Ok(row.map(PrincipalResponse::from))
 }
 
-/// Deletes a principal with its tokens and grants; returns what it was.
-pub async fn delete(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<PrincipalResponse>> {
-    let row: Option<Row> = sqlx::query_as(
-        "DELETE FROM principals WHERE id = $1 RETURNING id, name, kind, disabled, amqp_user, created_at",
+/// The most grants and tokens of a principal that are listed when it goes.
+const LISTED: i64 = 1_000;
+
+/// Deletes a principal with its tokens and grants. Returns its name, and for the audit how many of both went, and the first thousand of
+/// each; `None` if there is no such principal.
+pub async fn delete(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<(String, Map<String, Value>)>> {
+    // From here on it gets neither.
+    let name: Option<String> = sqlx::query_scalar("SELECT name FROM principals WHERE id = $1 FOR UPDATE")
+        .bind(id)
+        .fetch_optional(&mut *conn)
+        .await?;
+    let Some(name) = name else { return Ok(None) };
+    let Json(gone): Json<Map<String, Value>> = sqlx::query_scalar(
+        "SELECT jsonb_build_object(
+             'grants_total', (SELECT count(*) FROM access_grants WHERE principal_id = $1),
+             'grants', (SELECT coalesce(jsonb_agg(jsonb_build_object('document_id', g.document_id,
+                                                   'right', CASE WHEN g.can_write THEN 'write' ELSE 'read' END) ORDER BY g.document_id), '[]')
+                          FROM (SELECT * FROM access_grants WHERE principal_id = $1 ORDER BY document_id LIMIT $2) g),
+             'tokens_total', (SELECT count(*) FROM api_tokens WHERE principal_id = $1),
+             'tokens', (SELECT coalesce(jsonb_agg(jsonb_build_object('token_id', t.id, 'name', t.name, 'prefix', t.prefix) ORDER BY t.id), '[]')
+                          FROM (SELECT * FROM api_tokens WHERE principal_id = $1 ORDER BY id LIMIT $2) t))",
     )
     .bind(id)
-    .fetch_optional(conn)
+    .bind(LISTED)
+    .fetch_one(&mut *conn)
     .await?;
-    Ok(row.map(PrincipalResponse::from))
+    sqlx::query("DELETE FROM principals WHERE id = $1").bind(id).execute(conn).await?;
+    Ok(Some((name, gone)))
 }

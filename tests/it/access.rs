@@ -1,19 +1,26 @@
 //! What a principal may read and change: guards beside the naive definition, and the lock that keeps a node from being born open.
-use crate::support::{TestApp, insert, invariants, place, sample, server, until};
+use crate::{
+    principals,
+    support::{TestApp, Wish, document, insert, invariants, place, sample, server, until},
+};
 use http::{HeaderMap, header::AUTHORIZATION};
-use sqlx::PgPool;
+use serde_json::{Value, json};
+use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, BTreeSet};
 use svc::{
     access::{Keys, NewSecret},
     store::{
-        access, documents, places,
+        access, documents, moves, places,
         scope::{Readable, Writable},
         transaction,
     },
 };
 use svc_client::{
-    Access, FileUpload,
-    wire::{GrantRight, UploadQuery},
+    Access, FileUpload, Json,
+    wire::{
+        AuditQuery, ContextPath, DocumentPath, GrantRight, IndexDocumentPath, IndexPath, NewMembers, PiecesQuery,
+        PresentationPath, PrincipalPath, SplitRequest, UploadQuery, WaitQuery,
+    },
 };
 use svc_ids::{DocumentId, PrincipalId};
 
@@ -85,6 +92,11 @@ async fn add(pool: &PgPool, parent: Option<i64>) -> i64 {
     id.0
 }
 
+/// The owner's document, which nobody embeds.
+async fn stored(app: &TestApp, title: &str, content: &str) -> i64 {
+    app.client.create_document(WaitQuery::default(), Json(document(title, content))).await.unwrap().id
+}
+
 async fn compare(pool: &PgPool, naive: &Naive, someone: &Someone) {
     let keys = Keys::new("owner", None, false);
     let caller = keys.authenticate(pool, Access::Read, &someone.headers).await.unwrap();
@@ -115,7 +127,7 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
         for _ in 0..60 {
             let ids: Vec<i64> = naive.path.keys().copied().collect();
             let any = (!ids.is_empty()).then(|| ids[random.below(ids.len())]);
-            match (random.below(10), any) {
+            match (random.below(13), any) {
                 (0..=3, parent) | (4.., parent @ None) => {
                     let parent = parent.filter(|_| random.below(8) > 0).map(|id| (id, naive.path[&id].clone()));
                     let id = add(&pool, parent.as_ref().map(|(id, _)| *id)).await;
@@ -144,6 +156,42 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                         let granted = access::grant(&mut conn, PrincipalId(someone.id), DocumentId(root), right).await;
                         assert!(granted.unwrap().is_some());
                         naive.grants.insert(root, can_write);
+                    }
+                }
+                (9, Some(_)) => {
+                    let granted: Vec<i64> = naive.grants.keys().copied().collect();
+                    if !granted.is_empty() {
+                        let root = granted[random.below(granted.len())];
+                        let mut conn = pool.acquire().await.unwrap();
+                        assert!(access::ungrant(&mut conn, PrincipalId(someone.id), DocumentId(root)).await.unwrap());
+                        naive.grants.remove(&root);
+                    }
+                }
+                (10 | 11, Some(id)) => {
+                    let to = Some(ids[random.below(ids.len())]).filter(|_| random.below(4) > 0);
+                    // Nothing comes under itself.
+                    if to.is_some_and(|to| naive.line(to).contains(&id)) {
+                        continue;
+                    }
+                    let mut tx = transaction::begin_moving(&pool).await.unwrap();
+                    let from = place(&mut tx, id).await;
+                    let under = match to {
+                        Some(to) => Some(place(&mut tx, to).await),
+                        None => None,
+                    };
+                    let guards = (
+                        naive.path[&id].last().map_or(0, |parent| naive.guard(*parent)),
+                        to.map_or(0, |to| naive.guard(to)),
+                    );
+                    let is_other = moves::relocate(&mut tx, &from, under.as_ref()).await.unwrap();
+                    assert_eq!(is_other, guards.0 != guards.1, "whether others may read {id} under {to:?}");
+                    tx.commit().await.unwrap();
+                    let line = to.map_or(Vec::new(), |to| naive.line(to));
+                    let depth = naive.path[&id].len();
+                    for (node, path) in &mut naive.path {
+                        if *node == id || path.contains(&id) {
+                            *path = [&line, &path[depth..]].concat();
+                        }
                     }
                 }
                 (_, Some(id)) if random.below(3) == 0 => {
@@ -206,4 +254,158 @@ async fn a_private_upload_and_all_under_it_are_guarded_by_it() {
         sqlx::query_scalar("SELECT DISTINCT guard FROM documents").fetch_all(&app.pool).await.unwrap();
     assert_eq!(guards, [id]);
     app.end().await;
+}
+
+/// A piece that was closed goes with those that are replaced, and the audit tells whose grants went with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_tells_of_pieces_that_were_access_roots_and_are_replaced() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let one = principals::someone(&app, "one").await;
+    let id = stored(&app, "Birds", "Herons wait. Coots dive.").await;
+    let split = async |replace| {
+        let made = app
+            .client
+            .split_document(
+                DocumentPath { id },
+                PiecesQuery::default(),
+                Json(SplitRequest { at: Some(vec![12]), by_headings: false, replace }),
+            )
+            .await;
+        made.unwrap()
+    };
+    let pieces = split(false).await.created;
+    principals::grant(&app, &one, pieces[1], GrantRight::Read).await;
+    assert_eq!(split(true).await.deleted, 2);
+    let query = AuditQuery { document_id: Some(pieces[1]), ..AuditQuery::default() };
+    let told = app.client.list_audit(query).await.unwrap().entries;
+    let acts: Vec<&str> = told.iter().map(|entry| entry.act.as_str()).collect();
+    assert_eq!(acts, ["document.unprotect", "grant.put", "document.protect"]);
+    let grants = json!([{"principal_id": one.id, "principal": "one", "right": "read"}]);
+    assert_eq!((&told[0].detail["is_deleted"], &told[0].detail["grants"]), (&json!(true), &grants));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_audit_tells_of_contexts_indexes_and_rules_of_views() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let id = stored(&app, "Place", "A heron.").await;
+    let new = json!({"name": "wide", "config": {"method": "bm25"}});
+    let context = app.client.create_context(Json(serde_json::from_value(new).unwrap())).await.unwrap();
+    let path = ContextPath { id: context.id };
+    let change = json!({"name": "narrow"});
+    app.client.update_context(path, Json(serde_json::from_value(change).unwrap())).await.unwrap();
+    app.client.delete_context(path).await.unwrap();
+    let new = json!({"name": "words"});
+    let index = app.client.create_index(Json(serde_json::from_value(new).unwrap())).await.unwrap().id;
+    let path = IndexPath { id: index };
+    app.client.update_index(path, Json(serde_json::from_value(json!({"k1": 2.0})).unwrap())).await.unwrap();
+    let other = stored(&app, "Other", "A coot.").await;
+    app.client.add_index_members(path, Json(NewMembers { members: vec![id, other] })).await.unwrap();
+    app.client.remove_index_member(IndexDocumentPath { id: index, document_id: other }).await.unwrap();
+    app.client.refresh_index(path).await.unwrap();
+    app.client.delete_index(path).await.unwrap();
+    let rule = json!({"usetype": "mine", "renderer": "plain"});
+    app.client.create_presentation(Json(serde_json::from_value(rule).unwrap())).await.unwrap();
+    let mine = || PresentationPath { usetype: "mine".into() };
+    let change = json!({"title": "Mine"});
+    app.client.update_presentation(mine(), Json(serde_json::from_value(change).unwrap())).await.unwrap();
+    app.client.delete_presentation(mine()).await.unwrap();
+    app.client.reset_presentation(PresentationPath { usetype: "markdown".into() }).await.unwrap();
+    // What is refused is not recorded.
+    app.client.delete_presentation(mine()).await.unwrap_err();
+    app.client.delete_index(path).await.unwrap_err();
+    let told = app.client.list_audit(AuditQuery::default()).await.unwrap().entries;
+    let told: Vec<(&str, Value)> =
+        told.iter().rev().map(|entry| (entry.act.as_str(), Value::Object(entry.detail.clone()))).collect();
+    let of_index = |name: &str, value: Value| json!({"index_id": index, "name": "words", name: value});
+    let expected = [
+        ("context.create", json!({"context_id": context.id, "name": "wide"})),
+        ("context.update", json!({"context_id": context.id, "name": "narrow"})),
+        ("context.delete", json!({"context_id": context.id, "name": "narrow"})),
+        ("index.create", of_index("members", json!(0))),
+        ("index.update", of_index("change", json!({"k1": 2.0}))),
+        ("index.member.add", of_index("members", json!([id, other]))),
+        ("index.member.remove", of_index("member", json!(other))),
+        ("index.refresh", json!({"index_id": index, "name": "words"})),
+        ("index.delete", json!({"index_id": index, "name": "words"})),
+        ("presentation.create", json!({"usetype": "mine"})),
+        ("presentation.update", json!({"usetype": "mine"})),
+        ("presentation.delete", json!({"usetype": "mine"})),
+        ("presentation.reset", json!({"usetype": "markdown"})),
+    ];
+    assert_eq!(told, expected);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_audit_lists_what_goes_with_a_principal() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let one = principals::someone(&app, "one").await;
+    let places = [stored(&app, "Place", "A heron.").await, stored(&app, "Place", "A coot.").await];
+    principals::grant(&app, &one, places[0], GrantRight::Read).await;
+    principals::grant(&app, &one, places[1], GrantRight::Write).await;
+    app.client.delete_principal(PrincipalPath { id: one.id }).await.unwrap();
+    let told = app.client.list_audit(AuditQuery { limit: Some(1), ..AuditQuery::default() }).await.unwrap().entries;
+    let expected = json!({
+        "grants_total": 2,
+        "grants": [{"document_id": places[0], "right": "read"}, {"document_id": places[1], "right": "write"}],
+        "tokens_total": 1,
+        "tokens": [{"token_id": one.token_id, "name": "test", "prefix": &one.secret[..12]}],
+    });
+    assert_eq!((told[0].act.as_str(), Value::Object(told[0].detail.clone())), ("principal.delete", expected));
+    assert_eq!((told[0].principal_id, told[0].principal.as_deref()), (Some(one.id), Some("one")));
+    app.client.delete_principal(PrincipalPath { id: one.id }).await.unwrap_err();
+    app.end().await;
+}
+
+/// Statements are planned with their values; should one ever be planned without, it reads no table for a page either.
+#[tokio::test]
+async fn the_first_page_of_a_list_scans_no_table_under_a_generic_plan() {
+    const LIMIT: u32 = 50;
+    let pool = server::new_pool().await;
+    let top = add(&pool, None).await;
+    // Many children of one document, each with some of its own, and as many at the top.
+    for parents in ["SELECT $1::bigint AS parent, 4000 AS count", "SELECT NULL::bigint, 4000 WHERE $1::bigint > 0"] {
+        let insert = format!(
+            "INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
+             SELECT p.parent, CASE WHEN p.parent IS NULL THEN '{{}}' ELSE ARRAY[p.parent] END, 't', 'c', 'markdown', 'sha256:' || n, 0
+               FROM ({parents}) p(parent, count), generate_series(1, p.count) n"
+        );
+        sqlx::query(sqlx::AssertSqlSafe(insert)).bind(top).execute(&pool).await.unwrap();
+    }
+    sqlx::query(
+        "INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
+         SELECT d.id, d.path || d.id, 't', 'c', 'markdown', 'sha256:' || n, 0
+           FROM documents d, generate_series(1, 3) n WHERE d.parent_id = $1",
+    )
+    .bind(top)
+    .execute(&pool)
+    .await
+    .unwrap();
+    sqlx::raw_sql("ANALYZE documents").execute(&pool).await.unwrap();
+    let someone = someone(&pool).await;
+    let scope = Keys::new("owner", None, false).authenticate(&pool, Access::Read, &someone.headers).await.unwrap();
+    let (scope, top) = (scope.readable(), DocumentId(top));
+    // How often the connection has scanned the table and how many rows it has fetched, with what it has not reported of earlier ones.
+    let read = async |conn: &mut PgConnection| -> (i64, i64) {
+        let query = "SELECT coalesce(sum(seq_scan), 0)::bigint, coalesce(sum(idx_tup_fetch), 0)::bigint
+                       FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
+        sqlx::query_as(query).fetch_one(conn).await.unwrap()
+    };
+    for list in ["roots", "children", "subtree"] {
+        let mut tx = transaction::begin(&pool).await.unwrap();
+        sqlx::query("SET LOCAL plan_cache_mode = force_generic_plan").execute(&mut *tx).await.unwrap();
+        let before = read(&mut tx).await;
+        let listed = match list {
+            "roots" => documents::roots(&mut tx, &scope, None, DocumentId(0), LIMIT).await.unwrap().len(),
+            "children" => documents::children(&mut tx, &scope, top, None, None, LIMIT).await.unwrap().len(),
+            _ => documents::subtree(&mut tx, &scope, top, &[], LIMIT).await.unwrap().len(),
+        };
+        assert_eq!(listed, LIMIT as usize);
+        let after = read(&mut tx).await;
+        let (scans, fetched) = (after.0 - before.0, after.1 - before.1);
+        assert_eq!(scans, 0, "{list}");
+        assert!(fetched <= 2 * i64::from(LIMIT), "a page of {list} reads {fetched} rows");
+        tx.rollback().await.unwrap();
+    }
 }

@@ -499,3 +499,54 @@ async fn ctrl_c_says_what_goes_on_without_the_command() {
     assert!(done.status.success() && said.contains("`svc events --since "), "{:?} {said}", done.status);
     app.end().await;
 }
+
+/// The service goes on with what a command waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_says_what_goes_on_of_one_call() {
+    let app = TestApp::start().await;
+    for task_type in ["raptor", "probe"] {
+        app.client.pause_task_type(TaskTypePath { task_type: task_type.to_owned() }).await.unwrap();
+    }
+    let id = app.create("Birds", "Herons and coots.", None).await.id.to_string();
+    for bird in ["A heron waits by the water.", "A coot dives for its food."] {
+        app.create("Bird", bird, Some(id.parse().unwrap())).await;
+    }
+    let folder = app.service.settings.data_dir.clone();
+    let (talk, facts) = (folder.join("talk.json"), folder.join("facts.ttl"));
+    std::fs::write(&talk, r#"[{"role": "user", "content": "Where is the heron?"}]"#).unwrap();
+    std::fs::write(&facts, "<http://example.org/heron> <http://example.org/eats> <http://example.org/fish> .\n")
+        .unwrap();
+    let is_queued = async |task_type: &str| {
+        until("the task to be queued", async || {
+            sqlx::query_scalar::<_, i64>("SELECT id FROM task_queue WHERE task_type = $1 AND NOT final")
+                .bind(task_type)
+                .fetch_optional(&app.pool)
+                .await
+                .unwrap()
+        })
+        .await
+    };
+    let ended = async |child: Child| {
+        interrupt(&child);
+        let done = end_of(child).await;
+        assert_eq!(done.status.code(), Some(130), "{}", text(&done.stderr));
+        text(&done.stderr)
+    };
+    let raptor = start(&app.base, &["raptor", &id]);
+    is_queued("raptor").await;
+    let said = ended(raptor).await;
+    assert!(said.contains(&format!("the summaries of document {id} are made in the background")), "{said}");
+    let conversation = start(&app.base, &["conversation", "import", talk.to_str().unwrap(), "--wait"]);
+    is_queued("probe").await;
+    let said = ended(conversation).await;
+    assert!(said.contains("ingested in the background") && said.contains("stores nothing twice"), "{said}");
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("LOCK triples").execute(&mut *held).await.unwrap();
+    let proxy = before(&app).await;
+    let import = start(&format!("http://{}", proxy.address), &["rdf", "import", facts.to_str().unwrap()]);
+    until("the call to begin", async || proxy.has_heard("POST /rdf/turtle").then_some(())).await;
+    let said = ended(import).await;
+    assert!(said.contains("0 triples of the file are stored; running the command again adds the others"), "{said}");
+    held.rollback().await.unwrap();
+    app.end().await;
+}

@@ -8,7 +8,8 @@ use svc_client::{
     Code, Failure, FileUpload, Json, Meta, Version,
     wire::{
         Bm25Search, DocumentChange, DocumentPath, DocumentResponse, EmbedQuery, FulltextSearch, GrantRight,
-        MaxsimSearch, SearchResponse, Settled, TaskTypePath, UpdatedDocument, UploadQuery, VectorSearch, WaitQuery,
+        MaxsimSearch, PiecesQuery, SearchResponse, Settled, SplitRequest, TaskPath, TaskTypePath, UpdatedDocument,
+        UploadQuery, VectorSearch, WaitQuery,
     },
 };
 
@@ -500,5 +501,40 @@ async fn a_delete_in_a_cancelled_file_does_not_make_it_pass_for_done() {
         .unwrap();
     assert_eq!(told, 0);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// What its caller sent is stored, so that a task that fails or is cancelled is no failure of the call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_for_a_task_that_is_cancelled_is_warned() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    let cancel = async || {
+        let task: i64 = until("the task to wait", async || {
+            sqlx::query_scalar("SELECT id FROM task_queue WHERE task_type = 'embed' AND NOT final")
+                .fetch_optional(&app.pool)
+                .await
+                .unwrap()
+        })
+        .await;
+        app.client.cancel_task(TaskPath { id: task }).await.unwrap();
+        format!("embed: failed (task {task} failed or was cancelled; ")
+    };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    let (created, warning) =
+        tokio::join!(app.client.create_document(wait, Json(document("Tides", "The moon."))), cancel());
+    let created = created.unwrap();
+    assert!(created.warnings.len() == 1 && created.warnings[0].starts_with(&warning), "{:?}", created.warnings);
+    let path = DocumentPath { id: created.document.id };
+    let (changed, warning) =
+        tokio::join!(app.client.update_document(path, wait, change(json!({"content": "The sea."}))), cancel());
+    let changed = changed.unwrap().value;
+    assert_eq!(changed.document.content, "The sea.");
+    assert!(changed.warnings.len() == 1 && changed.warnings[0].starts_with(&warning), "{:?}", changed.warnings);
+    let at = SplitRequest { at: Some(vec![4]), by_headings: false, replace: false };
+    let (cut, warning) = tokio::join!(app.client.split_document(path, PiecesQuery { wait: true }, Json(at)), cancel());
+    let cut = cut.unwrap();
+    assert_eq!(cut.created.len(), 2);
+    assert!(cut.warnings.len() == 1 && cut.warnings[0].starts_with(&warning), "{:?}", cut.warnings);
     app.end().await;
 }

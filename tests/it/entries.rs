@@ -6,7 +6,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use svc_client::{
-    Code, Failure, FileUpload, Json,
+    Client, Code, Failure, FileUpload, Json, Remote,
     wire::{
         AttemptOutcome, DocumentPath, Entry, GrantRight, IngestQuery, IngestedTree, NewIngestion, PageQuery, Settled,
         TaskTypePath, UploadQuery, WaitQuery,
@@ -345,6 +345,31 @@ async fn without_a_worker_the_answer_says_what_the_work_waits_for() {
     app.settled(id).await;
     let tree = ingest(&app, body).await.unwrap();
     assert_eq!((tree.document_id, tree.was_existing, tree.document.settled), (id, true, Settled::Settled));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_too_soon_tells_of_no_work_on_what_its_caller_may_not_read() {
+    let app = TestApp::with(Wish { settings: &[("SVC_INGEST_WAIT_SECONDS", "0.2")], ..Wish::default() }).await;
+    let one = someone(&app, "one").await;
+    let text = "# Herons\n\nThe heron waits by the water.\n\n# Coots\n\nThe coot dives for its food.\n";
+    let new = || NewIngestion { content: Some(text.to_owned()), ..NewIngestion::of(Entry::Markdown) };
+    let at_once = IngestQuery { wait: false, ..IngestQuery::default() };
+    let id = app.client.ingest(at_once, Json(new())).await.unwrap().document_id;
+    app.settled(id).await;
+    let leaf = app.subtree(id).await.into_iter().find(|node| node.usetype == "chunk").unwrap();
+    let section = leaf.parent_id.unwrap();
+    assert_ne!(section, id);
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    app.client.protect_document(DocumentPath { id: section }).await.unwrap();
+    crate::edits::patched(&app, leaf.id, json!({"content": "The heron waits no more."})).await;
+    let wait = async |client: &Client<Remote>| client.ingest(IngestQuery::default(), Json(new())).await.unwrap_err();
+    let (owners, theirs) = tokio::join!(wait(&app.client), wait(&one.client));
+    assert_eq!((owners.code, &owners.members["blocked_by"]["paused"]), (Code::Unavailable, &json!(1)), "{owners:?}");
+    assert_eq!((theirs.code, &theirs.members["blocked_by"]), (Code::Unavailable, &json!({})), "{theirs:?}");
+    assert!(!theirs.detail.contains("paused"), "{theirs}");
+    app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    app.settled(id).await;
     app.end().await;
 }
 

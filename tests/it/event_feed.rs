@@ -9,7 +9,7 @@ use serde_json::json;
 use sqlx::PgPool;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use svc::{
     events::sequencer,
@@ -193,6 +193,33 @@ async fn a_stream_from_now_on_that_breaks_off_before_its_first_event_is_taken_up
     deleted.begun().await.unwrap();
     deleted.begun().await.unwrap();
     assert_eq!(deleted.last_id(), Some("2"));
+    sequencer.abort();
+    app.end().await;
+}
+
+/// A position at each hidden event would tell its moment, so there are no more positions than beats.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_does_not_move_with_events_that_its_reader_may_not_read() {
+    const HIDDEN: i64 = 20;
+    let (app, sequencer) = numbered().await;
+    let reader = someone(&app, "reader").await;
+    let hidden = create(&app, None).await;
+    app.client.protect_document(DocumentPath { id: hidden }).await.unwrap();
+    until("the number", async || (event_feed::newest(&app.pool).await.unwrap() == 1).then_some(())).await;
+    let mut events = reader.client.follow_events(query("", "now")).await.unwrap();
+    events.begun().await.unwrap();
+    let begun = Instant::now();
+    for number in 2..2 + HIDDEN {
+        create(&app, Some(hidden)).await;
+        until("the number", async || (event_feed::newest(&app.pool).await.unwrap() == number).then_some(())).await;
+    }
+    let mut moves = 0;
+    while events.last_id() != Some(&(1 + HIDDEN).to_string()) {
+        tokio::time::timeout(PATIENCE, events.begun()).await.expect("a position in time").unwrap();
+        moves += 1;
+    }
+    let beats = begun.elapsed().as_secs() / 2 + 1;
+    assert!(moves <= beats, "{moves} moves in the time of {beats} beats");
     sequencer.abort();
     app.end().await;
 }

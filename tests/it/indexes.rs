@@ -302,6 +302,32 @@ async fn a_move_takes_a_document_out_of_one_index_and_into_another() {
     app.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_whose_last_member_is_deleted_covers_nothing_until_it_has_another() {
+    let app = TestApp::start().await;
+    let [north, south] = [app.create("north", "Reeds.", None).await.id, app.create("south", "Reeds.", None).await.id];
+    app.create("heron", "A heron stands there.", Some(north)).await;
+    let id = index(&app, "north", json!({"members": [north]})).await.id;
+    let path = IndexPath { id };
+    assert_eq!(find(&app, "north", "heron").await, ["heron"]);
+    app.client.delete_document(DocumentPath { id: north }).await.unwrap();
+    app.create("other heron", "Another heron stands there.", Some(south)).await;
+    app.client.refresh_index(path).await.unwrap();
+    let bare = built(&app, id).await;
+    assert_eq!((bare.restricted, bare.members, bare.documents), (true, 0, 0));
+    assert_eq!(app.client.list_index_members(path, PageQuery::default()).await.unwrap().members, [0; 0]);
+    assert_eq!(find(&app, "north", "heron").await, [""; 0]);
+    assert_eq!(find(&app, "default", "heron").await, ["other heron"]);
+    app.client.add_index_members(path, Json(NewMembers { members: vec![south] })).await.unwrap();
+    assert_eq!(
+        (built(&app, id).await.members, find(&app, "north", "heron").await),
+        (1, vec!["other heron".to_owned()])
+    );
+    let all = index(&app, "all", json!({})).await;
+    assert_eq!((all.restricted, all.members), (false, 0));
+    app.end().await;
+}
+
 #[tokio::test]
 async fn an_index_without_bm25_says_so_when_it_is_searched() {
     let app = TestApp::start().await;

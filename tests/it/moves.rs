@@ -3,10 +3,11 @@ use crate::{
     access::Random,
     edits::{patch, patched},
     principals::{grant, someone},
-    support::{TestApp, Wish, document, invariants, sample, until},
+    support::{TestApp, Wish, document, invariants, sample, until, until_a_statement_waits},
 };
 use serde_json::json;
 use std::collections::BTreeSet;
+use svc::store::transaction;
 use svc_client::{
     Code, FileUpload, Json, Located, OptionalJson,
     wire::{
@@ -164,6 +165,88 @@ async fn a_move_needs_the_right_to_write_at_both_ends_and_takes_the_guard_of_its
     app.end().await;
 }
 
+/// A move keeps everybody from creating, so that somebody without the right to it could keep everybody waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_may_not_move_is_refused_while_others_create() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let one = someone(&app, "one").await;
+    let (open, mine, hidden) =
+        (add(&app, "open", None).await, add(&app, "mine", None).await, add(&app, "hidden", None).await);
+    let (inner, deep) = (add(&app, "inner", Some(open)).await, add(&app, "deep", Some(mine)).await);
+    grant(&app, &one, inner, GrantRight::Write).await;
+    grant(&app, &one, mine, GrantRight::Write).await;
+    app.client.protect_document(DocumentPath { id: hidden }).await.unwrap();
+    let creating = transaction::begin_creating(&app.pool).await.unwrap();
+    for (id, parent, code) in [
+        (hidden, None, Code::NotFound),
+        (424_242, Some(mine), Code::NotFound),
+        (open, None, Code::Forbidden),
+        (open, Some(mine), Code::Forbidden),
+        (deep, Some(hidden), Code::NotFound),
+        (deep, Some(open), Code::Forbidden),
+        (inner, Some(mine), Code::Forbidden),
+    ] {
+        let change = crate::edits::change(json!({"parent_id": parent}));
+        let refused = tokio::select! {
+            answer = one.client.update_document(DocumentPath { id }, WaitQuery::default(), change) => answer.unwrap_err(),
+            () = until_a_statement_waits(&app.pool) => panic!("the move of {id} to {parent:?} waits for who creates"),
+        };
+        assert_eq!(refused.code, code, "{id} to {parent:?}");
+    }
+    // Whoever may move waits for its turn.
+    let change = crate::edits::change(json!({"parent_id": mine, "title": "moved"}));
+    let owners = app.client.update_document(DocumentPath { id: inner }, WaitQuery::default(), change);
+    let (moved, ()) = tokio::join!(owners, async {
+        until_a_statement_waits(&app.pool).await;
+        creating.commit().await.unwrap();
+    });
+    assert_eq!(moved.unwrap().value.document.path, [mine]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn neither_a_move_nor_an_upload_closes_a_circle_of_what_contains_what() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let (box_, shelf) = (add(&app, "box", None).await, add(&app, "shelf", None).await);
+    let inner = add(&app, "inner", Some(box_)).await;
+    let board = add(&app, "board", Some(shelf)).await;
+    let contain = async |id, target_id| {
+        let new = NewLink { target_id, link_type: "contains".into(), score: None, metadata: Default::default() };
+        app.client.create_link(DocumentPath { id }, Json(new)).await.map(|link| link.id)
+    };
+    let link_id = contain(inner, shelf).await.unwrap();
+    for parent in [shelf, board] {
+        let refused = patch(&app, box_, json!({"parent_id": parent})).await.unwrap_err();
+        assert_eq!((refused.code, refused.members["field"].as_str()), (Code::InvalidField, Some("parent_id")));
+        assert!(refused.members.contains_key("remedy"), "{refused}");
+        assert_eq!(patch(&app, inner, json!({"parent_id": parent})).await.unwrap_err().code, Code::InvalidField);
+    }
+    // The other way round the shelf is in the box twice, which is no circle.
+    patch(&app, shelf, json!({"parent_id": box_})).await.unwrap();
+    patch(&app, shelf, json!({"parent_id": null})).await.unwrap();
+    app.client.delete_link(LinkPath { id: inner, link_id }).await.unwrap();
+    patch(&app, box_, json!({"parent_id": board})).await.unwrap();
+    patch(&app, box_, json!({"parent_id": null})).await.unwrap();
+
+    // A file is adopted by whoever uploads its bytes again.
+    let upload = async |parent_id| {
+        let query = UploadQuery { parent_id, ..UploadQuery::default() };
+        app.client.upload_file(query, FileUpload::from_bytes("note.txt", "A heron waits.", None)).await
+    };
+    let file = upload(None).await.unwrap().document_id;
+    let note = add(&app, "note", Some(file)).await;
+    contain(note, shelf).await.unwrap();
+    for parent in [file, note, shelf, board] {
+        let refused = upload(Some(parent)).await.unwrap_err();
+        assert_eq!((refused.code, refused.members["field"].as_str()), (Code::InvalidField, Some("parent_id")));
+    }
+    let adopted = upload(Some(box_)).await.unwrap();
+    assert!(adopted.was_existing && adopted.linked_into_parent && adopted.document_id == file);
+    assert_eq!(contain(board, box_).await.unwrap_err().code, Code::InvalidField);
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_in_the_queue_moves_with_its_document() {
     let mut app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
@@ -267,8 +350,8 @@ async fn links_have_two_ends_and_contain_in_no_circle() {
 async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_and_deleted() {
     for seed in [5, 11] {
         let (app, mut random) = (TestApp::start().await, Random(seed * 15_485_863));
-        let mut done = [0; 8];
-        for step in 0..80 {
+        let mut done = [0; 11];
+        for step in 0..110 {
             let ids: Vec<i64> =
                 sqlx::query_scalar("SELECT id FROM documents ORDER BY id").fetch_all(&app.pool).await.unwrap();
             let any = |random: &mut Random| (!ids.is_empty()).then(|| ids[random.below(ids.len())]);
@@ -278,7 +361,7 @@ async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_an
                 .await
                 .unwrap();
             let file = (!files.is_empty()).then(|| files[random.below(files.len())]);
-            let kind = random.below(14);
+            let kind = random.below(16);
             let outcome = match (kind, id) {
                 (0..=2, _) | (_, None) => {
                     let new = NewDocument { parent_id: other, ..document(&format!("Note {step}"), "A heron waits.") };
@@ -296,7 +379,7 @@ async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_an
                 (9, Some(id)) => {
                     let new = NewLink {
                         target_id: other.unwrap_or(id),
-                        link_type: "cites".into(),
+                        link_type: ["cites", "contains"][random.below(2)].into(),
                         score: None,
                         metadata: Default::default(),
                     };
@@ -312,13 +395,34 @@ async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_an
                     let request = ReprocessRequest { options: Some(options), replace: random.below(2) == 0 };
                     app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await.map(|_| 7)
                 }
+                (14, Some(id)) => {
+                    let new = NewLink {
+                        target_id: other.unwrap_or(id),
+                        link_type: "contains".into(),
+                        score: None,
+                        metadata: Default::default(),
+                    };
+                    app.client.create_link(DocumentPath { id }, Json(new)).await.map(|_| 8)
+                }
+                (15, _) => {
+                    // Bytes that may be there already: whoever sends them again adopts their file.
+                    let query = UploadQuery { parent_id: other, ..UploadQuery::default() };
+                    let file = FileUpload::from_bytes("same.md", "# The same\n\nA heron, again.", None);
+                    app.client.upload_file(query, file).await.map(|stored| 9 + usize::from(stored.linked_into_parent))
+                }
                 (10, Some(id)) => app.client.protect_document(DocumentPath { id }).await.map(|_| 5),
                 (_, Some(id)) => app.client.delete_document(DocumentPath { id }).await.map(|()| 6),
             };
             match outcome {
                 Ok(kind) => done[kind] += 1,
                 Err(failure) => {
-                    let expected = [Code::Conflict, Code::Unavailable, Code::InvalidField, Code::NotFound];
+                    let expected = [
+                        Code::Conflict,
+                        Code::Unavailable,
+                        Code::InvalidField,
+                        Code::NotFound,
+                        Code::StoredWithOtherOptions,
+                    ];
                     assert!(expected.contains(&failure.code), "seed {seed}, step {step}: {failure}");
                 }
             }

@@ -1,7 +1,7 @@
 //! Summaries over a part of the tree, and the part of it that is worth reading within a budget of tokens.
 mod written;
 
-use crate::support::{TestApp, Wish, document, invariants};
+use crate::support::{TestApp, Wish, document, invariants, until};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
@@ -285,6 +285,24 @@ async fn a_task_that_makes_summaries_is_queued_once_and_its_end_leaves_the_docum
     assert_eq!(settled().await, Settled::Settled, "nor does its retry take the document out of searches");
     app.settled(id).await;
     assert!(app.subtree(id).await.iter().any(|document| document.usetype == "raptor"));
+
+    // Whoever waits for a task is told that it was cancelled, which is no fault of the service.
+    app.client.pause_task_type(TaskTypePath { task_type: "raptor".into() }).await.unwrap();
+    let waiting = WaitQuery { wait: true, ..WaitQuery::default() };
+    let (ended, task_id) = tokio::join!(app.client.make_raptor(path, waiting, OptionalJson(None)), async {
+        let task_id: i64 = until("the task to be queued", async || {
+            sqlx::query_scalar("SELECT id FROM task_queue WHERE task_type = 'raptor' AND NOT final")
+                .fetch_optional(&app.pool)
+                .await
+                .unwrap()
+        })
+        .await;
+        app.client.cancel_task(TaskPath { id: task_id }).await.unwrap();
+        task_id
+    });
+    let ended = ended.unwrap_err();
+    assert_eq!((ended.code, ended.members["task_id"].as_i64()), (Code::Conflict, Some(task_id)), "{ended}");
+    assert!(ended.members.contains_key("remedy"), "{ended}");
 
     // A task that finds less than there was when it was queued says so.
     app.client.pause_task_type(TaskTypePath { task_type: "raptor".into() }).await.unwrap();

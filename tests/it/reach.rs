@@ -1,4 +1,5 @@
 //! Who reaches what: every operation of the table beside the definition of access, over HTTP, in random trees with random grants.
+mod hidden;
 mod ingestion;
 mod views;
 mod world;

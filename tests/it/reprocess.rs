@@ -7,7 +7,7 @@ use crate::{
     edits::patch,
     principals::{Someone, grant, someone},
     reach,
-    support::{TOKEN, TestApp, Wish, document, invariants, sample, until},
+    support::{TOKEN, TestApp, Wish, document, invariants, sample, until, until_a_statement_waits},
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};

@@ -1,10 +1,11 @@
 //! Malicious forms, and many uploads at once.
-use crate::support::{TestApp, Wish};
+use crate::support::{TestApp, Wish, document, invariants, place, until_a_statement_waits};
 use futures_util::{StreamExt, future::join_all, stream};
 use serde_json::Value;
+use svc::store::{documents, ingest_nodes, transaction};
 use svc_client::{
-    Code, FileUpload,
-    wire::{PageQuery, UploadQuery},
+    Code, FileUpload, Json,
+    wire::{DocumentPath, PageQuery, UploadQuery, WaitQuery},
 };
 
 const FORM: &str = "multipart/form-data; boundary=XX";
@@ -130,6 +131,35 @@ async fn many_uploads_at_once_take_nothing_from_anybody_else() {
     for failure in uploads.into_iter().filter_map(Result::err) {
         assert_eq!(failure.code, Code::TooManyRequests, "{failure}");
         assert!(failure.members.contains_key("retry_after"), "{failure}");
+    }
+    app.end().await;
+}
+
+/// An upload has found the file with its bytes when that is deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_whose_file_is_deleted_while_they_are_adopted_are_stored_anew() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let parent = document("Parent", "A place.");
+    let parent = app.client.create_document(WaitQuery::default(), Json(parent)).await.unwrap().id;
+    for parent_id in [None, Some(parent)] {
+        let upload = async |parent_id| {
+            let query = UploadQuery { parent_id, ..UploadQuery::default() };
+            app.client.upload_file(query, FileUpload::from_bytes("note.txt", "A heron waits.", None)).await.unwrap()
+        };
+        let first = upload(None).await;
+        let mut deleting = transaction::begin(&app.pool).await.unwrap();
+        let file = place(&mut deleting, first.document_id).await;
+        let gone = documents::delete_subtrees(&mut deleting, &[file]).await.unwrap();
+        ingest_nodes::forget(&mut deleting, &gone).await.unwrap();
+        let (second, ()) = tokio::join!(upload(parent_id), async {
+            until_a_statement_waits(&app.pool).await;
+            deleting.commit().await.unwrap();
+        });
+        assert!(!second.was_existing && !second.linked_into_parent && second.document_id != first.document_id);
+        let stored = crate::edits::get(&app, second.document_id).await;
+        assert_eq!((stored.parent_id, stored.content_hash), (parent_id, first.content_hash));
+        invariants::check(&app.pool).await;
+        app.client.delete_document(DocumentPath { id: second.document_id }).await.unwrap();
     }
     app.end().await;
 }

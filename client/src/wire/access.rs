@@ -82,6 +82,19 @@ wire_words! {
         WebhookDelete = "webhook.delete",
         FeedReplay = "feed.replay",
         FeedDrop = "feed.drop",
+        ContextCreate = "context.create",
+        ContextUpdate = "context.update",
+        ContextDelete = "context.delete",
+        IndexCreate = "index.create",
+        IndexUpdate = "index.update",
+        IndexDelete = "index.delete",
+        IndexRefresh = "index.refresh",
+        IndexMemberAdd = "index.member.add",
+        IndexMemberRemove = "index.member.remove",
+        PresentationCreate = "presentation.create",
+        PresentationUpdate = "presentation.update",
+        PresentationDelete = "presentation.delete",
+        PresentationReset = "presentation.reset",
     }
 }
 

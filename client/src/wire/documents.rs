@@ -168,8 +168,9 @@ impl Located for DocumentResponse {
 pub struct CreatedDocument {
     #[serde(flatten)]
     pub document: DocumentResponse,
-    /// Why some searches cannot find the document, for example `embed: no_direction (...)` if it has no vector, or
-    /// `embed: left_out (...)` if its vector lacks the end of a very long text; absent if all can. Only an
+    /// Why some searches cannot find the document, for example `embed: no_direction (...)` if it has no vector,
+    /// `embed: left_out (...)` if its vector lacks the end of a very long text, or `embed: failed (...)` if the task
+    /// that embeds it failed or was cancelled; absent if all can. Only an
     /// answer after `wait` can say so; otherwise the document's evidence says it later, by the same name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

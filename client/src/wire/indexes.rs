@@ -159,7 +159,9 @@ pub struct IndexResponse {
     pub b: f64,
     pub analyzer: IndexAnalyzer,
     pub capabilities: IndexCapabilities,
-    /// How many subtrees it covers; 0 if it covers everything.
+    /// Whether it covers the subtrees of its members alone; otherwise it covers everything.
+    pub restricted: bool,
+    /// How many members it has. A deleted document is no member any more; without its last one a restricted index covers nothing.
     pub members: i64,
     /// How many documents it holds.
     pub documents: i64,

@@ -9,6 +9,7 @@ use crate::{
         self,
         archive::{self, RestoredLink},
         audit::Entry,
+        links::CONTAINS,
         places::Place,
         triples::write,
     },
@@ -20,9 +21,6 @@ use svc_client::{
     wire::{ArchivedLink, AuditAct, GrantRight, ImportedRows},
 };
 use svc_ids::{DocumentId, PrincipalId};
-
-/// The type of the links that stand for parentage.
-const CONTAINS: &str = "contains";
 
 impl Handle<ops::import_links> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::import_links>) -> Result<ImportedRows, Failure> {
@@ -61,7 +59,7 @@ impl Handle<ops::import_links> for Service {
             };
             if link.link_type != CONTAINS {
                 rows.push(row);
-            } else if store::links::is_above(&mut tx, &caller.readable(), target, place, CONTAINS).await.or_fail()? {
+            } else if store::links::contains(&mut tx, &caller.readable(), target, source).await.or_fail()? {
                 // Such a link would close a circle, so that it says nothing that another store could have said.
                 outside += 1;
             } else {

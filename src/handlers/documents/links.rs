@@ -6,16 +6,13 @@ use crate::{
     handlers::lists::must_exist,
     registry::Handle,
     service::Service,
-    store::{self, away::sql_state},
+    store::{self, away::sql_state, links::CONTAINS, triples::write},
 };
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{LinkPage, LinkResponse},
 };
 use svc_ids::DocumentId;
-
-/// The type of the links that stand for parentage.
-const CONTAINS: &str = "contains";
 
 impl Handle<ops::list_links> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_links>) -> Result<LinkPage, Failure> {
@@ -39,12 +36,13 @@ impl Handle<ops::create_link> for Service {
         if target == id {
             return Err(Failure::field("target_id", "a document is not linked to itself"));
         }
-        let scope = caller.readable();
-        if new.link_type == CONTAINS
-            && store::links::is_above(&mut tx, &scope, target, &source, CONTAINS).await.or_fail()?
-        {
-            let detail = format!("document {target} is above document {id}, which cannot contain it");
-            return Err(Failure::field("target_id", detail).with("remedy", "link them with another type"));
+        if new.link_type == CONTAINS {
+            // So nobody waits for a deletion of one of them while it keeps all others from adding such a link.
+            write::lock_ends(&mut tx, &caller.readable(), &[id, target]).await.or_fail()?;
+            if store::links::contains(&mut tx, &caller.readable(), target, id).await.or_fail()? {
+                let detail = format!("document {target} is above document {id}, which cannot contain it");
+                return Err(Failure::field("target_id", detail).with("remedy", "link them with another type"));
+            }
         }
         let made =
             store::links::create(&mut tx, &source, &new).await.map_err(|error| match sql_state(&error).as_ref() {

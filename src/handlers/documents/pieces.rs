@@ -25,7 +25,7 @@ use crate::{
 };
 use serde_json::json;
 use sqlx::PgConnection;
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, Meta, ops,
@@ -236,8 +236,7 @@ async fn make(
             .with("remedy", "cut it again"));
     }
     place.admits(0)?;
-    let Cleared { pieces: deleted, documents: gone } =
-        clear(&service.settings.task_badges, &mut tx, &place, making).await?;
+    let Cleared { pieces: deleted, documents: gone } = clear(service, &mut tx, caller, &place, making).await?;
     let ids = store::nodes::reserve_ids(&mut tx, pieces.len()).await.or_fail()?;
     let places: Vec<Place> = ids.iter().map(|id| place.of_new(*id, place.children_path())).collect();
     if let Some(first) = places.first() {
@@ -256,8 +255,9 @@ async fn make(
     service.wake.notify(Lanes::of(Lane::Model));
     let warnings = match waiting {
         Some(waiting) => {
-            waiting.until(wait_for(service, id, &tasks)).await?;
-            warnings(service, &ids).await?
+            let mut failed = waiting.until(wait_for(service, id, &tasks)).await?;
+            failed.extend(warnings(service, &ids).await?);
+            failed
         }
         None => Vec::new(),
     };
@@ -307,8 +307,9 @@ struct Cleared {
 
 /// Deletes the pieces of an earlier call, if that is what the caller asked for.
 async fn clear(
-    badges: &BTreeMap<String, String>,
+    service: &Service,
     conn: &mut PgConnection,
+    caller: &Caller,
     place: &Place,
     making: Making,
 ) -> Result<Cleared, Failure> {
@@ -331,7 +332,8 @@ async fn clear(
     store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
     raptor::forget_over(conn, &earlier).await.or_fail()?;
     let ids: Vec<DocumentId> = earlier.iter().map(Place::id).collect();
-    outdate_sums(badges, conn, &ids).await.or_fail()?;
+    outdate_sums(&service.settings.task_badges, conn, &ids).await.or_fail()?;
+    caller.record_unprotected(conn, &ids, true).await.or_fail()?;
     store::batch::hand_over(conn, &earlier).await.or_fail()?;
     let mut gone = store::documents::delete_subtrees(conn, &earlier).await.or_fail()?;
     let empty = store::segments::empty(conn, &segments).await.or_fail()?;

@@ -37,7 +37,10 @@ impl Handle<ops::update_document> for Service {
         let (id, change, query) = (DocumentId(call.path.id), call.body.0, call.query);
         let waiting = query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let begin = match change.parent_id {
-            Some(_) => store::transaction::begin_moving(&self.pool).await,
+            Some(parent_id) => {
+                may_move(self, caller, id, parent_id.map(DocumentId)).await?;
+                store::transaction::begin_moving(&self.pool).await
+            }
             None => store::transaction::begin(&self.pool).await,
         };
         let mut tx = begin.or_fail()?;
@@ -56,7 +59,7 @@ impl Handle<ops::update_document> for Service {
         self.wake.notify(Lanes::ALL);
         let mut warnings = Vec::new();
         if let (Some(waiting), Some(task)) = (waiting, changed.task) {
-            waiting.until(wait_for(self, id, &[task])).await?;
+            warnings = waiting.until(wait_for(self, id, &[task])).await?;
             warnings.extend(missing_vector(self, id).await?);
         }
         let document = match document.take() {
@@ -66,6 +69,25 @@ impl Handle<ops::update_document> for Service {
         };
         Ok(Version { etag: etag_of(&document)?, value: UpdatedDocument { document, warnings } })
     }
+}
+
+/// Refuses a caller without the rights that a move needs. They are looked up once more under the lock of the move, which stops all
+/// creation, so that only who has them takes it.
+async fn may_move(
+    service: &Service,
+    caller: &Caller,
+    id: DocumentId,
+    target: Option<DocumentId>,
+) -> Result<(), Failure> {
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let place = caller.writes(&mut conn, id).await.or_fail()??;
+    if let Some(target) = target {
+        caller.writes(&mut conn, target).await.or_fail()??;
+    }
+    if place.path().last() != target.map(|target| target.0).as_ref() {
+        caller.takes(&mut conn, &place).await.or_fail()??;
+    }
+    Ok(())
 }
 
 /// Changes the fields of a document in the caller's transaction; returns the caller with the right to what was made its own.
@@ -277,6 +299,10 @@ async fn relocate(
     }
     if let Some(parent) = target {
         parent.admits(store::moves::height(conn, from).await.or_fail()?)?;
+        if store::links::contains(conn, &caller.readable(), id, parent.id()).await.or_fail()? {
+            let detail = format!("document {id} contains document {} by links, and cannot be under it", parent.id());
+            return Err(Failure::field("parent_id", detail).with("remedy", "delete one of the links `contains`"));
+        }
     }
     let to = from.moved(target);
     for place in [from, &to] {

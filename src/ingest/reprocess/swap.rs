@@ -1,8 +1,8 @@
-//! The transaction that puts a generation in the place of a file's tree.
+//! The transaction that puts a generation in the place of a file's tree. While it runs nothing is created, so it leaves to a later one what
+//! takes long: the old tree is set aside in the generation's place, out of everybody's reach, and deleted as one that was given up.
 use super::{EndError, discard, outcome};
 use crate::{
     ingest::raptor,
-    search::bm25,
     store::{
         self,
         ingest_nodes::Frontier,
@@ -27,7 +27,7 @@ const LISTED: usize = 100;
 
 /// The tree that a file has.
 pub struct Old {
-    /// What tasks made of the file, and what was made of that. The exchange deletes these nodes.
+    /// What tasks made of the file, and what was made of that. The exchange sets these nodes aside, to be deleted.
     pub nodes: Vec<DocumentId>,
     /// How many of these failed.
     failed: i64,
@@ -91,22 +91,27 @@ pub async fn swap(pool: &PgPool, id: RootId) -> Result<(), EndError> {
     match hindrance(conn, &file, &generation, &old).await? {
         Some(reason) => discard(conn, &file, &generation, reason).await?,
         None => {
-            forget_summaries(conn, &file, &old).await?;
-            let old = Old::read(conn, &file).await?;
+            let old = match forget_summaries(conn, &file, &old).await? {
+                0 => old,
+                // Their documents are gone.
+                _ => Old::read(conn, &file).await?,
+            };
             exchange(conn, &file, &generation, old).await?;
         }
     }
     Ok(tx.commit().await?)
 }
 
-/// Removes the trees of summaries that tell of the old tree: those above the file, and those of the file and its parts.
-async fn forget_summaries(conn: &mut PgConnection, file: &Place, old: &Old) -> Result<(), EndError> {
-    raptor::forget_over(conn, slice::from_ref(file)).await?;
+/// Removes the trees of summaries that tell of the old tree: those above the file, and those of the file and its parts. Returns how many
+/// there were.
+async fn forget_summaries(conn: &mut PgConnection, file: &Place, old: &Old) -> Result<usize, EndError> {
+    let over = raptor::forget_over(conn, slice::from_ref(file)).await?;
     let holders: Vec<DocumentId> = old.nodes.iter().copied().chain([file.id()]).collect();
-    for tree in store::raptor::trees(conn, &holders).await? {
-        raptor::remove(conn, &tree).await?;
+    let trees = store::raptor::trees(conn, &holders).await?;
+    for tree in &trees {
+        raptor::remove(conn, tree).await?;
     }
-    Ok(())
+    Ok(over + trees.len())
 }
 
 /// Why a generation may not take its place.
@@ -164,11 +169,10 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
 
     let pairs: Vec<Counterpart> = counterparts.iter().map(|(old, new)| Counterpart { old: *old, new: *new }).collect();
     follow::redirect(conn, &pairs, &old.nodes).await?;
-    store::reprocess::delete(conn, file, &old.nodes).await?;
+    store::reprocess::set_aside(conn, file, generation, &old.nodes).await?;
     follow::documents_gone(conn, &old.nodes).await?;
-    bm25::remove(conn, None, &old.nodes).await?;
-    store::ingest_nodes::forget(conn, &old.nodes).await?;
-    super::remove(conn, generation.id).await?;
+    let gone: Vec<DocumentId> = old.nodes.iter().copied().chain([generation.id.document()]).collect();
+    store::ingest_nodes::forget(conn, &gone).await?;
     let after = store::ingest_nodes::count_by_path(conn, &everything, id).await?;
     let change = Frontier {
         total: after.total - before.total,

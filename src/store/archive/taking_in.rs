@@ -120,7 +120,7 @@ pub async fn count(conn: &mut PgConnection, documents: &[DocumentId], containers
 pub async fn indexes_of_all(conn: &mut PgConnection) -> sqlx::Result<Vec<IndexId>> {
     sqlx::query_scalar(
         "SELECT i.id FROM search_indexes i WHERE (i.capabilities ->> 'bm25')::boolean
-            AND NOT EXISTS (SELECT FROM search_index_members m WHERE m.index_id = i.id) ORDER BY i.id",
+            AND NOT i.restricted ORDER BY i.id",
     )
     .fetch_all(conn)
     .await

@@ -14,6 +14,7 @@ pub struct IndexRow {
     pub name: String,
     pub config: Json<Config>,
     pub capabilities: Json<IndexCapabilities>,
+    pub restricted: bool,
     pub members: i64,
     pub documents: i64,
     /// The last document that a build has looked at; `None` if there is nothing to build.
@@ -23,7 +24,7 @@ pub struct IndexRow {
 
 macro_rules! columns {
     () => {
-        "i.id, i.name, i.config, i.capabilities, i.built_to, i.created_at,
+        "i.id, i.name, i.config, i.capabilities, i.restricted, i.built_to, i.created_at,
          (SELECT count(*) FROM search_index_members m WHERE m.index_id = i.id) AS members,
          i.docs + (SELECT coalesce(sum(docs), 0)::bigint FROM search_index_deltas x WHERE x.index_id = i.id) AS documents"
     };
@@ -224,24 +225,26 @@ pub async fn members(
     .await
 }
 
-/// Adds subtrees to what an index covers. Returns the first of them that does not exist, and then adds none.
-pub async fn add_members(conn: &mut PgConnection, id: IndexId, members: &[i64]) -> sqlx::Result<Option<i64>> {
-    let missing: Option<i64> = sqlx::query_scalar(
-        "SELECT m.id FROM unnest($1::bigint[]) AS m (id) WHERE NOT EXISTS (SELECT FROM documents d WHERE d.id = m.id AND d.guard <> -1) LIMIT 1",
+/// Those of these documents that exist. They are not deleted before the transaction ends. Call it before an index is locked, because a
+/// deletion takes the locks in this order.
+pub async fn lock_documents(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar("SELECT id FROM documents WHERE id = ANY($1) AND guard <> -1 ORDER BY id FOR KEY SHARE")
+        .bind(ids)
+        .fetch_all(conn)
+        .await
+}
+
+/// Adds the subtrees of these documents, which are locked, to what an index covers; from here on it covers its members alone.
+pub async fn add_members(conn: &mut PgConnection, id: IndexId, members: &[i64]) -> sqlx::Result<()> {
+    sqlx::query("UPDATE search_indexes SET restricted = true WHERE id = $1").bind(id).execute(&mut *conn).await?;
+    sqlx::query(
+        "INSERT INTO search_index_members (index_id, root_document_id) SELECT $1, unnest($2::bigint[]) ON CONFLICT DO NOTHING",
     )
+    .bind(id)
     .bind(members)
-    .fetch_optional(&mut *conn)
-    .await?;
-    if missing.is_none() {
-        sqlx::query(
-            "INSERT INTO search_index_members (index_id, root_document_id) SELECT DISTINCT $1, m FROM unnest($2::bigint[]) AS m ON CONFLICT DO NOTHING",
-        )
-        .bind(id)
-        .bind(members)
-        .execute(conn)
-        .await?;
-    }
-    Ok(missing)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// What came of taking a subtree away.
@@ -250,7 +253,7 @@ pub enum Removed {
     Gone,
     /// It is none of the index's.
     Unknown,
-    /// It is the only one, without which the index would cover everything.
+    /// It is the only one, without which the index would cover nothing.
     Last,
 }
 

@@ -203,8 +203,33 @@ pub async fn place_under(conn: &mut PgConnection, file: &Place, id: DocumentId) 
         .await
 }
 
-/// Deletes nodes under a file, with every row that depends on them. The caller must remove the index postings.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
-pub async fn delete(conn: &mut PgConnection, file: &Place, nodes: &[DocumentId]) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM documents WHERE id = ANY($1)").bind(nodes).execute(conn).await.map(|_| ())
+/// Puts nodes under a file that another tree took the place of out of everybody's reach: under the generation, which is given up with them. To
+/// delete them takes many times as long. Nobody holds a task of theirs, and what waits to be done with them goes.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0, root.id = generation.id.0))]
+pub async fn set_aside(
+    conn: &mut PgConnection,
+    file: &Place,
+    generation: &Generation,
+    nodes: &[DocumentId],
+) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM task_queue WHERE scope_document_id = ANY($1) AND NOT final")
+        .bind(nodes)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query("DELETE FROM ingest_node WHERE document_id = ANY($1)").bind(nodes).execute(&mut *conn).await?;
+    sqlx::query(
+        "UPDATE documents SET path = ARRAY[$1::bigint] || path[$3 + 2 :], parent_id = CASE WHEN parent_id = $2 THEN $1 ELSE parent_id END, guard = -1
+          WHERE id = ANY($4)",
+    )
+    .bind(generation.id)
+    .bind(file.id())
+    .bind(i32::try_from(file.path().len()).unwrap_or(i32::MAX))
+    .bind(nodes)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query("UPDATE generations SET abandoned = true WHERE generation_id = $1")
+        .bind(generation.id)
+        .execute(conn)
+        .await
+        .map(|_| ())
 }

@@ -120,7 +120,7 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
     .map(|_| ())
 }
 
-/// Closes the facts about documents that were deleted, and those that no other document states, which only the owner sees from then on. What
+/// Closes the facts about documents that were deleted or set aside, and those that no other document states, which only the owner sees from then on. What
 /// another one states goes on.
 pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
     let concerned: Vec<TripleId> = sqlx::query_scalar(
@@ -139,7 +139,7 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
         "UPDATE triples t SET source_id = o.document_id
            FROM (SELECT DISTINCT ON (c.triple_id) c.triple_id, c.document_id
                    FROM triple_citations c JOIN triples t ON t.id = c.triple_id JOIN documents d ON d.id = c.document_id
-                  WHERE c.triple_id = ANY($1) ORDER BY c.triple_id, d.guard <> t.zone, c.id) o
+                  WHERE c.triple_id = ANY($1) AND c.document_id <> ALL($2) ORDER BY c.triple_id, d.guard <> t.zone, c.id) o
           WHERE t.id = o.triple_id AND t.source_id = ANY($2) AND t.subject_id <> ALL($2)
             AND (t.object_id IS NULL OR t.object_id <> ALL($2)) RETURNING t.id",
     )

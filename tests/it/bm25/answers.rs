@@ -198,12 +198,7 @@ async fn an_index_covers_everything_or_what_lies_under_its_members() {
     let outside = insert(None, &[], "markdown", "settled").await;
     let all = indexes::by_name(&mut conn, "default").await.expect("read").expect("there from the start").id;
     let (narrow, _) = plain_index(&pool, "narrow").await;
-    sqlx::query("INSERT INTO search_index_members (index_id, root_document_id) VALUES ($1, $2)")
-        .bind(narrow)
-        .bind(root)
-        .execute(&pool)
-        .await
-        .expect("a member");
+    indexes::manage::add_members(&mut conn, narrow, &[root.0]).await.expect("a member");
     let covered = indexes::covering(&mut conn, &[root, child, outside]).await.expect("read");
     assert_eq!(covered, [(all, root), (all, child), (all, outside), (narrow, root), (narrow, child)]);
     assert_eq!(indexes::list(&mut conn, IndexId(0), 10).await.expect("read").len(), 2);

@@ -221,3 +221,34 @@ async fn a_reprocess_survives_the_death_of_its_workers() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+/// To delete a large tree takes long, and whoever puts another one in its place keeps everybody from creating.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_create_while_the_tree_that_was_replaced_is_deleted() {
+    let app = TestApp::start().await;
+    let id = ingested(&app, None).await;
+    let before = app.subtree(id).await;
+    let old = before.iter().find(|node| node.usetype == "chunk").unwrap().id;
+    let linked = app.create("Note", "A note on herons.", None).await.id;
+    link(&app, linked, old).await;
+    // The old tree can be moved, and not deleted.
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT id FROM documents WHERE id = $1 FOR KEY SHARE").bind(old).execute(&mut *held).await.unwrap();
+    reprocess(&app, id, short(), false).await.unwrap();
+    until("the new tree", async || (evidence(&app, id, "reprocess").await["state"] == "done").then_some(())).await;
+    until_a_statement_waits(&app.pool).await;
+    let created =
+        app.client.create_document(WaitQuery::default(), Json(document("Other", "A coot."))).await.unwrap().id;
+    let after: BTreeSet<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
+    assert!(after.len() > before.len() && before.iter().all(|node| !after.contains(&node.id)));
+    assert_eq!(frontier(&app, id).await.nodes_total, 1 + after.len() as i64);
+    let gone = app.client.read_document(DocumentPath { id: old }, EmbedQuery::default()).await.unwrap_err();
+    assert_eq!((gone.code, links(&app, linked).await.len()), (Code::NotFound, 0));
+    assert!(!searches(&app).await.values().any(|(found, ..)| found.contains(&old)));
+    invariants::check(&app.pool).await;
+    held.commit().await.unwrap();
+    until("the old tree to be deleted", async || hidden(&app).await.is_empty().then_some(())).await;
+    app.client.delete_document(DocumentPath { id: created }).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

@@ -177,6 +177,14 @@ const INVARIANTS: &[(&str, &str)] = &[
           WHERE d.path IS DISTINCT FROM CASE WHEN p.id IS NULL THEN '{}' ELSE p.path || p.id END",
     ),
     (
+        "what contains what, in the tree and by links, is no circle",
+        "WITH RECURSIVE above(link, id) AS (
+             SELECT l.id, unnest(d.path || d.id) FROM document_links l JOIN documents d ON d.id = l.source_id WHERE l.link_type = 'contains'
+             UNION SELECT a.link, unnest(d.path || d.id) FROM above a JOIN document_links l ON l.target_id = a.id AND l.link_type = 'contains'
+                     JOIN documents d ON d.id = l.source_id)
+         SELECT l.id::text FROM above a JOIN document_links l ON l.id = a.link AND l.target_id = a.id",
+    ),
+    (
         "an unfinished task has the region of its document's place",
         "SELECT t.id::text FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
           WHERE NOT t.final AND ('/' || t.node_path) LIKE '%/' || d.id || '/'
@@ -195,8 +203,16 @@ const INVARIANTS: &[(&str, &str)] = &[
          UNION ALL SELECT 'task_queue ' || t.id FROM task_queue t WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = t.root_id)
          UNION ALL SELECT 'task_reservation ' || r.task_id FROM task_reservation r WHERE NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.id = r.task_id)
          UNION ALL SELECT 'search_index_entries ' || e.document_id FROM search_index_entries e WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = e.document_id)
+         UNION ALL SELECT 'search_index_members ' || m.root_document_id FROM search_index_members m
+          WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = m.root_document_id) OR NOT EXISTS (SELECT 1 FROM search_indexes i WHERE i.id = m.index_id AND i.restricted)
          UNION ALL SELECT 'token_embeddings ' || e.document_id FROM token_embeddings e WHERE NOT EXISTS (SELECT 1 FROM token_packs p WHERE p.document_id = e.document_id)
          UNION ALL SELECT 'access_roots ' || a.document_id FROM access_roots a WHERE a.above <> 0 AND NOT EXISTS (SELECT 1 FROM access_roots r WHERE r.document_id = a.above)",
+    ),
+    (
+        "what outlives the document that it names was made for one that was there, and finds nothing without it",
+        "SELECT 'webhooks ' || id FROM webhooks WHERE root_id NOT BETWEEN 1 AND (SELECT last_value FROM documents_id_seq)
+         UNION ALL SELECT 'search_contexts ' || id FROM search_contexts
+          WHERE (config ->> 'parent_id')::bigint NOT BETWEEN 1 AND (SELECT last_value FROM documents_id_seq)",
     ),
     (
         "a zone stores the same bytes once for each usetype",

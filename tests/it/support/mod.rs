@@ -318,6 +318,15 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
     }
 }
 
+/// Waits until a statement of the service waits for a lock of another one.
+pub async fn until_a_statement_waits(pool: &PgPool) {
+    let waits = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    until("a statement to wait for a lock", async || {
+        sqlx::query_scalar::<_, bool>(waits).fetch_one(pool).await.unwrap().then_some(())
+    })
+    .await;
+}
+
 /// Says in a line what a test left out. It does not use `println!`, whose output is only shown for failed tests.
 pub fn left_out(what: &str) {
     use std::io::Write;
