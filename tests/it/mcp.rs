@@ -100,7 +100,7 @@ fn given(name: &str, id: i64) -> Value {
         "create_document" => json!({"title": "t", "content": "c", "parent_id": id}),
         "assert_fact" => a_fact(id),
         "list_facts" => json!({"subject_id": id, "valid_at": "any"}),
-        "supersede_fact" => json!({"id": id, "object_literal": "y"}),
+        "supersede_fact" => json!({"id": id, "object_literal": format!("instead of {id}")}),
         "search_auto" => json!({"query": "heron", "parent_id": id, "limit": 100, "group_by": "none"}),
         "synthesize" => json!({"query": "heron", "parent_id": id, "limit": 100}),
         "find_neighbors" => json!({"document_id": id, "valid_at": "2026-01-01T00:00:00Z"}),
@@ -150,7 +150,7 @@ async fn every_tool_answers_what_its_operation_answers() {
         assert_eq!(hints.is_destructive(), matches!(row.tool, Some(Tool::Read | Tool::Destructive)), "{}", row.name);
         let id = match row.name {
             "read_cells" | "cancel_ingest" => sheet,
-            // Each time the fact that is believed now is superseded.
+            // Each time the fact that is believed now gets another object.
             "supersede_fact" => believed(&app, parent).await,
             _ => parent,
         };
