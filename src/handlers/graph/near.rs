@@ -41,15 +41,15 @@ impl Handle<ops::find_neighbors> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::find_neighbors>) -> Result<NeighborResponse, Failure> {
         let query = call.query;
         let (centre, scope) = (DocumentId(query.document_id), caller.readable());
-        let names = query.predicates.as_deref().map(named_in).transpose()?;
+        let asked = query.predicates.as_deref().map(named_in).transpose()?;
         let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
         must_exist(&mut tx, caller, centre).await?;
-        let predicates = match &names {
+        let predicates = match &asked {
             None => None,
-            Some(names) => {
-                let found = named::resolve(&mut tx, &scope, &self.settings.rdf_base, names).await?;
+            Some(asked) => {
+                let found = named::resolve(&mut tx, &scope, &self.settings.rdf_base, asked).await?;
                 let id = |name: &&str| found.get(name).copied().ok_or_else(|| named::no_predicate("predicates", name));
-                Some(names.iter().map(id).collect::<Result<Vec<_>, _>>()?)
+                Some(asked.iter().map(id).collect::<Result<Vec<_>, _>>()?)
             }
         };
         let moment = moment(&mut tx, query.valid_at, query.known_at, query.asserted_only).await?;
