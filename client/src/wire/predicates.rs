@@ -62,7 +62,8 @@ impl PredicateQuery {
     }
 }
 
-/// A predicate to create. What it says of all facts with it is as in OWL: lint and rules read it, and no write is refused by it.
+/// A predicate to create. What it says of all facts with it is as in OWL: lint and rules read it, and no write is refused by it. The owner alone may
+/// say it, since it holds for the facts of all; a principal names a predicate, and loads an ontology for what is to hold in its own zone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -190,7 +191,7 @@ fn no_iri(namespace: Option<&str>, name: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// A predicate.
+/// A predicate, with what is said of it by hand and in the ontologies that the caller may read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct PredicateResponse {
@@ -210,7 +211,7 @@ pub struct PredicateResponse {
     pub inverse_of: Option<i64>,
     pub sub_property_of: Vec<i64>,
     pub disjoint_with: Vec<i64>,
-    /// The ontology that decides what is said of it, if one does.
+    /// The first ontology that says something of it and that the caller may read, open ones before others.
     pub ontology_id: Option<i64>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
