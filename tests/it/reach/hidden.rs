@@ -179,7 +179,13 @@ impl Asking<'_> {
     async fn answers(&self, hidden: &Hidden) -> Vec<(&'static str, (u16, Vec<(String, String)>, String))> {
         let mut answers = Vec::new();
         for (name, call) in self.calls(hidden) {
-            answers.push((name, whole(call).await));
+            let (status, mut headers, mut body) = whole(call).await;
+            // How long a search took is all that differs between two answers to it.
+            if let Some(at) = body.find("\"latency_ms\":") {
+                body.truncate(at);
+                headers.retain(|(name, _)| name != "content-length");
+            }
+            answers.push((name, (status, headers, body)));
         }
         answers
     }
