@@ -60,9 +60,7 @@ fn filled(body: &Value, id: i64, mine: i64) -> Value {
     match body {
         Value::String(text) if text == "{id}" => id.into(),
         Value::String(text) if text == "{mine}" => mine.into(),
-        Value::Object(members) => {
-            members.iter().map(|(name, value)| (name.clone(), filled(value, id, mine))).collect()
-        }
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), filled(value, id, mine))).collect(),
         other => other.clone(),
     }
 }
@@ -160,8 +158,12 @@ async fn asking(owner: &Client<Remote>, base: String) -> Result<Asking, BoxError
     let token = owner.issue_api_token(PrincipalPath { id }, Json(token)).await?.secret;
     let http = Http::builder().no_proxy().build()?;
     let client = Client(Remote::new(&base, &token, http.clone()));
-    let mine =
-        NewDocument { title: "Mine".to_owned(), content: "A coot.".to_owned(), private: true, ..NewDocument::default() };
+    let mine = NewDocument {
+        title: "Mine".to_owned(),
+        content: "A coot.".to_owned(),
+        private: true,
+        ..NewDocument::default()
+    };
     let mine = client.create_document(WaitQuery::default(), Json(mine)).await?.document.id;
     Ok(Asking { http, base, token, mine })
 }
