@@ -93,12 +93,12 @@ pub const CONTAINS: &str = "contains";
 pub async fn contains(
     conn: &mut PgConnection,
     scope: &Readable,
-    id: DocumentId,
+    above: DocumentId,
     below: DocumentId,
 ) -> sqlx::Result<bool> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Links.key()).execute(&mut *conn).await?;
     let mut arguments = scope.arguments();
-    add(&mut arguments, id);
+    add(&mut arguments, above);
     add(&mut arguments, below);
     add(&mut arguments, CONTAINS);
     sqlx::query_scalar_with(

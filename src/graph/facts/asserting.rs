@@ -250,9 +250,12 @@ struct Slot {
 /// The facts of each statement, believed and asserted. No two of a line that are not taken in overlap.
 struct Lines {
     slots: Vec<Slot>,
-    /// The slots of each line by their beginnings; an open one comes first.
-    of: HashMap<(Uuid, DocumentId), BTreeMap<Option<DateTime<Utc>>, usize>>,
+    /// The line of each statement in a zone.
+    of: HashMap<(Uuid, DocumentId), Line>,
 }
+
+/// Slots by their beginnings; an open one comes first.
+type Line = BTreeMap<Option<DateTime<Utc>>, usize>;
 
 impl Lines {
     fn of(believed: Vec<Believed>) -> Lines {
