@@ -179,16 +179,30 @@ impl Asking<'_> {
     async fn answers(&self, hidden: &Hidden) -> Vec<(&'static str, (u16, Vec<(String, String)>, String))> {
         let mut answers = Vec::new();
         for (name, call) in self.calls(hidden) {
-            let (status, mut headers, mut body) = whole(call).await;
-            // How long a search took is all that differs between two answers to it.
-            if let Some(at) = body.find("\"latency_ms\":") {
-                body.truncate(at);
+            let (status, mut headers, body) = whole(call).await;
+            let without = without_times(&body);
+            if without != body {
                 headers.retain(|(name, _)| name != "content-length");
             }
-            answers.push((name, (status, headers, body)));
+            answers.push((name, (status, headers, without)));
         }
         answers
     }
+}
+
+/// An answer without the moment of which it tells and the time that it took, which are all that differs between two answers to one call.
+fn without_times(body: &str) -> String {
+    let mut without = body.to_owned();
+    for key in ["latency_ms", "known_at", "valid_at"] {
+        let key = format!("\"{key}\":");
+        let mut from = 0;
+        while let Some(at) = without[from..].find(&key) {
+            from += at + key.len();
+            let end = without[from..].find([',', '}']).map_or(without.len(), |end| from + end);
+            without.replace_range(from..end, "");
+        }
+    }
+    without
 }
 
 /// The owner's document of a kind, closed to all others, with a fact, a merge and a search context about it.
