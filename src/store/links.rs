@@ -89,7 +89,7 @@ pub const CONTAINS: &str = "contains";
 /// Whether a document contains another one, by the tree and by links of the type [`CONTAINS`]; links from documents that the scope does
 /// not cover do not count. Ask it before anything is put under `below`, by a link or in the tree: if it is so, that would close a circle.
 /// Until the transaction ends, nobody else asks this.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = above.0))]
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = below.0, above.id = above.0))]
 pub async fn contains(
     conn: &mut PgConnection,
     scope: &Readable,
