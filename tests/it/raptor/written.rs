@@ -10,11 +10,11 @@ use svc_client::{
     wire::{DocumentPath, DocumentResponse, RaptorRequest, RaptorTree, TaskQuery, WaitQuery},
 };
 
-const WORDS: u32 = 60;
+const TOKENS: u32 = 60;
 
 /// Clusters of several leaves whose texts together do not fit a summary.
 fn request(by_model: Option<bool>) -> RaptorRequest {
-    RaptorRequest { summary_tokens: WORDS, cluster_tokens: 400, by_model, ..RaptorRequest::default() }
+    RaptorRequest { summary_tokens: TOKENS, cluster_tokens: 400, by_model, ..RaptorRequest::default() }
 }
 
 async fn app(llm: &Llm) -> TestApp {
@@ -45,7 +45,7 @@ async fn a_language_model_writes_what_does_not_fit_and_is_paid_once() {
     let mut written = 0;
     for summary in summaries(&app, &tree).await {
         let how = &evidence(&app, summary.id).await["summary"];
-        assert!(how["tokens"].as_u64().unwrap() <= u64::from(WORDS), "{how}");
+        assert!(how["tokens"].as_u64().unwrap() <= u64::from(TOKENS), "{how}");
         if how["method"] == "llm_summary" {
             assert!(summary.content.starts_with("In short, this is about the "), "{}", summary.content);
             written += 1;
@@ -101,7 +101,7 @@ async fn where_the_model_says_nothing_of_use_sentences_stay_and_the_evidence_say
     let (mut written, mut without) = (0, 0);
     for summary in summaries(&app, &tree).await {
         let how = &evidence(&app, summary.id).await["summary"];
-        assert!(how["tokens"].as_u64().unwrap() <= u64::from(WORDS), "{how}");
+        assert!(how["tokens"].as_u64().unwrap() <= u64::from(TOKENS), "{how}");
         if how["method"] == "llm_summary" {
             assert!(
                 summary.content.starts_with("The heron goes on") && summary.content.ends_with("lake."),
@@ -124,7 +124,7 @@ async fn where_the_model_says_nothing_of_use_sentences_stay_and_the_evidence_say
 
 #[tokio::test]
 async fn who_wants_a_language_model_and_has_none_is_refused_and_nothing_is_queued() {
-    // Nothing listens on this port of the test's own network, and it is named.
+    // No endpoint is named, and there is none to fall back to.
     let app = TestApp::with(Wish { settings: &[("SVC_FALLBACK_LLM_URL", "")], ..Wish::default() }).await;
     let id = file(&app).await;
     let failure = refused(&app, id, request(Some(true))).await;
