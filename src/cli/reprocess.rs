@@ -102,10 +102,12 @@ async fn report(
         }))?,
         Output::Table => match state {
             "done" => say!(
-                "document {id} has its new tree: {} nodes, {} links follow, {} do not (`svc tree {id}` shows it)",
+                "document {id} has its new tree: {} nodes, {} links follow, {} do not, {} facts follow, {} do not (`svc tree {id}` shows it)",
                 frontier.nodes_total,
                 ended["links_followed"],
-                ended["links_lost"]
+                ended["links_lost"],
+                ended["facts_followed"],
+                ended["facts_lost"]
             ),
             "replaced" => say!("document {id}: another reprocess was begun in place of this one"),
             _ => say!(

@@ -17,6 +17,7 @@ pub struct Options {
     pub structure: Structure,
     pub rollup: Rollup,
     pub profile: Profile,
+    pub ocr: Ocr,
     /// The groups of registered task types.
     #[serde(flatten)]
     registered: Map<String, Value>,
@@ -58,6 +59,14 @@ pub struct Profile {
     pub tables: bool,
 }
 
+/// Whether scanned pages are read, which takes long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ocr {
+    /// Without it the task is skipped, and the file says so.
+    pub enabled: bool,
+}
+
 impl Default for Structure {
     fn default() -> Self {
         let ChunkOptions { max_tokens, min_chunk_length, .. } = ChunkOptions::default();
@@ -75,6 +84,12 @@ impl Default for Profile {
     }
 }
 
+impl Default for Ocr {
+    fn default() -> Self {
+        Ocr { enabled: true }
+    }
+}
+
 /// What a caller asks for: options that are stored, and what must never be stored.
 pub struct Requested {
     pub options: Options,
@@ -82,6 +97,8 @@ pub struct Requested {
     pub password: Option<Secret>,
 }
 
+/// The group of [`Ocr`], which older files lack.
+const OCR: &str = "ocr";
 /// The group that is not stored.
 const EXTRACT: &str = "extract";
 /// The key of that group.
@@ -153,10 +170,13 @@ impl Options {
     }
 
     /// Whether these options ingest a file as the `stored` ones did. Stored groups that nobody registers any more do not
-    /// count, nor do keys that are younger than the stored ones.
+    /// count, nor do keys that are younger than the stored ones; a group that is younger had its defaults.
     pub fn agree_with(&self, stored: &Value, registered: &[&OptionGroup]) -> bool {
         let (asked, mut stored) = (self.to_value(), stored.clone());
         complete(&mut stored, registered);
+        if let Some(stored) = stored.as_object_mut() {
+            stored.entry(OCR).or_insert_with(|| json!(Ocr::default()));
+        }
         let agrees = |group: &Value, stored: &Value| match (group.as_object(), stored.as_object()) {
             (Some(group), Some(stored)) => {
                 group.iter().all(|(key, value)| stored.get(key).is_none_or(|of| of == value))
@@ -321,6 +341,10 @@ mod tests {
         assert!(!asked(json!({"profile": {"sketch_columns": false}})).agree_with(&stored, &[]));
         let other = json!({"profile": {"tables": false}});
         assert!(!asked(other).agree_with(&Options::default().to_value(), &[]));
+        stored.as_object_mut().expect("groups").remove("ocr");
+        assert!(asked(json!({})).agree_with(&stored, &[]));
+        let unread = json!({"ocr": {"enabled": false}});
+        assert!(!asked(unread).agree_with(&stored, &[]), "a file was read before it could be asked not to");
         stored.as_object_mut().expect("groups").remove("rollup");
         assert!(!asked(json!({})).agree_with(&stored, &[]), "a group that is missing is no younger key");
     }
@@ -394,7 +418,7 @@ mod tests {
         let (code, text) = code_and_text(json!({"structure": {"max_token": 60}}));
         assert_eq!(code, Code::UnknownOption);
         assert!(text.contains("structure.max_token") && text.contains("max_tokens"), "{text}");
-        assert_eq!(code_and_text(json!({"ocr": {}})).0, Code::UnknownOption);
+        assert_eq!(code_and_text(json!({"scan": {}})).0, Code::UnknownOption);
         let (_, text) = code_and_text(json!({"structure": {"max_tokens": 60.5}}));
         assert!(text.starts_with("structure.max_tokens: "), "{text}");
         for wrong in [

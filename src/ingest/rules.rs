@@ -22,6 +22,8 @@ pub struct Rule {
     takes_ocr: bool,
     /// Tasks of the same node that come first, if they are queued at all.
     pub after: &'static [&'static TaskType],
+    /// The option, as group and key, without which the task is skipped.
+    option: Option<(&'static str, &'static str)>,
     /// Whether the plans of explain and analyze show this row; the tasks of a workbook's sheets and of a container's members
     /// are queued but not shown.
     planned: bool,
@@ -69,6 +71,7 @@ const OCR_RULE: Rule = Rule {
     formats: PAGED,
     takes_ocr: false,
     after: &[&EXTRACT_TEXT],
+    option: Some(("ocr", "enabled")),
     planned: true,
 };
 
@@ -81,6 +84,7 @@ pub static RULES: &[Rule] = &[
         formats: PROBED,
         takes_ocr: false,
         after: &[],
+        option: None,
         planned: true,
     },
     Rule {
@@ -90,6 +94,7 @@ pub static RULES: &[Rule] = &[
         formats: PAGED,
         takes_ocr: false,
         after: &[&EXTRACT_TEXT],
+        option: None,
         planned: true,
     },
     Rule {
@@ -99,6 +104,7 @@ pub static RULES: &[Rule] = &[
         formats: WITH_IMAGES,
         takes_ocr: false,
         after: &[&EXTRACT_TEXT],
+        option: None,
         planned: true,
     },
     OCR_RULE,
@@ -109,6 +115,7 @@ pub static RULES: &[Rule] = &[
         formats: PROBED,
         takes_ocr: true,
         after: &[&EXTRACT_TEXT, &OCR],
+        option: None,
         planned: true,
     },
     Rule {
@@ -118,6 +125,7 @@ pub static RULES: &[Rule] = &[
         formats: PROBED,
         takes_ocr: true,
         after: &[&EXTRACT_TEXT, &OCR],
+        option: None,
         planned: true,
     },
     Rule {
@@ -127,6 +135,7 @@ pub static RULES: &[Rule] = &[
         formats: WORKBOOKS,
         takes_ocr: false,
         after: &[],
+        option: None,
         planned: false,
     },
     Rule {
@@ -136,6 +145,7 @@ pub static RULES: &[Rule] = &[
         formats: &[Format::Zip, Format::Eml],
         takes_ocr: false,
         after: &[&STRUCTURE_DECLARED, &STRUCTURE_INFERRED],
+        option: None,
         planned: false,
     },
 ];
@@ -181,9 +191,24 @@ impl Rule {
         format.is_some_and(|format| self.formats.contains(&format))
     }
 
+    /// Whether the options have the task skipped.
+    fn is_skipped(&self, options: &Value) -> bool {
+        self.option.is_some_and(|(group, key)| options[group][key] == false)
+    }
+
     /// Decides the task. `format` is `None` for a name that belongs to no detector, and `patterns` if nobody measured them.
-    fn decide(&self, types: &TaskTypes, format: Option<Format>, patterns: Option<&Patterns>) -> Decision {
-        let due = if types.has_handler(self.task) { PlanOutcome::Enqueued } else { PlanOutcome::Deferred };
+    fn decide(
+        &self,
+        types: &TaskTypes,
+        format: Option<Format>,
+        patterns: Option<&Patterns>,
+        options: &Value,
+    ) -> Decision {
+        let due = match types.has_handler(self.task) {
+            _ if self.is_skipped(options) => PlanOutcome::Skipped,
+            true => PlanOutcome::Enqueued,
+            false => PlanOutcome::Deferred,
+        };
         if !self.fits(format) {
             return Decision::of(PlanOutcome::Impossible);
         }
@@ -194,7 +219,7 @@ impl Rule {
             self.takes_ocr
                 && pattern == Pattern::HasTextLayer
                 && types.ocr_gives_text()
-                && OCR_RULE.decide(types, format, Some(patterns)).outcome == PlanOutcome::Enqueued
+                && OCR_RULE.decide(types, format, Some(patterns), options).outcome == PlanOutcome::Enqueued
         };
         let missing = self.asked(types, format).find(|pattern| !holds(patterns, *pattern) && !is_given(*pattern));
         let present = self.forbids(format).find(|pattern| holds(patterns, *pattern));
@@ -205,7 +230,10 @@ impl Rule {
             (Some(pattern), _) => Decision::not_applicable(format!("{pattern} is false")),
             (None, Some(pattern)) => Decision::not_applicable(format!("{pattern} is true")),
             (None, None) => {
-                let reason = types.remedy(self.task).map(str::to_owned);
+                let reason = match self.option.filter(|_| due == PlanOutcome::Skipped) {
+                    Some((group, key)) => Some(format!("the option {group}.{key} is false")),
+                    None => types.remedy(self.task).map(str::to_owned),
+                };
                 Decision { outcome: due, if_condition_holds: None, reason }
             }
         }
@@ -221,7 +249,7 @@ impl Rule {
     }
 
     fn row(&self, types: &TaskTypes, format: Option<Format>, patterns: Option<&Patterns>, options: &Value) -> PlanRow {
-        let Decision { outcome, if_condition_holds, reason } = self.decide(types, format, patterns);
+        let Decision { outcome, if_condition_holds, reason } = self.decide(types, format, patterns, options);
         let task = types.current(self.task);
         PlanRow {
             task: task.name.to_owned(),
@@ -266,8 +294,15 @@ pub fn plan(types: &TaskTypes, format: Option<Format>, patterns: Option<&Pattern
 }
 
 /// The tasks to queue after the probe, in their order.
-pub fn due(types: &TaskTypes, format: Format, patterns: &Patterns) -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().filter(move |rule| rule.decide(types, Some(format), Some(patterns)).outcome == PlanOutcome::Enqueued)
+pub fn due(
+    types: &TaskTypes,
+    format: Format,
+    patterns: &Patterns,
+    options: &Value,
+) -> impl Iterator<Item = &'static Rule> {
+    let is_due =
+        move |rule: &&Rule| rule.decide(types, Some(format), Some(patterns), options).outcome == PlanOutcome::Enqueued;
+    RULES.iter().filter(is_due)
 }
 
 /// Whether the condition of any task in the plan of this format asks for a pattern.
@@ -289,7 +324,7 @@ mod tests {
 
     fn enqueued_by(types: &TaskTypes, format: Format, patterns: &[Pattern]) -> Vec<&'static str> {
         let patterns = patterns.iter().fold(Patterns::default(), |all, p| all.with(*p, true));
-        due(types, format, &patterns).map(|rule| rule.task.name).collect()
+        due(types, format, &patterns, &Options::default().to_value()).map(|rule| rule.task.name).collect()
     }
 
     #[test]
@@ -315,6 +350,28 @@ mod tests {
             (PlanOutcome::Enqueued, &vec!["extract:text".to_owned(), "ocr".to_owned()])
         );
         assert!(consults(Some(Format::Pdf), IsScanned) && consults(Some(Format::Pdf), HasScannedPages));
+    }
+
+    #[test]
+    fn what_an_option_switches_off_is_skipped_and_nothing_waits_for_it() {
+        let mut types = TaskTypes::default();
+        types.set_ocr(true);
+        let options = serde_json::json!({"ocr": {"enabled": false}});
+        let scan = Patterns::default().with(Pattern::IsScanned, true);
+        let rows = plan(&types, Some(Format::Pdf), Some(&scan), &options);
+        let outcome = |task: &str| rows.iter().find(|row| row.task == task).expect("a row a task").outcome;
+        assert_eq!(outcome("ocr"), PlanOutcome::Skipped);
+        assert_eq!(outcome("structure:inferred"), PlanOutcome::NotApplicable);
+        let reason = rows.iter().find(|row| row.task == "ocr").and_then(|row| row.reason.as_deref());
+        assert_eq!(reason, Some("the option ocr.enabled is false"));
+        assert_eq!(due(&types, Format::Pdf, &scan, &options).count(), 0);
+        let unknown = plan(&types, Some(Format::Pdf), None, &options);
+        let ocr = unknown.iter().find(|row| row.task == "ocr").expect("a row a task");
+        assert_eq!((ocr.outcome, ocr.if_condition_holds), (PlanOutcome::Conditional, Some(PlanOutcome::Skipped)));
+        let text = Patterns::default().with(Pattern::HasTextLayer, true);
+        let rows = plan(&types, Some(Format::Pdf), Some(&text), &options);
+        let ocr = rows.iter().find(|row| row.task == "ocr").expect("a row a task");
+        assert_eq!(ocr.outcome, PlanOutcome::NotApplicable, "what is not due is not skipped");
     }
 
     #[test]

@@ -180,12 +180,15 @@ pub async fn lock(conn: &mut PgConnection, file: DocumentId, id: RootId) -> sqlx
     Ok(place.zip(generation))
 }
 
-/// Leaves out of the evidence of a reprocess the lost links with an end that the scope does not cover: that may have changed since.
+/// Leaves out of the evidence of a reprocess the lost links and facts with an end that the scope does not cover: that may have changed since.
 pub async fn hide_lost(conn: &mut PgConnection, scope: &Readable, evidence: &mut Value) -> sqlx::Result<()> {
-    let Some(lost) = evidence.get_mut("lost").and_then(Value::as_array_mut) else { return Ok(()) };
-    let ends =
-        |link: &Value| ["source_id", "target_id"].map(|end| link.get(end).and_then(Value::as_i64).map(DocumentId));
-    let all: Vec<DocumentId> = lost.iter().flat_map(ends).flatten().collect();
+    let ends = |lost: &Value| {
+        ["source_id", "target_id", "subject_id", "object_id"]
+            .map(|end| lost.get(end).and_then(Value::as_i64).map(DocumentId))
+    };
+    let lists = ["lost", "lost_facts"];
+    let lost = lists.iter().filter_map(|name| evidence.get(name)?.as_array()).flatten();
+    let all: Vec<DocumentId> = lost.flat_map(ends).flatten().collect();
     if all.is_empty() {
         return Ok(());
     }
@@ -198,7 +201,11 @@ pub async fn hide_lost(conn: &mut PgConnection, scope: &Readable, evidence: &mut
     )
     .fetch_all(conn)
     .await?;
-    lost.retain(|link| !ends(link).iter().flatten().any(|end| hidden.contains(end)));
+    for name in lists {
+        if let Some(lost) = evidence.get_mut(name).and_then(Value::as_array_mut) {
+            lost.retain(|lost| !ends(lost).iter().flatten().any(|end| hidden.contains(end)));
+        }
+    }
     Ok(())
 }
 

@@ -1,4 +1,6 @@
 //! Events as a client follows them: in their order, each once, and only those that it may read.
+mod cut_off;
+
 use crate::{
     access::{Naive, Random},
     principals::{grant, idle, someone},
@@ -268,103 +270,6 @@ async fn nodes_of_files_are_told_of_on_request_to_those_who_may_read_them() {
     let left: BTreeSet<i64> = settled(&reader.client, with_nodes).await.1.into_iter().collect();
     assert_eq!(left, &told - &under, "what was closed since is not told of");
     sequencer.abort();
-    app.end().await;
-}
-
-/// A number given at the insert would fail here: a transaction that is held longer commits a smaller one after a greater.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_is_cut_off_sees_every_commit_once_whatever_is_killed() {
-    const WRITERS: u64 = 8;
-    let app = idle().await;
-    let sequencers: Vec<_> = (0..3).map(|_| sequencer::start(app.pool.clone())).collect();
-    let id = create(&app, None).await;
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| {
-            let pool = app.pool.clone();
-            tokio::spawn(async move {
-                let (mut random, mut committed) = (Random(0x9e37_79b9 + writer * 7919), Vec::new());
-                for round in 0..40 {
-                    let number = i64::try_from(writer * 1000 + round).unwrap();
-                    let mut tx = transaction::begin(&pool).await.unwrap();
-                    let fields = json!({"fields": [number]});
-                    events::record(&mut tx, EventKind::DocumentUpdated, &[DocumentId(id)], &fields).await.unwrap();
-                    tokio::time::sleep(Duration::from_millis(random.below(60) as u64)).await;
-                    if random.below(8) == 0 {
-                        tx.rollback().await.unwrap();
-                    } else {
-                        tx.commit().await.unwrap();
-                        committed.push(number);
-                    }
-                }
-                committed
-            })
-        })
-        .collect();
-    let killer = tokio::spawn({
-        let pool = app.pool.clone();
-        async move {
-            let mut killed = 0;
-            loop {
-                tokio::time::sleep(Duration::from_millis(150)).await;
-                killed += sqlx::query(
-                    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1::bigint::oid AND granted
-                        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-                )
-                .bind(0x7376_6307_i64)
-                .execute(&pool)
-                .await
-                .unwrap()
-                .rows_affected();
-                if killed > 20 {
-                    return killed;
-                }
-            }
-        }
-    });
-    let reader = tokio::spawn({
-        let client = app.client.clone();
-        async move {
-            let (mut random, mut seen, mut last) = (Random(42), Vec::new(), None::<String>);
-            let mut cut_off = 0;
-            loop {
-                let meta = Meta { last_event_id: last.clone(), ..Meta::default() };
-                let mut events = client.given(meta).follow_events(query("document.updated", "")).await.unwrap();
-                for _ in 0..=random.below(5) {
-                    let Ok(event) = tokio::time::timeout(Duration::from_secs(20), events.next()).await else {
-                        return (seen, cut_off);
-                    };
-                    let event = event.expect("no end").unwrap();
-                    last = event.id;
-                    seen.push((event.data.seq, event.data.data["fields"][0].as_i64().unwrap()));
-                    if event.data.data["fields"][0] == -1 {
-                        return (seen, cut_off);
-                    }
-                }
-                cut_off += 1;
-            }
-        }
-    });
-    let mut committed = BTreeSet::new();
-    for writer in writers {
-        committed.extend(writer.await.unwrap());
-    }
-    assert!(killer.await.unwrap() > 20);
-    let mut conn = app.pool.acquire().await.unwrap();
-    let last = json!({"fields": [-1]});
-    events::record(&mut conn, EventKind::DocumentUpdated, &[DocumentId(id)], &last).await.unwrap();
-    drop(conn);
-    let (seen, cut_off) = reader.await.unwrap();
-    assert!(cut_off > 50, "{cut_off}");
-    assert!(seen.is_sorted_by(|a, b| a.0 < b.0), "in order: {seen:?}");
-    let numbers: Vec<i64> = seen.iter().map(|(_, number)| *number).filter(|number| *number >= 0).collect();
-    assert_eq!(numbers.len(), committed.len(), "each once");
-    assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), committed);
-    let (count, first, newest): (i64, i64, i64) =
-        sqlx::query_as("SELECT count(*), min(seq), max(seq) FROM event_outbox").fetch_one(&app.pool).await.unwrap();
-    assert_eq!((first, newest), (1, count), "numbers have no gaps");
-    for sequencer in sequencers {
-        sequencer.abort();
-    }
     app.end().await;
 }
 

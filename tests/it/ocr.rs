@@ -13,8 +13,8 @@ use std::{
 };
 use svc::ocr::Engine;
 use svc_client::{
-    Json, OptionalJson,
-    wire::{Bm25Search, DocumentPath, FrontierResponse, PlanOutcome, Settled},
+    Code, FileUpload, Json, OptionalJson,
+    wire::{Bm25Search, DocumentPath, FrontierResponse, PlanOutcome, Settled, UploadQuery},
 };
 use svc_formats::{
     Format, Limits, PictureSize, Raster,
@@ -247,11 +247,7 @@ async fn a_scan_is_found_by_its_words_on_their_page_and_its_outline_makes_sectio
     assert!(anchor.to_string().contains("\"page"), "{anchor}");
 
     // Explain and analyze say the same as what was queued.
-    let analyzed = app
-        .client
-        .analyze_file(svc_client::FileUpload::from_bytes("scan.pdf", pdf(&pages(), &[]), None))
-        .await
-        .unwrap();
+    let analyzed = app.client.analyze_file(FileUpload::from_bytes("scan.pdf", pdf(&pages(), &[]), None)).await.unwrap();
     assert_eq!(serde_json::to_value(&analyzed.plan.unwrap().tasks).unwrap(), of_file["plan"]["tasks"]);
     let explain = json!({"format": "pdf", "patterns": of_file["matched.patterns"]});
     let explained = app.client.explain_ingest(Json(serde_json::from_value(explain).unwrap())).await.unwrap();
@@ -308,6 +304,37 @@ async fn a_scanned_page_stands_between_the_text_of_the_others_and_what_is_not_re
     let (id, frontier) = ingested(&app, "many.pdf", pdf(&many, &[])).await;
     assert_eq!(frontier.warnings, ["ocr.left_out: 1 (not_probed): 2"]);
     assert_eq!(outcomes(&evidence(&app, id).await["plan"])["ocr"], "not_applicable");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn scans_are_not_read_where_an_option_says_so_and_the_file_says_that() {
+    let Some(engine) = tesseract() else { return };
+    let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
+    let path = sample("quarterly-review.pdf");
+    let off = Some(json!({"ocr": {"enabled": false}}));
+    let upload = |bytes: &[u8], options| FileUpload::from_bytes("scan.pdf", bytes.to_vec(), options);
+    let scan = pdf(&[scanned(&path, 1)], &[]);
+    let analysis = app.client.analyze_file(upload(&scan, off.clone())).await.unwrap();
+    let id = app.client.upload_file(UploadQuery::default(), upload(&scan, off.clone())).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!(
+        (frontier.settled, frontier.warnings),
+        (Settled::Settled, vec!["extract.empty: ocr_disabled".to_owned()])
+    );
+    let of_file = evidence(&app, id).await;
+    assert_eq!(serde_json::to_value(&analysis.plan.unwrap().tasks).unwrap(), of_file["plan"]["tasks"]);
+    let row = of_file["plan"]["tasks"].as_array().unwrap().iter().find(|row| row["task"] == "ocr").unwrap();
+    assert_eq!((&row["outcome"], &row["reason"]), (&json!("skipped"), &json!("the option ocr.enabled is false")));
+    let refused = app.client.upload_file(UploadQuery::default(), upload(&scan, None)).await.unwrap_err();
+    assert_eq!(refused.code, Code::StoredWithOtherOptions);
+    app.client.reprocess_file(DocumentPath { id }, OptionalJson(None)).await.unwrap();
+    assert_eq!(app.settled(id).await.warnings, Vec::<String>::new());
+    assert!(!text(&app, id).await.is_empty());
+
+    let mixed = pdf(&[Page::Text("Herons before the scan"), scanned(&path, 2)], &[]);
+    let id = app.client.upload_file(UploadQuery::default(), upload(&mixed, off)).await.unwrap().document_id;
+    assert_eq!(app.settled(id).await.warnings, ["ocr.left_out: 1 (ocr_disabled): 2"]);
     app.end().await;
 }
 

@@ -8,6 +8,7 @@ use crate::{
     principals::{Someone, grant, someone},
     reach,
     support::{TOKEN, TestApp, Wish, document, invariants, sample, until, until_a_statement_waits},
+    triples,
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
@@ -16,10 +17,10 @@ use svc::store::advisory::AdvisoryLock;
 use svc_client::{
     Access, Code, Failure, FileUpload, Json, OPERATIONS, OptionalJson,
     wire::{
-        Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, FulltextSearch, GrantPath,
-        GrantRight, HybridSearch, LinkResponse, MaxsimSearch, NewDocument, NewGrant, NewLink, PageQuery, PiecesQuery,
-        PriorityChange, ReprocessRequest, ReprocessResponse, SearchResponse, Settled, SplitRequest, TaskPath,
-        TaskQuery, TaskStatus, TaskTypePath, UploadQuery, VectorSearch, WaitQuery,
+        Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FactPath, FactQuery, FrontierResponse, FulltextSearch,
+        GrantPath, GrantRight, HybridSearch, LinkResponse, MaxsimSearch, NewDocument, NewGrant, NewLink, PageQuery,
+        PiecesQuery, PriorityChange, ReprocessRequest, ReprocessResponse, SearchResponse, Settled, SplitRequest,
+        TaskPath, TaskQuery, TaskStatus, TaskTypePath, UploadQuery, VectorSearch, WaitQuery,
     },
 };
 
@@ -134,6 +135,16 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
     let (to_section, from_section) =
         (link(&app, note, section).await, link(&app, of(&old, "section", "Coots")[0], note).await);
     let (to_file, to_chunk) = (link(&app, note, id).await, link(&app, note, chunk).await);
+    triples::predicate(&app, "mentions").await;
+    let state = async |subject, object| {
+        app.client.assert_fact(Json(triples::fact(subject, "mentions", object))).await.unwrap().fact.id
+    };
+    let of_section = state(note, section).await;
+    let of_chunk = state(note, chunk).await;
+    // Who may read the file is told nothing of a fact about a document that it may not read.
+    let closed = app.create("Closed", "Nobody's business.", None).await.id;
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    let of_closed = state(closed, chunk).await;
     let guest = app.create("Guest", "A caller's remark on herons.", Some(section)).await.id;
     // A piece of another text is a caller's document too.
     let cut = app.create("A text of mine", "A first part. A second part.", None).await.id;
@@ -191,9 +202,19 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
         (&json!(to_chunk.id), &json!(chunk), &json!("cites"))
     );
     assert!(lost["anchor"]["characters"].is_array(), "{lost}");
+    assert_eq!((&told["facts_followed"], &told["facts_lost"]), (&json!(1), &json!(1)));
+    assert_eq!(told["lost_facts"], json!([{"triple_id": of_chunk, "subject_id": note, "object_id": chunk}]));
+    let about_note = FactQuery { subject_id: Some(note), ..FactQuery::default() };
+    let believed = app.client.list_facts(about_note).await.unwrap().facts;
+    assert_eq!(believed.iter().map(|fact| fact.object_id).collect::<Vec<_>>(), [Some(section)]);
+    for (fact, why) in [(of_section, "reprocessed"), (of_chunk, "source_deleted"), (of_closed, "source_deleted")] {
+        let closed = app.client.read_fact(FactPath { id: fact }).await.unwrap();
+        assert_eq!(serde_json::to_value(closed).unwrap()["invalidation"], why, "{fact}");
+    }
     app.client.protect_document(DocumentPath { id: note }).await.unwrap();
     let shown = reader.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
     assert_eq!(shown["reprocess"]["lost"], json!([]), "the other end is closed by now");
+    assert_eq!(shown["reprocess"]["lost_facts"], json!([]), "the subject is closed by now");
     assert_eq!(evidence(&app, id, "reprocess").await["lost"].as_array().unwrap().len(), 1);
     assert_eq!(evidence(&app, id, "options").await["structure"]["max_tokens"], 20);
     assert_eq!(evidence(&app, id, "rule").await, "upload");
@@ -211,7 +232,7 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
 
     for (name, (found, ..)) in searches(&app).await {
         assert!(
-            found.is_subset(&(&ids(&new) | &BTreeSet::from([id, note, guest, folder, cut, piece, rest]))),
+            found.is_subset(&(&ids(&new) | &BTreeSet::from([id, note, closed, guest, folder, cut, piece, rest]))),
             "{name}: {found:?}"
         );
         assert!(name == "maxsim" || found.len() > 3, "{name}: {found:?}");

@@ -33,7 +33,7 @@ use tokio::{sync::Semaphore, task::JoinHandle};
 
 /// A call as the receiver saw it.
 #[derive(Clone, Debug)]
-struct Seen {
+pub(super) struct Seen {
     id: String,
     timestamp: String,
     signature: String,
@@ -41,7 +41,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 
@@ -78,14 +78,14 @@ struct Told {
 
 /// A receiver, whose calls are answered once they find a place.
 #[derive(Clone)]
-struct Receiver {
+pub(super) struct Receiver {
     told: Arc<Mutex<Told>>,
     gate: Arc<Semaphore>,
-    url: String,
+    pub(super) url: String,
 }
 
 impl Receiver {
-    async fn start() -> Receiver {
+    pub(super) async fn start() -> Receiver {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let receiver = Receiver { told: Arc::default(), gate: Arc::new(Semaphore::new(1000)), url };
@@ -98,7 +98,7 @@ impl Receiver {
         self.told.lock().unwrap().answers.extend(answers);
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<Seen> {
         self.told.lock().unwrap().seen.clone()
     }
 

@@ -194,7 +194,8 @@ kinds! {
     IngestReprocessed = "ingest.reprocessed", for Readers,
         ["nodes": "the nodes of the file now", "nodes_failed": "how many of them failed", "seconds": "the time since the reprocess began",
          "links_followed": "how many links follow to the new tree", "links_lost": "how many do not, because no node of it has the anchor; the evidence `reprocess` lists them",
-         "documents_moved": "how many documents of callers had their place in the old tree, and follow"];
+         "documents_moved": "how many documents of callers had their place in the old tree, and follow",
+         "facts_followed": "how many facts follow to the new tree", "facts_lost": "how many are closed, because no node of it has the anchor of their end or source"];
     /// A document was created, not by the ingestion of a file.
     DocumentCreated = "document.created", for Readers,
         ["parent_id": ABOVE, "usetype": USETYPE];

@@ -7,7 +7,7 @@ use crate::{
         self,
         ingest_nodes::Frontier,
         places::Place,
-        reprocess::{Descendant, Generation, Link},
+        reprocess::{Descendant, Generation, Link, ShownFact},
         scope::Readable,
         triples::follow::{self, Counterpart},
     },
@@ -22,7 +22,7 @@ use svc_actors::WriteMode;
 use svc_client::wire::{EventKind, Settled};
 use svc_ids::{DocumentId, RootId};
 
-/// How many lost links the evidence lists.
+/// How many lost links, and how many lost facts, the evidence lists.
 const LISTED: usize = 100;
 
 /// The tree that a file has.
@@ -168,9 +168,11 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     let moved = old.guests.iter().filter(|guest| guest.is_shown).count();
 
     let pairs: Vec<Counterpart> = counterparts.iter().map(|(old, new)| Counterpart { old: *old, new: *new }).collect();
-    follow::redirect(conn, &pairs, &old.nodes).await?;
+    let facts_followed = follow::redirect(conn, &pairs, &old.nodes).await?;
+    let facts_followed = store::reprocess::shown_facts(conn, file, &facts_followed, &old.nodes).await?.len();
     store::reprocess::set_aside(conn, file, generation, &old.nodes).await?;
-    follow::documents_gone(conn, &old.nodes).await?;
+    let facts_lost = follow::documents_gone(conn, &old.nodes).await?;
+    let facts_lost = store::reprocess::shown_facts(conn, file, &facts_lost, &old.nodes).await?;
     let gone: Vec<DocumentId> = old.nodes.iter().copied().chain([generation.id.document()]).collect();
     store::ingest_nodes::forget(conn, &gone).await?;
     let after = store::ingest_nodes::count_by_path(conn, &everything, id).await?;
@@ -182,7 +184,7 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     };
     store::ingest_nodes::count(conn, id, change).await?;
     store::ingest_nodes::fold_frontier(conn, id.as_root()).await?;
-    tell(conn, file, generation, Told { after, followed, lost, moved }).await?;
+    tell(conn, file, generation, Told { after, followed, lost, moved, facts_followed, facts_lost }).await?;
     Ok(())
 }
 
@@ -198,12 +200,14 @@ async fn relocate(conn: &mut PgConnection, file: &Place, guest: DocumentId, unde
     store::events::moved(conn, &origins).await
 }
 
-/// What is told of a swap. Of links and documents it counts those that every reader of the file may know of.
+/// What is told of a swap. Of links, facts and documents it counts those that every reader of the file may know of.
 struct Told {
     after: Frontier,
     followed: usize,
     lost: Vec<Link>,
     moved: usize,
+    facts_followed: usize,
+    facts_lost: Vec<ShownFact>,
 }
 
 /// Records how the reprocess ended; the log has the lost links that not every reader of the file may know of.
@@ -231,12 +235,19 @@ async fn tell(conn: &mut PgConnection, file: &Place, generation: &Generation, to
     done["links_lost"] = shown.len().into();
     done["lost"] = listed.into();
     done["documents_moved"] = told.moved.into();
+    done["facts_followed"] = told.facts_followed.into();
+    done["facts_lost"] = told.facts_lost.len().into();
+    let listed = told.facts_lost.iter().take(LISTED);
+    done["lost_facts"] = listed
+        .map(|fact| json!({"triple_id": fact.id, "subject_id": fact.subject_id, "object_id": fact.object_id}))
+        .collect();
     store::reprocess::record(conn, file, &done).await?;
     store::events::warnings(conn, id.as_root()).await?;
     let seconds = (chrono::Utc::now() - generation.started_at).num_milliseconds() as f64 / 1000.0;
     let data = json!({
         "nodes": told.after.total, "nodes_failed": told.after.failed, "seconds": seconds,
         "links_followed": told.followed, "links_lost": shown.len(), "documents_moved": told.moved,
+        "facts_followed": told.facts_followed, "facts_lost": told.facts_lost.len(),
     });
     store::events::record(conn, EventKind::IngestReprocessed, &[id], &data).await
 }

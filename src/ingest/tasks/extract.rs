@@ -39,8 +39,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// The scanned pages that nobody will read although there is an engine: none was among the pages that the probe looked at, so
-/// that no task waits for them.
+/// The scanned pages that nobody will read although there is an engine: an option has them skipped, or none was among the pages
+/// that the probe looked at, so that no task waits for them.
 async fn unread(tools: &Tools, id: DocumentId, found: &[(Evidence, Value)]) -> Result<LeftOut, TaskFailure> {
     let mut left_out = LeftOut::default();
     let scanned =
@@ -48,12 +48,15 @@ async fn unread(tools: &Tools, id: DocumentId, found: &[(Evidence, Value)]) -> R
     let Some(scanned) = scanned.filter(|_| tools.types.ocr_gives_text()) else { return Ok(left_out) };
     let mut conn = tools.pool.acquire().await.classified()?;
     let plan = store::evidence::read_one(&mut conn, id, Evidence::Plan).await.classified()?.unwrap_or_default();
-    let mut tasks = plan["tasks"].as_array().into_iter().flatten();
-    if tasks.any(|row| row["task"] == OCR.name && row["outcome"] == PlanOutcome::Enqueued.as_str()) {
+    let row = plan["tasks"].as_array().into_iter().flatten().find(|row| row["task"] == OCR.name);
+    let outcome = row.and_then(|row| row["outcome"].as_str());
+    if outcome == Some(PlanOutcome::Enqueued.as_str()) {
         return Ok(left_out);
     }
+    let is_skipped = outcome == Some(PlanOutcome::Skipped.as_str());
+    let reason = if is_skipped { "ocr_disabled" } else { "not_probed" };
     for number in scanned.iter().filter_map(|number| u32::try_from(number.as_u64()?).ok()) {
-        left_out.add(number, "not_probed");
+        left_out.add(number, reason);
     }
     Ok(left_out)
 }

@@ -126,7 +126,7 @@ pub async fn measure_file(
         _ => return Err(another_answer()),
     };
     let closed = patterns.holds(Pattern::IsEncrypted) || format == Format::Ole2;
-    let refusal = match closed && rules::due(types, format, &patterns).next().is_none() {
+    let refusal = match closed && rules::due(types, format, &patterns, &Value::Null).next().is_none() {
         true => refusal(core, format, open()?).await?,
         false => None,
     };
@@ -162,11 +162,16 @@ async fn refusal(core: &Core, format: Format, file: File) -> Result<Option<TaskF
     }
 }
 
+/// Whether the plan decided so of the scanned pages.
+fn decided(plan: &[PlanRow], outcome: PlanOutcome) -> bool {
+    plan.iter().any(|row| row.task == OCR.name && row.outcome == outcome)
+}
+
 /// Why a file ends without any text, so that it never looks like a success.
 fn no_text(format: Format, patterns: &Patterns, plan: &[PlanRow]) -> &'static str {
-    let ocr = plan.iter().any(|row| row.task == OCR.name && row.outcome == PlanOutcome::Deferred);
     match format {
-        _ if ocr => "needs_ocr",
+        _ if decided(plan, PlanOutcome::Deferred) => "needs_ocr",
+        _ if decided(plan, PlanOutcome::Skipped) => "ocr_disabled",
         Format::Pdf => "no_text_layer",
         format if format.has_sheets() => "no_sheets",
         Format::Zip if patterns.get(Pattern::HasMembers).is_some() => "no_members",
@@ -188,7 +193,7 @@ async fn enqueue(
     let place = Place::of_claim(grant);
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let mut queued: Vec<(&str, TaskId)> = Vec::new();
-    for rule in rules::due(&tools.types, format, patterns) {
+    for rule in rules::due(&tools.types, format, patterns, options) {
         let comes_after = |(task, _): &&(&str, TaskId)| rule.after.iter().any(|before| before.name == *task);
         let after: Vec<TaskId> = queued.iter().filter(comes_after).map(|(_, id)| *id).collect();
         let task = tools.types.current(rule.task);

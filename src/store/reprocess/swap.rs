@@ -7,7 +7,7 @@ use crate::store::{places::Place, raptor};
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::HashMap;
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, TripleId};
 
 /// A node under a file.
 #[derive(Clone, Copy, Debug, sqlx::FromRow)]
@@ -105,6 +105,39 @@ pub async fn links(conn: &mut PgConnection, file: &Place, gone: &[DocumentId]) -
     .bind(file.id())
     .bind(gone)
     .bind(raptor::RULE)
+    .fetch_all(conn)
+    .await
+}
+
+/// A fact about or of nodes that go.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct ShownFact {
+    pub id: TripleId,
+    pub subject_id: DocumentId,
+    pub object_id: Option<DocumentId>,
+}
+
+/// Those of some facts that whoever may read the file may read, the nodes that go among their ends.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn shown_facts(
+    conn: &mut PgConnection,
+    file: &Place,
+    facts: &[TripleId],
+    gone: &[DocumentId],
+) -> sqlx::Result<Vec<ShownFact>> {
+    if facts.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "SELECT t.id, t.subject_id, t.object_id
+           FROM triples t JOIN documents f ON f.id = $1 JOIN documents s ON s.id = t.subject_id LEFT JOIN documents o ON o.id = t.object_id
+          WHERE t.id = ANY($2) AND (t.zone IN (0, f.guard) OR t.source_id = ANY($3)) AND (s.guard IN (0, f.guard) OR s.id = ANY($3))
+            AND (o.id IS NULL OR o.guard IN (0, f.guard) OR o.id = ANY($3)) ORDER BY t.id",
+    )
+    .bind(file.id())
+    .bind(facts)
+    .bind(gone)
+    .persistent(false)
     .fetch_all(conn)
     .await
 }

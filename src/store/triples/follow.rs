@@ -121,8 +121,8 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
 }
 
 /// Closes the facts about documents that were deleted or set aside, and those that no other document states, which only the owner sees from then on. What
-/// another one states goes on.
-pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
+/// another one states goes on. Returns the asserted facts that were closed.
+pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<Vec<TripleId>> {
     let concerned: Vec<TripleId> = sqlx::query_scalar(
         "SELECT id FROM triples WHERE invalidated_at IS NULL AND (subject_id = ANY($1) OR object_id = ANY($1))
          UNION SELECT id FROM triples WHERE source_id = ANY($1)",
@@ -131,7 +131,8 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     .fetch_all(&mut *conn)
     .await?;
     if concerned.is_empty() {
-        return ends_gone(conn, gone).await;
+        ends_gone(conn, gone).await?;
+        return Ok(Vec::new());
     }
     let at = take_pen(conn).await?;
     ends_gone(conn, gone).await?;
@@ -170,7 +171,8 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     .persistent(false)
     .execute(&mut *conn)
     .await?;
-    change_zones(conn, at, &kept).await
+    change_zones(conn, at, &kept).await?;
+    Ok(ending)
 }
 
 /// Closes the facts that a document stated and no longer states: all that are not among `kept`. What another document states too, or somebody
@@ -241,8 +243,13 @@ struct Redirected {
 }
 
 /// Has the facts about documents that are replaced, and those that they state, follow to what takes their place: such a fact is closed, and
-/// recorded anew. Call it before the old documents are deleted, `gone`, which closes the facts whose ends have no counterpart.
-pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gone: &[DocumentId]) -> sqlx::Result<()> {
+/// recorded anew. Call it before the old documents are deleted, `gone`, which closes the facts whose ends have no counterpart. Returns the
+/// facts that were recorded anew.
+pub async fn redirect(
+    conn: &mut PgConnection,
+    counterparts: &[Counterpart],
+    gone: &[DocumentId],
+) -> sqlx::Result<Vec<TripleId>> {
     let old: Vec<DocumentId> = counterparts.iter().map(|pair| pair.old).collect();
     let new: Vec<DocumentId> = counterparts.iter().map(|pair| pair.new).collect();
     let concerned: bool = sqlx::query_scalar(
@@ -253,7 +260,7 @@ pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gon
     .fetch_one(&mut *conn)
     .await?;
     if !concerned {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let at = take_pen(conn).await?;
     // The new text has the words where the old one had them, or the hash says that it has not.
@@ -329,7 +336,8 @@ pub async fn redirect(conn: &mut PgConnection, counterparts: &[Counterpart], gon
         .bind(followed.iter().map(|(_, new)| *new).collect::<Vec<_>>())
         .execute(&mut *conn)
         .await?;
-    inherit(conn, &followed).await
+    inherit(conn, &followed).await?;
+    Ok(followed.into_iter().map(|(_, new)| new).collect())
 }
 
 impl Redirected {
