@@ -43,6 +43,13 @@ pub fn entities_of_zone(base: &str, zone: i64) -> String {
     format!("{base}entities/of/{zone}")
 }
 
+/// Whether an IRI is one of those by which the service finds the documents that hold entities. A node of a graph that took one would get what
+/// others import.
+pub fn is_reserved(base: &str, iri: &str) -> bool {
+    let rest = iri.strip_prefix(base).and_then(|rest| rest.strip_prefix("entities"));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// The IRI of a blank node.
 pub fn of_blank(base: &str, import: &str, label: &str) -> String {
     format!("{base}genid/{import}/{label}")

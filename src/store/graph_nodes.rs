@@ -29,24 +29,36 @@ pub async fn in_zone(conn: &mut PgConnection, zone: DocumentId, iris: &[&str]) -
     .await
 }
 
-/// The documents in the scope that have these IRIs, by the positions of the IRIs, from 1: those beside the source before those that are open
-/// to all, and these before others.
+/// A document that an IRI stands for.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Resolved {
+    /// The position of the IRI, from 1.
+    pub at: i64,
+    pub id: DocumentId,
+    /// Not everybody may read it, and neither a source nor the lack of another one says that it is meant.
+    pub is_doubtful: bool,
+}
+
+/// The documents in the scope that have these IRIs: those beside the source before those that are open to all, and these before others. Of
+/// those that are closed, one that no source stands beside is doubtful, unless it is the only one of a principal: whoever may read it would read
+/// what is said of it. The owner reads what principals keep for themselves, so that none of these is what the owner means.
 pub async fn resolve(
     conn: &mut PgConnection,
     scope: &Readable,
     iris: &[&str],
     sources: &[Option<i64>],
-) -> sqlx::Result<Vec<(i64, DocumentId)>> {
+) -> sqlx::Result<Vec<Resolved>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, iris.iter().map(|iri| (*iri).to_owned()).collect::<Vec<_>>());
     add(&mut arguments, sources.to_vec());
     let query = concat!(
-        "SELECT DISTINCT ON (n.at) n.at, g.document_id
-           FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY n(iri, source_id, at) JOIN graph_nodes g ON g.iri = n.iri
-           JOIN documents d ON d.id = g.document_id AND ",
+        "SELECT DISTINCT ON (f.at) f.at, f.id, f.guard <> 0 AND f.source_id IS NULL AND ($1 OR f.places > 1) AS is_doubtful
+           FROM (SELECT n.at, n.source_id, d.id, d.guard, d.guard IS NOT DISTINCT FROM s.guard AS is_beside, count(*) OVER (PARTITION BY n.at) AS places
+                   FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY n(iri, source_id, at) JOIN graph_nodes g ON g.iri = n.iri
+                   JOIN documents d ON d.id = g.document_id AND ",
         readable!(),
-        " LEFT JOIN documents s ON s.id = n.source_id
-          ORDER BY n.at, d.guard IS DISTINCT FROM s.guard, d.guard <> 0, g.document_id"
+        "       LEFT JOIN documents s ON s.id = n.source_id) f
+          ORDER BY f.at, NOT f.is_beside, f.guard <> 0, f.id"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
@@ -82,12 +94,12 @@ pub async fn under(conn: &mut PgConnection, ids: &[DocumentId], parent: Document
         .await
 }
 
-/// The document with this IRI that the scope covers, with its guard.
-pub async fn writable(conn: &mut PgConnection, scope: &Writable, iri: &str) -> sqlx::Result<Option<DocumentId>> {
+/// The document at the top with this IRI that the scope covers.
+pub async fn writable_root(conn: &mut PgConnection, scope: &Writable, iri: &str) -> sqlx::Result<Option<DocumentId>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, iri.to_owned());
     let query = concat!(
-        "SELECT d.id FROM graph_nodes g JOIN documents d ON d.id = g.document_id WHERE g.iri = $3 AND ",
+        "SELECT d.id FROM graph_nodes g JOIN documents d ON d.id = g.document_id WHERE g.iri = $3 AND d.path = '{}' AND ",
         readable!(),
         " ORDER BY d.id LIMIT 1"
     );

@@ -1,5 +1,10 @@
 //! The documents that facts are about and lead to, by ids or by IRIs.
-use crate::{access::Caller, error::OrFail, graph::named, store::graph_nodes};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    graph::named,
+    store::graph_nodes::{self, Resolved},
+};
 use sqlx::PgConnection;
 use svc_client::{Failure, wire::NewFact};
 use svc_ids::DocumentId;
@@ -63,18 +68,30 @@ pub async fn resolve(
     let (texts, sources): (Vec<&str>, Vec<Option<i64>>) =
         foreign.iter().map(|at| (iris[*at].iri, iris[*at].source_id)).unzip();
     let found = graph_nodes::resolve(conn, &caller.readable(), &texts, &sources).await.or_fail();
-    for (position, id) in found.map_err(|failure| (0, failure))? {
-        if let Some(at) = usize::try_from(position - 1).ok().and_then(|at| foreign.get(at)) {
-            ids[*at] = Some(id);
+    for Resolved { at, id, is_doubtful } in found.map_err(|failure| (0, failure))? {
+        let Some(at) = usize::try_from(at - 1).ok().and_then(|at| foreign.get(at)).copied() else { continue };
+        if is_doubtful {
+            return Err((at, doubtful(&iris[at])));
         }
+        ids[at] = Some(id);
     }
     let known = ids.into_iter().enumerate().map(|(at, id)| {
         id.ok_or_else(|| {
             let Iri { field, iri, .. } = &iris[at];
-            let shown: String = iri.chars().take(200).collect();
-            let failure = Failure::field(field, format!("there is no document with the IRI {shown}"));
+            let failure = Failure::field(field, format!("there is no document with the IRI {}", shown(iri)));
             (at, failure.with("remedy", "import it by POST /rdf/turtle, or name a document by its id"))
         })
     });
     known.collect()
+}
+
+/// Refuses an IRI whose documents are all closed, where nothing says which one is meant.
+fn doubtful(named: &Iri<'_>) -> Failure {
+    let detail = format!("the IRI {} stands only for documents that not everybody may read", shown(named.iri));
+    Failure::field(named.field, detail)
+        .with("remedy", "name the document by its id, or give as source_id a document beside the one that is meant")
+}
+
+fn shown(iri: &str) -> String {
+    iri.chars().take(200).collect()
 }

@@ -16,7 +16,7 @@ use crate::{
     },
     registry::Handle,
     service::Service,
-    store::{self, graph_nodes},
+    store::{self, graph_nodes::{self, Resolved}},
 };
 use sqlx::PgConnection;
 use std::collections::HashMap;
@@ -96,8 +96,9 @@ async fn nodes(
         .collect();
     let iris: Vec<&str> = foreign.iter().map(|(_, iri)| *iri).collect();
     let sources = vec![of.parent_id; iris.len()];
-    for (position, id) in graph_nodes::resolve(conn, &caller.readable(), &iris, &sources).await.or_fail()? {
-        if let Some((at, _)) = usize::try_from(position - 1).ok().and_then(|at| foreign.get(at)) {
+    let resolved = graph_nodes::resolve(conn, &caller.readable(), &iris, &sources).await.or_fail()?;
+    for Resolved { at, id, .. } in resolved.into_iter().filter(|resolved| !resolved.is_doubtful) {
+        if let Some((at, _)) = usize::try_from(at - 1).ok().and_then(|at| foreign.get(at)) {
             found[*at] = Some(id);
         }
     }

@@ -170,6 +170,11 @@ async fn nodes(
         let remedy = "give the node another IRI, or set SVC_RDF_BASE to what this store's IRIs begin with";
         return Err(Failure::new(Code::InvalidField, detail).with("remedy", remedy));
     }
+    if let Some(node) = graph.nodes.iter().position(|node| matches!(node, Node::Iri(iri) if names::is_reserved(base, iri))) {
+        let detail = format!("{} is what the service itself calls a document that holds entities", shown(graph, node));
+        let remedy = "give the node another IRI, or name the document by its id";
+        return Err(Failure::new(Code::InvalidField, detail).with("remedy", remedy));
+    }
     let fallback = Uuid::new_v4().simple().to_string();
     let import = what.name.unwrap_or(&fallback);
     let iris: Vec<String> = graph
@@ -236,7 +241,7 @@ impl Making {
                 let iri = names::entities(&service.settings.rdf_base, principal);
                 // Two first imports at a time make one document.
                 graph_nodes::hold_zone(conn, DocumentId(-principal.unwrap_or_default())).await.or_fail()?;
-                match graph_nodes::writable(conn, &self.caller.writable(), &iri).await.or_fail()? {
+                match graph_nodes::writable_root(conn, &self.caller.writable(), &iri).await.or_fail()? {
                     Some(id) => parent::lock(conn, &self.caller, id, 0).await?.id(),
                     None => {
                         let made = self.make(service, conn, vec![self.item("Entities")]).await?;
