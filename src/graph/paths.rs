@@ -161,7 +161,8 @@ impl Merged {
     ) -> Result<Option<Vec<Edge>>, Failure> {
         if self.is_any && !edges.is_empty() {
             let met: Vec<DocumentId> = edges.iter().map(|edge| edge.to).collect::<HashSet<_>>().into_iter().collect();
-            let sets = merges::sets_within(conn, &caller.readable(), &met, along.known_at, merges::MANY).await.or_fail()?;
+            let sets =
+                merges::sets_within(conn, &caller.readable(), &met, along.known_at, merges::MANY).await.or_fail()?;
             let Some(sets) = sets else { return Ok(None) };
             self.sets.extend(sets);
             for edge in &mut edges {

@@ -64,7 +64,10 @@ impl Handle<ops::merge_entities> for Service {
         }
         let new = merges::NewMerge { kept_id, merged_id, method: MergeMethod::Manual, score: None };
         if merges::fitting(&mut tx, &[new], at).await.or_fail()?.is_empty() {
-            let detail = format!("with the documents that {kept_id} and {merged_id} are taken for, more than {} would be one", merges::SET);
+            let detail = format!(
+                "with the documents that {kept_id} and {merged_id} are taken for, more than {} would be one",
+                merges::SET
+            );
             return Err(Failure::new(Code::Conflict, detail)
                 .with("reason", "set_too_large")
                 .with("limit", merges::SET)

@@ -107,7 +107,8 @@ impl Export {
                     let others = row.sub_property_of.iter().chain(&row.disjoint_with).chain(&row.inverse_of);
                     std::iter::once(row.predicate_id).chain(others.copied())
                 });
-                self.learn(&mut tx, named).await?;
+                let unknown = self.writer.unknown(named);
+                self.learn(&mut tx, unknown).await?;
                 let next = rows.last().map(|row| (row.ontology_id, row.predicate_id));
                 for row in rows {
                     self.writer.write_said(row).map_err(unwritten)?;
@@ -126,9 +127,8 @@ impl Export {
     /// Writes the next facts; returns what comes then.
     async fn facts(&mut self, conn: &mut PgConnection, after: After) -> Result<Part, Failure> {
         let limit = Limit { facts: self.limit, bytes: BYTES };
-        let Page { edges, is_last } =
-            export::page(conn, &self.scope, &self.wanted, after, limit).await.or_fail()?;
-        self.learn(conn, edges.iter().map(|edge| edge.predicate_id)).await?;
+        let Page { edges, is_last } = export::page(conn, &self.scope, &self.wanted, after, limit).await.or_fail()?;
+        self.learn(conn, self.writer.unknown(edges.iter().map(|edge| edge.predicate_id))).await?;
         self.limit = FACTS.1;
         let last = edges.last().map(|last| (last.subject_id, last.predicate_id, last.id));
         self.writer.write(edges).map_err(unwritten)?;
@@ -140,12 +140,8 @@ impl Export {
     }
 
     /// Has the writer know the IRIs of predicates.
-    async fn learn(
-        &mut self,
-        conn: &mut PgConnection,
-        named: impl Iterator<Item = PredicateId>,
-    ) -> Result<(), Failure> {
-        for (id, namespace, name, iri) in predicates::names(conn, &self.writer.unknown(named)).await.or_fail()? {
+    async fn learn(&mut self, conn: &mut PgConnection, unknown: Vec<PredicateId>) -> Result<(), Failure> {
+        for (id, namespace, name, iri) in predicates::names(conn, &unknown).await.or_fail()? {
             let iri = iri.unwrap_or_else(|| named::derived_iri(&self.base, &namespace, &name));
             self.writer.learn(id, iri);
         }

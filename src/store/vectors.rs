@@ -123,12 +123,7 @@ pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Res
 /// Creates the HNSW index of a model's vectors in a table if it is missing. Call it before the model's first vectors are
 /// written, when the index is still empty. If other writers hold the table for long, or are creating the index at this
 /// moment, the next call tries again; until the index exists, a search compares every vector.
-pub(super) async fn ensure_index_on(
-    pool: &PgPool,
-    table: &'static str,
-    model: &str,
-    width: usize,
-) -> sqlx::Result<()> {
+pub(super) async fn ensure_index_on(pool: &PgPool, table: &'static str, model: &str, width: usize) -> sqlx::Result<()> {
     let name = format!("{table}_{width}_{}", hex::encode(&Sha256::digest(model)[..6]));
     let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&name).fetch_one(pool).await?;
     if is_there {

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Json,
     wire::{
-        DocumentPath, ExtractFactsRequest, FactQuery, FactResponse, GrantRight, LintAudit, LintRequest, MergeMethod, MergePath,
-        MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathLimit, PathSearch, ResolveNames, ValidAt,
+        DocumentPath, ExtractFactsRequest, FactQuery, FactResponse, GrantRight, LintAudit, LintRequest, MergeMethod,
+        MergePath, MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathLimit, PathSearch, ResolveNames,
+        ValidAt,
     },
 };
 
@@ -251,7 +252,11 @@ async fn what_is_merged_more_than_a_read_looks_at_is_read_whole_or_said_to_be_le
     merge(&app, ada, bea).await;
     merge(&app, cora, others[0]).await;
     app.client.undo_merge(MergePath { id: twin }).await.unwrap();
-    sqlx::query("DELETE FROM documents WHERE id = ANY($1)").bind([clique, others].concat()).execute(&app.pool).await.unwrap();
+    sqlx::query("DELETE FROM documents WHERE id = ANY($1)")
+        .bind([clique, others].concat())
+        .execute(&app.pool)
+        .await
+        .unwrap();
     assert!(!app.client.lint_graph(Json(asked)).await.unwrap().audits.remove(0).truncated);
     app.end().await;
 }

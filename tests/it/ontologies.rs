@@ -5,8 +5,8 @@ use crate::{
     support::document,
     triples::{doc, fact},
 };
-use std::collections::BTreeSet;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use svc_client::{
     Client, Code, Failure, Json, Remote, TurtleText,
     wire::{
@@ -227,7 +227,8 @@ async fn a_text_that_is_no_ontology_stores_nothing() {
 #[tokio::test]
 async fn an_ontology_is_sent_as_turtle_and_as_nothing_else() {
     let app = idle().await;
-    let triple = "<http://e/C> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://www.w3.org/2002/07/owl#Class> .";
+    let triple =
+        "<http://e/C> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://www.w3.org/2002/07/owl#Class> .";
     let send = async |media_type: Option<&str>| {
         let request = app.raw("POST", "/ontologies").body(triple);
         let request = media_type.into_iter().fold(request, |request, name| request.header("content-type", name));
@@ -291,7 +292,8 @@ async fn an_export_has_what_ontologies_say_for_who_may_read_them_and_reads_back_
     let only = lines(&stranger.client, Some(data), false).await;
     assert_eq!(only.len(), 1);
     let classes = lines(&stranger.client, Some(data), true).await;
-    let classes: BTreeSet<String> = classes.difference(&vocabulary).filter(|line| !only.contains(*line)).cloned().collect();
+    let classes: BTreeSet<String> =
+        classes.difference(&vocabulary).filter(|line| !only.contains(*line)).cloned().collect();
     assert!(classes.len() == 5 && classes.iter().all(|line| plain.contains(line)), "{classes:?}");
     assert!(!classes.iter().any(|line| line.contains("shere")), "{classes:?}");
 

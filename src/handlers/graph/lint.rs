@@ -45,7 +45,7 @@ impl Handle<ops::lint_graph> for Service {
         let begun = Instant::now();
         let _place = self.admission.analysis().await?;
         let model = self.model().await.ok();
-        let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
+        let mut tx = store::transaction::begin_audit(&self.pool).await.or_fail()?;
         let parent_id = asked.parent_id.map(DocumentId);
         if let Some(id) = parent_id {
             must_exist(&mut tx, caller, id).await?;

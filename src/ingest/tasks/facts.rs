@@ -219,9 +219,7 @@ impl Vocabulary {
             rows.iter().enumerate().map(|(at, row)| (!near.contains(&at), row)).collect();
         ranked.sort_by_key(|(is_foreign, row)| (*is_foreign, row.id));
         ranked.truncate(TOLD);
-        let line = |(_, row): (bool, &store::extraction::VocabularyRow)| {
-            (row.id, line_of(row))
-        };
+        let line = |(_, row): (bool, &store::extraction::VocabularyRow)| (row.id, line_of(row));
         let mut bytes = 0;
         let fits = |(_, line): &(PredicateId, String)| {
             bytes += line.len() + 1;

@@ -15,7 +15,10 @@ use std::sync::{
 };
 use svc_client::{
     Json, OptionalJson,
-    wire::{DocumentChange, DocumentPath, ExtractFactsRequest, NewDocument, NewPredicate, NewPredicates, OntologyQuery, WaitQuery},
+    wire::{
+        DocumentChange, DocumentPath, ExtractFactsRequest, NewDocument, NewPredicate, NewPredicates, OntologyQuery,
+        WaitQuery,
+    },
 };
 
 /// A text that a model which reads little reads in two pieces, of which the first begins with `Nothing`, and what tells them apart.
@@ -128,7 +131,8 @@ async fn the_model_is_told_from_what_to_what_predicates_lead_as_open_ontologies_
     // Where only these predicates count, another range makes another question.
     let closed = ExtractFactsRequest { new_predicates: Some(NewPredicates::Closed), ..ExtractFactsRequest::default() };
     for (calls, range) in [(1, "ex:Person"), (0, "ex:Person"), (1, "ex:Robot")] {
-        let text = format!("<http://example.org/work> a owl:Ontology . ex:runs a owl:ObjectProperty ; rdfs:range {range} .");
+        let text =
+            format!("<http://example.org/work> a owl:Ontology . ex:runs a owl:ObjectProperty ; rdfs:range {range} .");
         load(&app.client, OntologyQuery::default(), &text).await.unwrap();
         llm.will([facts(&[])]);
         extract(&app.client, id, closed).await;

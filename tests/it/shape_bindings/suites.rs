@@ -160,8 +160,7 @@ async fn validate(app: &TestApp, data: (&str, &str), shapes: (&str, &str)) -> Re
     app.client.import_turtle(query, RdfText { syntax: RdfSyntax::Turtle, text: text.to_owned() }).await?;
     let (base, text) = shapes;
     let query = OntologyQuery { private: true, base: Some(base.to_owned()), ..OntologyQuery::default() };
-    let ontology =
-        app.client.create_ontology(query, TurtleText(text.to_owned())).await?;
+    let ontology = app.client.create_ontology(query, TurtleText(text.to_owned())).await?;
     let shape = format!("urn:svc:document/{}", ontology.document_id);
     let binding = NewShapeBinding { shape, document_id: Some(under), mode: Some(ShapeMode::Off) };
     let binding = app.client.create_shape_binding(Json(binding)).await?;

@@ -222,10 +222,12 @@ async fn what_is_derived_is_the_closure_of_what_is_asserted_after_any_writes_at_
         }
         assert!(most > 20, "seed {seed} was dull: {most} facts");
         // Each rule has given something at some time.
-        let by: Vec<String> = sqlx::query_scalar("SELECT DISTINCT split_part(derived_by, ':', 2) FROM triples WHERE derived_by IS NOT NULL ORDER BY 1")
-            .fetch_all(&app.pool)
-            .await
-            .unwrap();
+        let by: Vec<String> = sqlx::query_scalar(
+            "SELECT DISTINCT split_part(derived_by, ':', 2) FROM triples WHERE derived_by IS NOT NULL ORDER BY 1",
+        )
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
         rules.extend(by);
         app.end().await;
     }
