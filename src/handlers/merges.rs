@@ -70,7 +70,6 @@ impl Handle<ops::merge_entities> for Service {
             );
             return Err(Failure::new(Code::Conflict, detail)
                 .with("reason", "set_too_large")
-                .with("limit", merges::SET)
                 .with("remedy", "undo merges that are wrong, or have facts say that two documents are the same"));
         }
         let ids = merges::insert(&mut tx, at, &[new]).await.or_fail()?;

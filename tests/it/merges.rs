@@ -245,10 +245,8 @@ async fn what_is_merged_more_than_a_read_looks_at_is_read_whole_or_said_to_be_le
     let others = many(&app, 600).await;
     plant(&app, others[1..].iter().map(|other| (others[0], *other))).await;
     let refused = app.client.merge_entities(Json(NewMerge { kept_id: ada, merged_id: others[7] })).await.unwrap_err();
-    assert_eq!(
-        (refused.code, &refused.members["reason"], &refused.members["limit"]),
-        (Code::Conflict, &json!("set_too_large"), &json!(1000))
-    );
+    assert_eq!((refused.code, &refused.members["reason"]), (Code::Conflict, &json!("set_too_large")));
+    assert!(refused.detail.contains("more than 1000 would be one"), "{}", refused.detail);
     merge(&app, ada, bea).await;
     merge(&app, cora, others[0]).await;
     app.client.undo_merge(MergePath { id: twin }).await.unwrap();
@@ -285,8 +283,10 @@ async fn a_near_name_is_found_among_thousands_by_their_index() {
     .execute(&app.pool)
     .await
     .unwrap();
+    // The planner counts a table that grew at once only when it is told to.
+    sqlx::raw_sql("ANALYZE entity_names").execute(&app.pool).await.unwrap();
     let scans = async || -> i64 {
-        let query = "SELECT coalesce(sum(idx_scan), 0)::bigint FROM pg_stat_user_indexes WHERE indexrelname LIKE 'entity_names_384_%'";
+        let query = "SELECT coalesce(sum(idx_scan), 0)::bigint FROM pg_stat_user_indexes WHERE indexrelname ~ '^entity_names_[0-9]+_'";
         sqlx::query_scalar(query).fetch_one(&app.pool).await.unwrap()
     };
     let before = scans().await;
