@@ -46,6 +46,9 @@ CREATE TABLE ontology_predicates (
     inverse_of            bigint REFERENCES predicates (id) ON DELETE SET NULL,
     sub_property_of       bigint[] NOT NULL,
     disjoint_with         bigint[] NOT NULL,
+    -- The IRIs of the classes of its subjects, and of the classes or datatypes of its objects.
+    domains               text[] NOT NULL,
+    ranges                text[] NOT NULL,
     PRIMARY KEY (ontology_id, predicate_id)
 );
 CREATE INDEX ontology_predicates_predicate ON ontology_predicates (predicate_id);

@@ -67,7 +67,8 @@ CREATE FUNCTION believed_during(its_statement uuid, its_zone bigint, during tstz
         (SELECT b.* FROM triples b
           WHERE b.statement = its_statement AND b.zone = its_zone AND b.invalidated_at IS NULL
             AND coalesce(b.valid_from, '-infinity') > coalesce(lower(during), '-infinity')
-            AND coalesce(b.valid_from, '-infinity') < coalesce(upper(during), 'infinity'))) t
+            AND coalesce(b.valid_from, '-infinity') < coalesce(upper(during), 'infinity'))
+         OFFSET 0) t
      WHERE t.valid && during
 $$;
 
@@ -1258,7 +1259,9 @@ CREATE TABLE ontology_predicates (
     is_irreflexive boolean NOT NULL,
     inverse_of bigint,
     sub_property_of bigint[] NOT NULL,
-    disjoint_with bigint[] NOT NULL
+    disjoint_with bigint[] NOT NULL,
+    domains text[] NOT NULL,
+    ranges text[] NOT NULL
 );
 
 CREATE TABLE paused_task_type (

@@ -28,6 +28,8 @@ const FETCHES: usize = 16;
 const LIVE_PAGES: (usize, usize) = (100, 200);
 /// How many pages of the console are read from the database at a time, the owner's and the principals'.
 const PAGES: (usize, usize) = (4, 4);
+/// How many exports of whole graphs run at a time.
+const EXPORTS: usize = 2;
 /// How many analyses of whole graphs run at a time.
 const ANALYSES: usize = 1;
 const KIB: u64 = 1024;
@@ -70,7 +72,7 @@ impl Waiting {
 }
 
 /// The slots of one process. What a client may hold for as long as it is slow, and what takes the processor for long, is shared among
-/// principals: of uploads, bodies, downloads, streams, fetches, waits, searches and embeddings, one principal leaves some to the others.
+/// principals: of uploads, bodies, downloads, exports, streams, fetches, waits, searches and embeddings, one principal leaves some to the others.
 pub struct Admission {
     /// Requests whose bodies arrive, at most one a connection.
     arriving: Slots,
@@ -84,6 +86,8 @@ pub struct Admission {
     /// Slots for the templates that requests read and render.
     renderings: Slots,
     downloads: Slots,
+    /// Graphs that are written while they are read from the database.
+    exports: Slots,
     event_streams: Slots,
     fetches: Slots,
     requests: Slots,
@@ -142,6 +146,7 @@ impl Admission {
             readers: unshared(std::thread::available_parallelism().map_or(2, std::num::NonZero::get)),
             renderings: shared(std::thread::available_parallelism().map_or(2, |count| count.get().max(2))),
             downloads: shared(places.downloads),
+            exports: shared(EXPORTS),
             event_streams: shared(places.event_streams),
             fetches: shared(FETCHES),
             requests: unshared(places.requests),
@@ -243,6 +248,16 @@ impl Admission {
                 .with("setting", "SVC_DOWNLOADS_AT_ONCE")
         };
         self.downloads.take(principal, 1).await.map_err(|full| refused(full, "downloads", refusal))
+    }
+
+    /// Takes a slot for the export of a graph, which keeps it until it ends. A request that finds none is refused at once, because exports may
+    /// last for minutes.
+    pub fn export(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || {
+            busy(&format!("the service is already writing {EXPORTS} graphs as Turtle, which is the most at once"))
+                .with("remedy", "wait until one of these has ended, or read facts page by page with GET /triples")
+        };
+        self.exports.take_now(principal).map_err(|full| refused(full, "exports of graphs", refusal))
     }
 
     /// Takes a slot for a stream of events. A request that finds none is refused at once, because streams may last for

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::{fmt::Write as _, path::PathBuf, process::Command, time::Instant};
 use svc::app::App;
 use svc_client::{
-    Client, Json, RdfSyntax, RdfText, Remote,
+    Client, Json, RdfSyntax, RdfText, Remote, TurtleText,
     wire::{
         ImportQuery, NewFact, NewShapeBinding, OntologyQuery, ShapeBindingChange, ShapeBindingPath, ShapeMode,
         ValidationQuery,
@@ -56,8 +56,7 @@ async fn measure(app: &App, people: usize, out: &mut dyn FnMut(Figure)) -> Resul
         let text = RdfText { syntax: RdfSyntax::Turtle, text: format!("{PREFIX}{text}") };
         client.import_turtle(ImportQuery::default(), text).await?;
     }
-    let text = RdfText { syntax: RdfSyntax::Turtle, text: SHAPES.to_owned() };
-    client.create_ontology(OntologyQuery::default(), text).await?;
+    client.create_ontology(OntologyQuery::default(), TurtleText(SHAPES.to_owned())).await?;
     let shape = "http://example.org/PersonShape".to_owned();
     let binding = NewShapeBinding { shape, document_id: None, mode: Some(ShapeMode::Off) };
     let path = ShapeBindingPath { id: client.create_shape_binding(Json(binding)).await?.id };

@@ -132,14 +132,43 @@ impl Body for RdfText {
     fn describe(
         _: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
     ) -> Option<utoipa::openapi::request_body::RequestBody> {
-        use utoipa::openapi::{ContentBuilder, ObjectBuilder, Required, Type, request_body::RequestBodyBuilder};
-        let mut body = RequestBodyBuilder::new().required(Some(Required::True));
-        for syntax in RdfSyntax::ALL {
-            let text = ObjectBuilder::new().schema_type(Type::String);
-            body = body.content(syntax.media_type(), ContentBuilder::new().schema(Some(text)).build());
-        }
-        Some(body.build())
+        Some(texts_of(&RdfSyntax::ALL))
     }
+}
+
+/// A text in Turtle, and in no other form of RDF: it is kept to the letter.
+#[derive(Clone, Debug)]
+pub struct TurtleText(pub String);
+
+impl TurtleText {
+    /// Its media type, without parameters.
+    pub fn media_type() -> &'static str {
+        RdfSyntax::Turtle.media_type()
+    }
+}
+
+impl Body for TurtleText {
+    async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
+        Ok(request.header(http::header::CONTENT_TYPE, TurtleText::media_type()).body(self.0))
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(
+        _: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+    ) -> Option<utoipa::openapi::request_body::RequestBody> {
+        Some(texts_of(&[RdfSyntax::Turtle]))
+    }
+}
+
+/// A body that is a text in one of these forms.
+#[cfg(feature = "openapi")]
+fn texts_of(forms: &[RdfSyntax]) -> utoipa::openapi::request_body::RequestBody {
+    use utoipa::openapi::{ContentBuilder, ObjectBuilder, Required, Type, request_body::RequestBodyBuilder};
+    let mut body = RequestBodyBuilder::new().required(Some(Required::True));
+    for syntax in forms {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        body = body.content(syntax.media_type(), ContentBuilder::new().schema(Some(text)).build());
+    }
+    body.build()
 }
 
 /// One file and its ingest options, as `multipart/form-data`. The bytes are streamed and never held whole.

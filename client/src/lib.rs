@@ -18,7 +18,7 @@ mod reply;
 pub mod wire;
 mod words;
 
-pub use body::{Body, FileUpload, Json, Nothing, OptionalJson, RdfSyntax, RdfText};
+pub use body::{Body, FileUpload, Json, Nothing, OptionalJson, RdfSyntax, RdfText, TurtleText};
 pub use events::{Event, EventStream, Events, PROBLEM, Sent, event_data};
 pub use failure::{Code, Failure};
 pub use incoming::Incoming;

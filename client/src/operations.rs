@@ -310,7 +310,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     ///
     /// An ontology with the same IRI at the same place is replaced: what the new text no longer states is closed and stays readable. What
     /// the text says of individuals becomes facts, and its shapes can be bound. `not_used` counts what says nothing to the service.
-    POST   "/ontologies"                  create_ontology(query: OntologyQuery, body: RdfText) -> Created<OntologyResponse>, access Write, fails [Conflict, TooLarge, ShapeViolation];
+    POST   "/ontologies"                  create_ontology(query: OntologyQuery, body: TurtleText) -> Created<OntologyResponse>, access Write, fails [Conflict, TooLarge, ShapeViolation];
     /// Lists the ontologies, page by page.
     GET    "/ontologies"                  list_ontologies(query: PageQuery) -> Json<OntologyPage>;
     /// Reads what is known of one ontology.

@@ -6,7 +6,7 @@ use super::{
 use clap::{Args, Subcommand};
 use std::{path::PathBuf, process::ExitCode};
 use svc_client::{
-    Client, RdfSyntax, RdfText, Remote,
+    Client, Remote, TurtleText,
     wire::{DocumentPath, OntologyQuery, PageQuery},
 };
 
@@ -72,7 +72,7 @@ async fn add(client: &Client<Remote>, output: Output, arguments: AddArguments) -
     let text = std::fs::read_to_string(&file)
         .map_err(|error| CliError::Other(format!("{}: {error}", one_line(&file.display().to_string(), 200))))?;
     let query = OntologyQuery { parent_id: under, private, base };
-    let made = client.create_ontology(query, RdfText { syntax: RdfSyntax::Turtle, text }).await?;
+    let made = client.create_ontology(query, TurtleText(text)).await?;
     if output == Output::Json {
         return Ok(Output::line(&made)?);
     }

@@ -63,6 +63,9 @@ struct ExportArguments {
     /// Describes facts of all times with their times, also those that are no longer believed.
     #[arg(long)]
     history: bool,
+    /// Adds what ontologies say of their classes and predicates.
+    #[arg(long)]
+    ontologies: bool,
 }
 
 #[derive(Args)]
@@ -84,8 +87,9 @@ pub async fn rdf(client: &Client<Remote>, output: Output, arguments: RdfArgument
 }
 
 async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(), CliError> {
-    let ExportArguments { output, under, at, known, history } = arguments;
-    let query = TurtleQuery { parent_id: under, valid_at: at, known_at: known, history, ..TurtleQuery::default() };
+    let ExportArguments { output, under, at, known, history, ontologies } = arguments;
+    let query =
+        TurtleQuery { parent_id: under, ontologies, history, valid_at: at, known_at: known, ..TurtleQuery::default() };
     let Some(path) = output else { return written(client, query, &mut io::stdout().lock()).await };
     // The file has another name until it is complete.
     let part = PathBuf::from(format!("{}.part", path.display()));

@@ -76,6 +76,9 @@ pub async fn resolve<'a>(
     base: &str,
     names: &[&'a str],
 ) -> Result<HashMap<&'a str, PredicateId>, Failure> {
+    if names.is_empty() {
+        return Ok(HashMap::new());
+    }
     let read: Vec<Reading<'_>> = names.iter().map(|name| Reading::of(base, name)).collect();
     let named: Vec<Named<'_>> = read
         .iter()

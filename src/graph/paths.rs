@@ -16,12 +16,16 @@ use std::{
 use svc_client::{Failure, wire::PathLimit};
 use svc_ids::{DocumentId, TripleId};
 
-/// The most documents that a search comes to.
-const NODES: usize = 100_000;
+/// How much a search may take before it gives up.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// The most documents that it comes to.
+    pub nodes: usize,
+    pub time: Duration,
+}
+
 /// The most edges that one level is read with.
 const EDGES: usize = 1_000_000;
-/// The longest that it takes.
-const TIME: Duration = Duration::from_secs(5);
 
 /// What a search found.
 #[derive(Debug, Default)]
@@ -74,8 +78,8 @@ pub async fn find(
     caller: &Caller,
     (from, to): (DocumentId, DocumentId),
     along: &Along,
-    depth: u32,
-    limit: usize,
+    (depth, limit): (u32, usize),
+    budget: Budget,
 ) -> Result<Found, Failure> {
     let scope = caller.readable();
     let begun = Instant::now();
@@ -87,26 +91,28 @@ pub async fn find(
     while met.is_empty() && near.level + far.level < depth && !near.frontier.is_empty() && !far.frontier.is_empty() {
         let backwards = far.frontier.len() < near.frontier.len();
         let side = if backwards { &mut far } else { &mut near };
-        let left = TIME.saturating_sub(begun.elapsed());
+        let left = budget.time.saturating_sub(begun.elapsed());
         let frontier = merged.members(&side.frontier);
         let read = async {
             let read = edges(conn, &scope, &frontier, along, backwards, EDGES as i64 + 1).await.or_fail()?;
-            merged.unite(conn, caller, along, read).await
+            match read.len() > EDGES {
+                true => Ok(None),
+                false => merged.unite(conn, caller, along, read).await,
+            }
         };
         let Ok(read) = tokio::time::timeout(left, read).await else {
             truncated = Some(PathLimit::Time);
             break;
         };
-        let read = read?;
-        if read.len() > EDGES {
+        let Some(read) = read? else {
             truncated = Some(PathLimit::Nodes);
             break;
-        }
+        };
         side.grow(read);
         let grown = &if backwards { &far } else { &near }.frontier;
         let other = &if backwards { &near } else { &far }.depth;
         met = grown.iter().copied().filter(|node| other.contains_key(node)).collect();
-        if met.is_empty() && near.depth.len() + far.depth.len() > NODES {
+        if met.is_empty() && near.depth.len() + far.depth.len() > budget.nodes {
             truncated = Some(PathLimit::Nodes);
             break;
         }
@@ -131,22 +137,10 @@ impl Merged {
         ends: &[DocumentId],
     ) -> Result<Merged, Failure> {
         let mut merged = Merged { is_any: merges::any(conn, along.known_at).await.or_fail()?, sets: Sets::default() };
-        merged.meet(conn, caller, along, ends).await?;
-        Ok(merged)
-    }
-
-    async fn meet(
-        &mut self,
-        conn: &mut PgConnection,
-        caller: &Caller,
-        along: &Along,
-        ids: &[DocumentId],
-    ) -> Result<(), Failure> {
-        if self.is_any && !ids.is_empty() {
-            let scope = caller.readable();
-            self.sets.extend(merges::sets(conn, &scope, ids, along.known_at).await.or_fail()?);
+        if merged.is_any {
+            merged.sets = merges::sets(conn, &caller.readable(), ends, along.known_at).await.or_fail()?;
         }
-        Ok(())
+        Ok(merged)
     }
 
     /// All that are taken for one of these.
@@ -157,22 +151,25 @@ impl Merged {
         }
     }
 
-    /// Edges between the documents by which answers name their ends.
+    /// Edges between the documents by which answers name their ends; `None` if too many documents are merged with these.
     pub async fn unite(
         &mut self,
         conn: &mut PgConnection,
         caller: &Caller,
         along: &Along,
         mut edges: Vec<Edge>,
-    ) -> Result<Vec<Edge>, Failure> {
-        if self.is_any {
+    ) -> Result<Option<Vec<Edge>>, Failure> {
+        if self.is_any && !edges.is_empty() {
             let met: Vec<DocumentId> = edges.iter().map(|edge| edge.to).collect::<HashSet<_>>().into_iter().collect();
-            self.meet(conn, caller, along, &met).await?;
+            let sets =
+                merges::sets_within(conn, &caller.readable(), &met, along.known_at, merges::MANY).await.or_fail()?;
+            let Some(sets) = sets else { return Ok(None) };
+            self.sets.extend(sets);
             for edge in &mut edges {
                 (edge.from, edge.to) = (self.sets.canonical(edge.from), self.sets.canonical(edge.to));
             }
         }
-        Ok(edges)
+        Ok(Some(edges))
     }
 }
 

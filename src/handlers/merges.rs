@@ -63,6 +63,15 @@ impl Handle<ops::merge_entities> for Service {
             return Err(Failure::new(Code::Conflict, detail).with("document_ids", members));
         }
         let new = merges::NewMerge { kept_id, merged_id, method: MergeMethod::Manual, score: None };
+        if merges::fitting(&mut tx, &[new], at).await.or_fail()?.is_empty() {
+            let detail = format!(
+                "with the documents that {kept_id} and {merged_id} are taken for, more than {} would be one",
+                merges::SET
+            );
+            return Err(Failure::new(Code::Conflict, detail)
+                .with("reason", "set_too_large")
+                .with("remedy", "undo merges that are wrong, or have facts say that two documents are the same"));
+        }
         let ids = merges::insert(&mut tx, at, &[new]).await.or_fail()?;
         let wanted = Wanted { id: ids.first().copied(), ..Wanted::default() };
         let made = merges::page(&mut tx, &scope, &wanted, 0, 1).await.or_fail()?.pop();

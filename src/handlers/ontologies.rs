@@ -26,7 +26,7 @@ use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_actors::{Lane, Lanes};
 use svc_client::{
-    Call, Code, Failure, Meta, ops,
+    Call, Code, Failure, Meta, RdfSyntax, ops,
     wire::{
         BatchItem, ClassPage, DocumentChange, NewBatch, OntologyClass, OntologyPage, OntologyQuery, OntologyResponse,
     },
@@ -66,10 +66,10 @@ impl Handle<ops::create_ontology> for Service {
         let (query, body) = (call.query, call.body);
         let (base, most) = (query.base.clone(), self.settings.rdf_max_triples);
         let read = tokio::task::spawn_blocking(move || {
-            let graph = reading::read(&body.text, body.syntax, base.as_deref(), most)?;
+            let graph = reading::read(&body.0, RdfSyntax::Turtle, base.as_deref(), most)?;
             let ontology = ontology::read(graph)?;
             let titles = names::titles(&ontology.facts);
-            Ok::<_, Failure>((body.text, ontology, titles))
+            Ok::<_, Failure>((body.0, ontology, titles))
         });
         let (text, ontology, titles) = read.await.map_err(|error| Failure::new(Code::Internal, error))??;
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
@@ -189,6 +189,8 @@ async fn describe<'a>(
             inverse_of: property.inverse_of.as_ref().and_then(id),
             sub_property_of: property.sub_property_of.iter().filter_map(id).collect(),
             disjoint_with: property.disjoint_with.iter().filter_map(id).collect(),
+            domains: property.domains.iter().cloned().collect(),
+            ranges: property.ranges.iter().cloned().collect(),
         };
         Some((property, described))
     });

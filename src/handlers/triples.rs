@@ -9,7 +9,8 @@ use crate::{
     error::OrFail,
     graph::{
         facts::{self, Manner, Origin, no_fact},
-        named, paths,
+        named,
+        paths::{self, Budget},
     },
     registry::Handle,
     service::Service,
@@ -232,15 +233,19 @@ impl Handle<ops::find_paths> for Service {
             known_at: known(&mut tx, asked.known_at).await?,
             asserted_only: asked.asserted_only,
         };
-        let (depth, limit) = (asked.max_depth.unwrap_or(4), asked.limit.unwrap_or(1) as usize);
-        let found = paths::find(&mut tx, caller, (from, to), &along, depth, limit).await?;
+        let most = (asked.max_depth.unwrap_or(4), asked.limit.unwrap_or(1) as usize);
+        let budget = Budget { nodes: self.settings.path_max_documents, time: self.settings.path_timeout };
+        let found = paths::find(&mut tx, caller, (from, to), &along, most, budget).await?;
         if found.truncated.is_some() {
             // A statement may have been left under way.
             drop(tx);
             tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
         }
         let facts: Vec<TripleId> = found.paths.iter().flatten().map(|(fact, _)| *fact).collect();
-        let steps = triples::paths::steps(&mut tx, &facts).await.or_fail()?;
+        let steps = match facts.is_empty() {
+            true => Vec::new(),
+            false => triples::paths::steps(&mut tx, &facts).await.or_fail()?,
+        };
         let steps: HashMap<TripleId, _> = steps.into_iter().map(|step| (step.id, step)).collect();
         let sets = &found.sets;
         let step = |(fact, to): &(TripleId, DocumentId)| {

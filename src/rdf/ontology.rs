@@ -19,6 +19,8 @@ const TITLES: [&str; 4] = [
 /// The most characters of a title and a label, and of a description.
 const LABEL_CHARS: usize = 1_000;
 const DESCRIPTION_CHARS: usize = 10_000;
+/// The most domains of a predicate, and the most ranges.
+const ENDS: usize = 100;
 /// The most different terms that are counted.
 const COUNTED: usize = 1_000;
 
@@ -67,6 +69,9 @@ pub struct Property {
     pub inverse_of: Option<String>,
     pub sub_property_of: BTreeSet<String>,
     pub disjoint_with: BTreeSet<String>,
+    /// The classes of its subjects, and the classes or datatypes of its objects.
+    pub domains: BTreeSet<String>,
+    pub ranges: BTreeSet<String>,
 }
 
 impl Property {
@@ -85,6 +90,8 @@ impl Property {
             (OWL, "inverseOf", u32::from(self.inverse_of.is_some())),
             (RDFS, "subPropertyOf", times(self.sub_property_of.len())),
             (OWL, "propertyDisjointWith", times(self.disjoint_with.len())),
+            (RDFS, "domain", times(self.domains.len())),
+            (RDFS, "range", times(self.ranges.len())),
         ];
         let said = terms.into_iter().filter(|(_, _, times)| *times > 0);
         said.map(|(vocabulary, word, times)| (format!("{vocabulary}{word}"), times)).collect()
@@ -195,6 +202,9 @@ fn kinds(graph: &Graph) -> Vec<Kind> {
                     kinds[node] = Kind::Class;
                 }
             }
+            Some(("rdfs", "domain" | "range")) if is_named(subject) && kinds[subject] == Kind::Individual => {
+                kinds[subject] = Kind::Property;
+            }
             Some(("rdfs", "subPropertyOf") | ("owl", "inverseOf")) => {
                 for node in [subject, *object].into_iter().filter(|node| is_named(*node)) {
                     kinds[node] = Kind::Property;
@@ -294,6 +304,12 @@ impl Reading<'_> {
             }
             (Some(("owl", "propertyDisjointWith")), Some(other)) => {
                 property.disjoint_with.insert(other.to_owned());
+            }
+            (Some(("rdfs", "domain")), Some(class)) if property.domains.len() < ENDS => {
+                property.domains.insert(class.to_owned());
+            }
+            (Some(("rdfs", "range")), Some(class)) if property.ranges.len() < ENDS => {
+                property.ranges.insert(class.to_owned());
             }
             (Some(("rdfs", "label")), None) => better(&mut property.label, text, LABEL_CHARS),
             (Some(("rdfs", "comment")), None) => better(&mut property.description, text, DESCRIPTION_CHARS),

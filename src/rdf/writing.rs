@@ -1,12 +1,20 @@
 //! Writes facts as Turtle.
 use super::{history, names};
-use crate::{graph::named, store::triples::export::Edge};
+use crate::{
+    graph::named,
+    store::{ontologies::SaidRow, triples::export::Edge},
+};
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
-use oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple};
+use oxrdf::{
+    BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple,
+    vocab::{rdf, rdfs},
+};
 use oxttl::turtle::{LowLevelTurtleSerializer, TurtleSerializer};
 use std::{collections::HashMap, io};
 use svc_ids::{DocumentId, PredicateId};
+
+const OWL: &str = "http://www.w3.org/2002/07/owl#";
 
 /// Facts on their way into a text.
 pub struct Writer {
@@ -36,9 +44,8 @@ impl Writer {
     }
 
     /// The predicates among these whose IRIs are still unknown.
-    pub fn unknown(&self, edges: &[Edge]) -> Vec<PredicateId> {
-        let mut unknown: Vec<PredicateId> =
-            edges.iter().map(|edge| edge.predicate_id).filter(|id| !self.predicates.contains_key(id)).collect();
+    pub fn unknown(&self, predicates: impl Iterator<Item = PredicateId>) -> Vec<PredicateId> {
+        let mut unknown: Vec<PredicateId> = predicates.filter(|id| !self.predicates.contains_key(id)).collect();
         unknown.sort_unstable_by_key(|id| id.0);
         unknown.dedup();
         unknown
@@ -82,6 +89,58 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Writes the head of an ontology.
+    pub fn write_head(&mut self, id: DocumentId, iri: Option<String>, title: String) -> io::Result<()> {
+        let ontology = NamedNode::new_unchecked(iri.unwrap_or_else(|| named::document_iri(&self.base, id)));
+        self.say(&ontology, rdf::TYPE.into_owned(), NamedNode::new_unchecked(format!("{OWL}Ontology")))?;
+        self.say(&ontology, rdfs::LABEL.into_owned(), Literal::new_simple_literal(title))
+    }
+
+    /// Writes what an ontology says of a predicate; the predicates that it names are known.
+    pub fn write_said(&mut self, said: SaidRow) -> io::Result<()> {
+        let Some(predicate) = self.predicates.get(&said.predicate_id).cloned() else { return Ok(()) };
+        let owl = |word: &str| NamedNode::new_unchecked(format!("{OWL}{word}"));
+        let kinds = [
+            (true, rdf::PROPERTY.into_owned()),
+            (said.is_functional, owl("FunctionalProperty")),
+            (said.is_inverse_functional, owl("InverseFunctionalProperty")),
+            (said.is_symmetric, owl("SymmetricProperty")),
+            (said.is_asymmetric, owl("AsymmetricProperty")),
+            (said.is_transitive, owl("TransitiveProperty")),
+            (said.is_irreflexive, owl("IrreflexiveProperty")),
+        ];
+        for (_, kind) in kinds.into_iter().filter(|(is_said, _)| *is_said) {
+            self.say(&predicate, rdf::TYPE.into_owned(), kind)?;
+        }
+        for (term, text) in [(rdfs::LABEL, said.label), (rdfs::COMMENT, said.description)] {
+            if let Some(text) = text {
+                self.say(&predicate, term.into_owned(), Literal::new_simple_literal(text))?;
+            }
+        }
+        for (term, others) in [
+            (owl("inverseOf"), said.inverse_of.into_iter().collect()),
+            (rdfs::SUB_PROPERTY_OF.into_owned(), said.sub_property_of),
+            (owl("propertyDisjointWith"), said.disjoint_with),
+        ] {
+            let others: Vec<NamedNode> =
+                others.iter().filter_map(|other: &PredicateId| self.predicates.get(other).cloned()).collect();
+            for other in others {
+                self.say(&predicate, term.clone(), other)?;
+            }
+        }
+        for (term, classes) in [(rdfs::DOMAIN, said.domains), (rdfs::RANGE, said.ranges)] {
+            for class in classes {
+                self.say(&predicate, term.into_owned(), NamedNode::new_unchecked(class))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, subject: &NamedNode, predicate: NamedNode, object: impl Into<Term>) -> io::Result<()> {
+        let triple = Triple::new(subject.clone(), predicate, object);
+        self.serializer.serialize_triple(&triple, &mut self.buffer)
     }
 
     fn node(&self, id: DocumentId, iri: Option<String>, blank: Option<bool>) -> NamedOrBlankNode {

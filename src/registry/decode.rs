@@ -19,7 +19,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::Segment;
 use std::{collections::BTreeMap, time::Duration};
 use svc_client::{
-    Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, RdfSyntax, RdfText, Wire, constraint::Constraint,
+    Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, RdfSyntax, RdfText, TurtleText, Wire,
+    constraint::Constraint,
 };
 use svc_ids::PrincipalId;
 
@@ -158,25 +159,59 @@ impl Decode for RdfText {
     }
 
     async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
-        let media_type = media_type(request.headers());
-        let essence = media_type.split(';').next().unwrap_or_default().trim();
-        let known = RdfSyntax::ALL.into_iter().find(|syntax| essence.eq_ignore_ascii_case(syntax.media_type()));
-        let syntax = known.ok_or_else(|| {
-            let accepted = RdfSyntax::ALL.map(RdfSyntax::media_type).join("` or `");
-            let detail = format!("the body must be sent as `Content-Type: {accepted}`");
-            Failure::new(Code::UnsupportedMediaType, detail)
-        })?;
-        let bytes = whole(request, service.settings.max_body_bytes).await?;
-        let text = String::from_utf8(bytes.into()).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            Failure::new(Code::MalformedRequest, format!("the body is not UTF-8 from byte {at} on"))
-        })?;
-        Ok(RdfText { syntax, text })
+        let syntax = syntax(request.headers(), &RdfSyntax::ALL)?;
+        Ok(RdfText { syntax, text: text(service, request).await? })
     }
 
     async fn receive(self, _: &Service) -> Result<Self, Failure> {
         Ok(self)
     }
+}
+
+impl Decode for TurtleText {
+    type Received = Self;
+
+    async fn admit(
+        service: &Service,
+        principal: Option<PrincipalId>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Place>, Failure> {
+        RdfText::admit(service, principal, headers).await
+    }
+
+    async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
+        syntax(request.headers(), &[RdfSyntax::Turtle])?;
+        text(service, request).await.map(TurtleText)
+    }
+
+    async fn receive(self, _: &Service) -> Result<Self, Failure> {
+        Ok(self)
+    }
+}
+
+/// The form of RDF that a body is sent in; 415, which names the media type, if it is none of these.
+fn syntax(headers: &HeaderMap, accepted: &[RdfSyntax]) -> Result<RdfSyntax, Failure> {
+    let media_type = media_type(headers);
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    let known = accepted.iter().copied().find(|syntax| essence.eq_ignore_ascii_case(syntax.media_type()));
+    known.ok_or_else(|| {
+        let accepted = accepted.iter().map(|syntax| syntax.media_type()).collect::<Vec<_>>().join("` or `");
+        let sent = match essence {
+            "" => "it was sent without one".to_owned(),
+            sent => format!("it was sent as `{}`", sent.chars().take(100).collect::<String>()),
+        };
+        let detail = format!("the body must be sent as `Content-Type: {accepted}`, and {sent}");
+        Failure::new(Code::UnsupportedMediaType, detail)
+    })
+}
+
+/// A whole body, as a text.
+async fn text(service: &Service, request: Request) -> Result<String, Failure> {
+    let bytes = whole(request, service.settings.max_body_bytes).await?;
+    String::from_utf8(bytes.into()).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(Code::MalformedRequest, format!("the body is not UTF-8 from byte {at} on"))
+    })
 }
 
 /// Whether a body is known to be empty.

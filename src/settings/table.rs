@@ -188,7 +188,7 @@ settings! {
         /// Searches, embeddings and analyses that a principal may ask for in a second, on average over ten seconds; 0: no
         /// limit.
         SVC_RATE_COSTLY rate_costly: usize = "20", kind::integer(0..=1_000_000);
-        /// Largest part of the uploads, downloads, streams of events, fetches, large bodies and answers, waiting requests,
+        /// Largest part of the uploads, downloads, exports of graphs, streams of events, fetches, large bodies and answers, waiting requests,
         /// searches, embeddings, and connections with requests that still arrive, of a process that one principal may have under
         /// way, at least one of each; further ones are refused with 429, after a short wait where the service has such a wait.
         /// The owner may have all.
@@ -296,6 +296,10 @@ settings! {
         SVC_RDF_MAX_TRIPLES rdf_max_triples: usize = "50000", kind::integer(1..=1_000_000);
         /// Most facts that rules derive from a group of predicates which depend on each other; if there are more, none of them is written.
         SVC_RULES_MAX_DERIVED rules_max_derived: usize = "100000", kind::integer(0..=10_000_000);
+        /// Most documents that a search for paths comes to before it gives up and says so.
+        SVC_PATH_MAX_DOCUMENTS path_max_documents: usize = "100000", kind::integer(2..=10_000_000);
+        /// Longest time that a search for paths takes before it gives up and says so.
+        SVC_PATH_TIMEOUT_SECONDS path_timeout: Duration = "5.0", kind::seconds(0.01..=600.0);
     }
     "Search" {
         /// Language whose stems full text and the index `default` use; detect finds out that of each document, and none leaves words as they

@@ -1,10 +1,13 @@
 //! Entities that texts speak of, by their names. Whoever adds one holds the zone, see [`super::graph_nodes::hold_zone`].
+use super::vectors;
 use pgvector::HalfVector;
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use svc_ids::DocumentId;
 
-/// The most names of a zone that a new one is compared with: the youngest ones.
-const COMPARED: i64 = 20_000;
+/// Up to how many names of a zone are compared one by one; of more, an index gives the nearest.
+const COMPARED: i64 = 2_000;
+/// How many entries the index looks at before it returns the first.
+const LOOKED_AT: i64 = 100;
 /// How many of the nearest names are looked at.
 const NEAREST: i64 = 10;
 
@@ -63,8 +66,12 @@ pub async fn youngest(conn: &mut PgConnection, zone: DocumentId) -> sqlx::Result
         .await
 }
 
-/// The entities of a zone with the nearest names to each of these, nearest first. Only those
-/// that came after one count, and of these the youngest.
+/// Creates the HNSW index of the names that a model has made vectors of, if it is missing.
+pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
+    vectors::ensure_index_on(pool, "entity_names", model, width).await
+}
+
+/// The entities of a zone with the nearest names to each of these, nearest first. Only those that came after one count. Call it in a transaction.
 #[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
 pub async fn near(
     conn: &mut PgConnection,
@@ -74,28 +81,42 @@ pub async fn near(
     after: DocumentId,
     least: f64,
 ) -> sqlx::Result<Vec<NearName>> {
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    sqlx::query_as(
-        "WITH compared AS MATERIALIZED (
-             SELECT document_id, name_key, type_key, embed FROM entity_names
-              WHERE zone = $1 AND embed_model = $2 AND document_id > $4 ORDER BY document_id DESC LIMIT $6)
-         SELECT q.at, s.document_id, s.name_key, s.type_key, s.score
-           FROM unnest($3::halfvec[]) WITH ORDINALITY q(embed, at) CROSS JOIN LATERAL (
-                SELECT n.document_id, n.name_key, n.type_key, 1 - (n.embed <=> q.embed) AS score FROM compared n
-                 ORDER BY score DESC, n.document_id LIMIT $7) s
-          WHERE s.score BETWEEN $5 AND 2 ORDER BY q.at, s.score DESC, s.document_id",
+    let Some(first) = names.first() else { return Ok(Vec::new()) };
+    let count: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM (SELECT FROM entity_names WHERE zone = $1 AND embed_model = $2 AND document_id > $3 LIMIT $4) n",
     )
     .bind(zone)
     .bind(model)
-    .bind(names)
     .bind(after)
-    .bind(least)
-    .bind(COMPARED)
-    .bind(NEAREST)
-    .fetch_all(conn)
-    .await
+    .bind(COMPARED + 1)
+    .persistent(false)
+    .fetch_one(&mut *conn)
+    .await?;
+    // The expression of the index names its width, so a query that names none compares all names.
+    let order = if count > COMPARED {
+        vectors::look_at(conn, LOOKED_AT).await?;
+        let width = first.to_vec().len();
+        format!("n.embed::halfvec({width}) <=> q.embed::halfvec({width})")
+    } else {
+        "n.embed <=> q.embed, n.document_id".to_owned()
+    };
+    let statement = format!(
+        "SELECT * FROM (
+             SELECT q.at, s.document_id, s.name_key, s.type_key, 1 - (s.embed <=> q.embed) AS score
+               FROM unnest($3::halfvec[]) WITH ORDINALITY q(embed, at) CROSS JOIN LATERAL (
+                    SELECT n.* FROM entity_names n WHERE n.zone = $1 AND n.embed_model = $2 AND n.document_id > $4 ORDER BY {order} LIMIT $6) s) s
+          WHERE s.score BETWEEN $5 AND 2 ORDER BY s.at, s.score DESC, s.document_id"
+    );
+    sqlx::query_as(AssertSqlSafe(statement))
+        .bind(zone)
+        .bind(model)
+        .bind(names)
+        .bind(after)
+        .bind(least)
+        .bind(NEAREST)
+        .persistent(false)
+        .fetch_all(conn)
+        .await
 }
 
 /// A name for a document that the caller has just made in a zone.

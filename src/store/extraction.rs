@@ -153,19 +153,40 @@ pub struct VocabularyRow {
     pub name: String,
     pub label: Option<String>,
     pub description: Option<String>,
+    /// The classes that its subjects and its objects are of: titles, or the ends of the IRIs of what is no document, such as a datatype.
+    pub domains: Vec<String>,
+    pub ranges: Vec<String>,
+}
+
+/// What the classes in a column of `ontology_predicates a` are called, those of a predicate `p` in all open ontologies together.
+macro_rules! classes_in {
+    ($column:literal) => {
+        concat!(
+            "ARRAY(SELECT DISTINCT coalesce(k.title, substring(c.iri FROM '[^/#:?]+$'), c.iri) FROM ontology_predicates a JOIN documents d ON d.id = a.ontology_id AND d.guard = 0
+                    CROSS JOIN unnest(a.",
+            $column,
+            ") c(iri) LEFT JOIN LATERAL (SELECT k.title FROM graph_nodes n JOIN documents k ON k.id = n.document_id AND k.guard = 0
+                                               WHERE n.iri = c.iri ORDER BY k.id LIMIT 1) k ON true
+                   WHERE a.predicate_id = p.id ORDER BY 1 LIMIT 10)"
+        )
+    };
 }
 
 /// The predicates that somebody made, at most `limit`, with what was said of them by hand or in open ontologies; those that are about classes and
 /// names are left out.
 pub async fn vocabulary(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<VocabularyRow>> {
-    sqlx::query_as(
-        "SELECT p.id, p.namespace, p.name, coalesce(p.label, o.label) AS label, coalesce(p.description, o.description) AS description
+    sqlx::query_as(concat!(
+        "SELECT p.id, p.namespace, p.name, coalesce(p.label, o.label) AS label, coalesce(p.description, o.description) AS description, ",
+        classes_in!("domains"),
+        " AS domains, ",
+        classes_in!("ranges"),
+        " AS ranges
            FROM predicates p CROSS JOIN LATERAL (
                 SELECT (array_agg(a.label ORDER BY a.ontology_id) FILTER (WHERE a.label IS NOT NULL))[1] AS label,
                        (array_agg(a.description ORDER BY a.ontology_id) FILTER (WHERE a.description IS NOT NULL))[1] AS description
                   FROM ontology_predicates a JOIN documents d ON d.id = a.ontology_id AND d.guard = 0 WHERE a.predicate_id = p.id) o
           WHERE p.is_declared AND p.namespace NOT IN ('rdf', 'rdfs', 'owl', 'sh') ORDER BY p.id LIMIT $1",
-    )
+    ))
     .bind(limit)
     .fetch_all(conn)
     .await

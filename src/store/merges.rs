@@ -11,8 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use svc_client::wire::{MergeMethod, MergeResponse};
 use svc_ids::DocumentId;
 
-/// The most documents of all sets that one read looks at.
-const MEMBERS: usize = 100_000;
+/// The most documents that are taken for one. Whoever merges keeps to it, so that every set can be read as a whole.
+pub const SET: usize = 1_000;
+/// The most merges that a read of many sets at once looks at.
+pub const MANY: usize = 100_000;
 
 /// Two documents to take for one, which have one guard.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +143,11 @@ impl Sets {
         self.canonical.iter().map(|(id, canonical)| (*id, *canonical))
     }
 
+    /// How many documents are taken for the same as this one, with it.
+    fn size(&self, id: DocumentId) -> usize {
+        self.members.get(&self.canonical(id)).map_or(1, Vec::len)
+    }
+
     /// Takes the documents of other sets in.
     pub fn extend(&mut self, other: Sets) {
         self.canonical.extend(other.canonical);
@@ -182,11 +189,15 @@ pub async fn any(conn: &mut PgConnection, known_at: DateTime<Utc>) -> sqlx::Resu
     .await
 }
 
-/// All sets by the merges in force at a moment, as far as the scope covers them.
-pub async fn all_sets(conn: &mut PgConnection, scope: &Readable, known_at: DateTime<Utc>) -> sqlx::Result<Sets> {
+/// All sets by the merges in force at a moment, as far as the scope covers them; `None` if there are more than [`MANY`] merges.
+pub async fn all_sets(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    known_at: DateTime<Utc>,
+) -> sqlx::Result<Option<Sets>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, known_at);
-    add(&mut arguments, MEMBERS as i64);
+    add(&mut arguments, MANY as i64 + 1);
     let query = concat!(
         "SELECT e.kept_id, e.merged_id FROM entity_merges e
            JOIN documents d ON d.id = e.kept_id JOIN documents o ON o.id = e.merged_id AND o.guard = d.guard
@@ -196,20 +207,57 @@ pub async fn all_sets(conn: &mut PgConnection, scope: &Readable, known_at: DateT
     );
     let merges: Vec<(DocumentId, DocumentId)> =
         sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await?;
-    Ok(Sets::of(&merges.into_iter().collect()))
+    Ok((merges.len() <= MANY).then(|| Sets::of(&merges.into_iter().collect())))
 }
 
-/// The sets of these documents by the merges in force at a moment, as far as the scope covers them.
+/// The sets of these few documents by the merges in force at a moment, as far as the scope covers them.
 pub async fn sets(
     conn: &mut PgConnection,
     scope: &Readable,
     documents: &[DocumentId],
     known_at: DateTime<Utc>,
 ) -> sqlx::Result<Sets> {
+    Ok(sets_within(conn, scope, documents, known_at, usize::MAX).await?.unwrap_or_default())
+}
+
+/// The documents by which answers name these ones: each of these that is taken for another, with that. Sets are read a few at a time if they are
+/// large, so that it does not matter how many documents there are.
+pub async fn named(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    documents: &[DocumentId],
+    known_at: DateTime<Utc>,
+) -> sqlx::Result<HashMap<DocumentId, DocumentId>> {
+    let mut open = vec![documents];
+    let mut named = HashMap::new();
+    while let Some(part) = open.pop() {
+        let most = if part.len() > 1 { MANY } else { usize::MAX };
+        match sets_within(conn, scope, part, known_at, most).await? {
+            Some(sets) => named.extend(part.iter().map(|id| (*id, sets.canonical(*id))).filter(|(id, one)| id != one)),
+            None => {
+                let (first, second) = part.split_at(part.len() / 2);
+                open.extend([first, second]);
+            }
+        }
+    }
+    Ok(named)
+}
+
+/// The sets of these documents by the merges in force at a moment, as far as the scope covers them; `None` if these are more than `most` merges.
+pub async fn sets_within(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    documents: &[DocumentId],
+    known_at: DateTime<Utc>,
+    most: usize,
+) -> sqlx::Result<Option<Sets>> {
     let mut merges: BTreeSet<(DocumentId, DocumentId)> = BTreeSet::new();
     let mut seen: BTreeSet<DocumentId> = documents.iter().copied().collect();
     let mut open: Vec<DocumentId> = seen.iter().copied().collect();
-    while !open.is_empty() && merges.len() < MEMBERS {
+    while !open.is_empty() {
+        if merges.len() > most {
+            return Ok(None);
+        }
         let mut arguments = scope.arguments();
         add(&mut arguments, std::mem::take(&mut open));
         add(&mut arguments, known_at);
@@ -218,16 +266,55 @@ pub async fn sets(
                  SELECT * FROM entity_merges WHERE kept_id = ANY($3) UNION SELECT * FROM entity_merges WHERE merged_id = ANY($3)) e
                JOIN documents d ON d.id = e.kept_id JOIN documents o ON o.id = e.merged_id AND o.guard = d.guard
               WHERE e.merged_at <= $4 AND (e.undone_at IS NULL OR e.undone_at > $4) AND ",
-            readable!()
+            readable!(),
+            " LIMIT $5"
         );
+        // What was found before is found again from its other end.
+        let limit = most.saturating_add(merges.len());
+        add(&mut arguments, i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX));
         let found: Vec<(DocumentId, DocumentId)> =
             sqlx::query_as_with(query, arguments).persistent(false).fetch_all(&mut *conn).await?;
+        if found.len() > limit {
+            return Ok(None);
+        }
         for (kept, merged) in found {
             merges.insert((kept, merged));
             open.extend([kept, merged].into_iter().filter(|id| seen.insert(*id)));
         }
     }
-    Ok(Sets::of(&merges))
+    Ok((merges.len() <= most).then(|| Sets::of(&merges)))
+}
+
+/// Which of these merges may be made one after the other at a moment, so that no set becomes larger than [`SET`]. One that joins what is one
+/// already may.
+pub async fn fitting(
+    conn: &mut PgConnection,
+    new: &[NewMerge],
+    known_at: DateTime<Utc>,
+) -> sqlx::Result<Vec<NewMerge>> {
+    let ends: BTreeSet<DocumentId> = new.iter().flat_map(|merge| [merge.kept_id, merge.merged_id]).collect();
+    let (mut of, mut sizes): (HashMap<DocumentId, DocumentId>, HashMap<DocumentId, usize>) = Default::default();
+    for part in Vec::from_iter(ends).chunks(MANY / SET) {
+        let sets = sets(conn, &Readable::everything(), part, known_at).await?;
+        for id in part {
+            of.insert(*id, sets.canonical(*id));
+            sizes.insert(sets.canonical(*id), sets.size(*id));
+        }
+    }
+    let mut fitting = Vec::new();
+    for merge in new {
+        let (kept, merged) = (of[&merge.kept_id], of[&merge.merged_id]);
+        let both = sizes[&kept] + sizes[&merged];
+        if kept != merged {
+            if both > SET {
+                continue;
+            }
+            sizes.insert(kept, both);
+            of.values_mut().filter(|set| **set == merged).for_each(|set| *set = kept);
+        }
+        fitting.push(*merge);
+    }
+    Ok(fitting)
 }
 
 #[cfg(test)]

@@ -197,6 +197,9 @@ pub struct Described {
     pub inverse_of: Option<PredicateId>,
     pub sub_property_of: Vec<PredicateId>,
     pub disjoint_with: Vec<PredicateId>,
+    /// By their IRIs.
+    pub domains: Vec<String>,
+    pub ranges: Vec<String>,
 }
 
 /// Has an ontology say this of predicates, and no longer what it said before. Returns the predicates that it may say nothing of: what somebody
@@ -225,17 +228,18 @@ pub async fn describe(
         .await?;
     sqlx::query(
         "INSERT INTO ontology_predicates (ontology_id, predicate_id, label, description, is_functional, is_inverse_functional, is_symmetric, is_asymmetric,
-                is_transitive, is_irreflexive, inverse_of, sub_property_of, disjoint_with)
+                is_transitive, is_irreflexive, inverse_of, sub_property_of, disjoint_with, domains, ranges)
          SELECT $1, g.id, g.label, g.description, g.functional, g.inverse_functional, g.\"symmetric\", g.\"asymmetric\", g.transitive, g.irreflexive,
-                g.inverse_of, g.sub_property_of, g.disjoint_with
+                g.inverse_of, g.sub_property_of, g.disjoint_with, g.domains, g.ranges
            FROM jsonb_to_recordset($2) g(id bigint, label text, description text, functional boolean, inverse_functional boolean,
                 \"symmetric\" boolean, \"asymmetric\" boolean, transitive boolean, irreflexive boolean, inverse_of bigint, sub_property_of bigint[],
-                disjoint_with bigint[])
+                disjoint_with bigint[], domains text[], ranges text[])
           WHERE g.id <> ALL($3)
          ON CONFLICT (ontology_id, predicate_id) DO UPDATE SET label = excluded.label, description = excluded.description,
                 is_functional = excluded.is_functional, is_inverse_functional = excluded.is_inverse_functional, is_symmetric = excluded.is_symmetric,
                 is_asymmetric = excluded.is_asymmetric, is_transitive = excluded.is_transitive, is_irreflexive = excluded.is_irreflexive,
-                inverse_of = excluded.inverse_of, sub_property_of = excluded.sub_property_of, disjoint_with = excluded.disjoint_with",
+                inverse_of = excluded.inverse_of, sub_property_of = excluded.sub_property_of, disjoint_with = excluded.disjoint_with,
+                domains = excluded.domains, ranges = excluded.ranges",
     )
     .bind(id)
     .bind(Json(described))
@@ -253,4 +257,43 @@ pub async fn describe(
     .execute(conn)
     .await?;
     Ok(refused)
+}
+
+/// What an ontology says of a predicate, with the names that the predicate has.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct SaidRow {
+    pub ontology_id: DocumentId,
+    pub predicate_id: PredicateId,
+    pub label: Option<String>,
+    pub description: Option<String>,
+    pub is_functional: bool,
+    pub is_inverse_functional: bool,
+    pub is_symmetric: bool,
+    pub is_asymmetric: bool,
+    pub is_transitive: bool,
+    pub is_irreflexive: bool,
+    pub inverse_of: Option<PredicateId>,
+    pub sub_property_of: Vec<PredicateId>,
+    pub disjoint_with: Vec<PredicateId>,
+    pub domains: Vec<String>,
+    pub ranges: Vec<String>,
+}
+
+/// What the ontologies that the scope covers say of predicates, by both, after a place, at most `limit`.
+pub async fn said(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    after: (DocumentId, PredicateId),
+    limit: i64,
+) -> sqlx::Result<Vec<SaidRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after.0);
+    add(&mut arguments, after.1);
+    add(&mut arguments, limit);
+    let query = concat!(
+        "SELECT a.* FROM ontology_predicates a JOIN documents d ON d.id = a.ontology_id AND ",
+        readable!(),
+        " WHERE (a.ontology_id, a.predicate_id) > ($3, $4) ORDER BY a.ontology_id, a.predicate_id LIMIT $5"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }

@@ -50,6 +50,14 @@ pub async fn begin_search(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan").await
 }
 
+/// Begins the transaction of an audit: a search whose statements read much of a table. What they read is brought together by hashing, because the
+/// planner cannot count what is computed and would sort it; and several processes read it, even where that takes less than a second.
+pub async fn begin_audit(pool: &PgPool) -> sqlx::Result<Transaction> {
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_mergejoin = off;
+                 SET LOCAL work_mem = '64MB'; SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0";
+    on(pool, begin).await
+}
+
 /// Begins a transaction of a task, in which no statement may take longer than `limit`. So when its client's host is
 /// gone, the server ends the statement by itself and releases its rows.
 pub async fn begin_bounded(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {

@@ -277,15 +277,17 @@ pub async fn shown(
         None => known_to(conn).await?,
     };
     let ends: Vec<DocumentId> = rows.iter().flat_map(|row| [Some(row.subject_id), row.object_id]).flatten().collect();
-    let sets = merges::sets(conn, scope, &ends, known_at).await?;
+    let named = merges::named(conn, scope, &ends, known_at).await?;
+    let canonical = |id: DocumentId| named.get(&id).copied().unwrap_or(id).0;
+    let stated = |id: DocumentId| named.contains_key(&id).then_some(id.0);
     let show = |row: FactRow| FactResponse {
         id: row.id.0,
-        subject_id: sets.canonical(row.subject_id).0,
-        stated_subject_id: sets.stated(row.subject_id),
+        subject_id: canonical(row.subject_id),
+        stated_subject_id: stated(row.subject_id),
         predicate_id: row.predicate_id.0,
         predicate: predicate_name(&row.namespace, &row.name),
-        object_id: row.object_id.map(|id| sets.canonical(id).0),
-        stated_object_id: row.object_id.and_then(|id| sets.stated(id)),
+        object_id: row.object_id.map(canonical),
+        stated_object_id: row.object_id.and_then(stated),
         object_literal: row.object_literal.map(|literal| literal.0),
         object_datatype: row.object_datatype,
         object_language: row.object_language,

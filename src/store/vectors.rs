@@ -115,11 +115,16 @@ pub async fn set(
     .map(|_| ())
 }
 
-/// Creates the HNSW index of a model if it is missing. Call it before the model's first vectors are written, when the
-/// index is still empty. If other writers hold the table for long, or are creating the index at this moment, the next
-/// call tries again; until the index exists, a search compares every vector.
+/// Creates the HNSW index of a model's vectors of documents if it is missing, see [`ensure_index_on`].
 pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
-    let name = index_name(model, width);
+    ensure_index_on(pool, "document_vectors", model, width).await
+}
+
+/// Creates the HNSW index of a model's vectors in a table if it is missing. Call it before the model's first vectors are
+/// written, when the index is still empty. If other writers hold the table for long, or are creating the index at this
+/// moment, the next call tries again; until the index exists, a search compares every vector.
+pub(super) async fn ensure_index_on(pool: &PgPool, table: &'static str, model: &str, width: usize) -> sqlx::Result<()> {
+    let name = format!("{table}_{width}_{}", hex::encode(&Sha256::digest(model)[..6]));
     let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&name).fetch_one(pool).await?;
     if is_there {
         return Ok(());
@@ -135,7 +140,7 @@ pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Res
     sqlx::raw_sql("SET LOCAL lock_timeout = '2s'").execute(&mut *tx).await?;
     let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(&mut *tx).await?;
     let create = format!(
-        "CREATE INDEX IF NOT EXISTS {name} ON document_vectors USING hnsw ((embed::halfvec({width})) halfvec_cosine_ops)
+        "CREATE INDEX IF NOT EXISTS {name} ON {table} USING hnsw ((embed::halfvec({width})) halfvec_cosine_ops)
          WITH (m = 16, ef_construction = 64) WHERE embed_model = {quoted}"
     );
     match sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut *tx).await {
@@ -145,11 +150,6 @@ pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Res
             tx.rollback().await
         }
     }
-}
-
-/// The name of the model's index, which no other model's index has.
-fn index_name(model: &str, width: usize) -> String {
-    format!("document_vectors_{width}_{}", hex::encode(&Sha256::digest(model)[..6]))
 }
 
 /// The nearest documents by cosine among all that are eligible.
@@ -197,6 +197,15 @@ pub async fn exact(
     Ok(Some(Nearest { ranked: rows.into_iter().filter_map(|(_, _, id, score)| Some((id?, score?))).collect(), count }))
 }
 
+/// Has the HNSW indexes look at so many entries at a time until the transaction ends, and go on while too few of them are wanted.
+pub(super) async fn look_at(conn: &mut PgConnection, entries: i64) -> sqlx::Result<()> {
+    let settings = format!(
+        "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {entries};
+         SET LOCAL hnsw.max_scan_tuples = 200000; SET LOCAL hnsw.scan_mem_multiplier = 4"
+    );
+    sqlx::raw_sql(AssertSqlSafe(settings)).execute(conn).await.map(|_| ())
+}
+
 /// How many entries the HNSW index looks at before it returns the first, where everything is eligible.
 pub const LOOKED_AT: i64 = 200;
 
@@ -210,11 +219,7 @@ pub async fn approximate(
     candidates: i64,
     entries: i64,
 ) -> sqlx::Result<Vec<(DocumentId, f64)>> {
-    let settings = format!(
-        "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {entries};
-         SET LOCAL hnsw.max_scan_tuples = 200000; SET LOCAL hnsw.scan_mem_multiplier = 4"
-    );
-    sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *conn).await?;
+    look_at(conn, entries).await?;
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());

@@ -149,7 +149,7 @@ async fn a_text_s_facts_are_cited_with_its_words_between_entities_beside_it() {
     assert_eq!(recorded["facts"], json!([works.id, founded.id]));
     assert_eq!(
         (&recorded["model"], &recorded["prompt"], &recorded["prompt_tokens"]),
-        (&json!("scripted"), &json!("extract-facts/1"), &json!(70))
+        (&json!("scripted"), &json!("extract-facts/2"), &json!(70))
     );
 
     // The same again asks nobody, and writes nothing.

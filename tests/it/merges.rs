@@ -1,8 +1,8 @@
 //! Entities that are taken for one, by hand and by what texts call them.
 use crate::{
     extraction::{app, entities, extract, facts, said, text},
-    principals::{grant, someone},
-    support::{TestApp, invariants, llm::Llm},
+    principals::{grant, idle, someone},
+    support::{TestApp, invariants, llm::Llm, until},
     triples::{doc, fact, predicate, under},
 };
 use chrono::{DateTime, Utc};
@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Json,
     wire::{
-        DocumentPath, ExtractFactsRequest, FactQuery, GrantRight, LintAudit, LintRequest, MergeMethod, MergePath,
-        MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathSearch, ResolveNames, ValidAt,
+        DocumentPath, ExtractFactsRequest, FactQuery, FactResponse, GrantRight, LintAudit, LintRequest, MergeMethod,
+        MergePath, MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathLimit, PathSearch, ResolveNames,
+        ValidAt,
     },
 };
 
@@ -173,6 +174,130 @@ async fn merged_documents_are_one_among_neighbors_and_in_the_audit_of_contradict
         app.client.undo_merge(MergePath { id }).await.unwrap();
     }
     assert_eq!((contradictions().await, around(ada).await.0), (vec!["default:badge".to_owned()], vec![ada, team]));
+    app.end().await;
+}
+
+/// Documents that a test makes at once.
+async fn many(app: &TestApp, count: i32) -> Vec<i64> {
+    sqlx::query_scalar(
+        "INSERT INTO documents (title, content, usetype, content_hash, guard)
+         SELECT 'One of many', '', 'entity', 'sha256:', 0 FROM generate_series(1, $1) RETURNING id",
+    )
+    .bind(count)
+    .fetch_all(&app.pool)
+    .await
+    .unwrap()
+}
+
+/// Merges that a test makes at once.
+async fn plant(app: &TestApp, pairs: impl Iterator<Item = (i64, i64)>) {
+    let (kept, merged): (Vec<i64>, Vec<i64>) = pairs.unzip();
+    sqlx::query(
+        "INSERT INTO entity_merges (kept_id, merged_id, method, merged_at)
+         SELECT m.kept, m.merged, 'manual', p.at FROM (SELECT take_pen() AS at OFFSET 0) p CROSS JOIN unnest($1::bigint[], $2::bigint[]) m(kept, merged)",
+    )
+    .bind(kept)
+    .bind(merged)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn what_is_merged_more_than_a_read_looks_at_is_read_whole_or_said_to_be_left_out() {
+    let app = idle().await;
+    predicate(&app, "knows").await;
+    let [ada, near, far, bea, cora] = [
+        doc(&app, "Ada").await,
+        doc(&app, "Near").await,
+        doc(&app, "Far").await,
+        doc(&app, "Bea").await,
+        doc(&app, "Cora").await,
+    ];
+    // Each of these is merged with each other one, which is more than 100,000 merges; Ada is on one side of them, and Far two steps beyond.
+    let clique = many(&app, 460).await;
+    let within = clique.iter().enumerate().flat_map(|(at, one)| clique[at + 1..].iter().map(|other| (*one, *other)));
+    let around = [(ada, clique[0]), (clique[459], near), (near, far)];
+    plant(&app, within.chain(around)).await;
+    let twin = merge(&app, cora, doc(&app, "Coraline").await).await;
+    for (from, to) in [(far, cora), (bea, ada)] {
+        app.client.assert_fact(Json(fact(from, "knows", to))).await.unwrap();
+    }
+    let query = FactQuery { subject_id: Some(ada), ..FactQuery::default() };
+    let of_ada = app.client.list_facts(query).await.unwrap().facts;
+    let ends = |fact: &FactResponse| (fact.subject_id, fact.stated_subject_id, fact.object_id);
+    assert_eq!(of_ada.iter().map(ends).collect::<Vec<_>>(), [(ada, Some(far), Some(cora))]);
+    let all = app.client.list_facts(FactQuery::default()).await.unwrap().facts;
+    assert_eq!(all.iter().map(ends).collect::<Vec<_>>(), [(ada, Some(far), Some(cora)), (bea, None, Some(ada))]);
+    // A search begins with whole sets, and gives up where it comes to one that is too large.
+    let path = async |from, to| {
+        let found = app.client.find_paths(Json(PathSearch::new(from, to))).await.unwrap();
+        (found.paths.first().map(|path| path.length), found.truncated)
+    };
+    assert_eq!(path(ada, cora).await, (Some(1), None));
+    assert_eq!(path(bea, cora).await, (None, Some(PathLimit::Nodes)));
+    let query = NeighborQuery { document_id: bea, ..NeighborQuery::default() };
+    assert!(app.client.find_neighbors(query).await.unwrap().truncated);
+    let asked = LintRequest { audits: Some(vec![LintAudit::Contradiction]), ..LintRequest::default() };
+    assert!(app.client.lint_graph(Json(asked.clone())).await.unwrap().audits.remove(0).truncated);
+
+    // No set comes to have more than a thousand documents.
+    let others = many(&app, 600).await;
+    plant(&app, others[1..].iter().map(|other| (others[0], *other))).await;
+    let refused = app.client.merge_entities(Json(NewMerge { kept_id: ada, merged_id: others[7] })).await.unwrap_err();
+    assert_eq!((refused.code, &refused.members["reason"]), (Code::Conflict, &json!("set_too_large")));
+    assert!(refused.detail.contains("more than 1000 would be one"), "{}", refused.detail);
+    merge(&app, ada, bea).await;
+    merge(&app, cora, others[0]).await;
+    app.client.undo_merge(MergePath { id: twin }).await.unwrap();
+    sqlx::query("DELETE FROM documents WHERE id = ANY($1)")
+        .bind([clique, others].concat())
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert!(!app.client.lint_graph(Json(asked)).await.unwrap().audits.remove(0).truncated);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_near_name_is_found_among_thousands_by_their_index() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[("SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD", "0.5")]).await;
+    let pays = |subject: &str| {
+        facts(&[said(json!({
+            "subject": subject, "subject_type": "company", "predicate": "pays", "object": "7", "object_kind": "literal", "object_type": null,
+            "datatype": "xsd:integer", "quote": format!("{subject} pays 7"),
+        }))])
+    };
+    let first = text(&app, "Acme Corporation pays 7.", None).await;
+    llm.will([pays("Acme Corporation")]);
+    assert_eq!(extract(&app.client, first, ExtractFactsRequest::default()).await.entities, 1);
+    // All that came later means something else.
+    let others = many(&app, 2_500).await;
+    sqlx::query(
+        "INSERT INTO entity_names (document_id, zone, name_key, type_key, embed, embed_model)
+         SELECT o.id, 0, 'another ' || o.id, '', (ARRAY(SELECT random() - 0.5 FROM generate_series(1, vector_dims(n.embed)) WHERE o.id > 0))::halfvec, n.embed_model
+           FROM unnest($1::bigint[]) o(id) CROSS JOIN entity_names n WHERE n.name_key = 'acme corporation'",
+    )
+    .bind(&others)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    // The planner counts a table that grew at once only when it is told to.
+    sqlx::raw_sql("ANALYZE entity_names").execute(&app.pool).await.unwrap();
+    let scans = async || -> i64 {
+        let query = "SELECT coalesce(sum(idx_scan), 0)::bigint FROM pg_stat_user_indexes WHERE indexrelname ~ '^entity_names_[0-9]+_'";
+        sqlx::query_scalar(query).fetch_one(&app.pool).await.unwrap()
+    };
+    let before = scans().await;
+    let second = text(&app, "Acme Corporation Ltd pays 7.", None).await;
+    llm.will([pays("Acme Corporation Ltd")]);
+    let done = extract(&app.client, second, ExtractFactsRequest::default()).await;
+    assert_eq!((done.entities, done.merges), (1, 1), "{done:?}");
+    let merges = app.client.list_merges(MergeQuery::default()).await.unwrap().merges;
+    assert_eq!((merges[0].kept_title.as_str(), merges[0].method), ("Acme Corporation", MergeMethod::Similarity));
+    until("the index to have been read", async || (scans().await > before).then_some(())).await;
+    sqlx::query("DELETE FROM documents WHERE id = ANY($1)").bind(others).execute(&app.pool).await.unwrap();
     app.end().await;
 }
 

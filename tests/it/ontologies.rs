@@ -3,13 +3,14 @@ use crate::{
     principals::{grant, idle, someone},
     rdf::{export, import},
     support::document,
-    triples::doc,
+    triples::{doc, fact},
 };
+use serde_json::Value;
 use std::collections::BTreeSet;
 use svc_client::{
-    Client, Code, Failure, Json, RdfSyntax, RdfText, Remote,
+    Client, Code, Failure, Json, Remote, TurtleText,
     wire::{
-        ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, NewDocument, NewPredicate,
+        ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate,
         OntologyQuery, OntologyResponse, PageQuery, PredicateQuery, PredicateResponse, TurtleQuery, ValidAt, WaitQuery,
     },
 };
@@ -24,7 +25,7 @@ const ZOO: &str = "<http://example.org/zoo> a owl:Ontology ; rdfs:label 'Zoo' ; 
     ex:CatShape a sh:NodeShape ; sh:targetClass ex:Cat ; sh:property [ sh:path ex:born ; sh:minCount 1 ] .";
 
 pub async fn load(client: &Client<Remote>, query: OntologyQuery, text: &str) -> Result<OntologyResponse, Failure> {
-    client.create_ontology(query, RdfText { syntax: RdfSyntax::Turtle, text: format!("{HEAD}{text}") }).await
+    client.create_ontology(query, TurtleText(format!("{HEAD}{text}"))).await
 }
 
 async fn classes(client: &Client<Remote>, id: i64) -> ClassPage {
@@ -34,6 +35,11 @@ async fn classes(client: &Client<Remote>, id: i64) -> ClassPage {
 async fn named(client: &Client<Remote>, name: &str) -> Option<PredicateResponse> {
     let found = client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
     found.into_iter().find(|predicate| predicate.namespace == "ex" && predicate.name == name)
+}
+
+async fn by_iri(client: &Client<Remote>, name: &str) -> PredicateResponse {
+    let found = client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
+    found.into_iter().find(|predicate| predicate.iri == format!("http://example.org/{name}")).unwrap()
 }
 
 /// What an ontology states now, in Turtle without the moments.
@@ -216,4 +222,81 @@ async fn a_text_that_is_no_ontology_stores_nothing() {
     let empty = load(&app.client, OntologyQuery::default(), "").await.unwrap();
     assert_eq!(empty.iri, format!("urn:svc:document/{}", empty.document_id));
     app.end().await;
+}
+
+#[tokio::test]
+async fn an_ontology_is_sent_as_turtle_and_as_nothing_else() {
+    let app = idle().await;
+    let triple =
+        "<http://e/C> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://www.w3.org/2002/07/owl#Class> .";
+    let send = async |media_type: Option<&str>| {
+        let request = app.raw("POST", "/ontologies").body(triple);
+        let request = media_type.into_iter().fold(request, |request, name| request.header("content-type", name));
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    for refused in ["application/n-triples", "text/plain", "application/json"] {
+        let (status, problem) = send(Some(refused)).await;
+        assert_eq!((status, problem["code"].as_str()), (415, Some("unsupported_media_type")), "{refused}: {problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("`Content-Type: text/turtle`") && detail.contains(&format!("`{refused}`")), "{detail}");
+    }
+    let (status, problem) = send(None).await;
+    assert!(status == 415 && problem["detail"].as_str().unwrap().ends_with("without one"), "{problem}");
+    let (status, made) = send(Some("Text/Turtle; charset=utf-8")).await;
+    assert_eq!((status, made["classes"].as_i64()), (201, Some(1)), "{made}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_export_has_what_ontologies_say_for_who_may_read_them_and_reads_back_as_they_were() {
+    let (app, other) = (idle().await, idle().await);
+    let said = "ex:eats rdfs:domain ex:Animal ; rdfs:range ex:Animal, ex:Plant ; rdfs:comment 'takes in' ; owl:inverseOf ex:feeds .
+        ex:born rdfs:range <http://www.w3.org/2001/XMLSchema#gYear> . ex:feeds owl:propertyDisjointWith ex:born .";
+    let made = load(&app.client, OntologyQuery::default(), &format!("{ZOO} {said}")).await.unwrap();
+    assert!(made.not_used.keys().all(|term| term.ends_with("versionInfo")), "{:?}", made.not_used);
+    // The text is an ontology by itself.
+    let text = export(&app.client, TurtleQuery { ontologies: true, ..TurtleQuery::default() }).await;
+    let again = other.client.create_ontology(OntologyQuery::default(), TurtleText(text)).await.unwrap();
+    assert_eq!((again.iri.as_str(), again.classes, again.predicates), ("http://example.org/zoo", 3, 3));
+    for name in ["eats", "born", "feeds"] {
+        let [one, two] = [named(&app.client, name).await.unwrap(), by_iri(&other.client, name).await];
+        let of = |said: &PredicateResponse| {
+            let counts = (said.inverse_of.is_some(), said.sub_property_of.len(), said.disjoint_with.len());
+            (said.label.clone(), said.description.clone(), said.functional, said.asymmetric, counts)
+        };
+        assert_eq!(of(&one), of(&two), "{name}");
+    }
+
+    let secret = "<http://secret.example/> a owl:Ontology . <http://secret.example/pays> a owl:TransitiveProperty .";
+    load(&app.client, OntologyQuery { private: true, ..OntologyQuery::default() }, secret).await.unwrap();
+    let [data, a] = [doc(&app, "data").await, doc(&app, "a").await];
+    app.client.assert_fact(Json(NewFact { source_id: Some(data), ..fact(a, "ex:eats", a) })).await.unwrap();
+    let stranger = someone(&app, "stranger").await;
+    let lines = async |client: &Client<Remote>, parent_id: Option<i64>, ontologies: bool| {
+        crate::rdf::canonical(&export(client, TurtleQuery { parent_id, ontologies, ..TurtleQuery::default() }).await)
+    };
+    let vocabulary = format!(
+        "{HEAD} @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> . <http://example.org/zoo> a owl:Ontology ; rdfs:label 'Zoo' .
+         ex:eats a rdf:Property, owl:AsymmetricProperty ; rdfs:label 'eats' ; rdfs:subPropertyOf ex:touches .
+         ex:born a rdf:Property, owl:FunctionalProperty ; rdfs:label 'born' . ex:feeds a rdf:Property . {said}"
+    );
+    let vocabulary = crate::rdf::canonical(&vocabulary);
+    let plain = lines(&stranger.client, None, false).await;
+    assert!(plain.is_disjoint(&vocabulary), "without being asked an export is of facts alone");
+    assert_eq!(lines(&stranger.client, None, true).await, plain.union(&vocabulary).cloned().collect());
+    let owner = lines(&app.client, None, true).await;
+    let hidden: Vec<&String> = owner.iter().filter(|line| line.contains("secret.example")).collect();
+    assert_eq!(hidden.len(), 4, "the owner reads the closed one too: {hidden:?}");
+    // With the facts of one document come the classes, and not the individuals.
+    let only = lines(&stranger.client, Some(data), false).await;
+    assert_eq!(only.len(), 1);
+    let classes = lines(&stranger.client, Some(data), true).await;
+    let classes: BTreeSet<String> =
+        classes.difference(&vocabulary).filter(|line| !only.contains(*line)).cloned().collect();
+    assert!(classes.len() == 5 && classes.iter().all(|line| plain.contains(line)), "{classes:?}");
+    assert!(!classes.iter().any(|line| line.contains("shere")), "{classes:?}");
+
+    app.end().await;
+    other.end().await;
 }

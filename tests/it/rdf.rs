@@ -1,5 +1,7 @@
 //! Graphs of RDF: what comes in becomes documents, predicates and facts, and goes out as the same graph.
+mod exports;
 mod suites;
+mod zones;
 
 use crate::{
     cli::{lines as lines_of, svc},
@@ -12,7 +14,7 @@ use oxrdf::{Graph, dataset::CanonicalizationAlgorithm};
 use oxttl::TurtleParser;
 use std::collections::BTreeSet;
 use svc_client::{
-    Client, Code, Failure, Json, OptionalJson, RdfSyntax, RdfText, Remote,
+    Client, Code, Failure, Json, OptionalJson, RdfSyntax, RdfText, Remote, TurtleText,
     wire::{
         DocumentPath, EmbedQuery, FactPath, FactQuery, GrantRight, ImportQuery, ImportedGraph, Invalidation,
         NewDocument, NewFact, NewPredicate, OntologyQuery, PageQuery, PredicateChange, PredicatePath, PredicateQuery,
@@ -318,8 +320,7 @@ async fn what_a_closed_ontology_says_of_a_predicate_is_for_those_who_may_read_it
         s:pays a owl:FunctionalProperty, owl:AsymmetricProperty ; rdfs:label 'pays in secret' ; rdfs:comment 'Nobody knows.' ;
             rdfs:subPropertyOf s:owes ; owl:propertyDisjointWith s:gives ; owl:inverseOf s:paidBy .";
     let private = OntologyQuery { private: true, ..OntologyQuery::default() };
-    let text = RdfText { syntax: RdfSyntax::Turtle, text: secret.to_owned() };
-    let ontology = app.client.create_ontology(private, text).await.unwrap().document_id;
+    let ontology = app.client.create_ontology(private, TurtleText(secret.to_owned())).await.unwrap().document_id;
     let [stranger, reader] = [someone(&app, "stranger").await, someone(&app, "reader").await];
     grant(&app, &reader, ontology, GrantRight::Read).await;
     let fact = "<http://mine.example/s> <http://secret.example/pays> <http://mine.example/o> .";
@@ -353,21 +354,6 @@ async fn what_a_closed_ontology_says_of_a_predicate_is_for_those_who_may_read_it
     assert_eq!((made.label, made.functional, made.ontology_id), (None, false, None));
     let owner = app.client.read_predicate(PredicatePath { id: shown.id }).await.unwrap();
     assert!(owner.functional && owner.ontology_id == Some(ontology));
-    app.end().await;
-}
-
-#[tokio::test]
-async fn an_export_of_long_literals_comes_in_pieces_of_bounded_size() {
-    let app = idle().await;
-    let long = "x".repeat(60_000);
-    let text: String = (0..200).map(|n| format!("<http://e/{}> <http://e/p> \"{n} {long}\" .\n", n % 3)).collect();
-    assert_eq!(import(&app.client, ImportQuery::default(), &text).await.unwrap().created, 200);
-    let within = svc::registry::InProcess { service: app.service.clone(), caller: svc::access::Caller::Owner };
-    let pieces: Vec<bytes::Bytes> =
-        Client(within).export_turtle(TurtleQuery::default()).await.unwrap().try_collect().await.unwrap();
-    let largest = pieces.iter().map(bytes::Bytes::len).max().unwrap();
-    assert!(pieces.len() >= 3 && largest < 5 << 20, "{} pieces, the largest of {largest} bytes", pieces.len());
-    assert_eq!(canonical(&String::from_utf8(pieces.concat()).unwrap()), canonical(&text));
     app.end().await;
 }
 
@@ -587,64 +573,4 @@ async fn a_history_goes_from_one_store_to_another_with_the_times_at_which_facts_
     drop(deriving);
     app.end().await;
     other.end().await;
-}
-
-/// What a principal imports decides neither where the owner's imports come to lie nor what the owner means by an IRI.
-#[tokio::test]
-async fn nobody_takes_in_what_another_imports() {
-    let app = idle().await;
-    let [one, other] = [someone(&app, "one").await, someone(&app, "other").await];
-    let shared = doc(&app, "Shared").await;
-    app.client.protect_document(DocumentPath { id: shared }).await.unwrap();
-    for who in [&one, &other] {
-        grant(&app, who, shared, GrantRight::Write).await;
-    }
-    for (query, iri) in [
-        (ImportQuery::default(), "urn:svc:entities".to_owned()),
-        (under(shared), format!("urn:svc:entities/{}", other.id)),
-        (under(shared), "urn:svc:entities/of/0".to_owned()),
-    ] {
-        let refused = import(&one.client, query, &format!("<{iri}> <http://x/p> '1' .")).await.unwrap_err();
-        assert!(refused.status == 422 && refused.detail.contains(&iri), "{refused:?}");
-    }
-    // One that came in another way changes nothing either.
-    let planted = under_parent(&one.client, shared).await;
-    sqlx::query("INSERT INTO graph_nodes (document_id, iri, blank) VALUES ($1, 'urn:svc:entities', false)")
-        .bind(planted)
-        .execute(&app.pool)
-        .await
-        .unwrap();
-    import(&app.client, ImportQuery::default(), "<http://secret/a> <http://secret/says> 'a secret' .").await.unwrap();
-    let [made] = node(&app, "http://secret/a").await[..] else { panic!("one document") };
-    let path: Vec<i64> = sqlx::query_scalar("SELECT path FROM documents WHERE id = $1").bind(made).fetch_one(&app.pool).await.unwrap();
-    assert!(!path.contains(&planted) && !path.contains(&shared), "{path:?}");
-
-    import(&one.client, ImportQuery::default(), "<http://acme/ceo> <http://acme/leads> <http://acme/it> .").await.unwrap();
-    let salary = |source_id: Option<i64>| NewFact {
-        subject_iri: Some("http://acme/ceo".to_owned()),
-        predicate: Some("salary".to_owned()),
-        object_literal: Some("400000".to_owned()),
-        source_id,
-        ..NewFact::default()
-    };
-    predicate(&app, "salary").await;
-    let refused = app.client.assert_fact(Json(salary(None))).await.unwrap_err();
-    assert_eq!((refused.status, refused.members["field"].as_str()), (422, Some("subject_iri")), "{refused:?}");
-    // The principal means its own.
-    let [own] = node(&app, "http://acme/ceo").await[..] else { panic!("one document") };
-    assert_eq!(one.client.assert_fact(Json(salary(None))).await.unwrap().fact.subject_id, own);
-    // Of two that are closed nothing says which one is meant, unless a source stands beside one.
-    import(&one.client, under(shared), "<http://acme/ceo> <http://acme/leads> <http://acme/us> .").await.unwrap();
-    assert_eq!(one.client.assert_fact(Json(salary(None))).await.unwrap_err().status, 422);
-    let beside = one.client.assert_fact(Json(salary(Some(shared)))).await.unwrap().fact.subject_id;
-    assert!(beside != own && node(&app, "http://acme/ceo").await.contains(&beside));
-    import(&app.client, ImportQuery::default(), "<http://acme/ceo> <http://acme/leads> <http://acme/all> .").await.unwrap();
-    let open = app.client.assert_fact(Json(salary(None))).await.unwrap().fact.subject_id;
-    assert!(![own, beside].contains(&open), "what is open to all comes before what is closed");
-    app.end().await;
-}
-
-async fn under_parent(client: &Client<Remote>, parent_id: i64) -> i64 {
-    let new = NewDocument { parent_id: Some(parent_id), ..document("A place", "A text.") };
-    client.create_document(WaitQuery::default(), Json(new)).await.unwrap().document.id
 }

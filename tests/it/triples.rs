@@ -249,6 +249,9 @@ async fn a_literal_is_kept_to_the_letter_and_a_wrong_one_is_refused() {
         let refused = assert(&app, new).await.unwrap_err();
         assert_eq!((refused.code, refused.members["field"].as_str()), (Code::InvalidField, Some(field)), "{refused:?}");
     }
+    let long = Supersession { object_iri: Some(format!("http://e/{}", "x".repeat(2_048))), ..Supersession::default() };
+    let of = FactPath { id: assert(&app, number("2")).await.unwrap().fact.id };
+    assert_eq!(app.client.supersede_fact(of, Json(long)).await.unwrap_err().members["field"], "object_iri");
     let batch = NewFacts { facts: vec![number("7"), number("heavy")], on_overlap: None };
     let refused = app.client.assert_facts(Json(batch)).await.unwrap_err();
     assert_eq!((&refused.members["field"], &refused.members["index"]), (&json!("facts[1].object_literal"), &json!(1)));
@@ -268,7 +271,7 @@ async fn a_literal_is_kept_to_the_letter_and_a_wrong_one_is_refused() {
         let answer = app.raw("GET", &format!("/triples?{query}")).bearer_auth(TOKEN).send().await.unwrap();
         assert_eq!(answer.status(), 422, "{query}");
     }
-    assert_eq!(at(&app, a, ValidAt::Any, None).await.len(), 3, "nothing of what was refused is stored");
+    assert_eq!(at(&app, a, ValidAt::Any, None).await.len(), 4, "nothing of what was refused is stored");
     app.end().await;
 }
 

@@ -8,7 +8,7 @@ use rand::{RngExt as _, SeedableRng, rngs::StdRng};
 use serde::Deserialize;
 use std::process::Command;
 use svc_client::{
-    Client, Json, RdfSyntax, RdfText, Remote,
+    Client, Json, RdfSyntax, RdfText, Remote, TurtleText,
     wire::{ImportQuery, NewShapeBinding, OntologyQuery, ShapeBindingPath, ShapeMode, ValidationQuery},
 };
 
@@ -34,9 +34,9 @@ pub async fn measure(client: &Client<Remote>, out: &mut dyn FnMut(Figure)) -> Re
     for case in 0..CASES {
         let prefix = format!("{PREFIX} {HEAD} @prefix c: <http://example.org/case{case}/> .\n");
         let (data, shape) = (format!("{prefix}{}", graph(&mut random)), format!("{prefix}{}", shape(&mut random)));
-        let turtle = |text: &str| RdfText { syntax: RdfSyntax::Turtle, text: text.to_owned() };
-        client.import_turtle(ImportQuery::default(), turtle(&data)).await?;
-        client.create_ontology(OntologyQuery::default(), turtle(&shape)).await?;
+        let text = RdfText { syntax: RdfSyntax::Turtle, text: data.clone() };
+        client.import_turtle(ImportQuery::default(), text).await?;
+        client.create_ontology(OntologyQuery::default(), TurtleText(shape.clone())).await?;
         let binding = NewShapeBinding {
             shape: format!("http://example.org/case{case}/Shape"),
             document_id: None,

@@ -196,7 +196,8 @@ pub struct PathResponse {
     pub documents: Vec<DocumentResponse>,
     /// How many documents the search came to.
     pub visited: u32,
-    /// The budget that ended the search before it was done: 100,000 documents or five seconds. Null if it was done.
+    /// The budget that ended the search before it was done: the documents of `SVC_PATH_MAX_DOCUMENTS`, which also count if the facts between
+    /// them or their merges are too many, or the time of `SVC_PATH_TIMEOUT_SECONDS`. Null if it was done.
     pub truncated: Option<PathLimit>,
     pub valid_at: DateTime<Utc>,
     pub known_at: DateTime<Utc>,

@@ -138,7 +138,8 @@ pub struct AuditResponse {
     pub count: u64,
     /// By kind, then by the ids of what is at fault.
     pub findings: Vec<LintFinding>,
-    /// Whether bound shapes were not held against all nodes, because that took too long or there was too much; absent if they were.
+    /// Whether bound shapes were not held against all nodes, because that took too long or there was too much, or whether there are so many merges
+    /// that none counts; absent if nothing was left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// How long the audit took, in milliseconds.

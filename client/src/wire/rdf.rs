@@ -22,6 +22,9 @@ pub struct TurtleQuery {
     /// Only facts about this document and what is under it, and facts that these state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<i64>,
+    /// Adds what the ontologies that the caller may read say now, wherever they stand: their titles, and the labels, axioms, domains and ranges of
+    /// their predicates; with `parent_id` also the facts about their classes.
+    pub ontologies: bool,
     /// Leaves out what rules derived.
     pub asserted_only: bool,
     /// Describes each fact as an `rdf:Statement` with `svc:validFrom`, `svc:validUntil`, `svc:recordedAt`, `svc:invalidatedAt`, `svc:derivedBy`,

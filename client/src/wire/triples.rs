@@ -342,7 +342,7 @@ pub struct Supersession {
 }
 impl Wire for Supersession {
     constrain! {
-        object_literal: LITERAL, object_datatype: IRI, object_language: LANGUAGE, quote: QUOTE, confidence: CONFIDENCE; |new| {
+        object_iri: IRI, object_literal: LITERAL, object_datatype: IRI, object_language: LANGUAGE, quote: QUOTE, confidence: CONFIDENCE; |new| {
             let object = [("object_id", new.object_id.is_some()), ("object_iri", new.object_iri.is_some())];
             one_of(&[object[0], object[1], ("object_literal", new.object_literal.is_some())])?;
             object_fits(new.object_literal.as_deref(), new.object_datatype.is_some(), new.object_language.is_some())?;

@@ -11,7 +11,7 @@ use crate::{
     store::{
         self,
         graph::lint::{self, Covered, Found, Within},
-        merges,
+        merges::{self, Sets},
         triples::around::Moment,
     },
 };
@@ -45,7 +45,7 @@ impl Handle<ops::lint_graph> for Service {
         let begun = Instant::now();
         let _place = self.admission.analysis().await?;
         let model = self.model().await.ok();
-        let mut tx = store::transaction::begin_search(&self.pool).await.or_fail()?;
+        let mut tx = store::transaction::begin_audit(&self.pool).await.or_fail()?;
         let parent_id = asked.parent_id.map(DocumentId);
         if let Some(id) = parent_id {
             must_exist(&mut tx, caller, id).await?;
@@ -53,11 +53,9 @@ impl Handle<ops::lint_graph> for Service {
         let within = Within { scope: caller.readable(), parent_id, limit: i64::from(asked.limit.unwrap_or(100)) };
         let known_at = known(&mut tx, None).await?;
         let valid_at = Utc::now().trunc_subsecs(6);
+        let is_asked = |audit: LintAudit| asked.audits.as_ref().is_none_or(|asked| asked.contains(&audit));
         let mut audits = Vec::new();
-        for audit in AUDITS {
-            if asked.audits.as_ref().is_some_and(|asked| !asked.contains(&audit)) {
-                continue;
-            }
+        for audit in AUDITS.into_iter().filter(|audit| is_asked(*audit)) {
             let begun = Instant::now();
             let view = View {
                 scope: caller.readable(),
@@ -65,6 +63,13 @@ impl Handle<ops::lint_graph> for Service {
                 base: self.settings.rdf_base.clone(),
             };
             let bound = Bound { view: &view, most: self.settings.rdf_max_triples };
+            // Of too many merges none counts, and the audit says so.
+            let merged = match audit {
+                LintAudit::Contradiction => merges::all_sets(&mut tx, &within.scope, known_at).await.or_fail()?,
+                _ => Some(Sets::default()),
+            };
+            let mut truncated = merged.is_none();
+            let sets = merged.unwrap_or_default();
             let (mut count, mut findings) = match audit {
                 LintAudit::Coverage => {
                     let covered = lint::coverage(&mut tx, &within, model.as_ref().map(|model| model.identity()))
@@ -72,12 +77,12 @@ impl Handle<ops::lint_graph> for Service {
                         .or_fail()?;
                     uncovered(&covered, asked.coverage, &self.settings.bm25_exclude_usetypes, within.limit)
                 }
-                _ => found(&mut tx, &within, audit, &asked, (valid_at, known_at)).await.or_fail()?,
+                _ => found(&mut tx, &within, audit, &asked, valid_at, &sets).await.or_fail()?,
             };
-            let mut truncated = false;
             if let LintAudit::Contradiction | LintAudit::Coverage = audit {
-                let shaped = bound.audit(&mut tx, &within, audit == LintAudit::Contradiction).await?;
-                (count, truncated) = (count + shaped.count, shaped.is_truncated);
+                let sets = (audit == LintAudit::Contradiction).then_some(&sets);
+                let shaped = bound.audit(&mut tx, &within, sets).await?;
+                (count, truncated) = (count + shaped.count, truncated || shaped.is_truncated);
                 findings.extend(shaped.findings);
             }
             audits.push(AuditResponse { audit, count, findings, truncated, ms: milliseconds(begun) });
@@ -96,7 +101,8 @@ async fn found(
     within: &Within,
     audit: LintAudit,
     asked: &LintRequest,
-    (now, known_at): (DateTime<Utc>, DateTime<Utc>),
+    now: DateTime<Utc>,
+    sets: &Sets,
 ) -> sqlx::Result<(u64, Vec<LintFinding>)> {
     let days = asked.staleness.max_age_days.unwrap_or(DAYS);
     let before = now.checked_sub_days(Days::new(days.into())).unwrap_or(DateTime::<Utc>::MIN_UTC);
@@ -108,14 +114,13 @@ async fn found(
             (LintKind::Dangling, lint::dangling(conn, within).await?),
         ],
         LintAudit::Contradiction => {
-            let sets = merges::all_sets(conn, &within.scope, known_at).await?;
             vec![
-                (LintKind::Functional, lint::functional(conn, within, &sets).await?),
-                (LintKind::InverseFunctional, lint::inverse_functional(conn, within, &sets).await?),
-                (LintKind::DisjointPredicates, lint::disjoint_predicates(conn, within, &sets).await?),
-                (LintKind::DisjointClasses, lint::disjoint_classes(conn, within, &sets).await?),
-                (LintKind::Asymmetric, lint::asymmetric(conn, within, &sets).await?),
-                (LintKind::Irreflexive, lint::irreflexive(conn, within, &sets).await?),
+                (LintKind::Functional, lint::functional(conn, within, sets).await?),
+                (LintKind::InverseFunctional, lint::inverse_functional(conn, within, sets).await?),
+                (LintKind::DisjointPredicates, lint::disjoint_predicates(conn, within, sets).await?),
+                (LintKind::DisjointClasses, lint::disjoint_classes(conn, within, sets).await?),
+                (LintKind::Asymmetric, lint::asymmetric(conn, within, sets).await?),
+                (LintKind::Irreflexive, lint::irreflexive(conn, within, sets).await?),
             ]
         }
         LintAudit::Staleness => vec![

@@ -73,7 +73,10 @@ impl Handle<ops::find_neighbors> for Service {
             let all = merged.members(&frontier);
             let found = edges(&mut tx, &scope, &all, &along, false, EDGES as i64 + 1).await.or_fail()?;
             truncated |= found.len() > EDGES;
-            let mut found = merged.unite(&mut tx, caller, &along, found).await?;
+            let Some(mut found) = merged.unite(&mut tx, caller, &along, found).await? else {
+                truncated = true;
+                break;
+            };
             // The facts that were recorded first come first, whatever the order in which they are read.
             found.sort_unstable_by_key(|edge| (edge.id, edge.to));
             frontier.clear();

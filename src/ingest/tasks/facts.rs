@@ -26,7 +26,7 @@ use svc_ids::PredicateId;
 
 /// The instructions of the model. Whoever changes the file changes the version, and a test holds both together.
 const INSTRUCTIONS: &str = include_str!("facts/prompt.md");
-pub(crate) const PROMPT: &str = "extract-facts/1";
+pub(crate) const PROMPT: &str = "extract-facts/2";
 /// The fewest bytes of a piece that is cut in two because the model takes less.
 const LEAST_BYTES: usize = 1024;
 /// The most pieces of one text.
@@ -37,6 +37,8 @@ const TOLD: usize = 60;
 const VOCABULARY: i64 = 5_000;
 /// The most characters of what is said of a predicate.
 const PREDICATE_CHARS: usize = 200;
+/// The most of them for the classes of its subjects, and for those of its objects.
+const CLASSES_CHARS: usize = 60;
 /// The most bytes of the titles.
 const TITLE_BYTES: usize = 1000;
 /// The bytes that the rest of a question takes, besides the instructions.
@@ -84,7 +86,8 @@ impl Parameters {
                 let rows = store::extraction::vocabulary(conn, VOCABULARY).await?;
                 let said = rows.iter().flat_map(|row| {
                     let more = [&row.label, &row.description].map(|text| text.as_deref().unwrap_or_default());
-                    [row.namespace.as_str(), row.name.as_str()].into_iter().chain(more)
+                    let classes = row.domains.iter().chain(std::iter::once(&row.name)).chain(&row.ranges);
+                    [row.namespace.as_str()].into_iter().chain(classes.map(String::as_str)).chain(more)
                 });
                 Some(hex::encode(hash(&said.collect::<Vec<_>>())))
             }
@@ -216,14 +219,7 @@ impl Vocabulary {
             rows.iter().enumerate().map(|(at, row)| (!near.contains(&at), row)).collect();
         ranked.sort_by_key(|(is_foreign, row)| (*is_foreign, row.id));
         ranked.truncate(TOLD);
-        let line = |(_, row): (bool, &store::extraction::VocabularyRow)| {
-            let name = svc_client::wire::predicate_name(&row.namespace, &row.name);
-            let more =
-                [row.label.as_deref(), row.description.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ");
-            let more = more.split_whitespace().collect::<Vec<_>>().join(" ");
-            let line = if more.is_empty() { name } else { format!("{name}: {more}") };
-            (row.id, line.chars().take(PREDICATE_CHARS).collect::<String>())
-        };
+        let line = |(_, row): (bool, &store::extraction::VocabularyRow)| (row.id, line_of(row));
         let mut bytes = 0;
         let fits = |(_, line): &(PredicateId, String)| {
             bytes += line.len() + 1;
@@ -233,6 +229,23 @@ impl Vocabulary {
         lines.sort_by_key(|(id, _)| *id);
         Ok(Vocabulary { known, told: lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n") })
     }
+}
+
+/// What the model is told of a predicate: its name, from what to what it leads, its label and its description.
+fn line_of(row: &store::extraction::VocabularyRow) -> String {
+    let mut line = svc_client::wire::predicate_name(&row.namespace, &row.name);
+    for (word, classes) in [("from", &row.domains), ("to", &row.ranges)] {
+        if !classes.is_empty() {
+            let classes: String = classes.join(" or ").chars().take(CLASSES_CHARS).collect();
+            line += &format!(" {word} {classes}");
+        }
+    }
+    let more = [row.label.as_deref(), row.description.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    if !more.is_empty() {
+        line += &format!(": {more}");
+    }
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(PREDICATE_CHARS).collect()
 }
 
 /// A text that a language model reads, in pieces if it is long.

@@ -17,7 +17,7 @@ fn classes_predicates_shapes_and_individuals_are_told_apart() {
         "<http://example.org/> a owl:Ontology ; rdfs:label 'Leute'@de, 'People'@en ; owl:imports <http://other/> .
          ex:Person a owl:Class, sh:NodeShape ; rdfs:label 'Person' ; sh:property [ sh:path ex:name ; sh:minCount 1 ] ;
              rdfs:subClassOf ex:Agent, [ a owl:Restriction ; owl:onProperty ex:name ; owl:cardinality 1 ] .
-         ex:name a owl:DatatypeProperty, owl:FunctionalProperty ; rdfs:label 'name' ; rdfs:comment 'What one is called' ; rdfs:domain ex:Person .
+         ex:name a owl:DatatypeProperty, owl:FunctionalProperty ; rdfs:label 'name' ; rdfs:comment 'What one is called' ; rdfs:domain ex:Person, [ owl:unionOf ex:Person ] .
          ex:knows a owl:SymmetricProperty ; rdfs:subPropertyOf ex:met ; owl:propertyDisjointWith ex:parent .
          ex:parent a owl:ObjectProperty ; owl:inverseOf ex:child .
          ex:NameShape a sh:NodeShape ; rdfs:label 'not a fact' ; sh:targetSubjectsOf ex:name .
@@ -37,6 +37,8 @@ fn classes_predicates_shapes_and_individuals_are_told_apart() {
     let name = of("name");
     assert!(name.functional && name.label.as_deref() == Some("name"));
     assert_eq!(name.description.as_deref(), Some("What one is called"));
+    let of_ends = |ends: &BTreeSet<String>| ends.iter().cloned().collect::<Vec<_>>();
+    assert_eq!((of_ends(&name.domains), of_ends(&name.ranges)), (vec!["http://example.org/Person".to_owned()], vec![]));
     assert!(of("knows").symmetric && of("knows").sub_property_of.contains("http://example.org/met"));
     assert!(of("knows").disjoint_with.contains("http://example.org/parent"));
     assert_eq!(of("parent").inverse_of.as_deref(), Some("http://example.org/child"));
@@ -45,7 +47,7 @@ fn classes_predicates_shapes_and_individuals_are_told_apart() {
         .iter()
         .map(|(term, count)| (term.rsplit(['#', '/']).next().unwrap_or_default(), *count))
         .collect();
-    let owl = [("cardinality", 1), ("imports", 1), ("onProperty", 1)];
+    let owl = [("cardinality", 1), ("imports", 1), ("onProperty", 1), ("unionOf", 1)];
     let expected = [("domain", 1), ("subClassOf", 1), ("Restriction", 1)].into_iter().chain(owl);
     let expected: BTreeSet<(&str, u32)> = expected.collect();
     assert_eq!(not_used.into_iter().collect::<BTreeSet<_>>(), expected);

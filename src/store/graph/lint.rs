@@ -65,20 +65,56 @@ macro_rules! believed {
     };
 }
 
-/// The predicate over a fact for what is said of its predicate, `x`, as far as the scope covers who says it: what is said in a closed ontology holds
-/// for what is open and for what is in its zone. Most is said to all, and is looked up once.
-macro_rules! holds_for {
-    ($condition:literal, $fact:literal) => {
+/// Predicates of which something is said, as far as the scope covers who says it: what is said in a closed ontology holds for what is open and for
+/// what is in its zone.
+#[derive(Clone, Debug, Default)]
+struct Ruled {
+    open: Vec<PredicateId>,
+    closed: Vec<(PredicateId, DocumentId)>,
+}
+
+impl Ruled {
+    fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.closed.is_empty()
+    }
+
+    /// The arguments from $7 on of a statement that holds the macro `ruled!`.
+    fn add(self, arguments: &mut PgArguments) {
+        let (predicates, zones): (Vec<PredicateId>, Vec<DocumentId>) = self.closed.into_iter().unzip();
+        add(arguments, self.open);
+        add(arguments, predicates);
+        add(arguments, zones);
+    }
+}
+
+/// The predicates of which some columns of `predicate_axioms x` are said, with the zones that this holds in, for [`ruled`].
+macro_rules! said_of {
+    ($condition:literal) => {
+        concat!(
+            "SELECT DISTINCT x.predicate_id, x.zone FROM predicate_axioms x WHERE ",
+            $condition,
+            " AND (x.zone = 0 OR (x.zone > 0 AND ($1::boolean OR x.zone = ANY($2::bigint[]))))"
+        )
+    };
+}
+
+/// Reads predicates of which something is said. They are read before their facts, because the planner then knows how many facts they have.
+async fn ruled(conn: &mut PgConnection, within: &Within, query: &'static str) -> sqlx::Result<Ruled> {
+    let rows: Vec<(PredicateId, DocumentId)> =
+        sqlx::query_as_with(query, within.scope.arguments()).persistent(false).fetch_all(conn).await?;
+    let (open, closed): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, zone)| zone.0 == 0);
+    Ok(Ruled { open: open.into_iter().map(|(predicate, _)| predicate).collect(), closed })
+}
+
+/// The predicate over a fact for what is said of its predicate; its arguments are $7 to $9, by [`Ruled::add`].
+macro_rules! ruled {
+    ($fact:literal) => {
         concat!(
             "(",
             $fact,
-            ".predicate_id IN (SELECT x.predicate_id FROM predicate_axioms x WHERE ",
-            $condition,
-            " AND x.zone = 0) OR EXISTS (SELECT FROM predicate_axioms x WHERE ",
-            $condition,
-            " AND x.predicate_id = ",
+            ".predicate_id = ANY($7::bigint[]) OR EXISTS (SELECT FROM unnest($8::bigint[], $9::bigint[]) x(predicate_id, zone) WHERE x.predicate_id = ",
             $fact,
-            ".predicate_id AND x.zone > 0 AND ($1::boolean OR x.zone = ANY($2::bigint[])) AND ",
+            ".predicate_id AND ",
             $fact,
             ".zone IN (0, x.zone)))"
         )
@@ -92,22 +128,23 @@ macro_rules! found {
     };
 }
 
-/// Facts with a predicate of which some columns tell that a key has one value at a time: those that hold while another value does, with the one
-/// that holds longest of those before.
+/// Facts with a ruled predicate whose key has one value at a time: those that hold while another value does, with the one that holds longest of those
+/// before. What has a key alone is left out first.
 macro_rules! not_unique {
-    ($condition:literal, $key:literal, $value:literal, $node:literal) => {
+    ($key:literal, $value:literal, $node:literal) => {
         found!(
-            "SELECT f.subject_id AS document_id, ARRAY[f.before[2]::bigint, f.id] AS triple_ids, f.namespace, f.name, NULL::timestamptz AS since
+            "SELECT f.subject_id AS document_id, ARRAY[f.before[2]::bigint, f.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
                FROM (SELECT k.*, max(ARRAY[extract(epoch FROM coalesce(upper(k.held), 'infinity')), k.id]) OVER
                                      (PARTITION BY k.predicate_id, k.key ORDER BY coalesce(lower(k.held), '-infinity'), k.id
                                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                       FROM (SELECT min(t.id) AS id, min(t.subject_id) AS subject_id, t.predicate_id, p.namespace, p.name, ", $key, " AS key, ", $value, " AS value,
-                                    unnest(range_agg(t.valid)) AS held
-                               FROM predicates p JOIN triples t ON t.predicate_id = p.id LEFT JOIN graph_nodes n ON n.document_id = ", $node, "
-                               LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
-                               LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id
-                              WHERE p.id IN (SELECT x.predicate_id FROM predicate_axioms x WHERE ", $condition, ")
-                                AND ", holds_for!($condition, "t"), " AND ", believed!(), " GROUP BY t.predicate_id, p.namespace, p.name, key, value) k) f
+                       FROM (SELECT min(c.id) AS id, min(c.subject_id) AS subject_id, c.predicate_id, c.key, unnest(range_agg(c.valid)) AS held
+                               FROM (SELECT c.*, count(*) OVER (PARTITION BY c.predicate_id, c.key) AS together
+                                       FROM (SELECT t.id, t.subject_id, t.predicate_id, t.valid, ", $key, " AS key, ", $value, " AS value
+                                               FROM triples t LEFT JOIN graph_nodes n ON n.document_id = ", $node, "
+                                               LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
+                                               LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id
+                                              WHERE t.predicate_id = ANY($7::bigint[] || $8::bigint[]) AND ", ruled!("t"), " AND ", believed!(), " OFFSET 0) c) c
+                              WHERE c.together > 1 GROUP BY c.predicate_id, c.key, c.value) k) f JOIN predicates p ON p.id = f.predicate_id
               WHERE extract(epoch FROM coalesce(lower(f.held), '-infinity')) < f.before[1]"
         )
     };
@@ -214,36 +251,46 @@ pub async fn values(conn: &mut PgConnection, facts: &[TripleId]) -> sqlx::Result
 
 /// Objects of a functional predicate that hold beside another one. Documents that are merged, or have one IRI, are the same.
 pub async fn functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
+    let ruled = ruled(conn, within, said_of!("x.is_functional")).await?;
+    if ruled.is_empty() {
+        return Ok(Vec::new());
+    }
     let query = not_unique!(
-        "x.is_functional",
-        "coalesce(s.one, t.subject_id)::text",
+        "coalesce(s.one, t.subject_id)",
         "coalesce(o.one::text, n.iri, t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
         "t.object_id"
     );
-    sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
+    let mut arguments = within.arguments_with(sets);
+    ruled.add(&mut arguments);
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// Subjects of an inverse functional predicate that hold beside another one.
 pub async fn inverse_functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
+    let ruled = ruled(conn, within, said_of!("x.is_inverse_functional")).await?;
+    if ruled.is_empty() {
+        return Ok(Vec::new());
+    }
     let query = not_unique!(
-        "x.is_inverse_functional",
         "coalesce(o.one::text, t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
         "coalesce(s.one::text, n.iri, t.subject_id::text)",
         "t.subject_id"
     );
-    sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
+    let mut arguments = within.arguments_with(sets);
+    ruled.add(&mut arguments);
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
-/// The columns of a fact that is compared with others, with the documents that its ends are taken for.
+/// The columns of a fact that is compared with others, with the documents that its ends are taken for; of a literal the hash.
 macro_rules! compared {
     ($predicates:literal) => {
         concat!(
-            "(SELECT t.id, t.zone, coalesce(s.one, t.subject_id) AS subject_id, t.predicate_id, coalesce(o.one, t.object_id) AS object_id,
-                     t.object_literal, t.object_datatype, t.object_language, t.valid
+            "(SELECT t.id, t.zone, coalesce(s.one, t.subject_id) AS subject_id, t.predicate_id,
+                     coalesce(o.one, t.object_id, hashtextextended(t.object_literal, 0)) AS object, t.object_id IS NULL AS is_literal, t.valid
                 FROM triples t LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
                 LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id WHERE t.predicate_id = ANY(",
             $predicates,
-            "::bigint[]) AND ",
+            ") AND ",
             believed!(),
             // Each side is read once and then hashed: to look up one fact after another would be quadratic at a document with many.
             " OFFSET 0)"
@@ -271,12 +318,12 @@ pub async fn disjoint_predicates(conn: &mut PgConnection, within: &Within, sets:
     let query = found!(
         "SELECT DISTINCT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
            FROM unnest($7::bigint[], $8::bigint[], $9::bigint[]) e(one, other, zone) JOIN predicates p ON p.id = e.one JOIN ",
-        compared!("$7"),
+        compared!("$7::bigint[]"),
         " a ON a.predicate_id = e.one JOIN ",
-        compared!("$8"),
-        " b ON b.predicate_id = e.other AND b.subject_id = a.subject_id AND coalesce(b.object_id, 0) = coalesce(a.object_id, 0)
-             AND coalesce(b.object_literal, '') = coalesce(a.object_literal, '') AND coalesce(b.object_datatype, '') = coalesce(a.object_datatype, '')
-             AND coalesce(b.object_language, '') = coalesce(a.object_language, '') AND b.valid && a.valid
+        compared!("$8::bigint[]"),
+        " b ON b.predicate_id = e.other AND b.subject_id = a.subject_id AND b.object = a.object AND b.is_literal = a.is_literal AND b.valid && a.valid
+           JOIN triples v ON v.id = a.id JOIN triples w ON w.id = b.id AND coalesce(w.object_literal, '') = coalesce(v.object_literal, '')
+            AND coalesce(w.object_datatype, '') = coalesce(v.object_datatype, '') AND coalesce(w.object_language, '') = coalesce(v.object_language, '')
           WHERE e.zone = 0 OR (a.zone IN (0, e.zone) AND b.zone IN (0, e.zone))"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
@@ -317,43 +364,44 @@ pub async fn disjoint_classes(conn: &mut PgConnection, within: &Within, sets: &S
 
 /// Facts with an asymmetric predicate in both directions.
 pub async fn asymmetric(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
-    let predicates: Vec<PredicateId> =
-        sqlx::query_scalar("SELECT DISTINCT predicate_id FROM predicate_axioms WHERE is_asymmetric")
-            .fetch_all(&mut *conn)
-            .await?;
-    if predicates.is_empty() {
+    let ruled = ruled(conn, within, said_of!("x.is_asymmetric")).await?;
+    if ruled.is_empty() {
         return Ok(Vec::new());
     }
     let mut arguments = within.arguments_with(sets);
-    add(&mut arguments, predicates);
+    ruled.add(&mut arguments);
     let query = found!(
         "SELECT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM predicates p JOIN ",
-        compared!("$7"),
-        " a ON a.predicate_id = p.id JOIN ",
-        compared!("$7"),
-        " b ON b.predicate_id = a.predicate_id AND b.subject_id = a.object_id AND b.object_id = a.subject_id AND b.id > a.id AND b.valid && a.valid
-          WHERE a.subject_id <> a.object_id AND ",
-        holds_for!("x.is_asymmetric", "a"),
+           FROM ",
+        compared!("$7::bigint[] || $8::bigint[]"),
+        " a JOIN ",
+        compared!("$7::bigint[] || $8::bigint[]"),
+        " b ON b.predicate_id = a.predicate_id AND b.subject_id = a.object AND b.object = a.subject_id AND b.id > a.id AND b.valid && a.valid
+           JOIN predicates p ON p.id = a.predicate_id
+          WHERE a.subject_id <> a.object AND NOT a.is_literal AND NOT b.is_literal AND ",
+        ruled!("a"),
         " AND ",
-        holds_for!("x.is_asymmetric", "b")
+        ruled!("b")
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// Facts from a document to itself with a predicate that excludes it, as asymmetric ones do too.
 pub async fn irreflexive(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
+    let ruled = ruled(conn, within, said_of!("(x.is_irreflexive OR x.is_asymmetric)")).await?;
+    if ruled.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut arguments = within.arguments_with(sets);
+    ruled.add(&mut arguments);
     let query = found!(
-        "SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM predicates p JOIN triples t ON t.predicate_id = p.id
-           LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
-           LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id
-          WHERE coalesce(s.one, t.subject_id) = coalesce(o.one, t.object_id) AND ",
-        holds_for!("(x.is_irreflexive OR x.is_asymmetric)", "t"),
-        " AND ",
-        believed!()
+        "SELECT a.subject_id AS document_id, ARRAY[a.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM ",
+        compared!("$7::bigint[] || $8::bigint[]"),
+        " a JOIN predicates p ON p.id = a.predicate_id WHERE a.subject_id = a.object AND NOT a.is_literal AND ",
+        ruled!("a")
     );
-    sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// Dynamic facts that hold and whose last support is older than a moment. A fact is supported when it is recorded, when it is cited, and when a
@@ -373,7 +421,7 @@ pub async fn old(
            LEFT JOIN LATERAL (SELECT max(greatest(c.cited_at, d.updated_at)) AS at FROM triple_citations c JOIN documents d ON d.id = c.document_id AND ",
         readable!(),
         " WHERE c.triple_id = t.id) s ON true
-          WHERE t.fact_type = 'dynamic' AND t.derived_by IS NULL AND t.valid @> $5 AND t.recorded_at < $6 AND (s.at IS NULL OR s.at < $6) AND ",
+          WHERE t.recorded_at < $6 AND t.fact_type = 'dynamic' AND t.derived_by IS NULL AND t.valid @> $5 AND (s.at IS NULL OR s.at < $6) AND ",
         believed!()
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await

@@ -42,6 +42,8 @@ pub struct Edge {
 pub struct Exported {
     pub parent_id: Option<i64>,
     pub asserted_only: bool,
+    /// Whether facts about the classes of ontologies are exported, wherever these stand.
+    pub classes: bool,
     /// Whether facts that were closed are exported too.
     pub history: bool,
     /// `None` for all times.
@@ -94,6 +96,7 @@ pub async fn page(
     add(&mut arguments, limit.facts);
     add(&mut arguments, wanted.history);
     add(&mut arguments, limit.bytes);
+    add(&mut arguments, wanted.classes);
     // The condition on the subject alone is what the index is entered by.
     let query = concat!(
         "SELECT t.id, t.subject_id, s.iri AS subject_iri, s.blank AS subject_blank, t.predicate_id, t.object_id, o.iri AS object_iri,
@@ -109,7 +112,10 @@ pub async fn page(
                     AND ($6::bigint IS NULL OR t.subject_id = $6
                          OR EXISTS (SELECT FROM documents d WHERE d.id = t.subject_id AND d.path @> ARRAY[$6])
                          OR EXISTS (SELECT FROM triple_citations c JOIN documents d ON d.id = c.document_id
-                                     WHERE c.triple_id = t.id AND (d.id = $6 OR d.path @> ARRAY[$6])))
+                                     WHERE c.triple_id = t.id AND (d.id = $6 OR d.path @> ARRAY[$6]))
+                         OR ($13 AND EXISTS (SELECT FROM ontology_classes c JOIN documents d ON d.id = c.ontology_id WHERE c.document_id = t.subject_id AND ",
+        readable!(),
+        ")))
                     AND ",
         fact_readable!(),
         " ORDER BY t.subject_id, t.predicate_id, t.id LIMIT $10) t) t

@@ -1,9 +1,12 @@
 //! Answers are kept: what is paid for once serves every attempt, and what is of no use is asked for again.
 use super::{TEXT, app, attempts, believed, extract, facts, said, text};
-use crate::support::{
-    TestApp, document, invariants,
-    llm::{Asked, Llm, Reply},
-    until,
+use crate::{
+    ontologies::load,
+    support::{
+        TestApp, document, invariants,
+        llm::{Asked, Llm, Reply},
+        until,
+    },
 };
 use serde_json::{Value, json};
 use std::sync::{
@@ -12,7 +15,10 @@ use std::sync::{
 };
 use svc_client::{
     Json, OptionalJson,
-    wire::{DocumentChange, DocumentPath, ExtractFactsRequest, NewDocument, NewPredicate, NewPredicates, WaitQuery},
+    wire::{
+        DocumentChange, DocumentPath, ExtractFactsRequest, NewDocument, NewPredicate, NewPredicates, OntologyQuery,
+        WaitQuery,
+    },
 };
 
 /// A text that a model which reads little reads in two pieces, of which the first begins with `Nothing`, and what tells them apart.
@@ -98,6 +104,40 @@ async fn a_text_is_paid_again_for_what_makes_another_question_of_it_and_for_noth
     predicate(&app, "works_for").await;
     assert_eq!(asked(closed).await, pieces, "the model has not been told of the new one");
     assert_eq!(asked(ExtractFactsRequest { max_facts: Some(9), ..open }).await, pieces);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_model_is_told_from_what_to_what_predicates_lead_as_open_ontologies_say() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let said = "ex:Company a owl:Class ; rdfs:label 'Firm' . ex:employs a owl:ObjectProperty ; rdfs:label 'employs' ; rdfs:comment 'has staff' ;
+        rdfs:domain ex:Company ; rdfs:range ex:Person, ex:Robot . ex:founded a owl:DatatypeProperty ; rdfs:range <http://www.w3.org/2001/XMLSchema#gYear> .
+        ex:odd a owl:ObjectProperty ; rdfs:range [ owl:unionOf () ] .";
+    let made = load(&app.client, OntologyQuery::default(), said).await.unwrap();
+    let range = "http://www.w3.org/2000/01/rdf-schema#range";
+    assert_eq!(made.not_used.get(range), Some(&1), "a class without a name says nothing: {:?}", made.not_used);
+    let hidden = "<http://secret.example/> a owl:Ontology . ex:founded rdfs:domain <http://secret.example/Cartel> .";
+    load(&app.client, OntologyQuery { private: true, ..OntologyQuery::default() }, hidden).await.unwrap();
+    let id = text(&app, TEXT, None).await;
+    llm.will([facts(&[])]);
+    extract(&app.client, id, ExtractFactsRequest::default()).await;
+    let calls = llm.asked();
+    let message = calls[0].message();
+    for line in ["ex:employs from Firm to Person or Robot: employs; has staff\n", "ex:founded to gYear\n", "ex:odd\n"] {
+        assert!(message.contains(line), "{line} in {message}");
+    }
+    assert!(!message.contains("Cartel"), "{message}");
+    // Where only these predicates count, another range makes another question.
+    let closed = ExtractFactsRequest { new_predicates: Some(NewPredicates::Closed), ..ExtractFactsRequest::default() };
+    for (calls, range) in [(1, "ex:Person"), (0, "ex:Person"), (1, "ex:Robot")] {
+        let text =
+            format!("<http://example.org/work> a owl:Ontology . ex:runs a owl:ObjectProperty ; rdfs:range {range} .");
+        load(&app.client, OntologyQuery::default(), &text).await.unwrap();
+        llm.will([facts(&[])]);
+        extract(&app.client, id, closed).await;
+        assert_eq!(llm.asked().len(), calls, "{range}");
+    }
     app.end().await;
 }
 

@@ -55,8 +55,17 @@ async fn what_contradicts_itself_is_found_and_nothing_else() {
         ..fact
     };
     let badge = |id: i64| NewFact { object_id: None, object_literal: Some("7".to_owned()), ..fact(id, "badge", 0) };
+    let word = |predicate: &str, text: &str, language: Option<&str>| NewFact {
+        object_id: None,
+        object_literal: Some(text.to_owned()),
+        object_language: language.map(str::to_owned),
+        ..fact(b, predicate, 0)
+    };
     // One after the other, in one direction, about others: nothing is wrong.
     for new in [
+        word("likes", "tea", Some("en")),
+        word("hates", "tea", None),
+        word("hates", "coffee", Some("en")),
         at(fact(a, "leads", b), 1, 5),
         at(fact(a, "leads", c), 5, 9),
         fact(b, "leads", c),
@@ -93,6 +102,7 @@ async fn what_contradicts_itself_is_found_and_nothing_else() {
     let itself = told(&app, fact(c, "differs", c)).await;
     let over = told(&app, fact(c, "above", c)).await;
     let hate = told(&app, at(fact(a, "hates", b), 2, 3)).await;
+    let tea = told(&app, word("hates", "tea", Some("en"))).await;
     let id = async |subject_id: i64, predicate: &str, from: u32| {
         let query = FactQuery {
             subject_id: Some(subject_id),
@@ -115,6 +125,7 @@ async fn what_contradicts_itself_is_found_and_nothing_else() {
             (LintKind::Functional, named("leads"), Some(a), vec![early[0].id, both]),
             (LintKind::InverseFunctional, named("badge"), Some(c), vec![id(b, "badge", 5).await, own]),
             (LintKind::DisjointPredicates, named("likes"), Some(a), vec![likes, hate]),
+            (LintKind::DisjointPredicates, named("likes"), Some(b), vec![id(b, "likes", 1).await, tea]),
             rock,
             (LintKind::Asymmetric, named("above"), Some(a), vec![up, back]),
             (LintKind::Irreflexive, named("differs"), Some(c), vec![itself]),
@@ -130,10 +141,10 @@ async fn what_contradicts_itself_is_found_and_nothing_else() {
     app.client.protect_document(DocumentPath { id: source }).await.unwrap();
     let p = someone(&app, "p").await;
     let seen = lint(&p.client, only(LintAudit::Contradiction)).await;
-    assert!(seen.len() == 6 && seen.iter().all(|found| found.0 != LintKind::Functional), "{seen:?}");
+    assert!(seen.len() == 7 && seen.iter().all(|found| found.0 != LintKind::Functional), "{seen:?}");
     let few = LintRequest { limit: Some(1), ..only(LintAudit::Contradiction) };
     let few = app.client.lint_graph(Json(few)).await.unwrap().audits.remove(0);
-    assert_eq!((few.count, few.findings.len()), (7, 6));
+    assert_eq!((few.count, few.findings.len()), (8, 6));
     app.end().await;
 }
 

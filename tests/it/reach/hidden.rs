@@ -11,7 +11,7 @@ use reqwest::{
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use svc_client::{
-    Access, FileUpload, Json, OPERATIONS, OperationInfo, RdfSyntax, RdfText,
+    Access, FileUpload, Json, OPERATIONS, OperationInfo, TurtleText,
     wire::{DocumentPath, NewDocument, OntologyQuery, UploadQuery, WaitQuery},
 };
 
@@ -226,7 +226,7 @@ async fn hide(app: &TestApp, kind: &str, mine: i64) -> Hidden {
                         <http://example.org/Bird> a owl:Class ."
                 .to_owned();
             let query = OntologyQuery { parent_id: Some(folder), ..OntologyQuery::default() };
-            let made = app.client.create_ontology(query, RdfText { syntax: RdfSyntax::Turtle, text }).await.unwrap();
+            let made = app.client.create_ontology(query, TurtleText(text)).await.unwrap();
             made.document_id
         }
         _ => create(NewDocument { usetype: Some(kind.to_owned()), ..under("Hidden") }).await,

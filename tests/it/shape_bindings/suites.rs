@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use svc_client::{
-    Failure, Json, RdfSyntax, RdfText,
+    Failure, Json, RdfSyntax, RdfText, TurtleText,
     wire::{
         ImportQuery, NewDocument, NewShapeBinding, OntologyQuery, ShapeBindingPath, ShapeMode, ShapeResult, ShapeTerm,
         ValidationQuery, ValidationReport, WaitQuery,
@@ -160,8 +160,7 @@ async fn validate(app: &TestApp, data: (&str, &str), shapes: (&str, &str)) -> Re
     app.client.import_turtle(query, RdfText { syntax: RdfSyntax::Turtle, text: text.to_owned() }).await?;
     let (base, text) = shapes;
     let query = OntologyQuery { private: true, base: Some(base.to_owned()), ..OntologyQuery::default() };
-    let ontology =
-        app.client.create_ontology(query, RdfText { syntax: RdfSyntax::Turtle, text: text.to_owned() }).await?;
+    let ontology = app.client.create_ontology(query, TurtleText(text.to_owned())).await?;
     let shape = format!("urn:svc:document/{}", ontology.document_id);
     let binding = NewShapeBinding { shape, document_id: Some(under), mode: Some(ShapeMode::Off) };
     let binding = app.client.create_shape_binding(Json(binding)).await?;

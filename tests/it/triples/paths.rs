@@ -3,14 +3,14 @@ use super::{doc, fact, predicate};
 use crate::{
     access::Random,
     principals::{grant, idle, someone},
-    support::TestApp,
+    support::{TestApp, Wish},
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
         Direction, DocumentPath, FactPath, FoundPath, GrantRight, Invalidation, NewFact, NewFacts, OnOverlap,
-        PathSearch,
+        PathLimit, PathSearch,
     },
 };
 
@@ -130,6 +130,41 @@ async fn paths_are_the_shortest_that_a_plain_search_finds_for_each_reader() {
         assert!(found > 20 && lengths.len() > 3, "the graph was dull: {found} found, lengths {lengths:?}");
         app.end().await;
     }
+}
+
+#[tokio::test]
+async fn a_search_that_gives_up_says_by_which_budget_and_never_that_there_is_no_path() {
+    let settings = [("SVC_PATH_MAX_DOCUMENTS", "9"), ("SVC_PATH_TIMEOUT_SECONDS", "0.3")];
+    let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
+    predicate(&app, "a").await;
+    let mut chain = Vec::new();
+    for number in 0..7 {
+        chain.push(doc(&app, &format!("Document {number}")).await);
+    }
+    // Around the middle of the chain are more documents than a search may come to.
+    let mut facts: Vec<NewFact> = chain.windows(2).map(|pair| fact(pair[0], "a", pair[1])).collect();
+    for number in 0..9 {
+        facts.push(fact(chain[3], "a", doc(&app, &format!("Beside {number}")).await));
+    }
+    app.client.assert_facts(Json(NewFacts { facts, on_overlap: None })).await.unwrap();
+    let ask = async |from: usize, to: usize| {
+        let found = app.client.find_paths(Json(search(chain[from], chain[to]))).await.unwrap();
+        (found.paths.first().map(|path| path.length), found.truncated)
+    };
+    assert_eq!(ask(0, 2).await, (Some(2), None));
+    assert_eq!(ask(6, 3).await, (Some(3), None), "this search meets the middle last");
+    assert_eq!(ask(3, 6).await, (None, Some(PathLimit::Nodes)), "and this one begins there");
+    let shallow = PathSearch { max_depth: Some(1), ..search(chain[0], chain[2]) };
+    let none = app.client.find_paths(Json(shallow)).await.unwrap();
+    assert_eq!((none.paths.len(), none.truncated), (0, None), "a search that ends says that there is none");
+
+    // Nobody reads facts while this transaction lasts.
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE triples IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    assert_eq!(ask(0, 2).await, (None, Some(PathLimit::Time)));
+    held.rollback().await.unwrap();
+    assert_eq!(ask(0, 2).await, (Some(2), None));
+    app.end().await;
 }
 
 #[tokio::test]

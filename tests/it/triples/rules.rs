@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Json, OptionalJson, RdfSyntax, RdfText,
+    Json, OptionalJson, RdfSyntax, RdfText, TurtleText,
     wire::{
         DocumentPath, FactPath, FactQuery, FactResponse, GraphQuery, ImportQuery, Invalidation, LintAudit, LintKind,
         LintRequest, NewFact, NewFacts, NewPredicate, OnOverlap, OntologyQuery, PathSearch, PredicateChange,
@@ -46,9 +46,14 @@ impl Drop for Deriving {
     }
 }
 
-/// What is said of the four predicates of a random world.
+/// The predicates of a random world: the last two are those of types and of classes.
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "rdf:type", "rdfs:subClassOf"];
+
+/// What is said of them.
 #[derive(Clone, Debug, Default)]
 struct Axioms {
+    /// The predicates of types and of classes, and what follows from both of them together.
+    classes: (i64, i64),
     transitive: BTreeSet<i64>,
     symmetric: BTreeSet<i64>,
     inverse: BTreeMap<i64, i64>,
@@ -69,6 +74,10 @@ impl Axioms {
                 more.extend(
                     other.map(|(one, other)| (*object, if one == predicate { *other } else { *one }, *subject)),
                 );
+                if *predicate == self.classes.0 {
+                    let above = all.iter().filter(|next| next.0 == *object && next.1 == self.classes.1);
+                    more.extend(above.map(|above| (*subject, *predicate, above.2)));
+                }
                 if self.transitive.contains(predicate) {
                     let next = all.iter().filter(|next| next.0 == *object && next.1 == *predicate);
                     more.extend(next.map(|next| (*subject, *predicate, next.2)));
@@ -122,6 +131,7 @@ fn bounds(random: &mut Random) -> [Option<DateTime<Utc>>; 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_derived_is_the_closure_of_what_is_asserted_after_any_writes_at_every_known_time() {
+    let mut rules = BTreeSet::new();
     for seed in [11, 12] {
         let app = idle().await;
         let deriving = Deriving::start(&app);
@@ -131,10 +141,17 @@ async fn what_is_derived_is_the_closure_of_what_is_asserted_after_any_writes_at_
             docs.push(doc(&app, &format!("Document {number}")).await);
         }
         let mut predicates = Vec::new();
-        for name in ["a", "b", "c", "d"] {
-            predicates.push(predicate(&app, name).await.id);
+        for name in NAMES {
+            let (namespace, name) = name.split_once(':').unwrap_or(("default", name));
+            let iri = match namespace {
+                "rdf" => Some(format!("http://www.w3.org/1999/02/22-rdf-syntax-ns#{name}")),
+                "rdfs" => Some(format!("http://www.w3.org/2000/01/rdf-schema#{name}")),
+                _ => None,
+            };
+            let new = NewPredicate { namespace: Some(namespace.to_owned()), iri, ..named(name) };
+            predicates.push(ruled(&app, new).await);
         }
-        let mut axioms = Axioms::default();
+        let mut axioms = Axioms { classes: (predicates[4], predicates[5]), ..Axioms::default() };
         let (mut times, mut most) = (Vec::new(), 0);
         for step in 0..70 {
             let [valid_from, valid_until] = bounds(&mut random);
@@ -144,7 +161,7 @@ async fn what_is_derived_is_the_closure_of_what_is_asserted_after_any_writes_at_
                 0..=4 => {
                     let new = (0..1 + random.below(4)).map(|_| {
                         let [subject, object] = [docs[random.below(docs.len())], docs[random.below(docs.len())]];
-                        let predicate = ["a", "b", "c", "d"][random.below(4)];
+                        let predicate = NAMES[random.below(NAMES.len())];
                         NewFact { valid_from, valid_until, ..fact(subject, predicate, object) }
                     });
                     let facts = NewFacts { facts: new.collect(), on_overlap: Some(OnOverlap::Merge) };
@@ -164,7 +181,7 @@ async fn what_is_derived_is_the_closure_of_what_is_asserted_after_any_writes_at_
                     app.client.delete_document(DocumentPath { id }).await.unwrap();
                 }
                 _ => {
-                    let (id, other) = (predicates[random.below(4)], predicates[random.below(4)]);
+                    let [id, other] = [predicates[random.below(NAMES.len())], predicates[random.below(NAMES.len())]];
                     let mut next = axioms.clone();
                     let mut change = PredicateChange::default();
                     match random.below(4) {
@@ -204,8 +221,18 @@ async fn what_is_derived_is_the_closure_of_what_is_asserted_after_any_writes_at_
             compare(&app, &axioms, known_at).await;
         }
         assert!(most > 20, "seed {seed} was dull: {most} facts");
+        // Each rule has given something at some time.
+        let by: Vec<String> = sqlx::query_scalar(
+            "SELECT DISTINCT split_part(derived_by, ':', 2) FROM triples WHERE derived_by IS NOT NULL ORDER BY 1",
+        )
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+        rules.extend(by);
         app.end().await;
     }
+    let all = ["inverse_of", "sub_class_of", "sub_property_of", "symmetric", "transitive"].map(str::to_owned);
+    assert_eq!(rules, BTreeSet::from(all), "each rule has derived something");
 }
 
 async fn ruled(app: &TestApp, new: NewPredicate) -> i64 {
@@ -360,9 +387,10 @@ async fn the_rules_of_an_ontology_hold_for_those_who_may_read_it_as_long_as_it_s
     let [one, other] = [someone(&app, "one").await, someone(&app, "other").await];
     let turtle = |text: &str| {
         let prefixes = "@prefix ex: <http://example.org/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .";
-        RdfText { syntax: RdfSyntax::Turtle, text: format!("{prefixes}\n{text}") }
+        format!("{prefixes}\n{text}")
     };
     let stated = turtle("ex:room ex:in ex:house . ex:house ex:in ex:town . ex:town ex:holds ex:house .");
+    let stated = RdfText { syntax: RdfSyntax::Turtle, text: stated };
     app.client.import_turtle(ImportQuery::default(), stated).await.unwrap();
     let query = || FactQuery { derived: Some(true), ..FactQuery::default() };
     let seen = async || {
@@ -380,12 +408,13 @@ async fn the_rules_of_an_ontology_hold_for_those_who_may_read_it_as_long_as_it_s
     };
     let private = OntologyQuery { private: true, ..OntologyQuery::default() };
     let transitive = "<http://example.org/places> a owl:Ontology . ex:in a owl:TransitiveProperty .";
-    let theirs = one.client.create_ontology(private.clone(), turtle(transitive)).await.unwrap();
+    let theirs = one.client.create_ontology(private.clone(), TurtleText(turtle(transitive))).await.unwrap();
     deriving.done(&app).await;
     assert_eq!(seen().await, [1, 1, 0], "what follows by private axioms is as private");
     // The next text takes the place of the first one.
     let next = "<http://example.org/places> a owl:Ontology . ex:in owl:inverseOf ex:contains .";
-    assert_eq!(one.client.create_ontology(private, turtle(next)).await.unwrap().document_id, theirs.document_id);
+    let next = TurtleText(turtle(next));
+    assert_eq!(one.client.create_ontology(private, next).await.unwrap().document_id, theirs.document_id);
     deriving.done(&app).await;
     assert_eq!(seen().await, [2, 2, 0]);
     let rules: BTreeSet<String> = derived(&app).await.into_iter().filter_map(|fact| fact.derived_by).collect();
@@ -395,7 +424,7 @@ async fn the_rules_of_an_ontology_hold_for_those_who_may_read_it_as_long_as_it_s
     deriving.done(&app).await;
     assert_eq!(seen().await, [0, 0, 0]);
     // What the owner loads for all holds for all.
-    let ours = app.client.create_ontology(OntologyQuery::default(), turtle(transitive)).await.unwrap();
+    let ours = app.client.create_ontology(OntologyQuery::default(), TurtleText(turtle(transitive))).await.unwrap();
     deriving.done(&app).await;
     assert_eq!(seen().await, [1, 1, 1]);
     app.client.protect_document(DocumentPath { id: ours.document_id }).await.unwrap();

@@ -6,7 +6,7 @@ use crate::{
     rdf::shapes::{auditing, validating::View},
     store::{
         graph::lint::{self, Value, Within},
-        merges::{self, Sets},
+        merges::Sets,
         predicates,
     },
 };
@@ -37,17 +37,22 @@ pub struct Shaped {
 }
 
 impl Bound<'_> {
-    /// The nodes with more values than bound shapes allow, or with fewer than they require.
-    pub async fn audit(&self, conn: &mut PgConnection, within: &Within, is_most: bool) -> Result<Shaped, Failure> {
-        let (kind, component) = match is_most {
-            true => (LintKind::MaxCount, "#MaxCountConstraintComponent"),
-            false => (LintKind::MinCount, "#MinCountConstraintComponent"),
+    /// The nodes with more values than bound shapes allow, of which those that are taken for one count as one; or, without `sets`, the nodes
+    /// with fewer than they require.
+    pub async fn audit(
+        &self,
+        conn: &mut PgConnection,
+        within: &Within,
+        sets: Option<&Sets>,
+    ) -> Result<Shaped, Failure> {
+        let (kind, component) = match sets {
+            Some(_) => (LintKind::MaxCount, "#MaxCountConstraintComponent"),
+            None => (LintKind::MinCount, "#MinCountConstraintComponent"),
         };
         let found = auditing::audit(conn, self.view, self.most, within.parent_id, component).await?;
         let mut results = found.results;
-        if is_most && !results.is_empty() {
-            let sets = merges::all_sets(conn, &self.view.scope, self.view.moment.known_at).await.or_fail()?;
-            results = without_one_value(conn, &sets, results).await?;
+        if let Some(sets) = sets.filter(|_| !results.is_empty()) {
+            results = without_one_value(conn, sets, results).await?;
         }
         let count = results.len() as u64;
         results.truncate(usize::try_from(within.limit).unwrap_or(usize::MAX));

@@ -161,7 +161,8 @@ impl Things {
     /// meanwhile; [`plan`](Self::plan) looks at what has changed since.
     pub async fn compare(&mut self, pool: &PgPool, zone: DocumentId, least: f64) -> Result<(), TaskFailure> {
         let Some((model, vectors)) = &self.vectors else { return Ok(()) };
-        let mut conn = pool.acquire().await.classified()?;
+        entities::ensure_index(pool, model.identity(), model.native_width()).await.classified()?;
+        let mut conn = store::transaction::begin_search(pool).await.classified()?;
         let keys: Vec<&str> = self.names.iter().map(|(name, _)| name.0.as_str()).collect();
         let known = Known::of(entities::named(&mut conn, zone, &keys).await.classified()?, zone);
         let new = self.names.iter().map(|(name, _)| name);
@@ -176,7 +177,7 @@ impl Things {
                 compared.near.entry(name).or_default().push(near);
             }
         }
-        drop(conn);
+        conn.commit().await.classified()?;
         let among = tokio::task::spawn_blocking(move || among(&new, least)).await.classified()?;
         for (name, mut near) in among {
             compared.near.entry(name).or_default().append(&mut near);

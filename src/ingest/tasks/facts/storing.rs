@@ -172,7 +172,9 @@ async fn attempt(
     let mut written = Written { entities: made.created.len(), ..written };
     if !made.merges.is_empty() {
         let at = take_pen(conn).await.classified()?;
-        written.merges = store::merges::insert(conn, at, &made.merges).await.classified()?;
+        // An entity that would make a set too large stays one of its own.
+        let fitting = store::merges::fitting(conn, &made.merges, at).await.classified()?;
+        written.merges = store::merges::insert(conn, at, &fitting).await.classified()?;
     }
     let settings = &tools.settings;
     let guard = Guard { kept: &tools.shapes, base: &settings.rdf_base, most: settings.rdf_max_triples };
