@@ -20,10 +20,15 @@ CREATE TABLE predicates (
     disjoint_with      bigint[] NOT NULL,
     -- Whether somebody created it. One that came with an imported graph is shown to those who may read a fact with it.
     is_declared        boolean NOT NULL,
+    -- The principal that created it, also once that one is gone; null: the owner did, or nobody.
+    declared_by        bigint,
     created_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
-    updated_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
-    UNIQUE (namespace, name)
+    updated_at         timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE INDEX predicates_name ON predicates (namespace, name);
+CREATE UNIQUE INDEX predicates_declared ON predicates (namespace, name) WHERE is_declared;
+-- Those that came with graphs are told apart by their IRIs, so that the name of one tells nothing of another.
+CREATE UNIQUE INDEX predicates_of_texts ON predicates (namespace, name) WHERE NOT is_declared AND iri IS NULL;
 CREATE INDEX predicates_inverse_of ON predicates (inverse_of) WHERE inverse_of IS NOT NULL;
 
 -- The documents that stand for nodes of imported graphs. An IRI may stand in several zones, once in each.

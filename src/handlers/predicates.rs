@@ -10,6 +10,7 @@ use crate::{
     store::{
         self,
         away::sql_state,
+        extraction,
         predicates::{self, DEFAULT_NAMESPACE, PredicateRow},
     },
 };
@@ -60,6 +61,24 @@ fn own_iri(base: &str, iri: Option<&str>) -> Result<(), Failure> {
     }
 }
 
+/// Refuses what would reach into facts of others: an IRI means the same in all graphs, and the namespace of extraction belongs to texts.
+fn check_principals(new: &NewPredicate) -> Result<(), Failure> {
+    let remedy =
+        "leave it out; POST /rdf/turtle brings predicates with their IRIs, and POST /ontologies says what they are";
+    if new.iri.is_some() {
+        let detail = "the owner alone gives a predicate an IRI, since graphs of others may have that";
+        return Err(Failure::new(Code::Forbidden, detail).with("remedy", remedy));
+    }
+    if new.namespace.as_deref() == Some(extraction::NAMESPACE) {
+        let detail = format!(
+            "the owner alone creates predicates of the namespace {}, since those of texts are there",
+            extraction::NAMESPACE
+        );
+        return Err(Failure::new(Code::Forbidden, detail).with("remedy", "choose another namespace"));
+    }
+    Ok(())
+}
+
 /// Refuses other predicates that do not exist.
 async fn others(conn: &mut PgConnection, caller: &Caller, named: &[(&str, &[i64])]) -> Result<(), Failure> {
     let ids: Vec<i64> = named.iter().flat_map(|(_, ids)| ids.iter().copied()).collect();
@@ -95,6 +114,9 @@ impl Handle<ops::create_predicate> for Service {
             )
             .with("remedy", "send only a name, an IRI, a label and a description, or load an ontology of your own"));
         }
+        if caller.principal().is_some() {
+            check_principals(&new)?;
+        }
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let inverse: Vec<i64> = new.inverse_of.into_iter().collect();
         let named = [
@@ -103,7 +125,7 @@ impl Handle<ops::create_predicate> for Service {
             ("disjoint_with", &new.disjoint_with),
         ];
         others(&mut tx, caller, &named).await?;
-        let Some(id) = predicates::insert(&mut tx, &new).await.or_fail()? else {
+        let Some(id) = predicates::insert(&mut tx, &new, caller.principal_id()).await.or_fail()? else {
             let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
             return Err(taken(&mut tx, namespace, &new.name, new.iri.as_deref()).await?);
         };

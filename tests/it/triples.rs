@@ -52,7 +52,7 @@ pub fn fact(subject_id: i64, predicate: &str, object_id: i64) -> NewFact {
 }
 
 /// A fact that leads to a text.
-fn says(subject_id: i64, predicate: &str, literal: &str) -> NewFact {
+pub fn says(subject_id: i64, predicate: &str, literal: &str) -> NewFact {
     let object_literal = Some(literal.to_owned());
     NewFact {
         subject_id: Some(subject_id),

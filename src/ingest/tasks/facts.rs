@@ -74,16 +74,17 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// What a request asks for, by the settings of a process and the predicates that there are.
+    /// What a request for a document asks for, by the settings of a process and the predicates that there are.
     pub async fn new(
         tools: &crate::core::Core,
         conn: &mut sqlx::PgConnection,
+        id: DocumentId,
         request: &ExtractFactsRequest,
     ) -> sqlx::Result<Parameters> {
         let settings = &tools.settings;
         let vocabulary = match request.new_predicates {
             Some(NewPredicates::Closed) => {
-                let rows = store::extraction::vocabulary(conn, VOCABULARY).await?;
+                let rows = store::extraction::vocabulary(conn, id, VOCABULARY).await?;
                 let said = rows.iter().flat_map(|row| {
                     let more = [&row.label, &row.description].map(|text| text.as_deref().unwrap_or_default());
                     let classes = row.domains.iter().chain(std::iter::once(&row.name)).chain(&row.ranges);
@@ -148,7 +149,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let context = tools.settings.llm_context_tokens;
     let tokens = parameters.answer_tokens(context);
     let (told, most) = room(context.saturating_sub(tokens));
-    let vocabulary = Vocabulary::read(&mut conn, &source.content, told).await.classified()?;
+    let vocabulary = Vocabulary::read(&mut conn, grant.document_id, &source.content, told).await.classified()?;
     drop(conn);
     let asking = Asking::new(tools, grant, None);
     let mut reading = Reading {
@@ -195,8 +196,8 @@ struct Vocabulary {
 
 impl Vocabulary {
     /// Reads the predicates, and chooses those to tell of in so many bytes: the ones whose words stand in the text before others.
-    async fn read(conn: &mut sqlx::PgConnection, text: &str, most: usize) -> sqlx::Result<Vocabulary> {
-        let rows = store::extraction::vocabulary(conn, VOCABULARY).await?;
+    async fn read(conn: &mut sqlx::PgConnection, id: DocumentId, text: &str, most: usize) -> sqlx::Result<Vocabulary> {
+        let rows = store::extraction::vocabulary(conn, id, VOCABULARY).await?;
         let mut known = HashMap::new();
         for row in &rows {
             known.entry(predicate_key(&format!("{}:{}", row.namespace, row.name))).or_insert(row.id);
