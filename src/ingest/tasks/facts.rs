@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use svc_actors::{Outcome, TaskFailure};
 use svc_client::wire::{ExtractFactsRequest, NewPredicates, ResolveNames, Settled, SupersedeFacts};
-use svc_ids::PredicateId;
+use svc_ids::{DocumentId, PredicateId};
 
 /// The instructions of the model. Whoever changes the file changes the version, and a test holds both together.
 const INSTRUCTIONS: &str = include_str!("facts/prompt.md");
