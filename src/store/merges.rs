@@ -293,7 +293,8 @@ pub async fn fitting(
     known_at: DateTime<Utc>,
 ) -> sqlx::Result<Vec<NewMerge>> {
     let ends: BTreeSet<DocumentId> = new.iter().flat_map(|merge| [merge.kept_id, merge.merged_id]).collect();
-    let (mut of, mut sizes): (HashMap<DocumentId, DocumentId>, HashMap<DocumentId, usize>) = Default::default();
+    let (mut of, mut sizes): (HashMap<DocumentId, DocumentId>, HashMap<DocumentId, usize>) =
+        (HashMap::new(), HashMap::new());
     for part in Vec::from_iter(ends).chunks(MANY / SET) {
         let sets = sets(conn, &Readable::everything(), part, known_at).await?;
         for id in part {
