@@ -161,8 +161,11 @@ CREATE TABLE derivations (
 );
 CREATE INDEX derivations_predicate ON derivations (predicate_id);
 
--- Predicates of groups from which more follows than SVC_RULES_MAX_DERIVED allows. Nothing that follows from them is written.
+-- Predicates of groups from which more follows in a zone than SVC_RULES_MAX_DERIVED allows. Nothing that follows from them there is written; if
+-- it is zone 0, which is open to all and so a part of every zone, nothing at all.
 CREATE TABLE derivations_given_up (
-    predicate_id bigint PRIMARY KEY REFERENCES predicates (id) ON DELETE CASCADE,
-    given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+    predicate_id bigint NOT NULL REFERENCES predicates (id) ON DELETE CASCADE,
+    zone         bigint NOT NULL,
+    given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (predicate_id, zone)
 );

@@ -895,6 +895,7 @@ CREATE TABLE derivations (
 
 CREATE TABLE derivations_given_up (
     predicate_id bigint NOT NULL,
+    zone bigint NOT NULL,
     given_up_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
@@ -1781,7 +1782,7 @@ ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_pkey PRIMARY KEY (hash);
 
 ALTER TABLE ONLY derivations_given_up
-    ADD CONSTRAINT derivations_given_up_pkey PRIMARY KEY (predicate_id);
+    ADD CONSTRAINT derivations_given_up_pkey PRIMARY KEY (predicate_id, zone);
 
 ALTER TABLE ONLY derivations
     ADD CONSTRAINT derivations_pkey PRIMARY KEY (id);

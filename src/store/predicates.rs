@@ -319,12 +319,13 @@ pub async fn waiting(conn: &mut PgConnection, scope: &Readable) -> sqlx::Result<
     sqlx::query_scalar_with(query, scope.arguments()).persistent(false).fetch_one(conn).await
 }
 
-/// The namespaces and names of predicates from whose facts too much follows, at most `limit`, as far as the scope covers them.
+/// The namespaces and names of predicates from whose facts too much follows in a zone, at most `limit`, as far as the scope covers both.
 pub async fn given_up(conn: &mut PgConnection, scope: &Readable, limit: i64) -> sqlx::Result<Vec<(String, String)>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, limit);
     let query = concat!(
-        "SELECT p.namespace, p.name FROM derivations_given_up g JOIN predicates p ON p.id = g.predicate_id WHERE ",
+        "SELECT DISTINCT p.namespace, p.name FROM derivations_given_up g JOIN predicates p ON p.id = g.predicate_id
+          WHERE ($1::boolean OR g.zone = ANY($2::bigint[])) AND ",
         predicate_readable!(),
         " ORDER BY p.namespace, p.name LIMIT $3"
     );
