@@ -1,6 +1,7 @@
 //! Graphs of RDF: what comes in becomes documents, predicates and facts, and goes out as the same graph.
 mod exports;
 mod suites;
+mod terms;
 
 use crate::{
     cli::{lines as lines_of, svc},
