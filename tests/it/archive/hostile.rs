@@ -224,6 +224,8 @@ async fn a_call_that_no_client_of_ours_makes_gets_no_further_than_others() {
         (vec![with("vector", json!({"model": model, "weight": 1.0, "halves": "!"}))], "base64"),
         (vec![document.clone(), with("parent", 2.into())], "too"),
         (vec![with("parent", 2.into())], "before its parent"),
+        (vec![with("created_at", "+262000-01-01T00:00:00Z".into())], "documents[0].created_at"),
+        (vec![document.clone(), with("event_time", "-010000-01-01T00:00:00Z".into())], "documents[1].event_time"),
     ] {
         let refused = app.client.import_documents(of.clone(), Json(part(documents))).await.unwrap_err();
         assert!(refused.code == Code::InvalidField && refused.detail.contains(says), "{}", refused.detail);
