@@ -1,5 +1,6 @@
 //! Graphs of RDF: what comes in becomes documents, predicates and facts, and goes out as the same graph.
 mod exports;
+mod parts;
 mod suites;
 mod terms;
 
