@@ -4,7 +4,7 @@ use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
-    graph::named::shown,
+    graph::{named::shown, terms},
     registry::Handle,
     service::Service,
     store::{
@@ -50,14 +50,14 @@ fn says_something(new: &NewPredicate) -> bool {
     flags.contains(&true) || !new.sub_property_of.is_empty() || !new.disjoint_with.is_empty()
 }
 
-/// Refuses an IRI that the service derives itself, for this predicate or for something else.
-fn own_iri(base: &str, iri: Option<&str>) -> Result<(), Failure> {
-    match iri.filter(|iri| iri.get(..base.len()).is_some_and(|start| start.eq_ignore_ascii_case(base))) {
-        Some(_) => {
-            Err(Failure::field("iri", format!("begins with {base}, under which the service derives IRIs itself"))
-                .with("remedy", "leave it out, or choose one outside SVC_RDF_BASE"))
-        }
-        None => Ok(()),
+/// Refuses what is no IRI, and one that the service derives itself, for this predicate or for something else.
+fn check_iri(base: &str, iri: Option<&str>) -> Result<(), Failure> {
+    let Some(iri) = iri else { return Ok(()) };
+    terms::check_iri("iri", iri)?;
+    match iri.get(..base.len()).is_some_and(|start| start.eq_ignore_ascii_case(base)) {
+        true => Err(Failure::field("iri", format!("begins with {base}, under which the service derives IRIs itself"))
+            .with("remedy", "leave it out, or choose one outside SVC_RDF_BASE")),
+        false => Ok(()),
     }
 }
 
@@ -106,7 +106,7 @@ async fn taken(conn: &mut PgConnection, namespace: &str, name: &str, iri: Option
 impl Handle<ops::create_predicate> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_predicate>) -> Result<PredicateResponse, Failure> {
         let new = call.body.0;
-        own_iri(&self.settings.rdf_base, new.iri.as_deref())?;
+        check_iri(&self.settings.rdf_base, new.iri.as_deref())?;
         if says_something(&new) && caller.principal().is_some() {
             return Err(Failure::new(
                 Code::Forbidden,
@@ -158,7 +158,7 @@ impl Handle<ops::read_predicate> for Service {
 impl Handle<ops::update_predicate> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::update_predicate>) -> Result<PredicateResponse, Failure> {
         let (id, change) = (PredicateId(call.path.id), call.body.0);
-        own_iri(&self.settings.rdf_base, change.iri.as_ref().and_then(|iri| iri.as_deref()))?;
+        check_iri(&self.settings.rdf_base, change.iri.as_ref().and_then(|iri| iri.as_deref()))?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let inverse: Vec<i64> = change.inverse_of.flatten().into_iter().collect();
         let named = [

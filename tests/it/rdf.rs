@@ -1,7 +1,9 @@
 //! Graphs of RDF: what comes in becomes documents, predicates and facts, and goes out as the same graph.
 mod exports;
+mod parts;
 mod suites;
 mod zones;
+mod terms;
 
 use crate::{
     cli::{lines as lines_of, svc},

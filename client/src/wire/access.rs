@@ -199,7 +199,7 @@ pub struct NewApiToken {
     pub expires_at: Option<DateTime<Utc>>,
 }
 impl Wire for NewApiToken {
-    constrain! { name: A_NAME }
+    constrain! { name: A_NAME, expires_at: Constraint::Moment }
 }
 
 /// How to rotate a token.
@@ -215,7 +215,7 @@ pub struct ApiTokenRotation {
     pub expires_at: Option<DateTime<Utc>>,
 }
 impl Wire for ApiTokenRotation {
-    constrain! { grace_seconds: Constraint::Whole(0, LONGEST_GRACE) }
+    constrain! { grace_seconds: Constraint::Whole(0, LONGEST_GRACE), expires_at: Constraint::Moment }
 }
 
 /// A token, without its secret, which is stored nowhere.

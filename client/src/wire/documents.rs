@@ -120,7 +120,9 @@ NewDocument {
     priority: i32,
 } }
 impl Wire for NewDocument {
-    constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME, priority: PRIORITY }
+    constrain! {
+        title: Constraint::Text(1, 1000, Form::Any), usetype: NAME, event_time: Constraint::Moment, priority: PRIORITY,
+    }
 }
 
 /// One document, in the same form in every answer.
@@ -224,7 +226,7 @@ pub struct DocumentChange {
     pub parent_id: Option<Option<i64>>,
 }
 impl Wire for DocumentChange {
-    constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME }
+    constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME, event_time: Constraint::Moment }
 }
 
 /// Reads a field that takes no null.
