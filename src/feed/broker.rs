@@ -1,5 +1,5 @@
 //! The connection to the broker, and the exchanges and queues there.
-use crate::settings::Settings;
+use crate::{settings::Settings, telemetry};
 use lapin::{
     BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, ExchangeKind,
     PublisherConfirm,
@@ -79,6 +79,20 @@ fn address(settings: &Settings) -> Result<AMQPUri, BrokerError> {
 pub fn place(settings: &Settings) -> Result<String, BrokerError> {
     let AMQPUri { authority, vhost, .. } = address(settings)?;
     Ok(format!("{} of the broker {}:{}, host {vhost}", settings.amqp_prefix, authority.host, authority.port))
+}
+
+/// Why the broker that the settings name cannot be used; `None` if it can, or if they name none.
+pub async fn missing(settings: &Settings) -> Option<BrokerError> {
+    if settings.amqp_url.is_blank() {
+        return None;
+    }
+    match Broker::connect(settings).await {
+        Ok(broker) => {
+            broker.close().await;
+            None
+        }
+        Err(error) => Some(error),
+    }
 }
 
 /// Waits for an answer of the broker, but not for ever.
@@ -224,10 +238,13 @@ impl Broker {
 
     /// What lies in each of our queues, that of what was given up last.
     pub async fn queues(&self) -> Result<Vec<FeedQueue>, BrokerError> {
-        let retries = RETRIES.map(|(part, _)| format!("retry.{part}"));
-        let parts: Vec<&str> =
-            ["upload"].into_iter().chain(retries.iter().map(String::as_str)).chain(["dead"]).collect();
-        self.look(&parts).await
+        self.look(&self.parts().iter().map(String::as_str).collect::<Vec<_>>()).await
+    }
+
+    /// The ends of the names of our queues, in the order in which a message may go through them.
+    fn parts(&self) -> Vec<String> {
+        let retries = RETRIES.iter().map(|(part, _)| format!("retry.{part}"));
+        ["upload".to_owned()].into_iter().chain(retries).chain(["dead".to_owned()]).collect()
     }
 
     async fn look(&self, parts: &[&str]) -> Result<Vec<FeedQueue>, BrokerError> {
@@ -243,13 +260,19 @@ impl Broker {
         Ok(queues)
     }
 
-    /// Asks now and then whether the broker still answers; returns why it does not.
+    /// Asks now and then whether the broker still answers, and what lies in the queues; returns why it does not answer.
     pub async fn watch(&self) -> BrokerError {
+        let parts = self.parts();
         loop {
-            tokio::time::sleep(WATCH).await;
-            if let Err(error) = self.depth("upload").await {
-                return error;
+            match self.look(&parts.iter().map(String::as_str).collect::<Vec<_>>()).await {
+                Ok(queues) => {
+                    for (part, queue) in parts.iter().zip(queues) {
+                        metrics::gauge!(telemetry::FEED_READY, "queue" => part.clone()).set(f64::from(queue.ready));
+                    }
+                }
+                Err(error) => return error,
             }
+            tokio::time::sleep(WATCH).await;
         }
     }
 

@@ -17,6 +17,7 @@ use crate::{
     sampler::feed::Work,
     service::Service,
     store::{self, bulk::Receipt},
+    telemetry,
     usetype::Usetype,
 };
 use bytes::Bytes;
@@ -195,12 +196,33 @@ async fn wait_for_half(service: &Service) {
     }
 }
 
+/// The body of a message that is worked on, which the metrics count.
+struct Body(f64);
+
+impl Body {
+    fn of(data: &Bytes) -> Body {
+        metrics::counter!(telemetry::FEED_CONSUMED).increment(1);
+        metrics::gauge!(telemetry::FEED_BODIES).increment(1.0);
+        let bytes = data.len() as f64;
+        metrics::gauge!(telemetry::FEED_BODY_BYTES).increment(bytes);
+        Body(bytes)
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        metrics::gauge!(telemetry::FEED_BODIES).decrement(1.0);
+        metrics::gauge!(telemetry::FEED_BODY_BYTES).decrement(self.0);
+    }
+}
+
 /// Works on one message to its end.
 async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Result<(), BrokerError> {
     let Delivery { properties, mut data, acker, .. } = delivery;
     // The buffer grew while the body arrived, and may be twice as large.
     data.shrink_to_fit();
     let data = Bytes::from(data);
+    let _body = Body::of(&data);
     let said = Said::read(&properties, &broker.user);
     let trace = otlp::Span::of_queued("take message", said.traceparent.as_deref(), Vec::new);
     let answer_of = trace.carry(end(service, broker, &said, &properties, &data)).await?;
@@ -211,8 +233,12 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
     };
     trace.end([], code);
     match answer_of {
-        Answer::Ack => answer(acker.ack(BasicAckOptions::default())).await?,
+        Answer::Ack => {
+            metrics::counter!(telemetry::FEED_ACKED).increment(1);
+            answer(acker.ack(BasicAckOptions::default())).await?
+        }
         Answer::Reject(failure) => {
+            metrics::counter!(telemetry::FEED_REJECTED, "code" => failure.code.as_str()).increment(1);
             let buried = buried(&properties, &said, broker, &failure);
             match broker.publish(&broker.name("dlx"), "", &data, buried, true).await {
                 Ok(()) => answer(acker.ack(BasicAckOptions::default())).await?,
@@ -222,6 +248,7 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
             }
         }
         Answer::Later { rounds, queue } => {
+            metrics::counter!(telemetry::FEED_RETRIED, "queue" => queue).increment(1);
             match put_aside(service, broker, queue, &data, &aside(&properties, &said, broker, rounds)).await? {
                 true => answer(acker.ack(BasicAckOptions::default())).await?,
                 // The broker counts this as a delivery, as it would if it cut off who holds a message for too long.
