@@ -7,7 +7,7 @@ mod consumer;
 pub mod dead;
 mod events;
 mod figures;
-mod message;
+pub mod message;
 mod outcomes;
 pub mod producer;
 mod source;

@@ -415,7 +415,7 @@ async fn stored(
         }
         return Ok(outcomes::again(broker, receipt, &known).await?);
     }
-    let Upload { options, query, event_time, .. } = &upload;
+    let Upload { options, query, .. } = &upload;
     let intake = service.intake();
     let requested = Requested::read(options.clone(), intake.types.groups())?;
     let arrived = source::arrive(service, caller.principal_id(), &upload, body).await?;
@@ -427,7 +427,6 @@ async fn stored(
         file,
         detection,
         usetype: Usetype::File,
-        event_time: *event_time,
         requested,
         prepared: None,
         evidence: Vec::new(),
