@@ -21,9 +21,6 @@ const WATCH: Duration = Duration::from_secs(20);
 /// How often a message may be delivered without an answer before the broker gives it up. A restart of the service counts as well, for all
 /// messages that it holds.
 const DELIVERIES: i64 = 20;
-/// The queues in which a message waits for its next try, and for how long.
-pub const RETRIES: [(&str, Duration); 3] =
-    [("5s", Duration::from_secs(5)), ("1m", Duration::from_secs(60)), ("10m", Duration::from_secs(600))];
 /// The media type of a message that describes a file.
 pub const ENVELOPE: &str = "application/vnd.svc.upload+json";
 /// The key with which uploads are published.
@@ -68,6 +65,16 @@ impl BrokerError {
 impl From<lapin::Error> for BrokerError {
     fn from(error: lapin::Error) -> BrokerError {
         BrokerError::Broker(error)
+    }
+}
+
+/// The end of the name of a queue in which messages wait for so long: `5s`, `10m`.
+fn waits(time: Duration) -> String {
+    match (time.as_millis() % 1000, time.as_secs()) {
+        (0, seconds) if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        (0, seconds) if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        (0, seconds) => format!("{seconds}s"),
+        _ => format!("{}ms", time.as_millis()),
     }
 }
 
@@ -127,6 +134,8 @@ pub struct Broker {
     pub prefix: String,
     /// The user that this connection belongs to.
     pub user: String,
+    /// The queues in which a message waits for its next try, and for how long.
+    pub retries: Vec<(String, Duration)>,
     /// How many messages are worked on.
     pub at_work: AtomicUsize,
 }
@@ -139,7 +148,9 @@ impl Broker {
         let connection = answer(Connection::connect_uri(uri, properties)).await?;
         let publishing = answer(connection.create_channel()).await?;
         answer(publishing.confirm_select(ConfirmSelectOptions::default())).await?;
-        Ok(Broker { connection, publishing, prefix: settings.amqp_prefix.clone(), user, at_work: AtomicUsize::new(0) })
+        let retries = settings.bulk_retry.iter().map(|time| (waits(*time), *time)).collect();
+        let prefix = settings.amqp_prefix.clone();
+        Ok(Broker { connection, publishing, prefix, user, retries, at_work: AtomicUsize::new(0) })
     }
 
     /// A channel of its own.
@@ -182,7 +193,7 @@ impl Broker {
         queue("upload", &upload).await?;
         // Looking at a message counts as a delivery, and RabbitMQ 4 gives up after 20 of them by default.
         queue("dead", &[("x-delivery-limit", number(1_000_000))]).await?;
-        for (part, wait) in RETRIES {
+        for (part, wait) in &self.retries {
             let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
             let mut retry = vec![
                 ("x-message-ttl", number(wait)),
@@ -243,7 +254,7 @@ impl Broker {
 
     /// The ends of the names of our queues, in the order in which a message may go through them.
     fn parts(&self) -> Vec<String> {
-        let retries = RETRIES.iter().map(|(part, _)| format!("retry.{part}"));
+        let retries = self.retries.iter().map(|(part, _)| format!("retry.{part}"));
         ["upload".to_owned()].into_iter().chain(retries).chain(["dead".to_owned()]).collect()
     }
 

@@ -1,6 +1,6 @@
 //! Takes messages and answers them: each is stored by the function that stores uploads, and acknowledged after the commit.
 use super::{
-    broker::{Broker, BrokerError, RETRIES, answer},
+    broker::{Broker, BrokerError, answer},
     dead,
     message::{CODE, DETAIL, ROUNDS, Said, UPLOADER, Upload, envelope_limit},
     outcomes,
@@ -63,7 +63,7 @@ enum Answer {
     /// It is put aside, to come back after a while.
     Later {
         rounds: u32,
-        queue: &'static str,
+        queue: String,
     },
 }
 
@@ -248,8 +248,8 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
             }
         }
         Answer::Later { rounds, queue } => {
-            metrics::counter!(telemetry::FEED_RETRIED, "queue" => queue).increment(1);
-            match put_aside(service, broker, queue, &data, &aside(&properties, &said, broker, rounds)).await? {
+            metrics::counter!(telemetry::FEED_RETRIED, "queue" => queue.clone()).increment(1);
+            match put_aside(service, broker, &queue, &data, &aside(&properties, &said, broker, rounds)).await? {
                 true => answer(acker.ack(BasicAckOptions::default())).await?,
                 // The broker counts this as a delivery, as it would if it cut off who holds a message for too long.
                 false => answer(acker.reject(BasicRejectOptions { requeue: true })).await?,
@@ -267,7 +267,7 @@ async fn put_aside(
     body: &[u8],
     properties: &BasicProperties,
 ) -> Result<bool, BrokerError> {
-    let others = RETRIES.iter().map(|(part, _)| *part).filter(|part| *part != queue);
+    let others = broker.retries.iter().map(|(part, _)| part.as_str()).filter(|part| *part != queue);
     let queues: Vec<&str> = std::iter::once(queue).chain(others).collect();
     let begun = Instant::now();
     let mut pause = SOONEST;
@@ -327,7 +327,9 @@ async fn end(
         };
         tracing::warn!(message = said.message_id, %failure, "a message waits");
         if begun.elapsed() > HOLD {
-            return Ok(Answer::Later { rounds: said.rounds, queue: RETRIES[1].0 });
+            // The broker holds it for a while where it is held no longer here.
+            let queue = broker.retries.get(1).or(broker.retries.last()).map(|(part, _)| part.clone());
+            return Ok(Answer::Later { rounds: said.rounds, queue: queue.unwrap_or_default() });
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -362,8 +364,8 @@ async fn tried(
     };
     let failure = match trouble {
         Trouble::Lost(_) | Trouble::Away(_) => return Err(trouble),
-        Trouble::Later(failure) => match RETRIES.get((said.rounds / TRIES_EACH) as usize) {
-            Some((queue, _)) => return Ok(Answer::Later { rounds: said.rounds + 1, queue }),
+        Trouble::Later(failure) => match broker.retries.get((said.rounds / TRIES_EACH) as usize) {
+            Some((queue, _)) => return Ok(Answer::Later { rounds: said.rounds + 1, queue: queue.clone() }),
             None => failure,
         },
         Trouble::Rejected(failure) => {
