@@ -88,11 +88,17 @@ fn describe() {
     metrics::describe_counter!(FEED_CONSUMED, "Messages that the bulk feed took from its broker");
     metrics::describe_counter!(FEED_ACKED, "Messages that are stored, or were before, and are acknowledged");
     metrics::describe_counter!(FEED_REJECTED, "Messages that were given up, by the code of the reason");
-    metrics::describe_counter!(FEED_RETRIED, "Messages that were put aside to be tried later, by the queue they wait in");
+    metrics::describe_counter!(
+        FEED_RETRIED,
+        "Messages that were put aside to be tried later, by the queue they wait in"
+    );
     metrics::describe_gauge!(FEED_CONNECTED, "Whether this process has the broker of its bulk feed: 1 or 0");
     metrics::describe_gauge!(FEED_BODIES, "Messages of the bulk feed that this process works on");
     metrics::describe_gauge!(FEED_BODY_BYTES, "Bytes of the bodies of these messages");
-    metrics::describe_gauge!(FEED_READY, "Messages that lie in the queues of the bulk feed, by queue; read every 20 seconds");
+    metrics::describe_gauge!(
+        FEED_READY,
+        "Messages that lie in the queues of the bulk feed, by queue; read every 20 seconds"
+    );
     metrics::describe_gauge!(SAMPLE_AGE, "Age of the gauges that were read from the database");
     metrics::describe_gauge!(TASKS, "Tasks in the queue, by type and status; counted up to 10,000");
     metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work; counted up to 10,000 of a type");

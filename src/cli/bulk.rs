@@ -106,7 +106,8 @@ impl SendArguments {
                 "--options takes no password here, because what is given up is kept: use svc ingest --password-file";
             return Err(CliError::Other(says.to_owned()));
         }
-        let query = UploadQuery { parent_id: self.parent, private: self.private, priority: self.priority, event_time: None };
+        let query =
+            UploadQuery { parent_id: self.parent, private: self.private, priority: self.priority, event_time: None };
         query.check()?;
         Ok(Target { query, options })
     }
@@ -248,7 +249,8 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
     run.bar.finish_and_clear();
     let ingesting = run.still_ingesting();
     run.account.waiting = run.journal.waiting() + ingesting;
-    let Account { files, accepted, duplicate, rejected, waiting, left, settled, failed, before, skipped } = &run.account;
+    let Account { files, accepted, duplicate, rejected, waiting, left, settled, failed, before, skipped } =
+        &run.account;
     match output {
         Output::Json => Output::line(&run.account)?,
         Output::Table => {

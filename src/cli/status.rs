@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use svc_client::{
     Client, Code, Remote,
-    wire::{
-        ActorNode, LlmUsageQuery, PageQuery, ReadinessCheck, TaskProgress, WorkerQuery, WorkerResponse,
-    },
+    wire::{ActorNode, LlmUsageQuery, PageQuery, ReadinessCheck, TaskProgress, WorkerQuery, WorkerResponse},
 };
 
 /// The service reads its numbers every few seconds; older ones are shown with their age.

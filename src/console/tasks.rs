@@ -7,7 +7,9 @@ use super::{
 use maud::{Markup, html};
 use svc_client::{
     Failure,
-    wire::{AttemptPage, AuditQuery, BlockedBy, OverviewResponse, PageQuery, TaskPath, TaskQuery, TaskResponse, TaskStatus},
+    wire::{
+        AttemptPage, AuditQuery, BlockedBy, OverviewResponse, PageQuery, TaskPath, TaskQuery, TaskResponse, TaskStatus,
+    },
 };
 
 const STATES: [(&str, &str); 4] =

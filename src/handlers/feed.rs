@@ -36,9 +36,7 @@ impl Handle<ops::read_feed> for Service {
         drop(conn);
         let (state, detail, remedy) = match known.as_ref().map(|(state, _)| state) {
             None => (FeedState::NotConfigured, "there is no bulk feed here".to_owned(), Some(TURN_ON)),
-            Some(Err(why)) => {
-                (FeedState::Away, why.clone(), Some(store::admin::FEED_REMEDY))
-            }
+            Some(Err(why)) => (FeedState::Away, why.clone(), Some(store::admin::FEED_REMEDY)),
             Some(Ok(Work::Takes)) => (FeedState::Takes, Work::Takes.says().to_owned(), None),
             Some(Ok(Work::Pauses)) => (FeedState::Pauses, Work::Pauses.says().to_owned(), None),
         };

@@ -103,17 +103,8 @@ pub async fn arrive(
     query: UploadQuery,
     incoming: Incoming,
 ) -> Result<UploadResponse, Failure> {
-    let Incoming {
-        title,
-        declared_mime,
-        file: spooled,
-        detection,
-        usetype,
-        requested,
-        prepared,
-        evidence,
-        receipt,
-    } = incoming;
+    let Incoming { title, declared_mime, file: spooled, detection, usetype, requested, prepared, evidence, receipt } =
+        incoming;
     let Requested { options, password } = requested;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {

@@ -341,7 +341,19 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     (
         "feed",
-        &["access", "error", "ingest", "otlp", "sampler", "service", "settings", "spool", "store", "telemetry", "usetype"],
+        &[
+            "access",
+            "error",
+            "ingest",
+            "otlp",
+            "sampler",
+            "service",
+            "settings",
+            "spool",
+            "store",
+            "telemetry",
+            "usetype",
+        ],
     ),
     ("listener", &["admission", "registry", "settings"]),
     (

@@ -116,7 +116,8 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
         query.priority = defaults.query.priority;
     }
     let target = Target { query, options: options.or_else(|| defaults.options.clone()) };
-    let whereto = json!({"query": target.query, "options": target.options, "filename": filename, "mime": declared_mime});
+    let whereto =
+        json!({"query": target.query, "options": target.options, "filename": filename, "mime": declared_mime});
     let sha256 = sha256.map(|hash| hash.trim_start_matches("sha256:").to_owned());
     let is_url = matches!(source, Source::Url(_));
     if is_url && byte_size.is_some() || is_url && sha256.is_some() && !reading.compares_urls {

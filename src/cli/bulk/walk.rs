@@ -83,9 +83,7 @@ impl Candidate {
     pub fn name(&self) -> String {
         match (self.row.as_ref().and_then(|row| row.filename.clone()), &self.origin) {
             (Some(name), _) => name,
-            (None, Origin::File { .. }) => {
-                self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-            }
+            (None, Origin::File { .. }) => self.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             (None, _) => String::new(),
         }
     }
@@ -113,9 +111,10 @@ impl Candidate {
         match root {
             Some(root) => open_beneath(root, relative),
             // A pipe would keep its reader waiting for a writer.
-            None => {
-                fs::OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(relative)
-            }
+            None => fs::OpenOptions::new()
+                .read(true)
+                .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+                .open(relative),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use svc_client::wire::{Finding, FindingKind};
 
 /// What helps where the bulk feed has no broker.
-pub const FEED_REMEDY: &str = "see that the broker runs, and that SVC_AMQP_URL names it; the service tries again by itself, at least every 15 s";
+pub const FEED_REMEDY: &str =
+    "see that the broker runs, and that SVC_AMQP_URL names it; the service tries again by itself, at least every 15 s";
 
 /// A finding with what an operator can do about it.
 fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Finding {

@@ -64,7 +64,8 @@ fn reach(browser: &mut Browser, console: &str, paths: &[String]) {
             browser.tab();
             browser.value("window.reached.add(document.activeElement); 1");
         }
-        let missed = browser.value("window.wanted.filter(e => !window.reached.has(e)).map(e => e.outerHTML.slice(0, 200))");
+        let missed =
+            browser.value("window.wanted.filter(e => !window.reached.has(e)).map(e => e.outerHTML.slice(0, 200))");
         assert_eq!(missed, json!([]), "{path}");
     }
 }

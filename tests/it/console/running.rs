@@ -46,7 +46,14 @@ async fn a_task_says_how_far_it_is_wherever_it_is_shown() {
     let handler = Arc::new(Counts(end.clone()));
     let (options, final_failure) = (None, FinalFailure::Node);
     types
-        .register(TaskDeclaration { name: COUNTS, lane: Lane::Io, write_mode: WriteMode::Itself, options, final_failure, handler })
+        .register(TaskDeclaration {
+            name: COUNTS,
+            lane: Lane::Io,
+            write_mode: WriteMode::Itself,
+            options,
+            final_failure,
+            handler,
+        })
         .unwrap();
     let app = TestApp::with(Wish { types, ..Wish::default() }).await;
     let console = Console::of(&app).await;
@@ -124,12 +131,8 @@ async fn a_task_that_takes_longer_than_usual_is_marked_and_found() {
         task
     };
     // One is seven times over, one is not over twice, one is over a minute, and of the last nobody would say that it is long.
-    let tasks = vec![
-        task(701, "embed", 370.0),
-        task(702, "embed", 95.0),
-        task(703, "probe", 70.0),
-        task(704, "probe", 40.0),
-    ];
+    let tasks =
+        vec![task(701, "embed", 370.0), task(702, "embed", 95.0), task(703, "probe", 70.0), task(704, "probe", 40.0)];
     let root = actor("root", 900.0, vec![actor("documents", 900.0, vec![actor("document", 900.0, tasks)])]);
     let snapshot = json!({"taken_at": now, "actors": 7, "omitted": 0, "root": root, "totals": [], "lanes": []});
     sqlx::query(
@@ -171,7 +174,10 @@ async fn the_pages_of_a_task_a_worker_and_a_document_say_who_did_what_to_them() 
     for path in [format!("/tasks/{}", held.0), "/workers/w".to_owned(), format!("/documents/{}", one.0)] {
         let page = console.text(&path, &cookie).await;
         let (_, card) = page.split_once("Who did what").unwrap_or_else(|| panic!("{path}: {page}"));
-        assert!(card.contains("owner") && card.contains("task.cancel") && card.contains(&format!("task id {}", held.0)), "{card}");
+        assert!(
+            card.contains("owner") && card.contains("task.cancel") && card.contains(&format!("task id {}", held.0)),
+            "{card}"
+        );
     }
     for path in [format!("/tasks/{}", untouched.0), format!("/documents/{}", other.0)] {
         assert!(!console.text(&path, &cookie).await.contains("Who did what"), "{path}");
@@ -197,10 +203,11 @@ async fn a_killed_worker_is_shown_as_silent_once_its_lease_is_over() {
     until("it is seen", async || page().await.filter(|page| page.contains("alive"))).await;
     victim.kill();
     until("it is silent", async || page().await.filter(|page| page.contains("silent for"))).await;
-    let is_over: bool = sqlx::query_scalar("SELECT clock_timestamp() > beat_at + lease FROM workers WHERE worker_id = 'victim-1'")
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
+    let is_over: bool =
+        sqlx::query_scalar("SELECT clock_timestamp() > beat_at + lease FROM workers WHERE worker_id = 'victim-1'")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
     assert!(is_over, "not before");
     assert!(console.text("/actors?open=victim-1", &cookie).await.contains("silent, as of"));
     sqlx::query("DELETE FROM workers").execute(&app.pool).await.unwrap();
@@ -228,7 +235,8 @@ async fn the_page_of_every_task_of_a_random_queue_says_what_the_api_says() {
         let at = nodes.choose(&mut random).unwrap();
         let modes = [WriteMode::Itself, WriteMode::Children, WriteMode::Subtree];
         let badge = [None, None, Some("cpu"), Some("gpu")].choose(&mut random).copied().flatten();
-        let after: Vec<TaskId> = ids.choose(&mut random).copied().into_iter().filter(|_| random.random_bool(0.2)).collect();
+        let after: Vec<TaskId> =
+            ids.choose(&mut random).copied().into_iter().filter(|_| random.random_bool(0.2)).collect();
         let new = NewTask {
             task_type: ["test", "test", "from_the_future", "paused"].choose(&mut random).copied().unwrap(),
             lane: Lane::Io,
@@ -258,13 +266,16 @@ async fn the_page_of_every_task_of_a_random_queue_says_what_the_api_says() {
 
     let mut seen: BTreeMap<Option<BlockedBy>, usize> = BTreeMap::new();
     for id in &ids {
-        let reason = app.client.read_task(TaskPath { id: id.0 }).await.unwrap().blocked_by.map(|blockage| blockage.reason);
+        let reason =
+            app.client.read_task(TaskPath { id: id.0 }).await.unwrap().blocked_by.map(|blockage| blockage.reason);
         let page = console.text(&format!("/tasks/{}", id.0), &cookie).await;
         let (_, state) = page.split_once("<dt>State</dt>").unwrap();
         let state = state.split("</dd>").next().unwrap();
         match reason {
             Some(reason) => assert!(state.contains(words(reason)), "seed {seed}, task {}: {reason}: {state}", id.0),
-            None => assert!(state.contains("running") || state.contains("claimed"), "seed {seed}, task {}: {state}", id.0),
+            None => {
+                assert!(state.contains("running") || state.contains("claimed"), "seed {seed}, task {}: {state}", id.0)
+            }
         }
         *seen.entry(reason).or_default() += 1;
     }

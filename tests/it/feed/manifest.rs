@@ -61,8 +61,10 @@ async fn is_as_said(app: &TestApp, parent: i64) {
     assert_eq!(priority, Some(3));
     let private = "documents d JOIN access_roots a ON a.document_id = d.id WHERE d.title = 'inline.md'";
     assert_eq!(count(&app.pool, private).await, 1);
-    let fetched: i64 = sqlx::query_scalar("SELECT id FROM documents WHERE title = 'fetched.md'").fetch_one(&app.pool).await.unwrap();
-    let read = app.client.read_document(DocumentPath { id: fetched }, EmbedQuery::default()).await.unwrap().value().unwrap();
+    let fetched: i64 =
+        sqlx::query_scalar("SELECT id FROM documents WHERE title = 'fetched.md'").fetch_one(&app.pool).await.unwrap();
+    let read =
+        app.client.read_document(DocumentPath { id: fetched }, EmbedQuery::default()).await.unwrap().value().unwrap();
     assert_eq!(read.parent_id, Some(parent));
 }
 
@@ -91,7 +93,8 @@ async fn a_row_says_all_that_a_message_says_and_bad_rows_are_refused_by_their_li
     let dry = run(&["--dry-run"]).await;
     assert_eq!(dry.status.code(), Some(3), "{dry:?}");
     let said = lines(&dry);
-    let left: Vec<&str> = said.iter().filter(|line| line["outcome"] == "left").map(|line| line["file"].as_str().unwrap()).collect();
+    let left: Vec<&str> =
+        said.iter().filter(|line| line["outcome"] == "left").map(|line| line["file"].as_str().unwrap()).collect();
     assert!(left.len() == 3 && left[0].ends_with("files.jsonl:4"), "{left:?}");
     let would: Vec<&Value> = said.iter().filter(|line| line["outcome"] == "would_send").collect();
     assert_eq!((would.len(), &would[0]["filename"], &would[0]["parent_id"]), (3, &json!("heron.md"), &json!(parent)));
@@ -105,19 +108,24 @@ async fn a_row_says_all_that_a_message_says_and_bad_rows_are_refused_by_their_li
     is_as_said(&feed.app, parent).await;
     // What was sent is not sent again, and a mended row is.
     let sha256 = hash(note(95_003).as_bytes());
-    all[3] = json!({"source": {"url": web.url("/f.md")}, "sha256": sha256, "filename": "again.md", "parent_id": parent});
+    all[3] =
+        json!({"source": {"url": web.url("/f.md")}, "sha256": sha256, "filename": "again.md", "parent_id": parent});
     all.truncate(4);
     manifest(work.path(), &all);
     assert_eq!(last(&run(&["--dry-run"]).await), json!({"would_send": 1, "left": 0, "before": 3}));
     let again = run(&[]).await;
-    assert_eq!((&last(&again)["duplicate"], &last(&again)["before"], again.status.code()), (&json!(1), &json!(3), Some(0)));
+    assert_eq!(
+        (&last(&again)["duplicate"], &last(&again)["before"], again.status.code()),
+        (&json!(1), &json!(3), Some(0))
+    );
     feed.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_broker_a_row_says_the_same() {
     let web = Web::start().await;
-    let page = format!("<!doctype html><html><body><article><p>{}</p></article></body></html>", note(95_003).repeat(20));
+    let page =
+        format!("<!doctype html><html><body><article><p>{}</p></article></body></html>", note(95_003).repeat(20));
     web.put("/f.html", "200 OK", "content-type: text/html\r\n", page.as_bytes());
     let allow = format!("[{:?}]", web.at);
     let wish = Wish { settings: &[("SVC_FETCH_ALLOW", &allow)], no_worker: true, ..Wish::default() };

@@ -21,7 +21,8 @@ async fn figures(app: &TestApp) -> BTreeMap<String, f64> {
 async fn what_becomes_of_messages_is_counted_and_the_dashboard_shows_all_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().display().to_string();
-    let Some(mut feed) = feed(true, &[("SVC_BULK_ROOT", &root), ("SVC_BULK_RETRY_SECONDS", "0.1,0.2,0.3")]).await else {
+    let Some(mut feed) = feed(true, &[("SVC_BULK_ROOT", &root), ("SVC_BULK_RETRY_SECONDS", "0.1,0.2,0.3")]).await
+    else {
         return;
     };
     let before = figures(&feed.app).await;
@@ -35,7 +36,8 @@ async fn what_becomes_of_messages_is_counted_and_the_dashboard_shows_all_of_it()
     }
     until("all are answered", async || (feed.producer.depth("dead").await == 2).then_some(())).await;
     let after = figures(&feed.app).await;
-    let grew = |name: &str| after.get(name).copied().unwrap_or_default() - before.get(name).copied().unwrap_or_default();
+    let grew =
+        |name: &str| after.get(name).copied().unwrap_or_default() - before.get(name).copied().unwrap_or_default();
     // One is stored, one is wrong, and one comes seven times.
     assert!(grew("svc_feed_consumed_total") >= 9.0, "{after:?}");
     assert!(grew("svc_feed_acked_total") >= 1.0, "{after:?}");

@@ -197,7 +197,10 @@ impl Browser {
     /// Presses the tabulator, which leads to what comes next.
     pub fn tab(&mut self) {
         for kind in ["rawKeyDown", "keyUp"] {
-            self.call("Input.dispatchKeyEvent", json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}));
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}),
+            );
         }
     }
 
