@@ -28,6 +28,7 @@ pub struct Target {
 }
 
 /// Where the service finds the bytes of a file.
+#[derive(Clone, Copy)]
 pub enum Place<'a> {
     /// In the message.
     Here(&'a [u8]),

@@ -120,7 +120,7 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
         json!({"query": target.query, "options": target.options, "filename": filename, "mime": declared_mime});
     let sha256 = sha256.map(|hash| hash.trim_start_matches("sha256:").to_owned());
     let is_url = matches!(source, Source::Url(_));
-    if is_url && byte_size.is_some() || is_url && sha256.is_some() && !reading.compares_urls {
+    if is_url && (byte_size.is_some() || (sha256.is_some() && !reading.compares_urls)) {
         return Err("what an address sends is only compared with its sha256, and only over a broker".to_owned());
     }
     let here = || manifest.with_file_name(format!("{}:{number}", manifest.file_name().unwrap_or_default().display()));

@@ -134,7 +134,7 @@ async fn fetched(client: &Client<Remote>, target: &Target, url: &str, name: &str
         }
         asked => asked,
     }?;
-    if target.query.priority != 0 {
+    if target.query.priority != 0 && !tree.was_existing {
         let change = PriorityChange { priority: target.query.priority };
         client.change_priority(DocumentPath { id: tree.document_id }, Json(change)).await?;
     }
@@ -147,7 +147,9 @@ async fn wait(run: &mut Run, client: &Client<Remote>) -> Result<(), CliError> {
     let open: Vec<i64> = run.ingesting.iter().flat_map(|ingesting| ingesting.open.keys().copied()).collect();
     for id in open {
         run.show();
-        let (word, detail) = match follow(client, id, |_| ()).await? {
+        // What takes longer is left, as an answer of a broker would be.
+        let Ok(followed) = tokio::time::timeout(run.patience, follow(client, id, |_| ())).await else { continue };
+        let (word, detail) = match followed? {
             Some(frontier) if frontier.settled == Settled::Settled => ("settled", None),
             Some(frontier) => ("failed", frontier.warnings.first().cloned()),
             None => ("cancelled", Some("somebody has deleted it".to_owned())),

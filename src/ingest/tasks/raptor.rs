@@ -221,7 +221,7 @@ impl<'a> Made<'a> {
             }
             let part: Vec<(DocumentId, NewSummary)> = open.by_ref().take(TEXTS).collect();
             let rows: Vec<TextRow> = part.iter().map(|(id, new)| text_row(*id, new)).collect();
-            let embedded = windows::embed(&self.model, &rows, &Meter::default()).await?;
+            let embedded = windows::embed(&self.model, &rows).await?;
             self.meter.advance(rows.len());
             let vectors: HashMap<DocumentId, &Weighted> = embedded.ids.iter().copied().zip(&embedded.vectors).collect();
             for (id, new) in part {

@@ -303,7 +303,7 @@ impl<'a> Writing<'a> {
             usetype: Usetype::Summary.as_str().to_owned(),
             settled: Word(Settled::InFlight),
         };
-        let embedded = windows::embed(&self.model, &[row], &Meter::default()).await?;
+        let embedded = windows::embed(&self.model, &[row]).await?;
         vectors::ensure_index(&tools.pool, self.model.identity(), self.model.native_width()).await.classified()?;
         let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
             sources.iter().map(|source| (source.id, source.content_hash.clone())).unzip();

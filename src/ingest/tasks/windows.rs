@@ -56,8 +56,13 @@ type Texts = Vec<(DocumentId, String)>;
 /// What is said of long texts.
 type Notes = BTreeMap<DocumentId, Value>;
 
+/// Embeds texts of which nobody is told how many are done.
+pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
+    embed_counted(model, rows, &Meter::default()).await
+}
+
 /// Embeds texts; the meter counts them, or their windows.
-pub(super) async fn embed(model: &Model, rows: &[TextRow], meter: &Meter) -> Result<Embedded, TaskFailure> {
+pub(super) async fn embed_counted(model: &Model, rows: &[TextRow], meter: &Meter) -> Result<Embedded, TaskFailure> {
     let mut texts: Texts = rows.iter().map(|row| (row.id, searchable(row))).collect();
     let only = |texts: &Texts| texts.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
     let ask = async |texts: Vec<String>| {

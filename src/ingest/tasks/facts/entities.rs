@@ -150,7 +150,7 @@ impl Things {
         if rows.is_empty() {
             return Ok(());
         }
-        let embedded = windows::embed(&model, &rows, &Meter::default()).await?;
+        let embedded = windows::embed(&model, &rows).await?;
         let of = |id: DocumentId| self.names.get(usize::try_from(id.0).ok()?).map(|(name, _)| name.clone());
         let vectors = embedded.ids.iter().zip(embedded.vectors);
         self.vectors = Some((model, vectors.filter_map(|(id, vector)| Some((of(*id)?, vector.vector))).collect()));
