@@ -33,7 +33,7 @@ async fn an_address_is_fetched_if_a_setting_allows_it_and_again_while_it_is_away
     assert_eq!((&accepted["outcome"], &accepted["message_id"]), (&json!("accepted"), &json!("fetched")), "{accepted}");
     assert_eq!(accepted["sha256"], format!("sha256:{}", hash(bytes.as_bytes())));
     let title: String = sqlx::query_scalar("SELECT title FROM documents").fetch_one(&feed.app.pool).await.unwrap();
-    assert_eq!(title, "a.md");
+    assert_eq!(title, "a", "called as a page that was fetched is");
 
     // What it sends is compared where the message says what it is.
     send(&feed, "other", json!({"source": {"url": web.url("/in/a.md")}, "sha256": hash(b"else")})).await;
