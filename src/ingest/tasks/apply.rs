@@ -102,7 +102,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Where the task says how far it is.
-    pub fn meter(&self) -> &'_ Meter {
+    pub fn meter(&self) -> &Meter {
         &self.apply.meter
     }
 
