@@ -274,6 +274,7 @@ async fn files_are_held_while_the_broker_is_away_and_sent_when_it_is_back() {
     let journaled = || fs::read_to_string(&journal).unwrap_or_default();
     until("it is at work", async || journaled().contains(r#""is":"file""#).then_some(())).await;
     proxy.set(Weather::Cut);
+    until("the command has lost it", async || (!proxy.is_carrying()).then_some(())).await;
     let connected = proxy.times_heard("AMQP");
     proxy.set(Weather::Fair);
     let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
