@@ -1998,6 +1998,10 @@ CREATE INDEX access_audit_document ON access_audit USING btree (document_id, id)
 
 CREATE INDEX access_audit_principal ON access_audit USING btree (principal_id, id) WHERE (principal_id IS NOT NULL);
 
+CREATE INDEX access_audit_task ON access_audit USING btree (((detail ->> 'task_id'::text)), id) WHERE ((detail ->> 'task_id'::text) IS NOT NULL);
+
+CREATE INDEX access_audit_worker ON access_audit USING btree (((detail ->> 'worker'::text)), id) WHERE ((detail ->> 'worker'::text) IS NOT NULL);
+
 CREATE INDEX access_grants_document ON access_grants USING btree (document_id, principal_id);
 
 CREATE INDEX access_roots_above ON access_roots USING btree (above);

@@ -338,6 +338,12 @@ pub struct AuditQuery {
     /// The document that was acted on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document_id: Option<i64>,
+    /// The task that was acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<i64>,
+    /// The worker that held the task that was acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
     /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,

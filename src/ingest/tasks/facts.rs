@@ -20,7 +20,7 @@ use answer::{Rules, check, predicate_key};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use svc_actors::{Outcome, TaskFailure};
+use svc_actors::{Meter, Outcome, TaskFailure};
 use svc_client::wire::{ExtractFactsRequest, NewPredicates, ResolveNames, Settled, SupersedeFacts};
 use svc_ids::{DocumentId, PredicateId};
 
@@ -154,6 +154,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let asking = Asking::new(tools, grant, None);
     let mut reading = Reading {
         asking,
+        meter: &apply.meter,
         parameters: &parameters,
         source: &source,
         vocabulary: &vocabulary,
@@ -252,6 +253,8 @@ fn line_of(row: &store::extraction::VocabularyRow) -> String {
 /// A text that a language model reads, in pieces if it is long.
 struct Reading<'a, 't> {
     asking: Asking<'a>,
+    /// Counts the bytes that were read.
+    meter: &'t Meter,
     parameters: &'t Parameters,
     source: &'t SourceText,
     vocabulary: &'t Vocabulary,
@@ -269,6 +272,8 @@ impl Reading<'_, '_> {
         let most = self.most;
         let (mut rest, mut said) = (self.source.content.trim(), Vec::new());
         let mut pieces = 0;
+        let bytes = rest.len();
+        self.meter.set(0, bytes, "bytes");
         while !rest.is_empty() {
             let piece = beginning(rest, most);
             rest = rest[piece.len()..].trim_start();
@@ -282,6 +287,7 @@ impl Reading<'_, '_> {
                 );
             }
             said.extend(self.said_of(piece).await?);
+            self.meter.set(bytes - rest.len(), bytes, "bytes");
             if self.asking.wants_enough() {
                 break;
             }
