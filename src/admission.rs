@@ -1,5 +1,6 @@
 //! Slots that bound what requests take at a time, so that callers wait for a slot and not while they hold what others
 //! need; and rate limits.
+pub mod amount;
 pub mod rates;
 mod slots;
 
