@@ -6,7 +6,7 @@ use crate::{
     ingest::{
         options::Rollup,
         raptor,
-        segments::{Children, Levels, Names, Sections},
+        segments::{Anchors, Children, Levels, Sections},
     },
     registry::Handle,
     search::bm25,
@@ -208,10 +208,9 @@ impl Segmenting<'_> {
 
     async fn insert(&self, conn: &mut PgConnection, levels: &Levels) -> Result<Vec<SegmentSummary>, Failure> {
         let place = self.place;
-        // The children may come from anywhere, so that no stretch of one text holds them.
-        let names = Names::read(conn, place.id(), levels).await.or_fail()?.without_anchors();
         let ids = store::nodes::reserve_ids(conn, levels.total()).await.or_fail()?;
-        let sections: Sections = levels.sections(place, ids, &names);
+        // The children may come from anywhere, so that no stretch of one text holds them.
+        let sections: Sections = levels.sections(place, ids, &Anchors::default());
         sections.insert(conn, self.lexicon, place, SEGMENT).await.or_fail()?;
         sections.move_members(conn, place).await.or_fail()?;
         for level in &sections.levels {
