@@ -42,11 +42,19 @@ impl Handle<ops::segment_document> for Service {
             let earlier = earlier(&mut conn, &place, request.replace).await?;
             (place, holders(id, &earlier))
         };
+        let slot = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
         let children = read(self, &place, &parents, model.identity(), &options).await?;
         let members: Vec<DocumentId> = children.members().iter().map(|member| member.id).collect();
-        let levels = tokio::task::spawn_blocking(move || children.levels(&options)).await;
-        let levels = levels.map_err(|error| Failure::new(Code::Internal, error))?;
+        let work = move || {
+            let levels = children.levels(&options);
+            // The thread has the slot, because it outlives a request that is dropped.
+            drop(slot);
+            levels
+        };
+        let levels = tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(Code::Internal, error))?;
+        // To wait for the slot, and to find the places to cut, may have taken long.
+        let caller = &caller.again(&self.pool).await?;
 
         // Nothing may be put under the children while they move.
         let mut tx = store::transaction::begin_moving(&self.pool).await.or_fail()?;
