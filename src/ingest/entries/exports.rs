@@ -1,4 +1,5 @@
 //! Conversations in the forms in which programs export them: messages in JSON or JSON lines, and subtitles.
+use crate::admission::amount::Amount;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -14,6 +15,8 @@ const SPEAKER: usize = 200;
 const NOBODY: &str = "Speaker";
 /// Subtitles of one speaker are one turn up to so many characters.
 const TURN: usize = 1_500;
+/// The JSON of an export holds no more than that of a body of so many bytes.
+const EXPORT_BYTES: u64 = 16 << 20;
 /// The longest name before a colon that is taken as a speaker.
 const NAME: usize = 40;
 
@@ -22,6 +25,9 @@ pub(crate) fn turns(text: &str, begun: Option<DateTime<Utc>>) -> Option<Result<V
     let text = text.trim_start_matches('\u{feff}').trim();
     let turns = match text.chars().next()? {
         '[' | '{' => {
+            if let Err(refusal) = check_amount(text) {
+                return Some(Err(refusal));
+            }
             let messages = messages(text)?;
             messages.iter().enumerate().map(|(at, message)| turn(message, at)).collect::<Result<Vec<_>, _>>()
         }
@@ -42,6 +48,16 @@ pub(crate) fn turns(text: &str, begun: Option<DateTime<Utc>>) -> Option<Result<V
 /// Messages as they stand in the list of a chat.
 pub(crate) fn of_messages(messages: &[Map<String, Value>]) -> Result<Vec<Turn>, Failure> {
     messages.iter().enumerate().map(|(at, message)| turn(message, at)).collect()
+}
+
+/// Refuses a text, or lines, of JSON that hold too much to be read at once.
+fn check_amount(text: &str) -> Result<(), Failure> {
+    let over = |amount: &Amount, json: &str| amount.check(json.as_bytes()).err().filter(serde_json::Error::is_data);
+    let (whole, lines) = (Amount::of_bytes(EXPORT_BYTES), Amount::of_bytes(EXPORT_BYTES));
+    let found = over(&whole, text).or_else(|| text.lines().find_map(|line| over(&lines, line)));
+    found.map_or(Ok(()), |error| {
+        Err(Failure::field("content", error).with("remedy", "leave out what is no message, or import it in parts"))
+    })
 }
 
 /// The messages of a JSON text: a list, an object with a list, or an object a line.
