@@ -65,6 +65,7 @@ mod overview;
 mod paging;
 mod pieces;
 mod plan;
+mod precedence;
 mod presentations;
 mod principals;
 mod priority;
