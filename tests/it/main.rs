@@ -99,6 +99,7 @@ mod sums;
 mod surface;
 mod synthesize;
 mod templates;
+mod terminal;
 mod transactions;
 mod triples;
 mod upkeep;
