@@ -32,6 +32,8 @@ pub enum Form {
     Any,
     /// At least one character that is not white space.
     NotBlank,
+    /// The same on one line, without control characters, as in titles.
+    Line,
     /// Letters, digits and `_-:.`, as in the names of usetypes and task types.
     Name,
     /// The same, and maybe an asterisk at the end, for all names that begin so.
@@ -52,6 +54,7 @@ impl Form {
         match self {
             Form::Any => None,
             Form::NotBlank => Some(r"\S"),
+            Form::Line => Some(r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"),
             Form::Name => Some("^[a-zA-Z0-9_:.-]+$"),
             Form::Prefix => Some(r"^([a-zA-Z0-9_:.-]+\*?|\*)$"),
             Form::Word => Some("^[a-zA-Z0-9_.-]+$"),
@@ -65,6 +68,7 @@ impl Form {
         let fits = match self {
             Form::Any => true,
             Form::NotBlank => text.chars().any(|character| !character.is_whitespace()),
+            Form::Line => Form::NotBlank.misfit(text).is_none() && !text.contains(char::is_control),
             Form::Name => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte)),
             Form::Prefix => {
                 let name = text.strip_suffix('*').unwrap_or(text);
@@ -81,6 +85,7 @@ impl Form {
         (!fits).then_some(match self {
             Form::Any => "takes any text",
             Form::NotBlank => "must not be blank",
+            Form::Line => "takes one line that is not blank, without line breaks and other control characters",
             Form::Name => "takes only the characters a-z A-Z 0-9 _ - : .",
             Form::Prefix => "takes only the characters a-z A-Z 0-9 _ - : . and an asterisk at the end",
             Form::Word => "takes only the characters a-z A-Z 0-9 _ - .",
@@ -119,6 +124,8 @@ pub const PAGE: Constraint = Constraint::Whole(1, 1000);
 pub const CURSOR: Constraint = Constraint::Text(1, 5_200, Form::Cursor);
 /// The range of the priority of an upload or a creation.
 pub const PRIORITY: Constraint = Constraint::Whole(-100, 100);
+/// The title of a document, at whatever door.
+pub const TITLE: Constraint = Constraint::Text(1, 1000, Form::Line);
 /// The name of a usetype or of a task type.
 pub const NAME: Constraint = Constraint::Text(1, 100, Form::Name);
 
@@ -308,6 +315,11 @@ mod tests {
             (json!(" \n\u{a0}"), Constraint::Text(1, 10, Form::NotBlank), false),
             (json!(" ä "), Constraint::Text(1, 3, Form::NotBlank), true),
             (json!(" äa "), Constraint::Text(1, 3, Form::NotBlank), false),
+            (json!(" ä b "), TITLE, true),
+            (json!(" "), TITLE, false),
+            (json!("a\nb"), TITLE, false),
+            (json!("a\u{1b}[2Jb"), TITLE, false),
+            (json!("a\u{9b}b"), TITLE, false),
             (json!("b"), Constraint::OneOf(&["a", "b"]), true),
             (json!("c"), Constraint::OneOf(&["a", "b"]), false),
         ] {

@@ -17,7 +17,7 @@ use crate::{
     feed::{broker::place as broker_place, producer::Target},
     settings::Settings,
 };
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 use journal::{Entry, Journal, Known, Outcome};
 use serde::Serialize;
@@ -78,7 +78,7 @@ struct SendArguments {
     #[arg(long)]
     private: bool,
     /// Puts these files before files of a lower priority at every stage: -100 to 100.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = value_parser!(i32).range(-100..=100))]
     priority: i32,
     /// Ingest options as JSON, for example '{"structure": {"max_tokens": 200}}'.
     #[arg(long, value_name = "JSON")]

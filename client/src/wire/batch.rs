@@ -1,7 +1,7 @@
 //! Many documents in one call.
 use crate::{
     Failure,
-    constraint::{Constrained, Constraint, Form, NAME, PRIORITY, constrain},
+    constraint::{Constrained, Constraint, Form, NAME, PRIORITY, TITLE, constrain},
     operation::Wire,
     wire::documents::document_to_create,
 };
@@ -14,8 +14,6 @@ use utoipa::ToSchema;
 
 /// A key of a document in imports.
 const KEY: Constraint = Constraint::Text(1, 255, Form::NotBlank);
-/// The title of a document.
-const TITLE: Constraint = Constraint::Text(1, 1000, Form::Any);
 
 /// Documents that are created together, or not at all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

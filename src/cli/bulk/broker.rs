@@ -5,7 +5,7 @@ use super::{
     walk::{Candidate, Content, Found, Sources},
 };
 use crate::{
-    cli::CliError,
+    cli::{CliError, output::one_line},
     feed::{
         broker::BrokerError,
         producer::{Message, Place, Producer, Told},
@@ -105,7 +105,7 @@ pub async fn send(
             if !run.has_patience() {
                 return Err(other(error));
             }
-            run.bar.set_message(format!("the broker is away: {error}"));
+            run.bar.set_message(format!("the broker is away: {}", one_line(&error.to_string(), 200)));
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LATEST);
             if let Ok(producer) = Producer::connect(settings, &answers).await {
