@@ -2,8 +2,8 @@
 mod exports;
 mod parts;
 mod suites;
-mod zones;
 mod terms;
+mod zones;
 
 use crate::{
     cli::{lines as lines_of, svc},
