@@ -1,7 +1,7 @@
 //! Documents: the nodes of the tree.
 use crate::{
     Located,
-    constraint::{CURSOR, NAME, PAGE, PRIORITY, TITLE, constrain},
+    constraint::{CURSOR, Constraint, NAME, PAGE, PRIORITY, TITLE, constrain},
     operation::{Params, Wire},
     words::wire_words,
 };
