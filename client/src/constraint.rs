@@ -1,6 +1,8 @@
 //! Constraints that a field's type cannot express, each declared once: `check` enforces it and the contract shows it.
 use crate::Failure;
+use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
+use std::ops::Range;
 
 /// What a field takes beyond its type.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +19,12 @@ pub enum Constraint {
     OneOf(&'static [&'static str]),
     /// A list whose length is between two bounds, with a constraint for each entry.
     List(usize, usize, Option<&'static Constraint>),
+    /// A time that PostgreSQL can hold and RFC 3339 can write.
+    Moment,
 }
+
+/// The microseconds since 1970 of the years -4711 to 9999. A leap second counts as the second after it, as PostgreSQL keeps it.
+const MOMENTS: Range<i64> = -210_831_984_000_000_000..253_402_300_800_000_000;
 
 /// The form of a text.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +32,8 @@ pub enum Form {
     Any,
     /// At least one character that is not white space.
     NotBlank,
+    /// The same on one line, without control characters, as in titles.
+    Line,
     /// Letters, digits and `_-:.`, as in the names of usetypes and task types.
     Name,
     /// The same, and maybe an asterisk at the end, for all names that begin so.
@@ -45,6 +54,7 @@ impl Form {
         match self {
             Form::Any => None,
             Form::NotBlank => Some(r"\S"),
+            Form::Line => Some(r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"),
             Form::Name => Some("^[a-zA-Z0-9_:.-]+$"),
             Form::Prefix => Some(r"^([a-zA-Z0-9_:.-]+\*?|\*)$"),
             Form::Word => Some("^[a-zA-Z0-9_.-]+$"),
@@ -58,6 +68,7 @@ impl Form {
         let fits = match self {
             Form::Any => true,
             Form::NotBlank => text.chars().any(|character| !character.is_whitespace()),
+            Form::Line => Form::NotBlank.misfit(text).is_none() && !text.contains(char::is_control),
             Form::Name => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte)),
             Form::Prefix => {
                 let name = text.strip_suffix('*').unwrap_or(text);
@@ -74,6 +85,7 @@ impl Form {
         (!fits).then_some(match self {
             Form::Any => "takes any text",
             Form::NotBlank => "must not be blank",
+            Form::Line => "takes one line that is not blank, without line breaks and other control characters",
             Form::Name => "takes only the characters a-z A-Z 0-9 _ - : .",
             Form::Prefix => "takes only the characters a-z A-Z 0-9 _ - : . and an asterisk at the end",
             Form::Word => "takes only the characters a-z A-Z 0-9 _ - .",
@@ -112,6 +124,8 @@ pub const PAGE: Constraint = Constraint::Whole(1, 1000);
 pub const CURSOR: Constraint = Constraint::Text(1, 5_200, Form::Cursor);
 /// The range of the priority of an upload or a creation.
 pub const PRIORITY: Constraint = Constraint::Whole(-100, 100);
+/// The title of a document, at whatever door.
+pub const TITLE: Constraint = Constraint::Text(1, 1000, Form::Line);
 /// The name of a usetype or of a task type.
 pub const NAME: Constraint = Constraint::Text(1, 100, Form::Name);
 
@@ -135,6 +149,8 @@ impl Constraint {
             Constraint::List(least, most, each) => {
                 json!({"minItems": least, "maxItems": most, "items": each.map(Constraint::keywords).unwrap_or_default()})
             }
+            // The format `date-time` stands there already, and JSON Schema has no bounds of times.
+            Constraint::Moment => json!({}),
         };
         match keywords {
             Value::Object(keywords) => keywords,
@@ -189,6 +205,16 @@ numbers!(i32, u32, f64);
 impl Constrained for i64 {
     fn meets(&self, _: &Constraint) -> Result<(), String> {
         Ok(())
+    }
+}
+
+impl Constrained for DateTime<Utc> {
+    fn meets(&self, constraint: &Constraint) -> Result<(), String> {
+        match constraint {
+            Constraint::Moment if MOMENTS.contains(&self.timestamp_micros()) => Ok(()),
+            Constraint::Moment => Err("takes the years -4711 to 9999".to_owned()),
+            _ => Err("does not take a time".to_owned()),
+        }
     }
 }
 
@@ -289,10 +315,28 @@ mod tests {
             (json!(" \n\u{a0}"), Constraint::Text(1, 10, Form::NotBlank), false),
             (json!(" ä "), Constraint::Text(1, 3, Form::NotBlank), true),
             (json!(" äa "), Constraint::Text(1, 3, Form::NotBlank), false),
+            (json!(" ä b "), TITLE, true),
+            (json!(" "), TITLE, false),
+            (json!("a\nb"), TITLE, false),
+            (json!("a\u{1b}[2Jb"), TITLE, false),
+            (json!("a\u{9b}b"), TITLE, false),
             (json!("b"), Constraint::OneOf(&["a", "b"]), true),
             (json!("c"), Constraint::OneOf(&["a", "b"]), false),
         ] {
             assert_eq!(value.meets(&constraint).is_ok(), fits, "{value} {constraint:?}");
+        }
+        for (time, fits) in [
+            ("2024-02-29T10:00:00Z", true),
+            ("-4711-01-01T00:00:00Z", true),
+            ("-4712-12-31T23:59:59Z", false),
+            ("9999-12-31T23:59:59.999999999Z", true),
+            ("9999-12-31T23:59:60Z", false),
+            ("+10000-01-01T00:00:00Z", false),
+            ("+262000-01-01T00:00:00Z", false),
+            ("-010000-01-01T00:00:00Z", false),
+        ] {
+            let time: DateTime<Utc> = time.parse().expect(time);
+            assert_eq!(time.meets(&Constraint::Moment).is_ok(), fits, "{time}");
         }
         let list = Constraint::List(1, 2, Some(&NAME));
         let of = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>().meets(&list);

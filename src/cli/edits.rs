@@ -76,7 +76,11 @@ pub struct EditArguments {
 }
 
 #[derive(Args)]
-#[command(group(ArgGroup::new("place").args(["under", "top"]).required(true)))]
+#[command(
+    // A group that is required comes before everything else in a usage that clap writes.
+    override_usage = "svc mv [OPTIONS] <ID> <UNDER|--top>",
+    group(ArgGroup::new("place").args(["under", "top"]).required(true))
+)]
 pub struct MvArguments {
     /// The document to move, with all under it.
     id: i64,

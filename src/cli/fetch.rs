@@ -85,7 +85,7 @@ fn show(output: Output, address: &str, outcome: Result<IngestedTree, Failure>) -
             let (title, nodes) = (one_line(&tree.document.title, 80), tree.frontier.nodes_total);
             say!("{} {}: {title}, {nodes} nodes", tree.document_id, tree.document.settled);
             for warning in &tree.frontier.warnings {
-                say!("  {warning}");
+                say!("  {}", one_line(warning, 400));
             }
         }
         (Output::Table, Err(failure)) => say!("{address}: {failure}"),

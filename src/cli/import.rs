@@ -1,11 +1,12 @@
 //! `svc import`: creates a document for each line of a file, in batches, and says which lines were refused and why.
 use super::{
     CliError, INTERRUPTED, SOME_FAILED, archive,
-    output::{Output, count, say},
+    output::{Output, count, one_line, say},
 };
-use clap::Args;
+use clap::{Args, value_parser};
 use indicatif::ProgressBar;
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
@@ -25,6 +26,8 @@ const LINES: usize = 500;
 const BYTES: usize = 4 << 20;
 /// The longest line. The service refuses a larger body in any case.
 const LINE_BYTES: usize = 15 << 20;
+/// What some programs put before a text in UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 /// The longest wait between two tries of a call that the service cannot take now.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -37,7 +40,7 @@ pub struct ImportArguments {
     #[arg(long = "under", alias = "parent", value_name = "ID")]
     parent: Option<i64>,
     /// Has these documents embedded before those of a lower priority: -100 to 100.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = value_parser!(i32).range(-100..=100))]
     priority: i32,
 }
 
@@ -132,7 +135,7 @@ async fn run(
 }
 
 fn say_refused(refused: &Refused) -> Result<(), CliError> {
-    say!("line {} is refused: {}", refused.line, refused.reason);
+    say!("line {} is refused: {}", refused.line, one_line(&refused.reason, 400));
     Ok(())
 }
 
@@ -177,8 +180,10 @@ async fn send(
 
 /// Whether the service refuses what the lines hold, and not the call.
 fn is_of_the_lines(failure: &Failure) -> bool {
+    let field = failure.members.get("field").and_then(Value::as_str).unwrap_or_default();
     failure.members.contains_key("index")
-        || matches!(failure.code, Code::InvalidField | Code::MalformedRequest | Code::TooLarge)
+        || matches!(failure.code, Code::MalformedRequest | Code::TooLarge)
+        || (failure.code == Code::InvalidField && field.starts_with("documents"))
 }
 
 /// Whether the same call may succeed later. If the first one was carried out after all, the second changes nothing.
@@ -227,6 +232,9 @@ impl Lines {
             if line.is_empty() {
                 self.input.by_ref().take(LINE_BYTES as u64).read_until(b'\n', &mut line)?;
             }
+            if self.line == 0 && line.starts_with(BOM) {
+                line.drain(..BOM.len());
+            }
             if line.is_empty() {
                 break;
             }
@@ -256,16 +264,16 @@ impl Lines {
     fn item(&mut self, line: &[u8]) -> Result<BatchItem, String> {
         let mut item: BatchItem = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         item.check_as("").map_err(|failure| failure.detail)?;
-        if item.parent_id.is_none() && item.parent_key.is_none() {
-            item.parent_id = self.parent;
-        }
+        // A line that names its parent is the same line under whatever the others are put.
+        let under = self.parent.filter(|_| item.parent_id.is_none() && item.parent_key.is_none());
+        item.parent_id = item.parent_id.or(under);
         if let Some(key) = &item.key {
             let first = *self.keys.entry(hash(&[key.as_bytes()])).or_insert(self.line);
             if first != self.line {
                 return Err(format!("line {first} has the key too"));
             }
         } else {
-            let hash = hash(&[format!("{:?}", self.parent).as_bytes(), line]);
+            let hash = hash(&[format!("{under:?}").as_bytes(), line]);
             let copy = self.seen.entry(hash).or_default();
             item.key = Some(format!("line:{}:{copy}", hex::encode(hash)));
             *copy += 1;

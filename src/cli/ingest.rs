@@ -5,7 +5,7 @@ use super::{
     follow::{follow, may_pass},
     output::{Output, one_line, say},
 };
-use clap::Args;
+use clap::{Args, value_parser};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub struct IngestArguments {
     #[arg(long)]
     private: bool,
     /// Puts these files before files of a lower priority at every stage: -100 to 100.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = value_parser!(i32).range(-100..=100))]
     priority: i32,
     #[command(flatten)]
     options: OptionArguments,
@@ -120,7 +120,12 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     let started = Instant::now();
     let options = arguments.options.read()?;
     let files = files(&arguments.paths)?;
-    let query = UploadQuery { parent_id: arguments.parent, private: arguments.private, priority: arguments.priority };
+    let query = UploadQuery {
+        parent_id: arguments.parent,
+        private: arguments.private,
+        priority: arguments.priority,
+        event_time: None,
+    };
 
     let bar = ProgressBar::new(files.len() as u64);
     bar.set_style(
@@ -342,7 +347,8 @@ fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
             let id = report.document_id.map_or("-".to_owned(), |id| id.to_string());
             let state =
                 if report.was_existing { format!("{}, stored before", report.state) } else { report.state.to_string() };
-            vec![one_line(&report.file, 60), id, state, report.nodes.to_string(), report.warnings.join(", ")]
+            let remarks = one_line(&report.warnings.join(", "), 400);
+            vec![one_line(&report.file, 60), id, state, report.nodes.to_string(), remarks]
         })
         .collect();
     Output::table(&["file", "document", "state", "nodes", "remarks"], &rows)?;
@@ -358,7 +364,8 @@ fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
         count(FileState::InFlight)
     );
     for report in reports.iter().filter(|report| report.reason.is_some()) {
-        say!("  {} {}: {}", report.file, report.state, one_line(report.reason.as_deref().unwrap_or_default(), 300));
+        let reason = one_line(report.reason.as_deref().unwrap_or_default(), 300);
+        say!("  {} {}: {reason}", one_line(&report.file, 300), report.state);
     }
     Ok(())
 }

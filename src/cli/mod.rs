@@ -300,7 +300,8 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
         if matches!(&error, CliError::Io(io) if io.kind() == std::io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("{name}: {error}");
+        // It may quote what somebody stored.
+        eprintln!("{name}: {}", output::harmless(&error.to_string()));
         match error {
             CliError::Settings(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,

@@ -1,14 +1,28 @@
 //! Prints tables for people and JSON lines for programs.
 use serde::Serialize;
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fmt::Arguments,
+    io::{self, IsTerminal, Write},
+};
 
-/// Prints a line; it is an error if nobody reads any more, as behind `| head`.
+/// Prints a line, in which nothing controls the terminal; it is an error if nobody reads any more, as behind `| head`.
 macro_rules! say {
     ($($text:tt)*) => {
-        std::io::Write::write_fmt(&mut std::io::stdout().lock(), format_args!("{}\n", format_args!($($text)*)))?
+        $crate::cli::output::print(format_args!($($text)*))?
     };
 }
 pub(super) use say;
+
+/// What [`say!`] does.
+pub fn print(text: Arguments<'_>) -> io::Result<()> {
+    let line = format!("{}\n", harmless(&text.to_string()));
+    io::stdout().lock().write_all(line.as_bytes())
+}
+
+/// A text without what could control the terminal: it keeps its lines and tabs.
+pub fn harmless(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t')).collect()
+}
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +44,11 @@ impl Output {
         out.write_all(b"\n")
     }
 
-    /// Prints rows under their headings, with columns as wide as necessary; the last column is not padded.
+    /// Prints rows under their headings, with columns as wide as necessary; the last column is not padded. Nothing in a cell controls the
+    /// terminal or begins another row.
     pub fn table(headings: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+        let cell = |cell: &String| cell.replace(char::is_control, " ");
+        let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
             cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
@@ -43,7 +60,7 @@ impl Output {
             writeln!(out, "{}", cells.join("  ").trim_end())
         };
         print(&mut headings.iter().copied())?;
-        for row in rows {
+        for row in &rows {
             print(&mut row.iter().map(String::as_str))?;
         }
         Ok(())
@@ -68,7 +85,7 @@ pub fn one_line(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{count, one_line};
+    use super::{count, harmless, one_line};
 
     #[test]
     fn one_thing_is_no_plural() {
@@ -80,5 +97,6 @@ mod tests {
         assert_eq!(one_line("a\n  b\tc", 10), "a b c");
         assert_eq!(one_line("\u{1b}[2Jboo", 10), "[2Jboo");
         assert_eq!(one_line("one two three", 8), "one two…");
+        assert_eq!(harmless("a\tb\n\u{1b}[2Jc\r\u{9b}d"), "a\tb\n[2Jcd");
     }
 }

@@ -3,7 +3,7 @@ use super::{
     CliError,
     output::{Output, one_line, say},
 };
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::process::ExitCode;
 use svc_client::{
     Client, Json, OptionalJson, Remote,
@@ -11,14 +11,15 @@ use svc_client::{
 };
 
 #[derive(Args)]
+#[command(group(ArgGroup::new("places").args(["at", "headings"]).required(true)))]
 pub struct SplitArguments {
     /// The document whose text is split.
     id: i64,
     /// Where each piece but the first begins, in characters of the text; may be repeated.
-    #[arg(long, value_name = "CHARACTER", value_delimiter = ',', required_unless_present = "headings")]
+    #[arg(long, value_name = "CHARACTER", value_delimiter = ',')]
     at: Vec<u32>,
     /// Begins a piece at each Markdown heading.
-    #[arg(long, conflicts_with = "at")]
+    #[arg(long)]
     headings: bool,
     #[command(flatten)]
     pieces: PiecesArguments,

@@ -10,6 +10,7 @@ use svc_client::{
     Client, FileUpload, Json, Remote,
     wire::{AnalyzeResponse, ExplainRequest, PlanRow},
 };
+use svc_formats::Format;
 
 /// A line of a table is cut here.
 const REASON_CHARACTERS: usize = 60;
@@ -25,7 +26,7 @@ pub struct AnalyzeArguments {
 
 #[derive(Args)]
 pub struct ExplainArguments {
-    /// text, pdf, docx, pptx, xlsx, zip, ole2, html, csv, tsv, eml, json, ipynb, rtf or xml.
+    #[arg(help = format!("One of {}", Format::ALL.map(Format::as_str).join(", ")))]
     format: String,
     /// What is known of the file, for example '{"has_text_layer": true}'.
     #[arg(long, value_name = "JSON")]

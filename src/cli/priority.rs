@@ -3,7 +3,7 @@ use super::{
     CliError,
     output::{Output, say},
 };
-use clap::Args;
+use clap::{Args, value_parser};
 use std::process::ExitCode;
 use svc_client::{
     Client, Json, Remote,
@@ -15,7 +15,7 @@ pub struct PriorityArguments {
     /// The file's document id.
     id: i64,
     /// The new priority, -100 to 100; an upload that names none has 0.
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = value_parser!(i32).range(-100..=100))]
     priority: i32,
 }
 

@@ -1,6 +1,7 @@
 //! Documents: the nodes of the tree.
 mod links;
 mod pieces;
+mod precedence;
 mod segments;
 mod update;
 
@@ -28,6 +29,7 @@ use crate::{
     },
     usetype::Usetype,
 };
+use precedence::Precedence;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
@@ -227,56 +229,65 @@ pub(super) fn must_match(meta: &Meta, before: DocumentRow) -> Result<(), Failure
 impl Handle<ops::delete_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_document>) -> Result<(), Failure> {
         let id = DocumentId(call.path.id);
-        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
-        row.ok_or_else(|| Failure::no_document(id.0))?;
-        let place = caller.writes(&mut tx, id).await.or_fail()??;
-        let many_files = store::locks::files_around(&mut tx, id).await.or_fail()?;
-        let part = store::edits::part(&mut tx, &place).await.or_fail()?;
-        let file = part.ok_or_else(|| Failure::no_document(id.0))?.file;
-        let goes_on = match file {
-            Some(file) => edit::lock_above(&mut tx, &place, file).await?,
-            None => true,
-        };
-        let Some(place) = store::places::lock_for_delete(&mut tx, &caller.writable(), id).await.or_fail()? else {
-            return Err(caller.refusal(&mut tx, id).await.or_fail()?);
-        };
-        if call.meta.if_match.is_some() {
-            let before = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
-            must_match(&call.meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
+        let mut precedence = Precedence::of_delete(id);
+        while let Err(failure) = delete(self, caller, id, &call.meta).await {
+            precedence.after(self, caller, failure).await?;
         }
-        store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
-        if many_files {
-            store::blobs::unlink_later(&mut tx).await.or_fail()?;
-        }
-        raptor::forget_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
-        outdate_sums(&self.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
-        caller.record_unprotected(&mut tx, &[id], true).await.or_fail()?;
-        let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
-        let change = Frontier {
-            total: -before.total,
-            in_flight: -before.in_flight,
-            settled: -before.settled,
-            failed: -before.failed,
-        };
-        store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
-        edit::take_out(&mut tx, &place, file, goes_on).await?;
-        let given_up = reprocess::give_up_under(&mut tx, &place).await.or_fail()?;
-        store::batch::hand_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
-        let gone = store::documents::delete_subtrees(&mut tx, slice::from_ref(&place)).await.map_err(taken_out)?;
-        bm25::remove(&mut tx, None, &gone).await.or_fail()?;
-        store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
-        tx.commit().await.or_fail()?;
-        after_giving_up(self, given_up).await;
-        if many_files {
-            after_many(self).await;
-        }
-        if let Some(file) = file {
-            settle::settle_or_leave(&self.pool, &self.settings.task_badges, file).await;
-        }
-        self.wake.notify(Lanes::ALL);
         Ok(())
     }
+}
+
+/// Deletes a document with everything under it, if no task holds anything there.
+async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta) -> Result<(), Failure> {
+    let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
+    let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
+    row.ok_or_else(|| Failure::no_document(id.0))?;
+    let place = caller.writes(&mut tx, id).await.or_fail()??;
+    let many_files = store::locks::files_around(&mut tx, id).await.or_fail()?;
+    let part = store::edits::part(&mut tx, &place).await.or_fail()?;
+    let file = part.ok_or_else(|| Failure::no_document(id.0))?.file;
+    let goes_on = match file {
+        Some(file) => edit::lock_above(&mut tx, &place, file).await?,
+        None => true,
+    };
+    let Some(place) = store::places::lock_for_delete(&mut tx, &caller.writable(), id).await.or_fail()? else {
+        return Err(caller.refusal(&mut tx, id).await.or_fail()?);
+    };
+    if meta.if_match.is_some() {
+        let before = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
+        must_match(meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
+    }
+    store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
+    if many_files {
+        store::blobs::unlink_later(&mut tx).await.or_fail()?;
+    }
+    raptor::forget_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
+    outdate_sums(&service.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
+    caller.record_unprotected(&mut tx, &[id], true).await.or_fail()?;
+    let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
+    let change = Frontier {
+        total: -before.total,
+        in_flight: -before.in_flight,
+        settled: -before.settled,
+        failed: -before.failed,
+    };
+    store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
+    edit::take_out(&mut tx, &place, file, goes_on).await?;
+    let given_up = reprocess::give_up_under(&mut tx, &place).await.or_fail()?;
+    store::batch::hand_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
+    let gone = store::documents::delete_subtrees(&mut tx, slice::from_ref(&place)).await.map_err(taken_out)?;
+    bm25::remove(&mut tx, None, &gone).await.or_fail()?;
+    store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
+    tx.commit().await.or_fail()?;
+    after_giving_up(service, given_up).await;
+    if many_files {
+        after_many(service).await;
+    }
+    if let Some(file) = file {
+        settle::settle_or_leave(&service.pool, &service.settings.task_badges, file).await;
+    }
+    service.wake.notify(Lanes::ALL);
+    Ok(())
 }
 
 /// Deletes the bytes and takes the settle events that a delete of many files leaves behind. An error is only logged,

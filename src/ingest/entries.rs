@@ -210,14 +210,14 @@ pub async fn ingest(
     drop(fetching);
     let _place = intake.admission.upload(caller.principal_id()).await?;
     made.evidence.push((Evidence::Entry, json!({"entry": row.entry, "source": source})));
-    let query = UploadQuery { parent_id: new.parent_id, private: new.private, priority: 0 };
+    let NewIngestion { parent_id, private, event_time, .. } = new;
+    let query = UploadQuery { parent_id, private, priority: 0, event_time };
     let incoming = Incoming {
-        title: new.title.or(made.title).unwrap_or_else(|| "untitled".to_owned()),
+        title: new.title.or(made.title.as_deref().and_then(plain)).unwrap_or_else(|| "untitled".to_owned()),
         declared_mime: made.declared_mime,
         file: made.file,
         detection: made.detection,
         usetype: row.usetype,
-        event_time: new.event_time,
         requested,
         prepared: made.prepared,
         evidence: made.evidence,
@@ -260,6 +260,13 @@ fn prepared(extraction: Extraction) -> Opened {
 fn first_line(text: &str) -> Option<String> {
     let line = text.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty())?;
     Some(line.chars().filter(|character| !character.is_control()).take(TITLE_CHARACTERS).collect())
+}
+
+/// What a source calls itself as a title, which is one line without control characters.
+fn plain(title: &str) -> Option<String> {
+    let is_between = |character: char| character.is_whitespace() || character.is_control();
+    let words: Vec<&str> = title.split(is_between).filter(|word| !word.is_empty()).collect();
+    (!words.is_empty()).then(|| words.join(" ").chars().take(1000).collect())
 }
 
 /// A longer first line is cut.

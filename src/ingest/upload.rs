@@ -71,7 +71,6 @@ pub async fn upload(
         file,
         detection,
         usetype: Usetype::File,
-        event_time: None,
         requested,
         prepared: None,
         evidence: Vec::new(),
@@ -88,7 +87,6 @@ pub struct Incoming {
     pub detection: Detection,
     /// The usetype of the node. Bytes are found again among nodes of the same usetype.
     pub usetype: Usetype,
-    pub event_time: Option<DateTime<Utc>>,
     pub requested: Requested,
     /// The text, if the request itself made it of the bytes.
     pub prepared: Option<Opened>,
@@ -106,18 +104,8 @@ pub async fn arrive(
     query: UploadQuery,
     incoming: Incoming,
 ) -> Result<UploadResponse, Failure> {
-    let Incoming {
-        title,
-        declared_mime,
-        file: spooled,
-        detection,
-        usetype,
-        event_time,
-        requested,
-        prepared,
-        evidence,
-        receipt,
-    } = incoming;
+    let Incoming { title, declared_mime, file: spooled, detection, usetype, requested, prepared, evidence, receipt } =
+        incoming;
     let Requested { options, password } = requested;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
@@ -130,7 +118,7 @@ pub async fn arrive(
         declared_mime,
         detection,
         usetype,
-        event_time,
+        event_time: query.event_time,
         options,
         opened,
         prepared,

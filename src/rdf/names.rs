@@ -62,7 +62,7 @@ pub fn titles(graph: &Graph) -> Vec<String> {
     for triple in graph.triples.iter().filter(|triple| Some(triple.predicate) == label) {
         let Object::Literal { value, language, .. } = &triple.object else { continue };
         let is_foreign = language.as_deref().is_some_and(|tag| !tag.to_ascii_lowercase().starts_with("en"));
-        if value.trim().is_empty() {
+        if value.chars().all(|c| c.is_whitespace() || c.is_control()) {
             continue;
         }
         let known = labels.entry(triple.subject).or_insert((is_foreign, value));
@@ -76,7 +76,9 @@ pub fn titles(graph: &Graph) -> Vec<String> {
             (None, Node::Iri(iri)) => local(iri),
             (None, Node::Blank(label)) => format!("_:{label}"),
         };
-        title.chars().take(TITLE_CHARS).collect()
+        // A title is one line without control characters.
+        let words = title.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join(" ").chars().take(TITLE_CHARS).collect()
     };
     graph.nodes.iter().enumerate().map(title).collect()
 }
@@ -136,14 +138,14 @@ mod tests {
     #[test]
     fn a_node_is_called_by_its_label() {
         let text = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
-            <http://e/a> rdfs:label 'Hund'@de, 'Dog'@en , 'Cur' . <http://e/b> rdfs:label ' ' . <http://e/c%20d/> rdfs:seeAlso _:x .";
+            <http://e/a> rdfs:label 'Hund'@de, ' Big\\n \\u001b[2JDog'@en , 'Cur' . <http://e/b> rdfs:label ' ' . <http://e/c%20d/> rdfs:seeAlso _:x .";
         let graph = read(text, RdfSyntax::Turtle, None, 100).unwrap();
         let called = titles(&graph);
         let title = |iri: &str| {
             let position = graph.nodes.iter().position(|node| *node == Node::Iri(iri.to_owned())).unwrap();
             called[position].clone()
         };
-        assert_eq!(title("http://e/a"), "Dog");
+        assert_eq!(title("http://e/a"), "Big [2JDog");
         assert_eq!(title("http://e/b"), "b");
         assert_eq!(title("http://e/c%20d/"), "c d");
         assert!(called[3].starts_with("_:"), "{called:?}");

@@ -59,8 +59,8 @@ pub(super) async fn answer(
         GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking)).await?,
         GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking)).await?,
     };
-    let last = places.last().map(|place| place.first);
-    let next_cursor = asked.page.next(before + places.len(), last, total);
+    let shown: Vec<DocumentId> = places.iter().map(|place| place.first).collect();
+    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow);
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
@@ -155,8 +155,9 @@ async fn alone(
         true => asked.depth,
         false => asked.page.reach() as u32,
     };
-    let mut found = ranking.first(core, eligible, depth, depth).await?;
-    let facets = Box::pin(facets::count(core, eligible, asked, ranking, &found, depth)).await?;
+    let enough = asked.page.enough(depth);
+    let mut found = ranking.first(core, eligible, depth, enough).await?;
+    let facets = Box::pin(facets::count(core, eligible, asked, ranking, &found, enough)).await?;
     if let Some(method) = asked.second_stage {
         let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
         // This takes time, and a connection of its own if it needs one.
@@ -187,7 +188,7 @@ async fn grouped(
     };
     let deepest = if matches!(ranking, Ranking::Maxsim(_)) { DEEPEST_BY_TOKENS } else { DEEPEST };
     let reach = asked.depth.max(limit as u32);
-    let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), reach);
+    let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), asked.page.enough(reach));
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
     let (mut found, mut groups, total) = loop {
         let found = ranking.first(core, eligible, depth, enough).await?;
@@ -197,7 +198,7 @@ async fn grouped(
         drop(conn);
         let (groups, keys) = tree.groups(&found.ranked, limit);
         let count = keys.len() as u64;
-        if found.is_whole && found.is_narrow && groups.len() < wanted {
+        if found.is_whole && found.is_narrow && groups.len() < wanted && asked.page.is_first() {
             // A thousand texts of one file may have all of the words, and other files some.
             enough = u32::MAX;
             continue;

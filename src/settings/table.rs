@@ -443,6 +443,8 @@ settings! {
         SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder();
         /// Most bytes of a file inside a message.
         SVC_BULK_INLINE_BYTES bulk_inline_bytes: u64 = "1 MiB", kind::bytes(1..=16 * MIB);
+        /// How long a message waits for a file that is not there yet, or an address that is away: twice for each of these, and then it is dead.
+        SVC_BULK_RETRY_SECONDS bulk_retry: Vec<Duration> = "[5.0, 60.0, 600.0]", kind::growing_seconds(5, 0.05..=DAY);
         /// With more ready tasks than this, no message is taken until half of them are done.
         SVC_BULK_HIGH_WATER bulk_high_water: usize = "10000", kind::integer(1..=10_000_000);
     }

@@ -1,7 +1,8 @@
 //! Edits that come over REST and not from the queue, and the regions that tasks hold.
-use super::{llm_batches, places::Place};
+use super::{interval::interval, llm_batches, places::Place};
 use crate::error::IntoFailure;
 use sqlx::PgConnection;
+use std::time::Duration;
 use svc_actors::{WriteMode, path_key};
 use svc_client::{Code, Failure};
 use svc_ids::TaskId;
@@ -31,7 +32,10 @@ impl IntoFailure for EditError {
                 .with("task_id", holder.task_id.0)
                 .with("task_type", holder.task_type)
                 .with("worker", holder.worker)
-                .with("remedy", "try again when the task is done"),
+                .with(
+                    "remedy",
+                    "try again when the task is done; `POST /ingest/file/{id}/cancel` ends the ingestion of a whole file at once",
+                ),
             EditError::Database(error) => error.into_failure(),
         }
     }
@@ -79,4 +83,69 @@ async fn holder(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> sqlx
     .bind(mode.as_str())
     .fetch_optional(conn)
     .await
+}
+
+/// Whether a worker holds a part of what is at and under a node, or of what encloses it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn is_worked_on(conn: &mut PgConnection, place: &Place) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
+                         WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL) AND t.batch_id IS NULL)",
+    )
+    .bind(path_key(&place.children_path()))
+    .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
+    .fetch_one(conn)
+    .await
+}
+
+/// Lets the tasks that wait at and under a node, and those of nodes above it that work there, wait this long, so that an edit goes first.
+/// Tasks that wait for others of their node are left alone, because a retry does not look at what they wait for; so are rows that somebody
+/// has locked.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn put_off_waiting(conn: &mut PgConnection, place: &Place, delay: Duration) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH around(id, above) AS (
+             SELECT unnest($1::bigint[]), true UNION ALL SELECT $2, false
+             UNION ALL SELECT d.id, false FROM documents d WHERE d.path @> ARRAY[$2::bigint]),
+         waiting AS MATERIALIZED (
+             SELECT t.id FROM task_queue t JOIN around ON around.id = t.scope_document_id
+              WHERE NOT t.final AND t.claim_token IS NULL AND t.status IN ('pending', 'failed') AND t.unmet_deps = 0
+                AND NOT (around.above AND t.write_mode = 'self')
+                AND (t.retry_after IS NULL OR t.retry_after < clock_timestamp() + $3::interval / 2)
+              ORDER BY t.id FOR UPDATE OF t SKIP LOCKED)
+         UPDATE task_queue t SET status = 'failed', error_type = coalesce(t.error_type, 'retryable'), ready = false, parked_on = NULL,
+                retry_after = clock_timestamp() + $3::interval, put_off_code = 'edited', put_off_message = 'an edit of this part of the tree goes first'
+           FROM waiting WHERE t.id = waiting.id",
+    )
+    .bind(place.path())
+    .bind(place.id())
+    .bind(interval(delay))
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Requests the end of the tasks that workers hold and that write nothing but what is at and under a node, which is about to be deleted.
+/// Returns how many had no such request before.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn cancel_held_within(conn: &mut PgConnection, place: &Place) -> sqlx::Result<i64> {
+    sqlx::query(
+        "WITH held AS MATERIALIZED (
+             SELECT t.id FROM task_queue t
+              WHERE t.id IN (SELECT r.task_id FROM task_reservation r
+                              WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL))
+                AND starts_with(t.node_path, $1) AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL
+                -- A task that embeds documents of several folders goes on.
+                AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id)
+                                  JOIN documents d ON d.id = member.id::bigint WHERE d.id <> $3 AND NOT d.path @> ARRAY[$3::bigint])
+              ORDER BY t.id FOR UPDATE OF t)
+         UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
+           FROM held WHERE t.id = held.id AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL",
+    )
+    .bind(path_key(&place.children_path()))
+    .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
+    .bind(place.id())
+    .execute(conn)
+    .await
+    .map(|done| i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
 }

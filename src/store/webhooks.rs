@@ -1,5 +1,7 @@
 //! Webhooks: who is called, for what, and with which key.
-use super::{advisory::AdvisoryLock, documents::add, event_feed::Audience, interval::interval, scope::Readable, word::Word};
+use super::{
+    advisory::AdvisoryLock, documents::add, event_feed::Audience, interval::interval, scope::Readable, word::Word,
+};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use std::time::Duration;

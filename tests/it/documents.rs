@@ -186,6 +186,37 @@ async fn what_cannot_be_stored_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_title_is_one_line_at_every_door() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let id = app.client.create_document(WaitQuery::default(), Json(document("t", "c"))).await.unwrap().id;
+    let one = format!("/documents/{id}");
+    for title in ["a\nb", "a\tb", "a\u{1b}[2Jb", "a\u{9b}b", " "] {
+        for (method, path, body, field) in [
+            ("POST", "/documents", json!({"title": title, "content": "c"}), "title"),
+            (
+                "POST",
+                "/documents/batch",
+                json!({"documents": [{"title": title, "content": "c"}]}),
+                "documents[0].title",
+            ),
+            ("PATCH", &one, json!({"title": title}), "title"),
+            ("POST", "/ingest", json!({"entry": "raw", "content": "c", "title": title}), "title"),
+            ("POST", "/templates", json!({"title": title, "content": "c"}), "title"),
+        ] {
+            let answer = app.raw(method, path).json(&body).send().await.unwrap();
+            assert_eq!(answer.status(), 422, "{path} {body}");
+            let problem: serde_json::Value = answer.json().await.unwrap();
+            assert_eq!(problem["field"], field, "{path} {body}: {problem}");
+        }
+    }
+    let named = app.upload_bytes("a\n\u{1b}[2Jb.txt", "A heron.").await;
+    let titles = titles(app.client.list_roots(PageQuery::default()).await.unwrap());
+    assert!(titles.iter().all(|title| !title.contains(char::is_control)), "{titles:?}");
+    assert_eq!(titles.len(), 1 + usize::from(named.is_ok()));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_number_is_refused_that_no_list_could_read_back() {
     let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
     let create = async |number: f64| {

@@ -95,6 +95,31 @@ async fn a_question_finds_what_has_some_of_its_words_after_what_has_all() {
 }
 
 #[tokio::test]
+async fn the_first_page_decides_whether_some_of_the_words_are_enough() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    for number in 0..30 {
+        let content = if number < 10 { "Yeast makes bread rise" } else { "Bread and butter" };
+        put(&app, &[(&format!("Note {number}"), content)]).await;
+    }
+    for (limit, all) in [(3, 10), (10, 10), (11, 30)] {
+        let mut cursor = None;
+        let mut seen = 0;
+        loop {
+            let body = FulltextSearch { limit, cursor, ..FulltextSearch::new("yeast bread") };
+            let page = app.client.search_fulltext(Json(body)).await.unwrap();
+            assert_eq!((page.total, page.total_is), (all, TotalIs::Exact), "{limit}, after {seen}");
+            seen += page.results.len() as u64;
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, all, "by {limit}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_question_without_spaces_is_a_question() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     put(

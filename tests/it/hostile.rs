@@ -47,8 +47,18 @@ async fn a_body_of_too_many_values_is_refused_while_it_is_read() {
         ("/conversations", "content", content),
         ("/ingest/explain", "options", format!("{{\"format\":\"text\",\"options\":{{\"a\":{many}}}}}")),
         ("/ingest/explain", "patterns", format!("{{\"format\":\"text\",\"patterns\":{{\"a\":{many}}}}}")),
-        ("/ingest", "turns", format!("{{\"entry\":\"conversation\",\"turns\":[{{\"speaker\":\"Ann\",\"text\":\"x\",\"metadata\":{{\"a\":{many}}}}}]}}")),
-        ("/search/bm25", "filter", format!("{{\"query\":\"x\",\"filter\":{{\"any\":[{}{{}}]}}}}", "{},".repeat(300_000))),
+        (
+            "/ingest",
+            "turns",
+            format!(
+                "{{\"entry\":\"conversation\",\"turns\":[{{\"speaker\":\"Ann\",\"text\":\"x\",\"metadata\":{{\"a\":{many}}}}}]}}"
+            ),
+        ),
+        (
+            "/search/bm25",
+            "filter",
+            format!("{{\"query\":\"x\",\"filter\":{{\"any\":[{}{{}}]}}}}", "{},".repeat(300_000)),
+        ),
     ] {
         let (status, problem) = send(path, body).await;
         let at = problem["field"].as_str().unwrap_or_default();

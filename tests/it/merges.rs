@@ -2,11 +2,12 @@
 use crate::{
     extraction::{app, entities, extract, facts, said, text},
     principals::{grant, idle, someone},
-    support::{TestApp, invariants, llm::Llm, until},
+    support::{TestApp, invariants, llm::Llm, statements, until},
     triples::{doc, fact, predicate, under},
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
+use svc::store::{merges, scope::Readable};
 use svc_client::{
     Code, Json,
     wire::{
@@ -15,6 +16,7 @@ use svc_client::{
         ValidAt,
     },
 };
+use svc_ids::DocumentId;
 
 async fn merge(app: &TestApp, kept_id: i64, merged_id: i64) -> i64 {
     app.client.merge_entities(Json(NewMerge { kept_id, merged_id })).await.unwrap().id
@@ -408,5 +410,37 @@ async fn the_command_line_extracts_facts_and_lists_and_undoes_merges() {
     assert_eq!((listed.len(), &listed[0]["merged_title"]), (1, &json!(found[1].1)));
     assert!(crate::cli::svc(&app, &["merges", "undo", &listed[0]["id"].to_string()]).await.status.success());
     assert!(crate::cli::lines(&crate::cli::svc(&app, &["merges"]).await).is_empty());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_chain_of_merges_is_read_by_as_few_statements_as_one_merge() {
+    let app = idle().await;
+    predicate(&app, "knows").await;
+    let (chain, other) = (many(&app, 300).await, doc(&app, "Other").await);
+    plant(&app, chain.windows(2).map(|pair| (pair[0], pair[1]))).await;
+    let (first, last) = (chain[0], chain[299]);
+    let [late, early] = ["2100-01-01T00:00:00Z", "2020-01-01T00:00:00Z"].map(|at| at.parse::<DateTime<Utc>>().unwrap());
+    let (everything, asked) = (Readable::everything(), [DocumentId(last)]);
+    let mut conn = app.pool.acquire().await.unwrap();
+    for (known_at, members) in [(late, 300), (early, 1)] {
+        let (sets, count) = statements::counted(merges::sets(&mut conn, &everything, &asked, known_at)).await;
+        assert_eq!((sets.unwrap().members(DocumentId(last)).len(), count), (members, 1));
+    }
+    // Of what is merged more than a read looks at, nothing is taken for all.
+    for (most, members) in [(298, None), (299, Some(300))] {
+        let sets = merges::sets_within(&mut conn, &everything, &asked, late, most).await.unwrap();
+        assert_eq!(sets.map(|sets| sets.members(DocumentId(last)).len()), members);
+    }
+    drop(conn);
+    app.client.assert_fact(Json(fact(last, "knows", other))).await.unwrap();
+    let query = FactQuery { subject_id: Some(chain[150]), ..FactQuery::default() };
+    let facts = app.client.list_facts(query).await.unwrap().facts;
+    let ends: Vec<(i64, Option<i64>)> = facts.iter().map(|fact| (fact.subject_id, fact.stated_subject_id)).collect();
+    assert_eq!(ends, [(first, Some(last))]);
+    // The chain grows, and what is in it already is refused.
+    merge(&app, last, other).await;
+    let again = app.client.merge_entities(Json(NewMerge { kept_id: first, merged_id: other })).await.unwrap_err();
+    assert_eq!((again.code, again.members["document_ids"].as_array().unwrap().len()), (Code::Conflict, 301));
     app.end().await;
 }

@@ -98,11 +98,20 @@ wire_words! {
     }
 }
 
-fn not_the_owner(name: Option<&str>) -> Result<(), Failure> {
-    match name {
-        Some(OWNER) => Err(Failure::field("name", format!("`{OWNER}` names the owner: choose another name"))),
-        _ => Ok(()),
-    }
+/// Refuses a name that means somebody else where a principal is named: the owner, a principal's id, or a name that looks the same.
+fn names_a_principal(name: Option<&str>) -> Result<(), Failure> {
+    let reason = match name {
+        Some(OWNER) => format!("`{OWNER}` names the owner: choose another name"),
+        Some(name) if is_number(name.trim()) => "a number reads as the id of a principal: add a letter".to_owned(),
+        Some(name) if name.trim() != name => "begins or ends with white space: leave it out".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(Failure::field("name", reason))
+}
+
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A principal to create.
@@ -110,12 +119,12 @@ fn not_the_owner(name: Option<&str>) -> Result<(), Failure> {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewPrincipal {
-    /// 1 to 200 characters; no two principals have the same name.
+    /// 1 to 200 characters, no number, without white space at its ends; no two principals have the same name.
     pub name: String,
     pub kind: PrincipalKind,
 }
 impl Wire for NewPrincipal {
-    constrain! { name: A_NAME; |new| not_the_owner(Some(&new.name)) }
+    constrain! { name: A_NAME; |new| names_a_principal(Some(&new.name)) }
 }
 
 /// What to change of a principal; an absent field stays.
@@ -136,7 +145,7 @@ pub struct PrincipalChange {
     pub amqp_user: Option<String>,
 }
 impl Wire for PrincipalChange {
-    constrain! { name: A_NAME, amqp_user: Constraint::Text(0, 200, Form::Any); |change| not_the_owner(change.name.as_deref()) }
+    constrain! { name: A_NAME, amqp_user: Constraint::Text(0, 200, Form::Any); |change| names_a_principal(change.name.as_deref()) }
 }
 
 /// Which principals to list.
@@ -199,7 +208,7 @@ pub struct NewApiToken {
     pub expires_at: Option<DateTime<Utc>>,
 }
 impl Wire for NewApiToken {
-    constrain! { name: A_NAME }
+    constrain! { name: A_NAME, expires_at: Constraint::Moment }
 }
 
 /// How to rotate a token.
@@ -215,7 +224,7 @@ pub struct ApiTokenRotation {
     pub expires_at: Option<DateTime<Utc>>,
 }
 impl Wire for ApiTokenRotation {
-    constrain! { grace_seconds: Constraint::Whole(0, LONGEST_GRACE) }
+    constrain! { grace_seconds: Constraint::Whole(0, LONGEST_GRACE), expires_at: Constraint::Moment }
 }
 
 /// A token, without its secret, which is stored nowhere.
@@ -338,6 +347,12 @@ pub struct AuditQuery {
     /// The document that was acted on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document_id: Option<i64>,
+    /// The task that was acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<i64>,
+    /// The worker that held the task that was acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
     /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,

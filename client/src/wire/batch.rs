@@ -1,7 +1,7 @@
 //! Many documents in one call.
 use crate::{
     Failure,
-    constraint::{Constrained, Constraint, Form, NAME, PRIORITY, constrain},
+    constraint::{Constrained, Constraint, Form, NAME, PRIORITY, TITLE, constrain},
     operation::Wire,
     wire::documents::document_to_create,
 };
@@ -14,8 +14,6 @@ use utoipa::ToSchema;
 
 /// A key of a document in imports.
 const KEY: Constraint = Constraint::Text(1, 255, Form::NotBlank);
-/// The title of a document.
-const TITLE: Constraint = Constraint::Text(1, 1000, Form::Any);
 
 /// Documents that are created together, or not at all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -76,6 +74,7 @@ impl BatchItem {
         KEY.check(&format!("{before}key"), &self.key)?;
         KEY.check(&format!("{before}parent_key"), &self.parent_key)?;
         NAME.check(&format!("{before}usetype"), &self.usetype)?;
+        Constraint::Moment.check(&format!("{before}event_time"), &self.event_time)?;
         match (self.parent_id, &self.parent_key) {
             (Some(_), Some(_)) => {
                 Err(Failure::field(&format!("{before}parent_key"), "takes the place of `parent_id`: give one of them"))

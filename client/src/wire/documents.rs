@@ -1,7 +1,7 @@
 //! Documents: the nodes of the tree.
 use crate::{
     Located,
-    constraint::{CURSOR, Constraint, Form, NAME, PAGE, PRIORITY, constrain},
+    constraint::{CURSOR, NAME, PAGE, PRIORITY, TITLE, constrain},
     operation::{Params, Wire},
     words::wire_words,
 };
@@ -83,8 +83,8 @@ macro_rules! document_to_create { ($(#[$meta:meta])* $name:ident { $($(#[$field_
     #[cfg_attr(feature = "openapi", derive(ToSchema))]
     #[serde(deny_unknown_fields)]
     pub struct $name {
-        /// 1 to 1,000 characters.
-        #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1000))]
+        /// 1 to 1,000 characters on one line, not blank and without control characters.
+        #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1000, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*[^\\s\\x00-\\x1f\\x7f-\\x9f][^\\x00-\\x1f\\x7f-\\x9f]*$"))]
         pub title: String,
         /// May be empty.
         pub content: String,
@@ -120,7 +120,9 @@ NewDocument {
     priority: i32,
 } }
 impl Wire for NewDocument {
-    constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME, priority: PRIORITY }
+    constrain! {
+        title: TITLE, usetype: NAME, event_time: Constraint::Moment, priority: PRIORITY,
+    }
 }
 
 /// One document, in the same form in every answer.
@@ -193,7 +195,7 @@ impl Deref for CreatedDocument {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct DocumentChange {
-    /// 1 to 1,000 characters.
+    /// 1 to 1,000 characters on one line, not blank and without control characters.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
     pub title: Option<String>,
@@ -224,7 +226,7 @@ pub struct DocumentChange {
     pub parent_id: Option<Option<i64>>,
 }
 impl Wire for DocumentChange {
-    constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME }
+    constrain! { title: TITLE, usetype: NAME, event_time: Constraint::Moment }
 }
 
 /// Reads a field that takes no null.

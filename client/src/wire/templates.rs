@@ -1,7 +1,7 @@
 //! Templates of prompts.
 use crate::{
     Failure,
-    constraint::{Constraint, Form, NAME, constrain},
+    constraint::{Constraint, Form, NAME, TITLE, constrain},
     operation::Wire,
     words::wire_words,
 };
@@ -66,7 +66,6 @@ pub struct TemplateDeclaration {
     pub partials: Vec<TemplatePartial>,
 }
 
-const TITLE: Constraint = Constraint::Text(1, 1000, Form::Any);
 /// The longest text of a template.
 const TEXT: Constraint = Constraint::Text(0, 200_000, Form::Any);
 /// How many variables and partials a template declares.
@@ -79,7 +78,7 @@ const DECLARED_BYTES: usize = 256 << 10;
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewTemplate {
-    /// 1 to 1,000 characters.
+    /// 1 to 1,000 characters on one line, not blank and without control characters.
     pub title: String,
     /// The text in the syntax of Jinja, at most 200,000 characters.
     pub content: String,

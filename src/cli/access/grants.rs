@@ -4,7 +4,7 @@ use crate::cli::{
     CliError,
     output::{Output, one_line, say},
 };
-use clap::{Subcommand, ValueEnum};
+use clap::{ArgGroup, Subcommand, ValueEnum};
 use serde_json::json;
 use svc_client::{
     Client, Json, Remote,
@@ -14,9 +14,10 @@ use svc_client::{
 #[derive(Subcommand)]
 pub enum Command {
     /// Lists the grants on a document, or those of a principal.
+    #[command(group(ArgGroup::new("of").args(["document", "principal"]).required(true)))]
     List {
         /// The document.
-        #[arg(long, required_unless_present = "principal", conflicts_with = "principal")]
+        #[arg(long)]
         document: Option<i64>,
         /// The principal's name or id.
         #[arg(long)]

@@ -56,11 +56,13 @@ pub async fn run(client: &Client<Remote>, output: Output, command: Command) -> R
         Command::Issue { principal, name, days } => {
             let id = id_of(client, &principal).await?;
             let new = NewApiToken { name, expires_at: days.map(in_days).transpose()? };
-            issued(output, &client.issue_api_token(PrincipalPath { id }, Json(new)).await?)
+            let token = client.issue_api_token(PrincipalPath { id }, Json(new)).await?;
+            issued(client, output, &token).await
         }
         Command::Rotate { id, grace_seconds, days } => {
             let rotation = ApiTokenRotation { grace_seconds, expires_at: days.map(in_days).transpose()? };
-            issued(output, &client.rotate_api_token(ApiTokenPath { id }, OptionalJson(Some(rotation))).await?)
+            let token = client.rotate_api_token(ApiTokenPath { id }, OptionalJson(Some(rotation))).await?;
+            issued(client, output, &token).await
         }
         Command::Revoke { id } => show(output, &[client.revoke_api_token(ApiTokenPath { id }).await?]),
     }
@@ -84,11 +86,15 @@ async fn all(client: &Client<Remote>, id: i64) -> Result<Vec<ApiTokenResponse>, 
     }
 }
 
-fn issued(output: Output, issued: &IssuedApiToken) -> Result<(), CliError> {
+async fn issued(client: &Client<Remote>, output: Output, issued: &IssuedApiToken) -> Result<(), CliError> {
     match output {
         Output::Json => Output::line(issued)?,
         Output::Table => {
             show(output, std::slice::from_ref(&issued.token))?;
+            let id = issued.token.principal_id;
+            // The secret is shown only now, whatever becomes of this call.
+            let name = client.read_principal(PrincipalPath { id }).await.map(|principal| principal.name);
+            say!("it is a token of principal {id}: {}", one_line(name.as_deref().unwrap_or("?"), 200));
             say!("its secret, which is shown only now: {}", issued.secret);
         }
     }

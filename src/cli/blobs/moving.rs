@@ -3,6 +3,7 @@
 use super::To;
 use crate::{
     blobs::{BlobError, Blobs, to_large_object},
+    cli::output::one_line,
     spool::{SpoolCache, SpoolError, Spooled, reopen},
     store::{
         self,
@@ -60,7 +61,7 @@ impl Mover {
                     }
                     Ok(false) => Ok(tally),
                     Err(error @ (BlobError::Missing { .. } | BlobError::Damaged { .. } | BlobError::Short { .. })) => {
-                        eprintln!("svc: {error}");
+                        eprintln!("svc: {}", one_line(&error.to_string(), 400));
                         Ok(Tally { failed: tally.failed + 1, ..tally })
                     }
                     Err(error) => Err(error),

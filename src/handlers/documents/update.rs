@@ -1,5 +1,5 @@
 //! Changes the fields of a document, or moves it.
-use super::{etag_of, missing_vector, must_match, read, wait_for};
+use super::{etag_of, missing_vector, must_match, precedence::Precedence, read, wait_for};
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
@@ -36,15 +36,26 @@ impl Handle<ops::update_document> for Service {
     ) -> Result<Version<UpdatedDocument>, Failure> {
         let (id, change, query) = (DocumentId(call.path.id), call.body.0, call.query);
         let waiting = query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
-        let begin = match change.parent_id {
-            Some(parent_id) => {
-                may_move(self, caller, id, parent_id.map(DocumentId)).await?;
-                store::transaction::begin_moving(&self.pool).await
+        let mut precedence = change.parent_id.is_some().then(|| Precedence::of_move(id));
+        let (mut tx, changed) = loop {
+            let begin = match change.parent_id {
+                Some(parent_id) => {
+                    may_move(self, caller, id, parent_id.map(DocumentId)).await?;
+                    store::transaction::begin_moving(&self.pool).await
+                }
+                None => store::transaction::begin(&self.pool).await,
+            };
+            let mut tx = begin.or_fail()?;
+            match (update(self, &mut tx, caller, id, &change, &call.meta).await, &mut precedence) {
+                (Ok(changed), _) => break (tx, changed),
+                (Err(failure), None) => return Err(failure),
+                (Err(failure), Some(precedence)) => {
+                    // What waits here must not keep others from creating documents.
+                    tx.rollback().await.or_fail()?;
+                    precedence.after(self, caller, failure).await?;
+                }
             }
-            None => store::transaction::begin(&self.pool).await,
         };
-        let mut tx = begin.or_fail()?;
-        let changed = update(self, &mut tx, caller, id, &change, &call.meta).await?;
         let mut document = match query.wait {
             true => None,
             false => {

@@ -52,7 +52,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
         _ => false,
     };
-    let mut embedded = windows::embed(&model, if is_sum { &[] } else { &rows }).await?;
+    let mut embedded = windows::embed_counted(&model, if is_sum { &[] } else { &rows }, &apply.meter).await?;
     // A document that had token vectors before its text changed has them again.
     let had_tokens = grant.params["tokens"].as_bool() == Some(true);
     let with_tokens: HashSet<DocumentId> = {

@@ -1,0 +1,85 @@
+//! Edits of a subtree go before the tasks that wait in it.
+use crate::{
+    edits::patch,
+    queue::{app, claim, finish, node, status, task},
+    support::{TestApp, until},
+};
+use serde_json::json;
+use std::time::Duration;
+use svc::store::tasks;
+use svc_actors::{TaskFailure, WriteMode};
+use svc_client::{
+    Code, Json,
+    wire::{BatchItem, DocumentPath, EmbedQuery, NewBatch},
+};
+
+#[tokio::test]
+async fn a_move_goes_before_tasks_that_have_not_begun() {
+    let app = app().await;
+    let (folder, target) = (node(&app, None).await, node(&app, None).await);
+    let (one, other) = (node(&app, Some(folder.0)).await, node(&app, Some(folder.0)).await);
+    task(&app, &one, WriteMode::Itself, 0, None).await;
+    let waiting = task(&app, &other, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 1).await;
+    let ends = async {
+        until("the other task to stand back", async || (!status(&app, waiting).await.1).then_some(())).await;
+        assert!(claim(&app, 9).await.is_empty(), "nobody begins it meanwhile");
+        assert!(finish(&app.pool, &held[0]).await, "a move ends no task");
+    };
+    let (moved, ()) = tokio::join!(patch(&app, folder.0, json!({"parent_id": target.0})), ends);
+    assert_eq!(moved.unwrap().value.document.parent_id, Some(target.0));
+    let grant = until("the other task to be claimed", async || claim(&app, 9).await.pop()).await;
+    assert_eq!((grant.task_id, &grant.region.path), (waiting, &vec![target.0, folder.0, other.0]));
+    assert!(finish(&app.pool, &grant).await);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_delete_ends_what_a_worker_holds_and_takes_what_waits() {
+    let app = app().await;
+    let folder = node(&app, None).await;
+    let (one, other) = (node(&app, Some(folder.0)).await, node(&app, Some(folder.0)).await);
+    task(&app, &one, WriteMode::Itself, 0, None).await;
+    task(&app, &other, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 1).await;
+    let lets_go = async {
+        let mut conn = app.pool.acquire().await.unwrap();
+        until("the end of the task to be requested", async || {
+            tasks::is_cancelled(&mut conn, &held[0]).await.unwrap().then_some(())
+        })
+        .await;
+        let mut tx = app.pool.begin().await.unwrap();
+        tasks::fail(&mut tx, &held[0], &TaskFailure::cancelled(), "w", Duration::ZERO).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    let (deleted, ()) = tokio::join!(app.client.delete_document(DocumentPath { id: folder.0 }), lets_go);
+    deleted.unwrap();
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE task_type = 'test'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(left, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_being_embedded_or_ingested_can_be_deleted() {
+    let app = TestApp::start().await;
+    let folder = app.create("Shelf", "What stands on it.", None).await.id;
+    let item = |n: usize| BatchItem {
+        parent_id: Some(folder),
+        title: format!("Note {n}"),
+        content: format!("The heron of note {n} waits by the water. ").repeat(8),
+        ..BatchItem::default()
+    };
+    let batch = NewBatch { documents: (0..400).map(item).collect(), priority: 0 };
+    app.client.create_documents(Json(batch)).await.unwrap();
+    let text: String = (0..200).map(|n| format!("# Part {n}\n\nThe coot of part {n} dives.\n\n")).collect();
+    let file = app.upload_bytes("parts.md", text).await.unwrap().document_id;
+    for id in [folder, file] {
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+        let gone = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap_err();
+        assert_eq!(gone.code, Code::NotFound);
+    }
+    app.end().await;
+}
