@@ -213,7 +213,7 @@ pub async fn ingest(
     let NewIngestion { parent_id, private, event_time, .. } = new;
     let query = UploadQuery { parent_id, private, priority: 0, event_time };
     let incoming = Incoming {
-        title: new.title.or(made.title.as_deref().and_then(plain)).unwrap_or_else(|| "untitled".to_owned()),
+        title: new.title.or(made.title.as_deref().and_then(as_title)).unwrap_or_else(|| "untitled".to_owned()),
         declared_mime: made.declared_mime,
         file: made.file,
         detection: made.detection,
@@ -263,7 +263,7 @@ fn first_line(text: &str) -> Option<String> {
 }
 
 /// What a source calls itself as a title, which is one line without control characters.
-fn plain(title: &str) -> Option<String> {
+fn as_title(title: &str) -> Option<String> {
     let is_between = |character: char| character.is_whitespace() || character.is_control();
     let words: Vec<&str> = title.split(is_between).filter(|word| !word.is_empty()).collect();
     (!words.is_empty()).then(|| words.join(" ").chars().take(1000).collect())

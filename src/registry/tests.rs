@@ -255,7 +255,7 @@ fn a_search_that_lacks_its_query_or_names_no_method_is_refused_by_the_field() {
         assert!(failure.members["field"] == "q" && failure.detail.contains(says), "{uri}: {failure}");
     }
     let body = br#"{"query": "a", "rerank_method": "zzz"}"#;
-    let read = decode::from_json::<svc_client::wire::HybridSearch>(body, "the body", Vec::new);
+    let read = decode::from_json::<svc_client::wire::HybridSearch>(body, "the body", Vec::new, 1 << 20);
     let failure = read.expect_err("refused");
     assert!(failure.members["field"] == "rerank_method" && failure.detail.contains("got `zzz`"), "{failure}");
 }

@@ -7,7 +7,6 @@ use super::{
     places::Place,
 };
 use pgvector::HalfVector;
-use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::HashSet;
 use svc_ids::DocumentId;
