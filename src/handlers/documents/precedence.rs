@@ -48,11 +48,11 @@ impl Precedence {
             }
             let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
             let place = caller.writes(&mut tx, self.id).await.or_fail()??;
-            store::reservations::put_off_waiting(&mut tx, &place, STAND_BACK).await.or_fail()?;
             let stopping = match self.ends_tasks && self.begun.elapsed() >= GRACE {
                 true => store::reservations::cancel_held_within(&mut tx, &place).await.or_fail()?,
                 false => 0,
             };
+            store::reservations::put_off_waiting(&mut tx, &place, STAND_BACK).await.or_fail()?;
             let is_free = !store::reservations::is_worked_on(&mut tx, &place).await.or_fail()?;
             tx.commit().await.or_fail()?;
             announce_cancel(service, stopping).await;
