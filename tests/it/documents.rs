@@ -193,7 +193,12 @@ async fn a_title_is_one_line_at_every_door() {
     for title in ["a\nb", "a\tb", "a\u{1b}[2Jb", "a\u{9b}b", " "] {
         for (method, path, body, field) in [
             ("POST", "/documents", json!({"title": title, "content": "c"}), "title"),
-            ("POST", "/documents/batch", json!({"documents": [{"title": title, "content": "c"}]}), "documents[0].title"),
+            (
+                "POST",
+                "/documents/batch",
+                json!({"documents": [{"title": title, "content": "c"}]}),
+                "documents[0].title",
+            ),
             ("PATCH", one.as_str(), json!({"title": title}), "title"),
             ("POST", "/ingest", json!({"entry": "raw", "content": "c", "title": title}), "title"),
             ("POST", "/templates", json!({"title": title, "content": "c"}), "title"),

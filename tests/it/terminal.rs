@@ -96,7 +96,8 @@ async fn a_line_is_imported_once_whatever_stands_before_it_and_above_the_others(
     ]
     .concat();
     let file = written(folder.path(), "documents.ndjson", text);
-    let room = app.client.create_document(WaitQuery::default(), Json(document("Room", ""))).await.unwrap().id.to_string();
+    let room =
+        app.client.create_document(WaitQuery::default(), Json(document("Room", ""))).await.unwrap().id.to_string();
     let summary = |output: &Output| lines(output).pop().unwrap();
     let first = summary(&svc(&app, &["--json", "import", &file]).await);
     assert_eq!(first, json!({"lines": 2, "stored": 2, "existing": 0, "refused": 0}));
