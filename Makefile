@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run release test chaos fuzz fuzz-api test-devices lint fmt bench eval clean-cache
+.PHONY: help setup demo run release test chaos chaos-feed fuzz fuzz-api test-devices lint fmt bench eval clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ test: setup ## Runs every test, with a PostgreSQL of their own.
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+
+# The test programs are those of `make test`; only the one test runs, with more messages.
+chaos-feed: setup ## Kills broker, service and database under a bulk feed, and counts what became of each message: make chaos-feed MESSAGES=10000.
+	SVC_TEST_STRICT=1 SVC_TEST_MESSAGES=$(or $(MESSAGES),10000) cargo test --workspace --test it -- feed::conservation
 
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh

@@ -76,6 +76,8 @@ CREATE TABLE access_audit (
 );
 CREATE INDEX access_audit_principal ON access_audit (principal_id, id) WHERE principal_id IS NOT NULL;
 CREATE INDEX access_audit_document ON access_audit (document_id, id) WHERE document_id IS NOT NULL;
+CREATE INDEX access_audit_task ON access_audit ((detail ->> 'task_id'), id) WHERE detail ->> 'task_id' IS NOT NULL;
+CREATE INDEX access_audit_worker ON access_audit ((detail ->> 'worker'), id) WHERE detail ->> 'worker' IS NOT NULL;
 
 -- Who is signed in to the console. Several processes of the service share them.
 CREATE TABLE console_sessions (

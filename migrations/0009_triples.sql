@@ -20,10 +20,15 @@ CREATE TABLE predicates (
     disjoint_with      bigint[] NOT NULL,
     -- Whether somebody created it. One that came with an imported graph is shown to those who may read a fact with it.
     is_declared        boolean NOT NULL,
+    -- The principal that created it, also once that one is gone; null: the owner did, or nobody.
+    declared_by        bigint,
     created_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
-    updated_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
-    UNIQUE (namespace, name)
+    updated_at         timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE INDEX predicates_name ON predicates (namespace, name);
+CREATE UNIQUE INDEX predicates_declared ON predicates (namespace, name) WHERE is_declared;
+-- Those that came with graphs are told apart by their IRIs, so that the name of one tells nothing of another.
+CREATE UNIQUE INDEX predicates_of_texts ON predicates (namespace, name) WHERE NOT is_declared AND iri IS NULL;
 CREATE INDEX predicates_inverse_of ON predicates (inverse_of) WHERE inverse_of IS NOT NULL;
 
 -- The documents that stand for nodes of imported graphs. An IRI may stand in several zones, once in each.
@@ -156,8 +161,11 @@ CREATE TABLE derivations (
 );
 CREATE INDEX derivations_predicate ON derivations (predicate_id);
 
--- Predicates of groups from which more follows than SVC_RULES_MAX_DERIVED allows. Nothing that follows from them is written.
+-- Predicates of groups from which more follows in a zone than SVC_RULES_MAX_DERIVED allows. Nothing that follows from them there is written; if
+-- it is zone 0, which is open to all and so a part of every zone, nothing at all.
 CREATE TABLE derivations_given_up (
-    predicate_id bigint PRIMARY KEY REFERENCES predicates (id) ON DELETE CASCADE,
-    given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+    predicate_id bigint NOT NULL REFERENCES predicates (id) ON DELETE CASCADE,
+    zone         bigint NOT NULL,
+    given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (predicate_id, zone)
 );

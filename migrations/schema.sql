@@ -895,6 +895,7 @@ CREATE TABLE derivations (
 
 CREATE TABLE derivations_given_up (
     predicate_id bigint NOT NULL,
+    zone bigint NOT NULL,
     given_up_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
@@ -1781,7 +1782,7 @@ ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_pkey PRIMARY KEY (hash);
 
 ALTER TABLE ONLY derivations_given_up
-    ADD CONSTRAINT derivations_given_up_pkey PRIMARY KEY (predicate_id);
+    ADD CONSTRAINT derivations_given_up_pkey PRIMARY KEY (predicate_id, zone);
 
 ALTER TABLE ONLY derivations
     ADD CONSTRAINT derivations_pkey PRIMARY KEY (id);
@@ -1996,6 +1997,10 @@ ALTER TABLE ONLY workers
 CREATE INDEX access_audit_document ON access_audit USING btree (document_id, id) WHERE (document_id IS NOT NULL);
 
 CREATE INDEX access_audit_principal ON access_audit USING btree (principal_id, id) WHERE (principal_id IS NOT NULL);
+
+CREATE INDEX access_audit_task ON access_audit USING btree (((detail ->> 'task_id'::text)), id) WHERE ((detail ->> 'task_id'::text) IS NOT NULL);
+
+CREATE INDEX access_audit_worker ON access_audit USING btree (((detail ->> 'worker'::text)), id) WHERE ((detail ->> 'worker'::text) IS NOT NULL);
 
 CREATE INDEX access_grants_document ON access_grants USING btree (document_id, principal_id);
 

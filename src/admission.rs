@@ -1,5 +1,6 @@
 //! Slots that bound what requests take at a time, so that callers wait for a slot and not while they hold what others
 //! need; and rate limits.
+pub mod amount;
 pub mod rates;
 mod slots;
 
@@ -51,6 +52,11 @@ pub async fn for_client<T>(gone: CancellationToken, request: impl Future<Output 
     GONE.scope(gone, request).await
 }
 
+/// Cancelled when the client of the request that is carried out here has gone. A call in process has nobody who could go.
+pub fn client_gone() -> CancellationToken {
+    GONE.try_with(CancellationToken::clone).unwrap_or_default()
+}
+
 /// The right of a request to wait for tasks.
 pub struct Waiting {
     _place: Place,
@@ -60,9 +66,9 @@ impl Waiting {
     /// Waits, and gives the request's other slots back first, because others have work to do meanwhile. Ends early when the client
     /// has gone, because nobody waits then.
     pub async fn until<T>(self, done: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        // A call in process holds none, and has nobody who could go.
+        // A call in process holds none.
         drop(HELD.try_with(|held| mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner))));
-        let gone = GONE.try_with(CancellationToken::clone).unwrap_or_default();
+        let gone = client_gone();
         tokio::select! {
             biased;
             done = done => done,
@@ -202,13 +208,13 @@ impl Admission {
         self.searches.free()
     }
 
-    /// Waits for a slot to embed a document on request.
+    /// Waits for a slot to embed a document on request, or to cut one.
     pub async fn embed(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
         let refusal = || {
-            busy("the service is already embedding as many documents as it may at once")
+            busy("the service is already embedding and cutting as many documents as it may at once")
                 .with("setting", "SVC_EMBEDS_AT_ONCE")
         };
-        self.embeds.take(principal, 1).await.map_err(|full| refused(full, "embeddings", refusal))
+        self.embeds.take(principal, 1).await.map_err(|full| refused(full, "embeddings and cuts", refusal))
     }
 
     /// Waits for a slot to have the language model answer a question.

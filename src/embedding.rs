@@ -14,7 +14,7 @@ pub use queries::QueryVectors;
 pub use runner::{Runner, is_this_machine};
 use std::sync::Arc;
 use svc_client::wire::{ModelState, RunnerTextKind};
-use svc_models::{Embedding, Engine, TokenCounter, TokenVectors};
+use svc_models::{Embedding, Engine, Heard, TokenCounter, TokenVectors};
 
 /// Where the model is.
 #[derive(Clone, Debug)]
@@ -105,9 +105,18 @@ impl Model {
 
     /// Embeds as [`Engine::embed_documents`] does.
     pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Embedding>, EmbedError> {
+        self.embed_documents_heard(texts, &|_| ()).await
+    }
+
+    /// Embeds as [`Engine::embed_documents_heard`] does.
+    pub async fn embed_documents_heard(
+        &self,
+        texts: Vec<String>,
+        done: &Heard<'_>,
+    ) -> Result<Vec<Embedding>, EmbedError> {
         match self {
-            Model::Here(engine) => Ok(engine.embed_documents(texts).await?),
-            Model::There(model) => model.runner.embed_documents(&model.state, texts).await,
+            Model::Here(engine) => Ok(engine.embed_documents_heard(texts, done).await?),
+            Model::There(model) => model.runner.embed_documents(&model.state, texts, done).await,
         }
     }
 

@@ -7,13 +7,17 @@ mod consumer;
 pub mod dead;
 mod events;
 mod figures;
-mod message;
+pub mod message;
 mod outcomes;
 pub mod producer;
 mod source;
 mod turn;
 
-use crate::{sampler::feed::Work, service::Service};
+use crate::{
+    sampler::feed::{State, Work},
+    service::Service,
+    telemetry,
+};
 use broker::{Broker, BrokerError};
 pub use source::open_beneath;
 use std::{sync::Arc, time::Duration};
@@ -29,8 +33,14 @@ pub fn start(service: &Arc<Service>) -> Option<JoinHandle<()>> {
     if service.settings.amqp_url.is_blank() {
         return None;
     }
-    service.sampler.feed.note(Err("the broker has not been reached yet".to_owned()));
+    note(service, Err("the broker has not been reached yet".to_owned()));
     Some(service.requests.spawn(serve(service.clone())))
+}
+
+/// Notes how the feed is, for those who look and for the metrics.
+fn note(service: &Service, state: State) {
+    metrics::gauge!(telemetry::FEED_CONNECTED).set(if state.is_ok() { 1.0 } else { 0.0 });
+    service.sampler.feed.note(state);
 }
 
 /// Serves one connection after another.
@@ -40,7 +50,7 @@ async fn serve(service: Arc<Service>) {
         // It heeds the end of the service itself, because it must not leave half done what it has taken.
         let Err(error) = connected(&service, &mut pause).await else { break };
         tracing::warn!(%error, "the bulk feed has no broker and tries again");
-        service.sampler.feed.note(Err(error.to_string()));
+        note(&service, Err(error.to_string()));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = service.ending.cancelled() => return,
@@ -54,7 +64,7 @@ async fn connected(service: &Arc<Service>, pause: &mut Duration) -> Result<(), B
     let broker = Broker::connect(&service.settings).await?;
     broker.declare().await?;
     *pause = SOONEST;
-    service.sampler.feed.note(Ok(Work::Takes));
+    note(service, Ok(Work::Takes));
     tracing::info!("the bulk feed takes messages");
     let ended = tokio::select! {
         ended = consumer::consume(service, &broker) => ended,

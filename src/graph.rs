@@ -11,3 +11,4 @@ pub mod paths;
 pub mod quotes;
 pub mod resolve;
 mod rules;
+pub mod terms;

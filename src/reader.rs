@@ -1,7 +1,6 @@
 //! Starts the reader's child process and watches its clock. Dropping the reading kills the child.
 use crate::settings::Settings;
 use std::{
-    collections::VecDeque,
     fs::File,
     io,
     os::{fd::OwnedFd, unix::net},
@@ -11,7 +10,7 @@ use std::{
 };
 use svc_formats::{
     FormatError, Limits,
-    isolated::{Answer, Confinement, Decoder, Exit, Input, Request, Step, Usage, answer, become_program, serve},
+    isolated::{Answer, Confinement, Decoder, Exit, Input, Pages, Request, Step, Usage, answer, become_program, serve},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -117,16 +116,29 @@ impl Reader {
     /// # Errors
     /// The same as for [`Reading::next`].
     pub async fn read(&self, input: impl Into<Input>, request: &Request) -> Result<(Answer, Usage), FormatError> {
+        self.read_heard(input, request, &|_| ()).await
+    }
+
+    /// Does a step as [`Self::read`] does; `pages` hears how far it is.
+    ///
+    /// # Errors
+    /// The same as for [`Reading::next`].
+    pub async fn read_heard(
+        &self,
+        input: impl Into<Input>,
+        request: &Request,
+        pages: &(dyn Fn(Pages) + Send + Sync),
+    ) -> Result<(Answer, Usage), FormatError> {
         let mut reading = self.stream(input, request)?;
-        let mut answers = VecDeque::new();
+        let mut found = None;
         while let Some(answer) = reading.next().await? {
-            answers.push_back(answer);
-            if answers.len() > 1 {
-                return Err(FormatError::Crashed { reason: "it gave more than the one answer".to_owned() });
+            match answer {
+                Answer::Pages(read) => pages(read),
+                answer if found.is_none() => found = Some(answer),
+                _ => return Err(FormatError::Crashed { reason: "it gave more than the one answer".to_owned() }),
             }
         }
-        let answer = answers.pop_front();
-        answer
+        found
             .map(|answer| (answer, reading.usage()))
             .ok_or_else(|| FormatError::Crashed { reason: "it gave no answer".to_owned() })
     }

@@ -42,6 +42,8 @@ const EVERY: Duration = Duration::from_secs(2);
 const REST: u32 = 20;
 /// The longest time between two samples.
 const SELDOM: Duration = Duration::from_secs(60);
+/// The time between two looks at what is usual, which changes slowly.
+const USUAL_EVERY: Duration = Duration::from_secs(60);
 /// How long a sample may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// An older sample says nothing about the present.
@@ -103,7 +105,12 @@ pub struct Known {
     pub blob_store: Option<Result<String, String>>,
     /// The last overview, which is only taken while somebody looks, and when it was taken.
     pub overview: Option<(Instant, Arc<OverviewResponse>)>,
+    /// What is usual, which is only measured while somebody looks, and when it was measured.
+    usual: Option<(Instant, Arc<Usual>)>,
 }
+
+/// For each task type the milliseconds that an attempt usually takes at most.
+pub type Usual = BTreeMap<String, u64>;
 
 impl Known {
     /// The sample, unless it is too old.
@@ -333,12 +340,34 @@ impl Sampler {
         let outside = Outside {
             disk: self.disk.check().err().into_iter().collect(),
             blob_store: self.lock().blob_store.clone().and_then(Result::err),
+            feed: self.feed.is_away(),
         };
         admin::findings(conn, WAIT, self.batch_stall, outside).await
     }
 
+    /// What the attempts of each task type usually take, as it was measured last; empty before that.
+    pub fn usual(&self) -> Arc<Usual> {
+        self.lock().usual.as_ref().map(|(_, usual)| usual.clone()).unwrap_or_default()
+    }
+
+    /// What is usual, measured anew if that is due. A type of which too little ended lately keeps what it had.
+    async fn measured_usual(&self, conn: &mut PgConnection) -> sqlx::Result<Arc<Usual>> {
+        if let Some((at, usual)) = self.lock().usual.as_ref()
+            && at.elapsed() < USUAL_EVERY
+        {
+            return Ok(usual.clone());
+        }
+        let measured = overview::usual(conn).await?;
+        let mut usual = Usual::clone(&self.usual());
+        usual.extend(measured.into_iter().map(|(name, ms)| (name, u64::try_from(ms).unwrap_or_default())));
+        let usual = Arc::new(usual);
+        self.lock().usual = Some((Instant::now(), usual.clone()));
+        Ok(usual)
+    }
+
     async fn read_overview(&self, numbers: &Numbers) -> sqlx::Result<OverviewResponse> {
         let mut conn = self.pool.acquire().await?;
+        let usual = self.measured_usual(&mut conn).await?;
         let pace = overview::pace(&mut conn).await?;
         let mut workers = overview::workers(&mut conn).await?;
         for worker in &mut workers {
@@ -348,7 +377,7 @@ impl Sampler {
         Ok(OverviewResponse {
             at: chrono::Utc::now(),
             queue: numbers.queue(),
-            task_types: task_types(&numbers.unfinished, &overview::paused(&mut conn).await?, &pace),
+            task_types: task_types(&numbers.unfinished, &overview::paused(&mut conn).await?, &pace, &usual),
             findings: self.findings(&mut conn).await?,
             workers,
             throughput: overview::throughput(&mut conn, MINUTES).await?,
@@ -366,6 +395,7 @@ fn task_types(
     unfinished: &[TaskCount],
     paused: &[(String, chrono::DateTime<chrono::Utc>)],
     pace: &[(String, String, i64)],
+    usual: &Usual,
 ) -> Vec<TypeOverview> {
     fn of<'a, 'b>(types: &'b mut BTreeMap<(i32, &'a str), TypeOverview>, name: &'a str) -> &'b mut TypeOverview {
         types.entry((svc_actors::stage::stage(name), name)).or_insert_with(|| TypeOverview {
@@ -376,6 +406,7 @@ fn task_types(
             blocked_by: BTreeMap::new(),
             oldest_seconds: None,
             ended_a_minute: 0,
+            usual_ms: None,
         })
     }
     let mut types = BTreeMap::new();
@@ -395,7 +426,7 @@ fn task_types(
     for (name, _, ended) in pace {
         of(&mut types, name).ended_a_minute += ended;
     }
-    types.into_values().collect()
+    types.into_values().map(|row| TypeOverview { usual_ms: usual.get(&row.task_type).copied(), ..row }).collect()
 }
 
 /// Repeats the work, and holds the sampler only while it works.

@@ -25,6 +25,14 @@ pub const LLM_CALLS: &str = "svc_llm_calls_total";
 pub const LLM_TOKENS: &str = "svc_llm_tokens_total";
 pub const LLM_BATCHES: &str = "svc_llm_batches_total";
 pub const LLM_SECONDS: &str = "svc_llm_seconds";
+pub const FEED_CONSUMED: &str = "svc_feed_consumed_total";
+pub const FEED_ACKED: &str = "svc_feed_acked_total";
+pub const FEED_REJECTED: &str = "svc_feed_rejected_total";
+pub const FEED_RETRIED: &str = "svc_feed_retried_total";
+pub const FEED_CONNECTED: &str = "svc_feed_connected";
+pub const FEED_BODIES: &str = "svc_feed_bodies";
+pub const FEED_BODY_BYTES: &str = "svc_feed_body_bytes";
+pub const FEED_READY: &str = "svc_feed_ready_messages";
 const TASKS: &str = "svc_tasks";
 const QUEUE_DEPTH: &str = "svc_queue_depth";
 const OLDEST_SECONDS: &str = "svc_queue_oldest_seconds";
@@ -77,6 +85,20 @@ fn describe() {
     metrics::describe_counter!(LLM_TOKENS, "Tokens that the language model counted, by purpose, model and direction");
     metrics::describe_counter!(LLM_BATCHES, "Batches that ended, by provider and outcome");
     metrics::describe_histogram!(LLM_SECONDS, "Time of a call of the language model with its whole answer, by purpose");
+    metrics::describe_counter!(FEED_CONSUMED, "Messages that the bulk feed took from its broker");
+    metrics::describe_counter!(FEED_ACKED, "Messages that are stored, or were before, and are acknowledged");
+    metrics::describe_counter!(FEED_REJECTED, "Messages that were given up, by the code of the reason");
+    metrics::describe_counter!(
+        FEED_RETRIED,
+        "Messages that were put aside to be tried later, by the queue they wait in"
+    );
+    metrics::describe_gauge!(FEED_CONNECTED, "Whether this process has the broker of its bulk feed: 1 or 0");
+    metrics::describe_gauge!(FEED_BODIES, "Messages of the bulk feed that this process works on");
+    metrics::describe_gauge!(FEED_BODY_BYTES, "Bytes of the bodies of these messages");
+    metrics::describe_gauge!(
+        FEED_READY,
+        "Messages that lie in the queues of the bulk feed, by queue; read every 20 seconds"
+    );
     metrics::describe_gauge!(SAMPLE_AGE, "Age of the gauges that were read from the database");
     metrics::describe_gauge!(TASKS, "Tasks in the queue, by type and status; counted up to 10,000");
     metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work; counted up to 10,000 of a type");

@@ -6,6 +6,7 @@ use crate::{
     document_supervisor::TaskEnd,
     grant::{Grant, Lane, Lanes, TaskFailure},
     ledger::{Owed, StopReason},
+    meter::Meter,
     news::Told,
     port::Claimed,
     shared::Shared,
@@ -39,6 +40,8 @@ pub(crate) struct Hold {
     /// The handler has begun.
     pub started: bool,
     pub report: Option<Report>,
+    /// How far the task is, as its handler says.
+    pub meter: Meter,
     follow_up: Arc<FollowUp>,
     shared: Arc<Shared>,
 }
@@ -60,6 +63,7 @@ impl Hold {
             cancel,
             started: false,
             report: None,
+            meter: Meter::default(),
             follow_up: Arc::default(),
             shared: shared.clone(),
         })
@@ -71,7 +75,12 @@ impl Hold {
     }
 
     pub fn permit(&self) -> Permit {
-        Permit { shared: self.shared.clone(), token: self.grant.token, follow_up: self.follow_up.clone() }
+        Permit {
+            shared: self.shared.clone(),
+            token: self.grant.token,
+            meter: self.meter.clone(),
+            follow_up: self.follow_up.clone(),
+        }
     }
 
     /// Takes what was claimed together with the task's end, to be run next.
@@ -104,14 +113,20 @@ impl Hold {
 pub struct Permit {
     shared: Arc<Shared>,
     token: Uuid,
+    meter: Meter,
     follow_up: Arc<FollowUp>,
 }
 
 impl Permit {
+    /// Where the handler says how far the task is.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
     /// Declares that only the task's end is left. In the same message the handler may claim what runs next: this permit
     /// and all other idle ones are set aside for that claim. Dropping the value frees them for other claims.
     pub fn end(self) -> Ending {
-        let Permit { shared, token, follow_up } = self;
+        let Permit { shared, token, follow_up, .. } = self;
         // This is read before the slots are taken: an announcement in between finds no free slot and stays news.
         let told = shared.news.told();
         shared.ledger.commits(token);

@@ -27,6 +27,7 @@ mod heart;
 mod hold;
 mod ledger;
 mod lock_manager;
+mod meter;
 mod news;
 mod port;
 mod progress;
@@ -45,6 +46,7 @@ mod tests;
 
 pub use grant::{ErrorClass, Grant, Lane, Lanes, Outcome, SharedLanes, TaskFailure};
 pub use hold::{Ending, Permit};
+pub use meter::{Meter, TaskProgress};
 pub use port::{Beat, BeatAnswer, BeatFactory, Claimed, Handler, PortError, Queue};
 pub use progress::{DocumentFacts, LastFailure, Progress, TaskCounts};
 pub use region::{LeafRange, Region, WriteMode, path_key};

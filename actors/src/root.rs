@@ -5,6 +5,7 @@ use crate::{
     documents::Documents,
     heart::Heart,
     lock_manager::LockManager,
+    meter::Meter,
     shared::Shared,
     tree::{ActorKind, Label, Load, Post, Seat},
     worker::WorkerEnd,
@@ -62,7 +63,14 @@ impl Actor for Root {
     type Arguments = Arc<Shared>;
 
     async fn pre_start(&self, me: ActorRef<RootMessage>, shared: Arc<Shared>) -> Result<RootState, ActorProcessingErr> {
-        let label = Label { kind: ActorKind::Root, parent: None, task: None, document_id: None, record: None };
+        let label = Label {
+            kind: ActorKind::Root,
+            parent: None,
+            task: None,
+            document_id: None,
+            record: None,
+            meter: Meter::default(),
+        };
         let seat = shared.board.sit(me.get_cell(), label, Arc::default());
         let child = |kind| Child { kind, load: Arc::default(), actor: None, started: Instant::now(), ends: 0 };
         let children = CHILDREN.into_iter().map(child).collect();

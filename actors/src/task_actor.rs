@@ -48,6 +48,7 @@ impl Actor for TaskActor {
         let label = Label {
             task: Some(grant.clone()),
             document_id: Some(grant.document_id),
+            meter: hold.meter.clone(),
             ..Label::of(ActorKind::Task, parent)
         };
         let seat = shared.board.sit(me.get_cell(), label, Arc::<Load>::default());

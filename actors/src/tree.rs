@@ -2,6 +2,7 @@
 
 use crate::{
     grant::{Grant, Lane},
+    meter::{Meter, TaskProgress},
     progress::{Progress, Record},
     region::Region,
     stage,
@@ -126,6 +127,9 @@ pub struct TaskRun {
     pub lane: Lane,
     pub region: Region,
     pub phase: Phase,
+    /// `None` while its handler has not said how far it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<TaskProgress>,
 }
 
 /// The state of an actor.
@@ -239,11 +243,13 @@ pub(crate) struct Label {
     pub task: Option<Arc<Grant>>,
     pub document_id: Option<DocumentId>,
     pub record: Option<Arc<Record>>,
+    /// What the handler of a task says.
+    pub meter: Meter,
 }
 
 impl Label {
     pub fn of(kind: ActorKind, parent: u64) -> Self {
-        Label { kind, parent: Some(parent), task: None, document_id: None, record: None }
+        Label { kind, parent: Some(parent), task: None, document_id: None, record: None, meter: Meter::default() }
     }
 }
 
@@ -390,6 +396,7 @@ fn node(place: &Place, phases: &HashMap<Uuid, Phase>) -> TreeNode {
             lane: grant.lane,
             region: grant.region.clone(),
             phase: phases.get(&grant.token).copied().unwrap_or(Phase::Stopping),
+            progress: place.label.meter.read(),
         }),
         progress: place.label.record.as_deref().map(Record::read),
         state: state(&place.cell),

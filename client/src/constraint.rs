@@ -1,6 +1,8 @@
 //! Constraints that a field's type cannot express, each declared once: `check` enforces it and the contract shows it.
 use crate::Failure;
+use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
+use std::ops::Range;
 
 /// What a field takes beyond its type.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +19,12 @@ pub enum Constraint {
     OneOf(&'static [&'static str]),
     /// A list whose length is between two bounds, with a constraint for each entry.
     List(usize, usize, Option<&'static Constraint>),
+    /// A time that PostgreSQL can hold and RFC 3339 can write.
+    Moment,
 }
+
+/// The microseconds since 1970 of the years -4711 to 9999. A leap second counts as the second after it, as PostgreSQL keeps it.
+const MOMENTS: Range<i64> = -210_831_984_000_000_000..253_402_300_800_000_000;
 
 /// The form of a text.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +149,8 @@ impl Constraint {
             Constraint::List(least, most, each) => {
                 json!({"minItems": least, "maxItems": most, "items": each.map(Constraint::keywords).unwrap_or_default()})
             }
+            // The format `date-time` stands there already, and JSON Schema has no bounds of times.
+            Constraint::Moment => json!({}),
         };
         match keywords {
             Value::Object(keywords) => keywords,
@@ -196,6 +205,16 @@ numbers!(i32, u32, f64);
 impl Constrained for i64 {
     fn meets(&self, _: &Constraint) -> Result<(), String> {
         Ok(())
+    }
+}
+
+impl Constrained for DateTime<Utc> {
+    fn meets(&self, constraint: &Constraint) -> Result<(), String> {
+        match constraint {
+            Constraint::Moment if MOMENTS.contains(&self.timestamp_micros()) => Ok(()),
+            Constraint::Moment => Err("takes the years -4711 to 9999".to_owned()),
+            _ => Err("does not take a time".to_owned()),
+        }
     }
 }
 
@@ -305,6 +324,19 @@ mod tests {
             (json!("c"), Constraint::OneOf(&["a", "b"]), false),
         ] {
             assert_eq!(value.meets(&constraint).is_ok(), fits, "{value} {constraint:?}");
+        }
+        for (time, fits) in [
+            ("2024-02-29T10:00:00Z", true),
+            ("-4711-01-01T00:00:00Z", true),
+            ("-4712-12-31T23:59:59Z", false),
+            ("9999-12-31T23:59:59.999999999Z", true),
+            ("9999-12-31T23:59:60Z", false),
+            ("+10000-01-01T00:00:00Z", false),
+            ("+262000-01-01T00:00:00Z", false),
+            ("-010000-01-01T00:00:00Z", false),
+        ] {
+            let time: DateTime<Utc> = time.parse().expect(time);
+            assert_eq!(time.meets(&Constraint::Moment).is_ok(), fits, "{time}");
         }
         let list = Constraint::List(1, 2, Some(&NAME));
         let of = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>().meets(&list);

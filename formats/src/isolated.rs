@@ -26,6 +26,7 @@ pub use program::{NOT_STARTED, ProgramLimits, become_program};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::{
+    cell::RefCell,
     fs::File,
     io::{self, BufReader, Read, Seek, SeekFrom},
     os::fd::AsFd,
@@ -124,6 +125,8 @@ pub enum Answer {
         archive: Option<Archive>,
     },
     Extracted(Extraction),
+    /// How many pages of the file the extraction that is under way has read.
+    Pages(Pages),
     WebPage(Box<WebPage>),
     Workbook(Workbook),
     SharedStrings(Vec<String>),
@@ -135,6 +138,13 @@ pub enum Answer {
     Picture(PictureSize),
     /// Some of the pixels of a picture, row by row, each a byte between black and white.
     Pixels(Vec<u8>),
+}
+
+/// How far a reading is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pages {
+    pub done: u32,
+    pub of: u32,
 }
 
 /// What a reading cost, as the child measured it at its end.
@@ -219,7 +229,7 @@ fn usage(status: Option<File>) -> Usage {
 /// What the reader met, or what `emit` returned.
 pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<(), FormatError> {
     let limits = &request.limits;
-    let access = Access { limits, password: request.password.as_ref() };
+    let access = Access { limits, password: request.password.as_ref(), pages: None };
     let Input { file, shared_strings } = input;
     let mut input = BufReader::new(file);
     let workbook = |file| xlsx::Source { file, shared_strings };
@@ -235,7 +245,12 @@ pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<()
             let archive = if format == Format::Zip { archive(&mut input)? } else { None };
             emit(Answer::Probed { detection, patterns, refusal, archive })
         }
-        Step::Extract(format) => emit(Answer::Extracted(extract(*format, input, access)?)),
+        Step::Extract(format) => {
+            let emit = RefCell::new(emit);
+            let pages = |done, of| (*emit.borrow_mut())(Answer::Pages(Pages { done, of }));
+            let extraction = extract(*format, input, Access { pages: Some(&pages), ..access })?;
+            (*emit.borrow_mut())(Answer::Extracted(extraction))
+        }
         Step::WebPage(source) => emit(Answer::WebPage(Box::new(web_page::read(input, source, limits)?))),
         Step::Workbook => emit(Answer::Workbook(xlsx::workbook(input, limits)?)),
         Step::SharedStrings => xlsx::shared_strings(input, limits, &mut |texts| emit(Answer::SharedStrings(texts))),

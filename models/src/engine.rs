@@ -4,7 +4,7 @@ use crate::{
     encoder::Wanted,
     folder::ModelFolder,
     health::{self, Watched},
-    passes,
+    passes::{self, Heard},
     queue::{Lane, Work},
     ragged::Ragged,
     tokenizer::{OverLimit, TextTokenizer, Tokens},
@@ -138,8 +138,17 @@ impl Engine {
     /// Returns one embedding per text, in the order of the texts. If a text has more than [`ModelInfo::doc_window`] tokens
     /// or its vector has no direction, the whole call is refused. Dropping the future cancels what has not begun.
     pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Embedding>, ModelError> {
+        self.embed_documents_heard(texts, &|_| ()).await
+    }
+
+    /// Embeds as [`Self::embed_documents`] does; `done` hears of the texts as they are done.
+    pub async fn embed_documents_heard(
+        &self,
+        texts: Vec<String>,
+        done: &Heard<'_>,
+    ) -> Result<Vec<Embedding>, ModelError> {
         let tokens = self.tokenize(texts, Lane::Document, self.info().doc_window, false).await?;
-        self.embed(&tokens, Lane::Document, self.shared.batch_size).await
+        self.embed(&tokens, Lane::Document, self.shared.batch_size, done).await
     }
 
     /// Returns the vector of a query, which goes before all waiting documents.
@@ -152,7 +161,7 @@ impl Engine {
     /// has more tokens than the window, the whole call is refused.
     pub async fn embed_queries(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let tokens = self.tokenize(texts, Lane::Query, self.info().doc_window, false).await?;
-        let embeddings = self.embed(&tokens, Lane::Query, 1).await?;
+        let embeddings = self.embed(&tokens, Lane::Query, 1, &|_| ()).await?;
         Ok(embeddings.into_iter().map(|embedding| embedding.vector).collect())
     }
 
@@ -199,7 +208,7 @@ impl Engine {
     async fn token_vectors_in(&self, lane: Lane, texts: Vec<String>) -> Result<Vec<TokenVectors>, ModelError> {
         let info = self.info();
         let tokens = self.tokenize(texts, lane, info.token_window, true).await?;
-        let rows = self.run(&tokens, lane, Wanted::Rows, self.shared.token_batch_size).await?;
+        let rows = self.run(&tokens, lane, Wanted::Rows, self.shared.token_batch_size, &|_| ()).await?;
         let width = info.native_width;
         let vectors = tokens.into_iter().zip(rows).map(|(tokens, mut values)| {
             values.truncate(tokens.content.end * width);
@@ -209,9 +218,15 @@ impl Engine {
         vectors.collect()
     }
 
-    async fn embed(&self, tokens: &[Tokens], lane: Lane, max_texts: usize) -> Result<Vec<Embedding>, ModelError> {
+    async fn embed(
+        &self,
+        tokens: &[Tokens],
+        lane: Lane,
+        max_texts: usize,
+        done: &Heard<'_>,
+    ) -> Result<Vec<Embedding>, ModelError> {
         let pooling = self.info().pooling;
-        let rows = self.run(tokens, lane, Wanted::Vector(pooling), max_texts).await?;
+        let rows = self.run(tokens, lane, Wanted::Vector(pooling), max_texts, done).await?;
         let made = rows.iter().zip(tokens);
         made.map(|(row, tokens)| Embedding::of(row, pooling, tokens.ids.len(), VECTOR_WIDTH)).collect()
     }
@@ -238,12 +253,13 @@ impl Engine {
         lane: Lane,
         wanted: Wanted,
         max_texts: usize,
+        done: &Heard<'_>,
     ) -> Result<Vec<Vec<f32>>, ModelError> {
         let lengths: Vec<usize> = tokens.iter().map(|tokens| tokens.ids.len()).collect();
         let batch = |texts: &[usize]| Ragged::from_sequences(texts.iter().map(|&text| tokens[text].ids.as_slice()));
         let device = &self.shared.device;
         let work = Work { encoder: device.encoder()?, wanted, device: Some(Arc::clone(device)) };
-        passes::run(&self.shared.threads.queue, lane, work, &lengths, max_texts, batch).await
+        passes::run(&self.shared.threads.queue, lane, work, &lengths, max_texts, batch, done).await
     }
 }
 

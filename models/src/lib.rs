@@ -46,6 +46,7 @@ pub use engine::Engine;
 pub use error::ModelError;
 pub use hub::{FetchError, HubSettings, Progress, fetch_model};
 pub use library::{LibraryModel, library};
+pub use passes::Heard;
 pub use pooling::{Embedding, Pooling};
 pub use precision::Precision;
 pub use reranker::{Reranker, RerankerInfo, RerankerSettings};

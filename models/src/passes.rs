@@ -35,8 +35,12 @@ pub(crate) async fn beside_the_runtime<T: Send + 'static>(
     }
 }
 
+/// Hears how many more texts are done.
+pub type Heard<'a> = dyn Fn(usize) + Send + Sync + 'a;
+
 /// Runs all sequences in passes of similar lengths, with at most `max_sequences` in one. `batch` makes the pass of the
-/// sequences whose numbers it gets. Returns the results in the order of the sequences.
+/// sequences whose numbers it gets, and `done` hears of each pass that has ended. Returns the results in the order of the
+/// sequences.
 pub(crate) async fn run(
     queue: &Queue,
     lane: Lane,
@@ -44,6 +48,7 @@ pub(crate) async fn run(
     lengths: &[usize],
     max_sequences: usize,
     batch: impl Fn(&[usize]) -> Ragged,
+    done: &Heard<'_>,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
     let passes = plan_passes(lengths, TOKENS_PER_PASS, max_sequences);
     let mut outcomes = Outcomes { queue, waiting: Vec::with_capacity(passes.len()) };
@@ -55,6 +60,7 @@ pub(crate) async fn run(
         for (&sequence, result) in pass.iter().zip(outcome.await.map_err(|_| ModelError::Stopped)??) {
             results[sequence] = result;
         }
+        done(pass.len());
     }
     // The error names all of them at once, so that the caller can leave them out and ask only once more.
     let texts: Vec<usize> = (0..results.len()).filter(|&sequence| results[sequence].is_none()).collect();

@@ -6,7 +6,7 @@ use crate::{
 };
 use http::{HeaderMap, header::AUTHORIZATION};
 use sha2::{Digest, Sha256};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq;
 use svc_client::{Access, Code, Failure};
 use svc_ids::ApiTokenId;
@@ -143,11 +143,18 @@ impl Caller {
     /// repeatedly.
     pub async fn again(&self, pool: &PgPool) -> Result<Caller, Failure> {
         match self {
+            Caller::Principal(_) => self.again_on(&mut *pool.acquire().await.or_fail()?).await,
+            Caller::Owner | Caller::Nobody => Ok(self.clone()),
+        }
+    }
+
+    /// Does the same as [`Caller::again`] within a transaction, which sees what others committed before its locks.
+    pub async fn again_on(&self, conn: &mut PgConnection) -> Result<Caller, Failure> {
+        match self {
             Caller::Principal(principal) => {
-                let mut conn = pool.acquire().await.or_fail()?;
                 let holder = match principal.token_id {
-                    Some(token_id) => api_tokens::holder_again(&mut conn, token_id).await,
-                    None => api_tokens::by_id(&mut conn, principal.id).await,
+                    Some(token_id) => api_tokens::holder_again(conn, token_id).await,
+                    None => api_tokens::by_id(conn, principal.id).await,
                 };
                 holder.or_fail()?.map(Caller::from).ok_or_else(unauthenticated)
             }

@@ -50,6 +50,12 @@ struct AuditArguments {
     /// Only acts on this document.
     #[arg(long)]
     document: Option<i64>,
+    /// Only acts on this task.
+    #[arg(long)]
+    task: Option<i64>,
+    /// Only acts on tasks that this worker held.
+    #[arg(long)]
+    worker: Option<String>,
     /// The most entries to show.
     #[arg(long, default_value_t = 200)]
     most: usize,
@@ -121,7 +127,9 @@ async fn audit(client: &Client<Remote>, output: Output, arguments: AuditArgument
     let (mut entries, mut cursor): (Vec<AuditEntry>, Option<String>) = (Vec::new(), None);
     loop {
         let limit = Some(PAGE);
-        let query = AuditQuery { principal_id, document_id: arguments.document, cursor: cursor.take(), limit };
+        let AuditArguments { document: document_id, task: task_id, .. } = arguments;
+        let worker = arguments.worker.clone();
+        let query = AuditQuery { principal_id, document_id, task_id, worker, cursor: cursor.take(), limit };
         let page = client.list_audit(query).await?;
         entries.extend(page.entries);
         cursor = page.next_cursor;

@@ -1,8 +1,10 @@
-//! `svc bulk`: hands whole folders over, through the message broker or else by uploads, and keeps a journal, so that it goes on wherever it
+//! `svc bulk`: hands whole folders and manifests over, through the message broker or else by uploads, and keeps a journal, so that it goes on wherever it
 //! was stopped. docs/feed.md explains it.
 mod broker;
 mod dead;
+mod dry;
 mod journal;
+mod manifest;
 mod rest;
 mod walk;
 
@@ -22,6 +24,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     process::ExitCode,
     sync::Arc,
@@ -58,7 +61,8 @@ enum BulkCommand {
 
 #[derive(Args)]
 struct SendArguments {
-    /// Folders with everything in them, and files. Links inside folders are not followed.
+    /// Folders with everything in them, files, and manifests: a path that ends in `.jsonl` names a file with a line of JSON for each file to
+    /// send. Links inside folders are not followed.
     #[arg(required_unless_present = "list")]
     paths: Vec<PathBuf>,
     /// A file that names one file or folder a line; `-` reads standard input.
@@ -82,6 +86,12 @@ struct SendArguments {
     /// Sends those files once more whose outcome an earlier run did not see; what is stored is not stored twice.
     #[arg(long)]
     again: bool,
+    /// Says what would be sent and what cannot be, by the number of its line in a manifest, and sends nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Waits until what this run sent is ingested, and ends with 3 if some of it failed.
+    #[arg(long)]
+    wait: bool,
     /// How long to wait while nothing happens, before what is left is left to the next run of the same command.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     patience: u64,
@@ -96,7 +106,8 @@ impl SendArguments {
                 "--options takes no password here, because what is given up is kept: use svc ingest --password-file";
             return Err(CliError::Other(says.to_owned()));
         }
-        let query = UploadQuery { parent_id: self.parent, private: self.private, priority: self.priority };
+        let query =
+            UploadQuery { parent_id: self.parent, private: self.private, priority: self.priority, event_time: None };
         query.check()?;
         Ok(Target { query, options })
     }
@@ -114,6 +125,9 @@ struct Account {
     waiting: usize,
     /// Those that could not be read or sent.
     left: usize,
+    /// With `--wait`, those of the accepted that are ingested, and those whose ingestion failed or was cancelled.
+    settled: usize,
+    failed: usize,
     /// Those that the journal already had.
     before: usize,
     /// Links and other things that are no files.
@@ -143,6 +157,21 @@ struct Ready {
 
 type Read = (Candidate, Reading);
 
+/// The files whose ingestion is waited for.
+#[derive(Default)]
+struct Ingesting {
+    open: BTreeMap<i64, String>,
+    early: BTreeMap<i64, Ended>,
+}
+
+/// How an ingestion ended.
+struct Ended {
+    /// `settled`, `failed` or `cancelled`.
+    word: String,
+    code: Option<String>,
+    detail: Option<String>,
+}
+
 /// A run of the command.
 struct Run {
     journal: Journal,
@@ -155,6 +184,8 @@ struct Run {
     output: Output,
     bar: ProgressBar,
     account: Account,
+    /// With `--wait`, the documents that were accepted and are not ingested yet, and those of which that was told before they were known.
+    ingesting: Option<Ingesting>,
     patience: Duration,
     /// When something happened last.
     moved: Instant,
@@ -173,22 +204,32 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
         true => broker_place(settings).map_err(|error| CliError::Other(error.to_string()))?,
         false => settings.service_url(),
     };
+    let whereto: Arc<str> = json!({"query": target.query, "options": target.options}).to_string().into();
+    let most = settings.bulk_inline_bytes;
+    let manifests = manifest::Reading { target: target.clone(), most, compares_urls: by_broker };
+    if arguments.dry_run {
+        let (known, but) = Journal::look(&arguments.journal, &to)?;
+        let root = broker::root(settings);
+        let plan = dry::Plan { known, whereto, target, most, broker: by_broker.then_some(root.as_deref()) };
+        return dry::run(plan, Sources { paths: arguments.paths, list: arguments.list, but, manifests }, output).await;
+    }
     let (journal, keys) = Journal::open(&arguments.journal, &to)?;
     let bar = ProgressBar::no_length();
     bar.set_style(
         ProgressStyle::with_template("{spinner} {msg}, {elapsed}").unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    let whereto = json!({"query": target.query, "options": target.options}).to_string().into();
-    let sources = Sources { paths: arguments.paths, list: arguments.list, but: journal.identity()? };
+    let but = Some(journal.identity()?);
+    let sources = Sources { paths: arguments.paths, list: arguments.list, but, manifests };
     let mut run = Run {
         journal,
         known: Arc::default(),
         target,
         whereto,
-        most: settings.bulk_inline_bytes,
+        most,
         output,
         bar,
         account: Account::default(),
+        ingesting: arguments.wait.then(Ingesting::default),
         patience: Duration::from_secs(arguments.patience),
         moved: Instant::now(),
     };
@@ -206,8 +247,10 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
         _ = tokio::signal::ctrl_c() => None,
     };
     run.bar.finish_and_clear();
-    run.account.waiting = run.journal.waiting();
-    let Account { files, accepted, duplicate, rejected, waiting, left, before, skipped } = &run.account;
+    let ingesting = run.still_ingesting();
+    run.account.waiting = run.journal.waiting() + ingesting;
+    let Account { files, accepted, duplicate, rejected, waiting, left, settled, failed, before, skipped } =
+        &run.account;
     match output {
         Output::Json => Output::line(&run.account)?,
         Output::Table => {
@@ -215,6 +258,9 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
             say!(
                 "{files}: {accepted} accepted, {duplicate} duplicate, {rejected} rejected, {waiting} waiting, {left} left, {before} sent before"
             );
+            if arguments.wait {
+                say!("of the accepted, {settled} are ingested and {failed} failed");
+            }
             if *skipped > 0 {
                 say!(
                     "{} left out, such as links",
@@ -223,13 +269,16 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
             }
         }
     }
-    if *waiting > 0 {
+    if ingesting > 0 {
+        eprintln!("{} not ingested yet: svc status tells how it goes on", count(ingesting, "file is", "files are"));
+    }
+    if *waiting > ingesting {
         eprintln!(
             "{} for an answer: the next run takes it, and one with --again asks anew",
-            count(*waiting, "file waits", "files wait")
+            count(*waiting - ingesting, "file waits", "files wait")
         );
     }
-    let is_whole = rejected + waiting + left == 0;
+    let is_whole = rejected + waiting + left + failed == 0;
     let again = format!("run the same command again to go on: {} says what is done", arguments.journal.display());
     match done {
         None => {
@@ -286,7 +335,7 @@ impl Run {
             Reading::Unreadable(reason) => self.left(&candidate.shown(), &reason)?,
             Reading::File { key, sha256, size, content } => {
                 let path = candidate.shown();
-                let parts = [path.as_str(), &*self.whereto, &sha256];
+                let parts = [path.as_str(), candidate.whereto(&self.whereto), &sha256];
                 let id = parts.iter().fold(Sha256::new(), |hash, part| {
                     hash.chain_update((part.len() as u64).to_be_bytes()).chain_update(part)
                 });
@@ -312,7 +361,10 @@ impl Run {
         }
         self.moved = Instant::now();
         match outcome.word.as_str() {
-            "accepted" => self.account.accepted += 1,
+            "accepted" => {
+                self.account.accepted += 1;
+                self.is_to_be_ingested(outcome.document_id, path)?;
+            }
             "duplicate" => self.account.duplicate += 1,
             word => {
                 self.account.rejected += 1;
@@ -322,6 +374,46 @@ impl Run {
         }
         self.show();
         Ok(())
+    }
+
+    /// Waits for the ingestion of what was accepted, if anybody wants that.
+    fn is_to_be_ingested(&mut self, document_id: Option<i64>, path: &str) -> Result<(), CliError> {
+        let (Some(ingesting), Some(id)) = (self.ingesting.as_mut(), document_id) else { return Ok(()) };
+        match ingesting.early.remove(&id) {
+            Some(ended) => self.count_ingested(path, &ended),
+            None => {
+                ingesting.open.insert(id, path.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that an ingestion has ended.
+    fn ingested(&mut self, document_id: i64, ended: Ended) -> Result<(), CliError> {
+        let Some(ingesting) = self.ingesting.as_mut() else { return Ok(()) };
+        self.moved = Instant::now();
+        match ingesting.open.remove(&document_id) {
+            Some(path) => self.count_ingested(&path, &ended),
+            None => {
+                ingesting.early.insert(document_id, ended);
+                Ok(())
+            }
+        }
+    }
+
+    fn count_ingested(&mut self, path: &str, ended: &Ended) -> Result<(), CliError> {
+        if ended.word == "settled" {
+            self.account.settled += 1;
+            return Ok(());
+        }
+        self.account.failed += 1;
+        let reason = ended.detail.as_deref().unwrap_or("its ingestion did not end well; svc status tells more");
+        self.refused(&Refused { file: path, outcome: &ended.word, code: ended.code.as_deref(), reason })
+    }
+
+    /// How many ingestions are waited for.
+    fn still_ingesting(&self) -> usize {
+        self.ingesting.as_ref().map_or(0, |ingesting| ingesting.open.len())
     }
 
     fn refused(&self, refused: &Refused<'_>) -> Result<(), CliError> {

@@ -120,7 +120,12 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     let started = Instant::now();
     let options = arguments.options.read()?;
     let files = files(&arguments.paths)?;
-    let query = UploadQuery { parent_id: arguments.parent, private: arguments.private, priority: arguments.priority };
+    let query = UploadQuery {
+        parent_id: arguments.parent,
+        private: arguments.private,
+        priority: arguments.priority,
+        event_time: None,
+    };
 
     let bar = ProgressBar::new(files.len() as u64);
     bar.set_style(

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use futures_util::TryStreamExt;
 use oxrdf::{BlankNode, NamedOrBlankNode, Term, Triple};
-use oxttl::{TurtleParseError, TurtleParser, TurtleSerializer};
+use oxttl::{TurtleParseError, TurtleParser, TurtleSerializer, turtle::LowLevelTurtleSerializer};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::{
@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 use svc_client::{
-    Client, Failure, RdfSyntax, RdfText, Remote,
+    Client, Code, Failure, RdfSyntax, RdfText, Remote,
     wire::{ImportQuery, ImportedGraph, TurtleQuery},
 };
 
@@ -174,8 +174,33 @@ async fn send_all(client: &Client<Remote>, arguments: ImportArguments, summary: 
     let query = ImportQuery { parent_id: under, base: None, import: Some(hash) };
     let (parts, mut read) = tokio::sync::mpsc::channel(1);
     let reading = tokio::task::spawn_blocking(move || send_parts(&file, base.as_deref(), &prefixes, &parts));
-    while let Some(text) = read.recv().await {
-        summary.add(&send(client, &query, text).await?);
+    let mut most = usize::MAX;
+    while let Some(part) = read.recv().await {
+        let mut open = vec![part];
+        while let Some(part) = open.pop() {
+            // What the service has refused by its size is not sent again in that size.
+            let refusal = match part.triples <= most.saturating_add(DESCRIPTION) {
+                true => match send(client, &query, &part.text).await {
+                    Ok(done) => {
+                        summary.add(&done);
+                        continue;
+                    }
+                    Err(failure) if failure.code != Code::TooLarge => return Err(failure.into()),
+                    Err(failure) => Some(failure),
+                },
+                false => None,
+            };
+            match (halves(&part.text)?, refusal) {
+                (Some([first, second]), refusal) => {
+                    if refusal.is_some() {
+                        most = most.min(part.triples.div_ceil(2));
+                    }
+                    open.extend([second, first]);
+                }
+                (None, Some(failure)) => return Err(failure.into()),
+                (None, None) => summary.add(&send(client, &query, &part.text).await?),
+            }
+        }
     }
     reading.await.map_err(|error| CliError::Other(error.to_string()))?
 }
@@ -184,10 +209,62 @@ fn count_of(summary: &Summary) -> String {
     count(usize::try_from(summary.triples).unwrap_or(usize::MAX), "triple", "triples")
 }
 
-async fn send(client: &Client<Remote>, query: &ImportQuery, text: String) -> Result<ImportedGraph, Failure> {
+/// Triples that are sent in one call.
+struct Part {
+    triples: usize,
+    /// Turtle, which stands by itself.
+    text: String,
+}
+
+/// The two halves of a text that was written by [`serializer`]; `None` if what it has stays together.
+fn halves(text: &str) -> Result<Option<[Part; 2]>, CliError> {
+    let mut parser = TurtleParser::new().for_slice(text.as_bytes());
+    let triples: Result<Vec<Triple>, _> = parser.by_ref().collect();
+    let triples = triples.map_err(|error| CliError::Other(error.to_string()))?;
+    let prefixes: Vec<(String, String)> =
+        parser.prefixes().map(|(prefix, iri)| (prefix.to_owned(), iri.to_owned())).collect();
+    let middle = triples.len() / 2;
+    // What describes a fact with its times stays together.
+    let begins = |at: &usize| triples[at - 1].subject != triples[*at].subject;
+    let near = (middle.max(1)..triples.len()).take(DESCRIPTION).find(begins);
+    let near = near.or_else(|| (1..middle).rev().take(DESCRIPTION).find(begins));
+    let at = match near {
+        Some(at) => at,
+        None if triples.len() > DESCRIPTION => middle,
+        None => return Ok(None),
+    };
+    let (first, second) = triples.split_at(at);
+    Ok(Some([Part::of(&prefixes, first)?, Part::of(&prefixes, second)?]))
+}
+
+impl Part {
+    fn of(prefixes: &[(String, String)], triples: &[Triple]) -> Result<Part, CliError> {
+        let (mut writing, mut text) = (serializer(prefixes), Vec::new());
+        for triple in triples {
+            writing.serialize_triple(triple, &mut text)?;
+        }
+        writing.finish(&mut text)?;
+        Part::written(triples.len(), text)
+    }
+
+    fn written(triples: usize, text: Vec<u8>) -> Result<Part, CliError> {
+        let text = String::from_utf8(text).map_err(|error| CliError::Other(error.to_string()))?;
+        Ok(Part { triples, text })
+    }
+}
+
+/// Begins a text with the prefixes of a file.
+fn serializer(prefixes: &[(String, String)]) -> LowLevelTurtleSerializer {
+    let known = prefixes.iter().fold(TurtleSerializer::new(), |serializer, (prefix, iri)| {
+        serializer.clone().with_prefix(prefix, iri).unwrap_or(serializer)
+    });
+    known.low_level()
+}
+
+async fn send(client: &Client<Remote>, query: &ImportQuery, text: &str) -> Result<ImportedGraph, Failure> {
     let mut wait = Duration::from_millis(500);
     loop {
-        let text = RdfText { syntax: RdfSyntax::Turtle, text: text.clone() };
+        let text = RdfText { syntax: RdfSyntax::Turtle, text: text.to_owned() };
         match client.import_turtle(query.clone(), text).await {
             Err(failure) if is_temporary(&failure) && wait < LONGEST_WAIT => tokio::time::sleep(wait).await,
             done => return done,
@@ -259,40 +336,33 @@ fn send_parts(
     path: &Path,
     base: Option<&str>,
     prefixes: &[(String, String)],
-    parts: &tokio::sync::mpsc::Sender<String>,
+    parts: &tokio::sync::mpsc::Sender<Part>,
 ) -> Result<(), CliError> {
-    let begin = || {
-        let known = prefixes.iter().fold(TurtleSerializer::new(), |serializer, (prefix, iri)| {
-            serializer.clone().with_prefix(prefix, iri).unwrap_or(serializer)
-        });
-        known.low_level()
-    };
     let mut labels = Labels(HashMap::new());
     let mut last: Option<NamedOrBlankNode> = None;
-    let (mut serializer, mut text, mut triples) = (begin(), Vec::new(), 0);
-    let send = |text: Vec<u8>| {
-        let text = String::from_utf8(text).map_err(|error| CliError::Other(error.to_string()))?;
+    let (mut writing, mut text, mut triples) = (serializer(prefixes), Vec::new(), 0);
+    let send = |triples: usize, text: Vec<u8>| {
         // The receiver has gone when a part was refused, which it reports.
-        Ok::<_, CliError>(parts.blocking_send(text).is_ok())
+        Ok::<_, CliError>(parts.blocking_send(Part::written(triples, text)?).is_ok())
     };
     for triple in parser(base)?.for_reader(BufReader::new(open(path)?)) {
         let triple = labels.renamed(triple.map_err(|error| no_turtle(path, &error))?);
         // What describes a fact with its times stays together.
         let goes_on = last.as_ref() == Some(&triple.subject) && triples < TRIPLES + DESCRIPTION;
         if !goes_on && (triples >= TRIPLES || text.len() >= BYTES) {
-            serializer.finish(&mut text)?;
-            if !send(std::mem::take(&mut text))? {
+            writing.finish(&mut text)?;
+            if !send(triples, std::mem::take(&mut text))? {
                 return Ok(());
             }
-            (serializer, triples) = (begin(), 0);
+            (writing, triples) = (serializer(prefixes), 0);
         }
-        serializer.serialize_triple(&triple, &mut text)?;
+        writing.serialize_triple(&triple, &mut text)?;
         triples += 1;
         last = Some(triple.subject);
     }
     if triples > 0 {
-        serializer.finish(&mut text)?;
-        send(text)?;
+        writing.finish(&mut text)?;
+        send(triples, text)?;
     }
     Ok(())
 }

@@ -3,15 +3,18 @@ use super::{
     CliError,
     output::{Output, say},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use svc_client::{
     Client, Code, Remote,
-    wire::{LlmUsageQuery, PageQuery, ReadinessCheck},
+    wire::{ActorNode, LlmUsageQuery, PageQuery, ReadinessCheck, TaskProgress, WorkerQuery, WorkerResponse},
 };
 
 /// The service reads its numbers every few seconds; older ones are shown with their age.
 const RECENT_SECONDS: f64 = 5.0;
+/// How many of the tasks that run are shown.
+const TASKS: usize = 20;
 
 /// The notice about numbers that are not recent.
 fn old(age: f64) -> Option<String> {
@@ -46,11 +49,13 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
     };
     // These are the owner's alone; others see the rest.
     let findings = client.list_findings().await.map(|list| list.findings).unwrap_or_default();
+    let workers_with_actors = client.list_workers(WorkerQuery::default()).await.map(|list| list.workers);
+    let running = running(&workers_with_actors.unwrap_or_default());
     let usage = client.read_llm_usage(LlmUsageQuery::default()).await.map(|read| read.usage).unwrap_or_default();
     match output {
         Output::Json => Output::line(
             &json!({"health": health, "ready": ready, "checks": checks, "queue": queue, "workers": workers,
-                "findings": findings, "language_models": usage, "sampled_seconds_ago": age}),
+                "findings": findings, "running": running, "language_models": usage, "sampled_seconds_ago": age}),
         )?,
         Output::Table => {
             say!(
@@ -113,9 +118,57 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
                     worker.silent_seconds
                 );
             }
+            for task in running.iter().take(TASKS) {
+                say!("{}", said(task));
+            }
+            if running.len() > TASKS {
+                say!("and {} more run", running.len() - TASKS);
+            }
         }
     }
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A task that runs.
+#[derive(Serialize)]
+struct Running {
+    task_id: i64,
+    task_type: String,
+    worker_id: String,
+    seconds: f64,
+    progress: Option<TaskProgress>,
+    usual_ms: Option<u64>,
+}
+
+/// The tasks that the living workers run, the oldest first.
+fn running(workers: &[WorkerResponse]) -> Vec<Running> {
+    let mut running = Vec::new();
+    for worker in workers.iter().filter(|worker| worker.alive) {
+        let mut open: Vec<&ActorNode> = worker.snapshot.iter().filter_map(|snapshot| snapshot.root.as_ref()).collect();
+        while let Some(node) = open.pop() {
+            open.extend(&node.children);
+            let (Some(task_id), Some(task_type)) = (node.task_id, &node.task_type) else { continue };
+            running.push(Running {
+                task_id,
+                task_type: task_type.clone(),
+                worker_id: worker.worker_id.clone(),
+                seconds: (chrono::Utc::now() - node.since).as_seconds_f64().max(0.0),
+                progress: node.progress.clone(),
+                usual_ms: node.usual_ms,
+            });
+        }
+    }
+    running.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    running
+}
+
+/// A task that runs, in words.
+fn said(task: &Running) -> String {
+    let Running { task_id, task_type, seconds, .. } = task;
+    let progress = task.progress.as_ref().map(|TaskProgress { done, of, unit }| format!(", {done} of {of} {unit}"));
+    let usual = task.usual_ms.map(|usual| format!(" (usually up to {:.1} s)", usual as f64 / 1e3));
+    let (progress, usual) = (progress.unwrap_or_default(), usual.unwrap_or_default());
+    format!("task {task_id} {task_type}: {seconds:.0} s{usual}{progress}")
 }
 
 #[cfg(test)]

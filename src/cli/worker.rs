@@ -8,6 +8,7 @@ use crate::{
     app::{Backend, DRAIN, asked_to_stop, load_embedder},
     blobs::Blobs,
     disk::Disk,
+    feed,
     ingest::extension::TaskTypes,
     logging, otlp,
     reader::{Reader, serve_if_asked},
@@ -174,7 +175,7 @@ async fn no_room(pool: &sqlx::PgPool) -> sqlx::Result<Option<String>> {
     }
 }
 
-/// Reports what is wrong with the queue, the disk and the object store, one line per finding.
+/// Reports what is wrong with the queue, the disk, the object store and the broker, one line per finding.
 async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;
@@ -189,6 +190,7 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
         let outside = Outside {
             disk: room.into_iter().flatten().collect(),
             blob_store: stored.and_then(Result::err).map(|error| error.to_string()),
+            feed: feed::broker::missing(settings).await.map(|error| (error.to_string(), 0.0)),
         };
         let findings = store::admin::findings(&mut conn, patience, settings.batch_stall, outside).await?;
         Ok::<_, sqlx::Error>((findings, workers, state))

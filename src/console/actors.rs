@@ -20,13 +20,13 @@ const PROCESSES: usize = 100;
 const ROWS: usize = 50;
 /// How many actors are shown in all. The open processes share them.
 pub(super) const MOST_ROWS: usize = 480;
-/// A task that has run for longer is bright.
+/// A task that has run for longer is bright, where it is not known how long its type usually takes.
 const LONG_SECONDS: f64 = 60.0;
 /// A mailbox that holds more is bright.
 const MAILBOX: u64 = 10;
 
 const FILTERS: [(&str, &str); 4] =
-    [("", "All"), ("error", "With an error"), ("long", "Longer than 1 min"), ("mailbox", "Mailbox over 10")];
+    [("", "All"), ("error", "With an error"), ("long", "Longer than usual"), ("mailbox", "Mailbox over 10")];
 
 pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
     let text = |name: &str| given.get(name).map(String::as_str).unwrap_or_default();
@@ -144,15 +144,19 @@ fn totals(snapshot: &WorkerSnapshot) -> Markup {
 fn passes(node: &ActorNode, filter: &str) -> bool {
     let itself = match filter {
         "error" => node.last_error.is_some() || node.last_failure.is_some() || node.restarts > 0,
-        "long" => node.task_id.is_some() && is_long(node),
+        "long" => node.task_id.is_some() && long(node).is_some(),
         "mailbox" => node.queued > MAILBOX,
         _ => true,
     };
     itself || node.children.iter().any(|child| passes(child, filter))
 }
 
-fn is_long(node: &ActorNode) -> bool {
-    (Utc::now() - node.since).as_seconds_f64() > LONG_SECONDS
+/// In what way a task runs for long, if it does.
+fn long(node: &ActorNode) -> Option<String> {
+    match node.usual_ms {
+        Some(_) => say::times_usual(node.since, node.usual_ms).map(|times| format!("{times} times as long as usual")),
+        None => (say::since(node.since) > LONG_SECONDS).then(|| "over a minute".to_owned()),
+    }
 }
 
 /// What is shown of one process.
@@ -221,7 +225,7 @@ fn cells(node: &ActorNode, link: Markup) -> Markup {
     html! {
         span .name title=[error] {
             @match (&node.task_type, &node.title) {
-                (Some(task_type), _) => { (task_type) " " span .dim { @if let Some(lane) = node.lane { (lane) } @if let Some(region) = &node.region { " · " @if region.leaves.is_some() { "holds some leaves" } @else { (held(region.mode)) } } } }
+                (Some(task_type), _) => { (task_type) " " span .dim { @if let Some(lane) = node.lane { (lane) } @if let Some(region) = &node.region { " · " @if region.leaves.is_some() { "holds some leaves" } @else { (held(region.mode)) } } @if let Some(progress) = &node.progress { " · " (say::progress(progress)) } } }
                 (_, Some(title)) => (title),
                 (None, None) => { (node.kind.replace('_', " ")) @if node.kind == "heart" { span .dim { " on its own thread" } } }
             }
@@ -247,10 +251,10 @@ fn held(mode: svc_client::wire::WriteMode) -> &'static str {
 }
 
 fn state(node: &ActorNode) -> Markup {
-    match node.phase {
-        Some(phase) if is_long(node) => say::state("block", "◐", &format!("{phase}, over a minute")),
-        Some(svc_client::wire::TaskPhase::Stopping) => say::state("block", "◐", "stopping"),
-        Some(phase) => say::state("run", "●", phase.as_str()),
-        None => say::actor(node.state),
+    match (node.phase, node.phase.and_then(|_| long(node))) {
+        (Some(phase), Some(long)) => say::state("block", "◐", &format!("{phase}, {long}")),
+        (Some(svc_client::wire::TaskPhase::Stopping), None) => say::state("block", "◐", "stopping"),
+        (Some(phase), None) => say::state("run", "●", phase.as_str()),
+        (None, _) => say::actor(node.state),
     }
 }

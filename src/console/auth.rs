@@ -240,9 +240,16 @@ pub async fn open(console: &Console, headers: &HeaderMap, token: &str) -> Result
     Ok(set_cookie(headers, SESSION, &secret, None))
 }
 
-/// How often each address showed a token lately that was wrong, or is not known to be right yet.
+/// How often each address showed a token lately that was wrong, or is not known to be right yet, in all and for each of the kinds of tokens.
+///
+/// Behind a proxy all people have one address. Whoever tries tokens there uses up what the address may try, and then what each kind of tokens
+/// may that is tried: the others, whose tokens are of other kinds, still sign in.
 #[derive(Default)]
-pub struct Attempts(Mutex<HashMap<IpAddr, (Instant, u32)>>);
+pub struct Attempts(Mutex<HashMap<(IpAddr, Option<u8>), (Instant, u32)>>);
+
+/// A try that was counted.
+#[derive(Clone, Copy)]
+pub struct Try(IpAddr, u8);
 
 /// What counts as one address: one of IPv6 is one of the many that its network has.
 fn counted(address: IpAddr) -> IpAddr {
@@ -253,25 +260,34 @@ fn counted(address: IpAddr) -> IpAddr {
 }
 
 impl Attempts {
-    /// Counts a try of an address, before its token is read, so that many tries at once are not one. Returns false if it may not try now.
-    pub fn count(&self, address: IpAddr) -> bool {
+    /// Counts a try of an address, before its token is looked for, so that many tries at once are not one. `None` if it may not try now.
+    pub fn count(&self, address: IpAddr, token: &str) -> Option<Try> {
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         attempts.retain(|_, (since, _)| since.elapsed() < ATTEMPTS_IN);
         let address = counted(address);
-        if attempts.len() >= MOST_ADDRESSES && !attempts.contains_key(&address) {
-            return false;
+        if attempts.len() >= MOST_ADDRESSES && !attempts.contains_key(&(address, None)) {
+            return None;
         }
-        let (_, count) = attempts.entry(address).or_insert((Instant::now(), 0));
-        let may = *count < WRONG_TOKENS;
-        *count += u32::from(may);
-        may
+        // Nobody who does not know a token knows of what kind it is.
+        let kind = Sha256::digest(token.as_bytes())[0];
+        let places = [(address, None), (address, Some(kind))];
+        let is_free = |place| attempts.get(&place).is_none_or(|(_, count)| *count < WRONG_TOKENS);
+        if !places.into_iter().any(is_free) {
+            return None;
+        }
+        for place in places {
+            attempts.entry(place).or_insert((Instant::now(), 0)).1 += 1;
+        }
+        Some(Try(address, kind))
     }
 
     /// The token was right, or nothing was learned of it.
-    pub fn forgive(&self, address: IpAddr) {
+    pub fn forgive(&self, Try(address, kind): Try) {
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, count)) = attempts.get_mut(&counted(address)) {
-            *count = count.saturating_sub(1);
+        for place in [(address, None), (address, Some(kind))] {
+            if let Some((_, count)) = attempts.get_mut(&place) {
+                *count = count.saturating_sub(1);
+            }
         }
     }
 }
@@ -340,6 +356,29 @@ fn is_from_own_page(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_tries_tokens_behind_a_proxy_keeps_nobody_else_out() {
+        let (attempts, proxy) = (Attempts::default(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let tried = |token: &str| attempts.count(proxy, token);
+        let kind = |token: &str| Sha256::digest(token.as_bytes())[0];
+        for _ in 0..WRONG_TOKENS {
+            assert!(tried("wrong").is_some());
+        }
+        assert!(tried("wrong").is_none(), "one token is tried so often and no more");
+        let right = "the token of somebody else";
+        assert_ne!(kind("wrong"), kind(right));
+        for _ in 0..100 {
+            attempts.forgive(tried(right).expect("it may be tried"));
+        }
+        // A hundred tokens more are of some of the 256 kinds, and those of other kinds are still free.
+        let more: Vec<String> = (0..100).map(|number| format!("guess {number}")).collect();
+        for guess in more.iter().filter(|guess| kind(guess) != kind(right)) {
+            let _ = tried(guess);
+        }
+        assert!(tried(right).is_some());
+        assert!(attempts.count(IpAddr::V4(Ipv4Addr::BROADCAST), "wrong").is_some(), "another address");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_session_is_known_for_a_moment_and_not_once_rights_have_changed() {

@@ -1,6 +1,6 @@
 //! One document: its state, what happened to it, and why it is not done.
 use super::{
-    Calls, Parameters, draw,
+    Calls, Parameters, audit, draw,
     layout::{Page, card, form, query},
     say,
 };
@@ -17,7 +17,6 @@ use svc_client::{
 
 /// How many tasks are told of that owe work.
 const TASKS: u32 = 20;
-const AUDIT: u32 = 10;
 /// How many reasons of failures are told.
 const REASONS: usize = 8;
 /// The longest value of evidence that is shown.
@@ -41,7 +40,7 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64, given: &Parameters) ->
     };
     let audit = match is_owner {
         true => {
-            let query = AuditQuery { document_id: Some(id), limit: Some(AUDIT), ..AuditQuery::default() };
+            let query = AuditQuery { document_id: Some(id), limit: Some(audit::SHOWN), ..AuditQuery::default() };
             calls.list_audit(query).await?.entries
         }
         false => Vec::new(),
@@ -65,9 +64,7 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64, given: &Parameters) ->
             }))
             (card("Why is it not done?", "", tasks_link(is_owner, id), html! { (not_done(&frontier, &tasks)) (failures(&frontier, &story)) }))
         }
-        @if !audit.is_empty() { (card("Who did what", "", html! {}, html! { table { tbody { @for entry in &audit {
-            tr { td .w1 .dim { (say::time(say::since(entry.at))) " ago" } td .w1 { (entry.actor) } td { (entry.act.as_str()) } }
-        } } } })) }
+        (audit::card_of(&audit))
     };
     Ok(Page { title: document.title, say: say::settled(frontier.settled), body, is_live: true })
 }

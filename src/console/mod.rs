@@ -6,6 +6,7 @@
 mod actors;
 mod acts;
 mod assets;
+mod audit;
 mod auth;
 mod document;
 mod documents;

@@ -312,6 +312,10 @@ fn finding(found: &Finding) -> Markup {
             help,
             Some(("/workers".to_owned(), "See the workers")),
         ),
+        FindingKind::FeedAway => {
+            let what = html! { "The bulk feed has had no broker for " (oldest) ": " (about) "." };
+            note(true, what, help, Some(("/feed".to_owned(), "See the feed")))
+        }
         FindingKind::BlobStore => note(true, html! { "Stored bytes are not there: " (about) "." }, help, None),
         FindingKind::Disk => note(true, html! { "Nothing more can be stored: " (about) "." }, help, None),
     }

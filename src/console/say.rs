@@ -1,7 +1,10 @@
 //! Numbers, times and states in words for people.
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
-use svc_client::wire::{ActorState, AttemptOutcome, BlockedBy, Settled, TaskResponse, TaskStatus};
+use svc_client::wire::{ActorState, AttemptOutcome, BlockedBy, Settled, TaskProgress, TaskResponse, TaskStatus};
+
+/// A task that has run for less is not long.
+const LONG_SECONDS: f64 = 5.0;
 
 /// A whole number with its thousands apart: `4,433`.
 pub fn count(number: i64) -> String {
@@ -97,6 +100,20 @@ fn reason_state(reason: BlockedBy) -> Markup {
         }
         _ => state("block", "◐", self::reason(reason)),
     }
+}
+
+/// How far a task is: `30 of 100 pages`.
+pub fn progress(progress: &TaskProgress) -> String {
+    let number = |number: u64| count(i64::try_from(number).unwrap_or(i64::MAX));
+    format!("{} of {} {}", number(progress.done), number(progress.of), progress.unit)
+}
+
+/// How many times as long as usual a task has run, from twice on; `None` for one that is not long, or while nothing is known to be usual. A task
+/// that takes moments is no matter for anybody.
+pub fn times_usual(since_at: DateTime<Utc>, usual_ms: Option<u64>) -> Option<u64> {
+    let seconds = since(since_at);
+    let times = seconds * 1e3 / usual_ms? as f64;
+    (seconds > LONG_SECONDS && times >= 2.0).then_some(times as u64)
 }
 
 /// What a task waits for.

@@ -41,18 +41,18 @@ fn page(headers: &HeaderMap, status: StatusCode, problem: Option<&str>) -> Respo
 pub async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let peer = auth::peer(&parts.extensions);
-    if !console.attempts.count(peer) {
-        let problem = "Too many wrong tokens came from your address. Try again in a minute.";
-        return page(&parts.headers, StatusCode::TOO_MANY_REQUESTS, Some(problem));
-    }
     let Ok(body) = axum::body::to_bytes(body, LONGEST).await else {
         return page(&parts.headers, StatusCode::PAYLOAD_TOO_LARGE, Some("This is too long for a token."));
     };
     let form = acts::fields(&body);
     let token = form.get("token").map(String::as_str).unwrap_or_default();
+    let Some(tried) = console.attempts.count(peer, token) else {
+        let problem = "Too many wrong tokens came from your address. Try again in a minute.";
+        return page(&parts.headers, StatusCode::TOO_MANY_REQUESTS, Some(problem));
+    };
     match auth::open(&console, &parts.headers, token).await {
         Ok(Some(cookie)) => {
-            console.attempts.forgive(peer);
+            console.attempts.forgive(tried);
             redirect("/", [cookie])
         }
         Ok(None) => {
@@ -64,7 +64,7 @@ pub async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> R
             )
         }
         Err(failure) => {
-            console.attempts.forgive(peer);
+            console.attempts.forgive(tried);
             layout::bare_refusal(&failure)
         }
     }

@@ -1,13 +1,15 @@
 //! Tasks with what they wait for, and one task with all that is known of it.
 use super::{
-    Calls, Parameters, document,
+    Calls, Parameters, audit, document,
     layout::{Page, card, chip, form, more, query},
     say,
 };
 use maud::{Markup, html};
 use svc_client::{
     Failure,
-    wire::{AttemptPage, BlockedBy, OverviewResponse, PageQuery, TaskPath, TaskQuery, TaskResponse, TaskStatus},
+    wire::{
+        AttemptPage, AuditQuery, BlockedBy, OverviewResponse, PageQuery, TaskPath, TaskQuery, TaskResponse, TaskStatus,
+    },
 };
 
 const STATES: [(&str, &str); 4] =
@@ -170,6 +172,8 @@ pub async fn one(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fai
         @if task.finished && task.status == TaskStatus::Failed { (form(&format!("{here}/retry"), &[], "Retry", "main", None, &here)) }
         @if !task.finished { (form(&format!("{here}/cancel"), &[], "Cancel", "danger", Some(&ask), &here)) }
     };
+    let audit = AuditQuery { task_id: Some(id), limit: Some(audit::SHOWN), ..AuditQuery::default() };
+    let audit = calls.list_audit(audit).await?.entries;
     let params = serde_json::to_string_pretty(&task.params).unwrap_or_default();
     let body = html! {
         p .crumbs { a href="/tasks" { "Tasks" } " / " a href={ "/documents/" (task.root_id) } { (task.title.as_deref().unwrap_or("a file that is gone")) } }
@@ -188,12 +192,24 @@ pub async fn one(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fai
             dt { "Badge" } dd { (task.badge.as_deref().unwrap_or("none")) }
             dt { "Priority" } dd { (task.priority) }
             dt { "Held by" } dd { @if let Some(worker) = task.claimed_by.as_ref().filter(|_| !task.finished) { a href={ "/workers/" (super::layout::part(worker)) } { (worker) } } @else { "nobody" } }
+            @if let Some(running) = &task.running {
+                dt { "Runs" } dd {
+                    "for " (say::time(say::since(running.since)))
+                    @if let Some(progress) = &running.progress { ", " (say::progress(progress)) " are done" }
+                    @match (running.usual_ms, say::times_usual(running.since, running.usual_ms)) {
+                        (_, Some(times)) => { ", " (say::state("block", "◐", &format!("{times} times as long as usual"))) }
+                        (Some(usual), None) => { span .dim { ", its type usually takes up to " (say::took(usual as f64 / 1e3)) } }
+                        (None, None) => {}
+                    }
+                }
+            }
             dt { "Retries" } dd { (task.retry_count) " of " (task.max_retries) }
             dt { "Lost leases" } dd { (task.lease_losses) }
             dt { "Waits for" } dd { @if task.dependencies.is_empty() { "no other task" } @for other in task.dependencies.iter().take(DEPENDENCIES) { a href={ "/tasks/" (other) } { "#" (other) } " " } @if let Some(more) = task.dependencies.len().checked_sub(DEPENDENCIES + 1) { "and " (say::count(more as i64 + 1)) " more" } }
             dt { "Queued" } dd { (task.created_at.format("%Y-%m-%d %H:%M:%S")) " UTC, " (say::time(say::since(task.created_at))) " ago" }
         } } }))
         (card("Attempts", "newest first", html! {}, attempts_table(&attempts, &here)))
+        (audit::card_of(&audit))
         (card("Parameters", "", html! {}, html! { pre .body .mono { (super::draw::short(&params, 4000)) } }))
     };
     Ok(Page { title: format!("Task {id}"), say: say::task(&task), body, is_live: true })

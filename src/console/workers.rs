@@ -1,13 +1,13 @@
 //! The processes that work on the queue.
 use super::{
-    Calls, actors, draw,
+    Calls, actors, audit, draw,
     layout::{Page, card, part},
     now, say,
 };
 use maud::html;
 use svc_client::{
     Failure,
-    wire::{OverviewResponse, SnapshotPart, WorkerPath, WorkerQuery},
+    wire::{AuditQuery, OverviewResponse, SnapshotPart, WorkerPath, WorkerQuery},
 };
 
 /// How many processes are shown; the living come first.
@@ -58,7 +58,10 @@ pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
 }
 
 pub async fn one(calls: &Calls, id: String) -> Result<Page, Failure> {
-    let worker = calls.read_worker(WorkerPath { id }, WorkerQuery { snapshot: Some(SnapshotPart::Tree) }).await?;
+    let path = WorkerPath { id: id.clone() };
+    let worker = calls.read_worker(path, WorkerQuery { snapshot: Some(SnapshotPart::Tree) }).await?;
+    let audit = AuditQuery { worker: Some(id), limit: Some(audit::SHOWN), ..AuditQuery::default() };
+    let audit = calls.list_audit(audit).await?.entries;
     let lanes = worker.snapshot.as_ref().map(|snapshot| snapshot.lanes.clone()).unwrap_or_default();
     let state = match worker.alive {
         true => say::state("run", "●", "alive"),
@@ -79,6 +82,7 @@ pub async fn one(calls: &Calls, id: String) -> Result<Page, Failure> {
             div .treehead { span { "Actor" } span .opt { "Id" } span { "State" } span .num .opt { "Since" } span .num .opt { "Handled" } span .num .opt { "Mailbox" } span .num .opt { "Restarts" } }
             ul .tree { (actors::process(&worker, "", &worker.worker_id, actors::MOST_ROWS)) }
         }
+        (audit::card_of(&audit))
     };
     Ok(Page { title: worker.worker_id.clone(), say: state, body, is_live: true })
 }

@@ -16,7 +16,7 @@ use svc_client::{
         RunnerVectors,
     },
 };
-use svc_models::{Embedding, TokenCounter, TokenVectors, VECTOR_WIDTH};
+use svc_models::{Embedding, Heard, TokenCounter, TokenVectors, VECTOR_WIDTH};
 use tokio::sync::Mutex;
 
 /// The most texts of one call: short calls share the runner fairly, and a lost one costs little.
@@ -141,11 +141,12 @@ impl Runner {
         self.describe(false, PEEK).await.map(|described| described.model)
     }
 
-    /// One embedding per text, in the order of the texts.
+    /// One embedding per text, in the order of the texts; `done` hears of each call that has ended.
     pub(super) async fn embed_documents(
         &self,
         model: &ModelState,
         texts: Vec<String>,
+        done: &Heard<'_>,
     ) -> Result<Vec<Embedding>, EmbedError> {
         let calls = stream::iter(parts(texts, TEXTS)).map(async |(first, texts)| {
             let count = texts.len();
@@ -153,6 +154,7 @@ impl Runner {
             let weights = answer.weights.0;
             let whole = weights.len() == count && weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
             self.check(model, &answer.model, whole)?;
+            done(count);
             let embedding = |(vector, weight)| Embedding { vector: padded(vector), weight };
             Ok::<_, EmbedError>(answer.vectors.into_iter().zip(weights).map(embedding).collect::<Vec<_>>())
         });

@@ -1,5 +1,5 @@
 //! The connection to the broker, and the exchanges and queues there.
-use crate::settings::Settings;
+use crate::{settings::Settings, telemetry};
 use lapin::{
     BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, ExchangeKind,
     PublisherConfirm,
@@ -21,9 +21,6 @@ const WATCH: Duration = Duration::from_secs(20);
 /// How often a message may be delivered without an answer before the broker gives it up. A restart of the service counts as well, for all
 /// messages that it holds.
 const DELIVERIES: i64 = 20;
-/// The queues in which a message waits for its next try, and for how long.
-pub const RETRIES: [(&str, Duration); 3] =
-    [("5s", Duration::from_secs(5)), ("1m", Duration::from_secs(60)), ("10m", Duration::from_secs(600))];
 /// The media type of a message that describes a file.
 pub const ENVELOPE: &str = "application/vnd.svc.upload+json";
 /// The key with which uploads are published.
@@ -71,6 +68,16 @@ impl From<lapin::Error> for BrokerError {
     }
 }
 
+/// The end of the name of a queue in which messages wait for so long: `5s`, `10m`.
+fn waits(time: Duration) -> String {
+    match (time.as_millis() % 1000, time.as_secs()) {
+        (0, seconds) if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        (0, seconds) if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        (0, seconds) => format!("{seconds}s"),
+        _ => format!("{}ms", time.as_millis()),
+    }
+}
+
 fn address(settings: &Settings) -> Result<AMQPUri, BrokerError> {
     settings.amqp_url.expose().parse().map_err(|_: String| BrokerError::Address)
 }
@@ -79,6 +86,20 @@ fn address(settings: &Settings) -> Result<AMQPUri, BrokerError> {
 pub fn place(settings: &Settings) -> Result<String, BrokerError> {
     let AMQPUri { authority, vhost, .. } = address(settings)?;
     Ok(format!("{} of the broker {}:{}, host {vhost}", settings.amqp_prefix, authority.host, authority.port))
+}
+
+/// Why the broker that the settings name cannot be used; `None` if it can, or if they name none.
+pub async fn missing(settings: &Settings) -> Option<BrokerError> {
+    if settings.amqp_url.is_blank() {
+        return None;
+    }
+    match Broker::connect(settings).await {
+        Ok(broker) => {
+            broker.close().await;
+            None
+        }
+        Err(error) => Some(error),
+    }
 }
 
 /// Waits for an answer of the broker, but not for ever.
@@ -113,6 +134,8 @@ pub struct Broker {
     pub prefix: String,
     /// The user that this connection belongs to.
     pub user: String,
+    /// The queues in which a message waits for its next try, and for how long.
+    pub retries: Vec<(String, Duration)>,
     /// How many messages are worked on.
     pub at_work: AtomicUsize,
 }
@@ -125,7 +148,9 @@ impl Broker {
         let connection = answer(Connection::connect_uri(uri, properties)).await?;
         let publishing = answer(connection.create_channel()).await?;
         answer(publishing.confirm_select(ConfirmSelectOptions::default())).await?;
-        Ok(Broker { connection, publishing, prefix: settings.amqp_prefix.clone(), user, at_work: AtomicUsize::new(0) })
+        let retries = settings.bulk_retry.iter().map(|time| (waits(*time), *time)).collect();
+        let prefix = settings.amqp_prefix.clone();
+        Ok(Broker { connection, publishing, prefix, user, retries, at_work: AtomicUsize::new(0) })
     }
 
     /// A channel of its own.
@@ -168,7 +193,7 @@ impl Broker {
         queue("upload", &upload).await?;
         // Looking at a message counts as a delivery, and RabbitMQ 4 gives up after 20 of them by default.
         queue("dead", &[("x-delivery-limit", number(1_000_000))]).await?;
-        for (part, wait) in RETRIES {
+        for (part, wait) in &self.retries {
             let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
             let mut retry = vec![
                 ("x-message-ttl", number(wait)),
@@ -224,10 +249,13 @@ impl Broker {
 
     /// What lies in each of our queues, that of what was given up last.
     pub async fn queues(&self) -> Result<Vec<FeedQueue>, BrokerError> {
-        let retries = RETRIES.map(|(part, _)| format!("retry.{part}"));
-        let parts: Vec<&str> =
-            ["upload"].into_iter().chain(retries.iter().map(String::as_str)).chain(["dead"]).collect();
-        self.look(&parts).await
+        self.look(&self.parts().iter().map(String::as_str).collect::<Vec<_>>()).await
+    }
+
+    /// The ends of the names of our queues, in the order in which a message may go through them.
+    fn parts(&self) -> Vec<String> {
+        let retries = self.retries.iter().map(|(part, _)| format!("retry.{part}"));
+        ["upload".to_owned()].into_iter().chain(retries).chain(["dead".to_owned()]).collect()
     }
 
     async fn look(&self, parts: &[&str]) -> Result<Vec<FeedQueue>, BrokerError> {
@@ -243,13 +271,19 @@ impl Broker {
         Ok(queues)
     }
 
-    /// Asks now and then whether the broker still answers; returns why it does not.
+    /// Asks now and then whether the broker still answers, and what lies in the queues; returns why it does not answer.
     pub async fn watch(&self) -> BrokerError {
+        let parts = self.parts();
         loop {
-            tokio::time::sleep(WATCH).await;
-            if let Err(error) = self.depth("upload").await {
-                return error;
+            match self.look(&parts.iter().map(String::as_str).collect::<Vec<_>>()).await {
+                Ok(queues) => {
+                    for (part, queue) in parts.iter().zip(queues) {
+                        metrics::gauge!(telemetry::FEED_READY, "queue" => part.clone()).set(f64::from(queue.ready));
+                    }
+                }
+                Err(error) => return error,
             }
+            tokio::time::sleep(WATCH).await;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Takes messages and answers them: each is stored by the function that stores uploads, and acknowledged after the commit.
 use super::{
-    broker::{Broker, BrokerError, RETRIES, answer},
+    broker::{Broker, BrokerError, answer},
     dead,
     message::{CODE, DETAIL, ROUNDS, Said, UPLOADER, Upload, envelope_limit},
     outcomes,
@@ -17,6 +17,7 @@ use crate::{
     sampler::feed::Work,
     service::Service,
     store::{self, bulk::Receipt},
+    telemetry,
     usetype::Usetype,
 };
 use bytes::Bytes;
@@ -62,7 +63,7 @@ enum Answer {
     /// It is put aside, to come back after a while.
     Later {
         rounds: u32,
-        queue: &'static str,
+        queue: String,
     },
 }
 
@@ -195,12 +196,33 @@ async fn wait_for_half(service: &Service) {
     }
 }
 
+/// The body of a message that is worked on, which the metrics count.
+struct Body(f64);
+
+impl Body {
+    fn of(data: &Bytes) -> Body {
+        metrics::counter!(telemetry::FEED_CONSUMED).increment(1);
+        metrics::gauge!(telemetry::FEED_BODIES).increment(1.0);
+        let bytes = data.len() as f64;
+        metrics::gauge!(telemetry::FEED_BODY_BYTES).increment(bytes);
+        Body(bytes)
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        metrics::gauge!(telemetry::FEED_BODIES).decrement(1.0);
+        metrics::gauge!(telemetry::FEED_BODY_BYTES).decrement(self.0);
+    }
+}
+
 /// Works on one message to its end.
 async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Result<(), BrokerError> {
     let Delivery { properties, mut data, acker, .. } = delivery;
     // The buffer grew while the body arrived, and may be twice as large.
     data.shrink_to_fit();
     let data = Bytes::from(data);
+    let _body = Body::of(&data);
     let said = Said::read(&properties, &broker.user);
     let trace = otlp::Span::of_queued("take message", said.traceparent.as_deref(), Vec::new);
     let answer_of = trace.carry(end(service, broker, &said, &properties, &data)).await?;
@@ -211,8 +233,12 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
     };
     trace.end([], code);
     match answer_of {
-        Answer::Ack => answer(acker.ack(BasicAckOptions::default())).await?,
+        Answer::Ack => {
+            metrics::counter!(telemetry::FEED_ACKED).increment(1);
+            answer(acker.ack(BasicAckOptions::default())).await?
+        }
         Answer::Reject(failure) => {
+            metrics::counter!(telemetry::FEED_REJECTED, "code" => failure.code.as_str()).increment(1);
             let buried = buried(&properties, &said, broker, &failure);
             match broker.publish(&broker.name("dlx"), "", &data, buried, true).await {
                 Ok(()) => answer(acker.ack(BasicAckOptions::default())).await?,
@@ -222,7 +248,8 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
             }
         }
         Answer::Later { rounds, queue } => {
-            match put_aside(service, broker, queue, &data, &aside(&properties, &said, broker, rounds)).await? {
+            metrics::counter!(telemetry::FEED_RETRIED, "queue" => queue.clone()).increment(1);
+            match put_aside(service, broker, &queue, &data, &aside(&properties, &said, broker, rounds)).await? {
                 true => answer(acker.ack(BasicAckOptions::default())).await?,
                 // The broker counts this as a delivery, as it would if it cut off who holds a message for too long.
                 false => answer(acker.reject(BasicRejectOptions { requeue: true })).await?,
@@ -240,7 +267,7 @@ async fn put_aside(
     body: &[u8],
     properties: &BasicProperties,
 ) -> Result<bool, BrokerError> {
-    let others = RETRIES.iter().map(|(part, _)| *part).filter(|part| *part != queue);
+    let others = broker.retries.iter().map(|(part, _)| part.as_str()).filter(|part| *part != queue);
     let queues: Vec<&str> = std::iter::once(queue).chain(others).collect();
     let begun = Instant::now();
     let mut pause = SOONEST;
@@ -300,7 +327,9 @@ async fn end(
         };
         tracing::warn!(message = said.message_id, %failure, "a message waits");
         if begun.elapsed() > HOLD {
-            return Ok(Answer::Later { rounds: said.rounds, queue: RETRIES[1].0 });
+            // The broker holds it for a while where it is held no longer here.
+            let queue = broker.retries.get(1).or(broker.retries.last()).map(|(part, _)| part.clone());
+            return Ok(Answer::Later { rounds: said.rounds, queue: queue.unwrap_or_default() });
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -335,8 +364,8 @@ async fn tried(
     };
     let failure = match trouble {
         Trouble::Lost(_) | Trouble::Away(_) => return Err(trouble),
-        Trouble::Later(failure) => match RETRIES.get((said.rounds / TRIES_EACH) as usize) {
-            Some((queue, _)) => return Ok(Answer::Later { rounds: said.rounds + 1, queue }),
+        Trouble::Later(failure) => match broker.retries.get((said.rounds / TRIES_EACH) as usize) {
+            Some((queue, _)) => return Ok(Answer::Later { rounds: said.rounds + 1, queue: queue.clone() }),
             None => failure,
         },
         Trouble::Rejected(failure) => {
@@ -388,7 +417,7 @@ async fn stored(
         }
         return Ok(outcomes::again(broker, receipt, &known).await?);
     }
-    let Upload { options, query, event_time, .. } = &upload;
+    let Upload { options, query, .. } = &upload;
     let intake = service.intake();
     let requested = Requested::read(options.clone(), intake.types.groups())?;
     let arrived = source::arrive(service, caller.principal_id(), &upload, body).await?;
@@ -400,7 +429,6 @@ async fn stored(
         file,
         detection,
         usetype: Usetype::File,
-        event_time: *event_time,
         requested,
         prepared: None,
         evidence: Vec::new(),

@@ -71,7 +71,6 @@ pub struct Upload {
     pub declared_mime: Option<String>,
     pub query: UploadQuery,
     pub options: Option<Value>,
-    pub event_time: Option<DateTime<Utc>>,
 }
 
 #[derive(Deserialize)]
@@ -234,6 +233,14 @@ fn options(text: &str, field: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|_| Failure::field(field, "takes a JSON object"))
 }
 
+/// What a line of a manifest says, which is an envelope whose `sha256` may be missing.
+pub fn line(text: &[u8]) -> Result<Upload, Failure> {
+    let mut upload = envelope(text)?;
+    upload.sha256 = upload.sha256.as_deref().map(hash).transpose()?;
+    upload.query.check()?;
+    Ok(upload)
+}
+
 fn envelope(body: &[u8]) -> Result<Upload, Failure> {
     let read: Result<Envelope<'_>, _> = serde_json::from_slice(body);
     let read = read.map_err(|error| malformed(format!("the body is not the JSON of a file: {error}")))?;
@@ -250,9 +257,13 @@ fn envelope(body: &[u8]) -> Result<Upload, Failure> {
         byte_size: read.byte_size,
         filename: read.filename,
         declared_mime: read.declared_mime,
-        query: UploadQuery { parent_id: read.parent_id, private: read.private, priority: read.priority },
+        query: UploadQuery {
+            parent_id: read.parent_id,
+            private: read.private,
+            priority: read.priority,
+            event_time: read.event_time,
+        },
         options: read.options.map(|text| options(text.get(), "options")).transpose()?.filter(|value| !value.is_null()),
-        event_time: read.event_time,
     })
 }
 
@@ -283,9 +294,9 @@ fn headed(headers: Option<&FieldTable>, content_type: Option<&str>) -> Result<Up
             parent_id: parsed("svc-parent-id", "the id of a document")?,
             private,
             priority: priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32,
+            event_time: time.transpose()?,
         },
         options: options.transpose()?,
-        event_time: time.transpose()?,
     })
 }
 

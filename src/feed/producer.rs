@@ -28,11 +28,14 @@ pub struct Target {
 }
 
 /// Where the service finds the bytes of a file.
+#[derive(Clone, Copy)]
 pub enum Place<'a> {
     /// In the message.
     Here(&'a [u8]),
     /// At this path under SVC_BULK_ROOT.
     Path(&'a str),
+    /// At this address.
+    Url(&'a str),
 }
 
 /// A file to publish.
@@ -40,8 +43,11 @@ pub struct Message<'a> {
     pub id: &'a str,
     /// Comes back with each outcome.
     pub mark: &'a str,
+    /// If blank, that of its source.
     pub filename: &'a str,
-    pub sha256: &'a str,
+    pub declared_mime: Option<&'a str>,
+    /// Of an address it may not be known.
+    pub sha256: Option<&'a str>,
     pub place: Place<'a>,
 }
 
@@ -119,31 +125,39 @@ impl Producer {
             .with_type(TYPE.into())
             .with_user_id(self.broker.user.as_str().into())
             .with_delivery_mode(2);
-        let UploadQuery { parent_id, private, priority } = target.query;
+        let UploadQuery { parent_id, private, priority, event_time } = target.query;
+        let filename = Some(message.filename).filter(|name| !name.is_empty());
+        let source = match message.place {
+            Place::Here(_) => None,
+            Place::Path(path) => Some(json!({"path": path})),
+            Place::Url(url) => Some(json!({"url": url})),
+        };
         let envelope;
-        let body = match message.place {
-            Place::Here(bytes) => {
+        let body = match (message.place, source) {
+            (Place::Here(bytes), _) => {
                 let text = |text: &str| AMQPValue::LongString(text.into());
-                let mut said = vec![
-                    ("svc-sha256", text(message.sha256)),
-                    ("svc-filename", text(message.filename)),
-                    ("svc-private", AMQPValue::Boolean(private)),
-                    ("svc-priority", AMQPValue::LongInt(priority)),
-                ];
+                let mut said =
+                    vec![("svc-private", AMQPValue::Boolean(private)), ("svc-priority", AMQPValue::LongInt(priority))];
+                said.extend(message.sha256.map(|hash| ("svc-sha256", text(hash))));
+                said.extend(filename.map(|name| ("svc-filename", text(name))));
                 said.extend(parent_id.map(|id| ("svc-parent-id", AMQPValue::LongLongInt(id))));
                 said.extend(target.options.as_ref().map(|options| ("svc-options", text(&options.to_string()))));
+                said.extend(event_time.map(|time| ("svc-event-time", text(&time.to_rfc3339()))));
                 let mut headers = FieldTable::default();
                 for (name, value) in said {
                     headers.insert(name.into(), value);
                 }
                 properties = properties.with_headers(headers);
+                if let Some(mime) = message.declared_mime {
+                    properties = properties.with_content_type(mime.into());
+                }
                 bytes
             }
-            Place::Path(path) => {
+            (_, source) => {
                 properties = properties.with_content_type(ENVELOPE.into());
                 envelope = json!({
-                    "v": 1, "source": {"path": path}, "sha256": message.sha256, "filename": message.filename, "parent_id": parent_id,
-                    "private": private, "priority": priority, "options": target.options,
+                    "v": 1, "source": source, "sha256": message.sha256, "filename": filename, "declared_mime": message.declared_mime,
+                    "parent_id": parent_id, "private": private, "priority": priority, "options": target.options, "event_time": event_time,
                 })
                 .to_string();
                 envelope.as_bytes()

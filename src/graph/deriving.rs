@@ -2,7 +2,7 @@
 //! their group, and writes the difference to what is there.
 use super::{
     interval::Interval,
-    rules::{self, Derived, Fact, OPEN, Object, Premise, Rule, Step},
+    rules::{self, Closed, Derived, Fact, OPEN, Object, Premise, Rule, Step, TooMuch},
 };
 use crate::store::{
     self,
@@ -13,7 +13,7 @@ use crate::store::{
 };
 use sqlx::{PgConnection, PgPool};
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::{Duration, Instant},
 };
 use svc_client::wire::FactType;
@@ -130,7 +130,8 @@ struct Group {
     type_of: Option<PredicateId>,
     rules: Vec<(Rule, String)>,
     facts: Vec<Fact>,
-    is_too_large: bool,
+    /// The zones that have too many facts to look at.
+    left_out: BTreeSet<i64>,
     literals: Vec<(String, String, Option<String>)>,
     guards: BTreeMap<i64, i64>,
     believed: Vec<DerivedRow>,
@@ -153,7 +154,7 @@ impl Group {
             changes,
             rules,
             facts: Vec::new(),
-            is_too_large: false,
+            left_out: BTreeSet::new(),
             literals: Vec::new(),
             guards: BTreeMap::new(),
         };
@@ -173,10 +174,26 @@ impl Group {
         let limit = most.max(1_000).saturating_mul(READ);
         let mut numbers: HashMap<(String, String, Option<String>), usize> = HashMap::new();
         let predicates = group.predicates.clone();
+        let one_more = i64::try_from(limit + 1).unwrap_or(i64::MAX);
         let take = |row: AssertedRow| group.take(row, &mut numbers);
-        derived::asserted(conn, &predicates, classes, i64::try_from(limit + 1).unwrap_or(i64::MAX), take).await?;
-        group.is_too_large = group.facts.len() > limit;
+        derived::asserted(conn, &predicates, classes, &[], one_more, take).await?;
+        if group.facts.len() > limit {
+            let left_out = derived::large_zones(conn, &predicates, classes, one_more - 1).await?;
+            group.forget_facts();
+            group.left_out = left_out.iter().map(|zone| zone.0).collect();
+            if !group.left_out.contains(&OPEN) {
+                let mut numbers = HashMap::new();
+                let take = |row: AssertedRow| group.take(row, &mut numbers);
+                derived::asserted(conn, &predicates, classes, &left_out, one_more, take).await?;
+            }
+        }
         Ok(group)
+    }
+
+    fn forget_facts(&mut self) {
+        self.facts.clear();
+        self.literals.clear();
+        self.guards.clear();
     }
 
     fn take(&mut self, row: AssertedRow, numbers: &mut HashMap<(String, String, Option<String>), usize>) {
@@ -211,19 +228,24 @@ impl Group {
     /// What is to be written, so that exactly what follows is believed. This may take long.
     fn plan(self, most: usize) -> Plan {
         let steps: Vec<Rule> = self.rules.iter().map(|(rule, _)| *rule).collect();
-        let follows = match self.is_too_large {
-            true => Err(rules::TooMuch),
-            false => rules::derive(&self.facts, &steps, &self.guards, most),
+        let closed = match self.left_out.contains(&OPEN) {
+            true => Err(TooMuch),
+            false => rules::derive(&self.facts, &steps, &self.guards, &self.left_out, most),
         };
-        let is_too_much = follows.is_err();
-        let follows = follows.unwrap_or_default();
+        // What is open to all is a part of every zone.
+        let all = |TooMuch| Closed { derived: Vec::new(), given_up: BTreeSet::from([OPEN]) };
+        let Closed { derived: follows, given_up } = closed.unwrap_or_else(all);
         let names: HashSet<&str> = self.rules.iter().map(|(_, name)| name.as_str()).collect();
         let mut known: HashMap<_, &DerivedRow> = HashMap::new();
         for row in self.believed.iter().filter(|row| names.contains(row.derived_by.as_str())) {
             known.insert((row.statement, row.zone, row.valid_from, row.valid_until), row);
         }
-        let mut plan =
-            Plan { is_too_much, changes: self.changes.clone(), predicates: self.predicates.clone(), ..Plan::default() };
+        let mut plan = Plan {
+            given_up: given_up.into_iter().map(DocumentId).collect(),
+            changes: self.changes.clone(),
+            predicates: self.predicates.clone(),
+            ..Plan::default()
+        };
         let mut kept: HashSet<TripleId> = HashSet::new();
         for fact in &follows {
             let new = self.row(fact);
@@ -345,14 +367,15 @@ struct Plan {
     changes: Vec<i64>,
     facts: Vec<Planned>,
     closed: Vec<TripleId>,
-    is_too_much: bool,
+    /// The zones in which too much follows.
+    given_up: Vec<DocumentId>,
 }
 
 impl Plan {
     async fn write(&self, conn: &mut PgConnection, at: chrono::DateTime<chrono::Utc>) -> sqlx::Result<()> {
-        derived::give_up(conn, &self.predicates, self.is_too_much).await?;
-        if self.is_too_much {
-            tracing::warn!(predicates = ?self.predicates, "more follows from the facts of these predicates than SVC_RULES_MAX_DERIVED allows, so none of it is written");
+        derived::give_up(conn, &self.predicates, &self.given_up).await?;
+        if !self.given_up.is_empty() {
+            tracing::warn!(predicates = ?self.predicates, zones = ?self.given_up, "more follows from the facts of these predicates than SVC_RULES_MAX_DERIVED allows in these zones, so none of it is written there; in zone 0, nowhere");
         }
         let new = self.facts.iter().filter(|fact| fact.new.is_some()).count();
         let mut fresh = write::reserve(conn, new).await?.into_iter();

@@ -1,5 +1,5 @@
 //! Intervals of time, half open: what begins at a moment holds from it on, and what ends at one no longer holds then. No bound is open.
-use chrono::{DateTime, SubsecRound, Utc};
+use chrono::{DateTime, Utc};
 use std::cmp::Ordering;
 
 /// A part of time that is not empty.
@@ -15,7 +15,8 @@ impl Interval {
 
     /// The time between two bounds, at the precision of the store; the contract has refused what is empty.
     pub fn between(from: Option<DateTime<Utc>>, until: Option<DateTime<Utc>>) -> Interval {
-        let kept = |bound: DateTime<Utc>| bound.trunc_subsecs(6);
+        // A leap second is the second after it, as PostgreSQL keeps it.
+        let kept = |bound: DateTime<Utc>| DateTime::from_timestamp_micros(bound.timestamp_micros()).unwrap_or(bound);
         Interval { from: from.map(kept), until: until.map(kept) }
     }
 
@@ -132,5 +133,7 @@ mod tests {
         let kept = Interval::between(Some(fine), None);
         assert_eq!(kept.from.map(|from| from.timestamp_subsec_nanos()), Some(123_456_000));
         assert!(Interval::ALWAYS.covers(kept) && !kept.covers(Interval::ALWAYS));
+        let leap = Interval::between("2016-12-31T23:59:60Z".parse().ok(), None);
+        assert_eq!(leap.from, "2017-01-01T00:00:00Z".parse().ok());
     }
 }

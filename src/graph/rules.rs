@@ -2,7 +2,7 @@
 //!
 //! A worklist of newly covered pieces of time: each piece of a statement is joined once with the pieces that were there before it. What is open
 //! to all is closed first. Then each zone is closed on top of that, with its own facts, axioms and nodes, so that nothing follows from two
-//! private zones together.
+//! private zones together, and what is too much in one of them is given up there alone.
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +14,7 @@ use std::{
 
 /// The zone of what is open to all.
 pub const OPEN: i64 = 0;
-/// The most statements and pieces that are looked at for each fact that may be derived.
+/// The most statements and pieces that are looked at for each fact that may be derived, in what is open to all, and in all zones together.
 const EFFORT: usize = 2_000;
 /// How many pieces are moved up at the cost of one look.
 const MOVED: usize = 64;
@@ -85,18 +85,28 @@ pub struct Derived {
     pub premises: Vec<Premise>,
 }
 
-/// More follows than is allowed.
+/// All that follows, but in some zones.
+#[derive(Debug)]
+pub struct Closed {
+    pub derived: Vec<Derived>,
+    /// The zones in which too much follows, and of which nothing is derived.
+    pub given_up: BTreeSet<i64>,
+}
+
+/// More follows from what is open to all than is allowed, so that nothing can be said of any zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuch;
 
 /// All that follows from facts and is not asserted itself; in a zone without what is open to all. Facts of one statement and zone do not overlap.
-/// `guards` has the zone of each node that is not open to all: what leads through such a node belongs to its zone.
+/// `guards` has the zone of each node that is not open to all: what leads through such a node belongs to its zone. In each zone at most `most`
+/// facts follow; those in `left_out` are given up unseen.
 pub fn derive(
     facts: &[Fact],
     rules: &[Rule],
     guards: &BTreeMap<i64, i64>,
+    left_out: &BTreeSet<i64>,
     most: usize,
-) -> Result<Vec<Derived>, TooMuch> {
+) -> Result<Closed, TooMuch> {
     let mut closure = Closure::new(rules, guards, most);
     for fact in facts.iter().filter(|fact| fact.zone == OPEN) {
         let line = closure.line(fact.subject, fact.predicate, fact.object);
@@ -111,22 +121,34 @@ pub fn derive(
     let mut nodes: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     guards.iter().for_each(|(node, zone)| nodes.entry(*zone).or_default().push(*node));
     let others = rules.iter().map(|rule| rule.zone).chain(nodes.keys().copied()).filter(|zone| *zone > OPEN);
-    let all: BTreeSet<i64> = zones.keys().copied().chain(others).collect();
+    let all: BTreeSet<i64> = zones.keys().copied().chain(others).filter(|zone| !left_out.contains(zone)).collect();
     let open = (closure.lines.len(), closure.pieces.len());
-    for zone in all {
-        closure.zone = zone;
-        for fact in zones.get(&zone).map(Vec::as_slice).unwrap_or_default() {
-            let line = closure.line(fact.subject, fact.predicate, fact.object);
-            closure.cover(line, fact.time, From::Asserted(fact.id))?;
+    let (mut waiting, mut left): (Vec<i64>, usize) = (all.into_iter().collect(), effort(most));
+    // Each zone has an equal share of the looks. What some do not need is there for those that need more.
+    loop {
+        let mut again = Vec::new();
+        for (at, zone) in waiting.iter().enumerate() {
+            let share = left / (waiting.len() - at);
+            closure.effort.set(share);
+            let facts = zones.get(zone).map(Vec::as_slice).unwrap_or_default();
+            let nodes = nodes.get(zone).map(Vec::as_slice).unwrap_or_default();
+            if closure.close_zone(*zone, facts, nodes).is_err() {
+                again.push(*zone);
+            }
+            closure.forget(open);
+            left -= share - closure.effort.get();
         }
-        closure.open_with(nodes.get(&zone).map(Vec::as_slice).unwrap_or_default())?;
-        closure.close()?;
-        let touched = std::mem::take(&mut closure.touched);
-        closure.gather(touched.iter().copied())?;
-        touched.into_iter().for_each(|line| closure.lines[line].own.clear());
-        closure.forget(open);
+        if again.len() == waiting.len() {
+            let given_up = again.into_iter().chain(left_out.iter().copied()).collect();
+            return Ok(Closed { derived: closure.derived, given_up });
+        }
+        waiting = again;
     }
-    Ok(closure.derived)
+}
+
+/// How many looks there may be.
+fn effort(most: usize) -> usize {
+    most.max(1_000).saturating_mul(EFFORT)
 }
 
 /// A part of a statement's time, which no other part of it covers.
@@ -172,7 +194,7 @@ struct Closure<'a> {
     /// The statements with pieces of the zone.
     touched: BTreeSet<usize>,
     derived: Vec<Derived>,
-    /// How many facts are derived at least.
+    /// How many facts are derived in the zone at least.
     least: usize,
     most: usize,
     /// How many looks are left.
@@ -215,7 +237,7 @@ impl<'a> Closure<'a> {
             derived: Vec::new(),
             least: 0,
             most,
-            effort: Cell::new(most.max(1_000).saturating_mul(EFFORT)),
+            effort: Cell::new(effort(most)),
         }
     }
 
@@ -232,8 +254,33 @@ impl<'a> Closure<'a> {
         })
     }
 
+    /// Closes a zone on top of what is open to all. If that is too much, nothing of the zone is derived.
+    fn close_zone(&mut self, zone: i64, facts: &[&Fact], nodes: &[i64]) -> Result<(), TooMuch> {
+        self.zone = zone;
+        self.least = 0;
+        let begun = self.derived.len();
+        let closed = self.derive_zone(facts, nodes);
+        if closed.is_err() {
+            self.derived.truncate(begun);
+        }
+        closed
+    }
+
+    fn derive_zone(&mut self, facts: &[&Fact], nodes: &[i64]) -> Result<(), TooMuch> {
+        for fact in facts {
+            let line = self.line(fact.subject, fact.predicate, fact.object);
+            self.cover(line, fact.time, From::Asserted(fact.id))?;
+        }
+        self.open_with(nodes)?;
+        self.close()?;
+        let touched = self.touched.clone();
+        self.gather(touched.into_iter())
+    }
+
     /// Forgets the statements and the pieces that came after the first ones, so that no zone looks at what is another's.
     fn forget(&mut self, (lines, pieces): (usize, usize)) {
+        self.work.clear();
+        std::mem::take(&mut self.touched).into_iter().for_each(|line| self.lines[line].own.clear());
         for Line { subject, predicate, object, .. } in self.lines.drain(lines..).rev() {
             self.known.remove(&(subject, predicate, object));
             // The last one in is the first one out.
@@ -436,7 +483,7 @@ impl<'a> Closure<'a> {
                         members.push(piece);
                     }
                     _ => {
-                        if self.derived.len() == self.most {
+                        if self.derived.len() - begun == self.most {
                             return Err(TooMuch);
                         }
                         let (zone, premises) = (self.zone, Vec::new());

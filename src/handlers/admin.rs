@@ -5,6 +5,7 @@ use crate::{
     error::OrFail,
     ingest::{requeue::requeue, settle},
     registry::Handle,
+    sampler::Usual,
     service::Service,
     store::{self, admin::Cancel, audit::Entry},
     worker::wakeup,
@@ -14,8 +15,8 @@ use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{
-        AttemptPage, AuditAct, ReservationPage, SnapshotPart, TaskPage, TaskResponse, TaskTypeList, TaskTypeState,
-        WorkerList, WorkerQuery, WorkerResponse,
+        ActorNode, AttemptPage, AuditAct, ReservationPage, SnapshotPart, TaskPage, TaskResponse, TaskRunning,
+        TaskTypeList, TaskTypeState, WorkerList, WorkerQuery, WorkerResponse,
     },
 };
 use svc_ids::{DocumentId, RootId, TaskId};
@@ -41,8 +42,34 @@ impl Handle<ops::list_tasks> for Service {
 impl Handle<ops::read_task> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::read_task>) -> Result<TaskResponse, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
-        task(&mut conn, TaskId(call.path.id)).await
+        let mut read = task(&mut conn, TaskId(call.path.id)).await?;
+        let holder = read.claimed_by.as_deref().filter(|_| !read.finished && read.blocked_by.is_none());
+        if let Some(worker) = holder {
+            self.sampler.look();
+            let worker = store::admin::workers(&mut conn, SnapshotPart::Tree, Some(worker)).await.or_fail()?.pop();
+            let root = worker.and_then(|worker| worker.snapshot?.root);
+            read.running = root.as_ref().and_then(|root| of_task(root, read.id)).map(|node| TaskRunning {
+                since: node.since,
+                progress: node.progress.clone(),
+                usual_ms: self.sampler.usual().get(&read.task_type).copied(),
+            });
+        }
+        Ok(read)
     }
+}
+
+/// The actor of a task in a worker's tree, which has four levels.
+fn of_task(node: &ActorNode, id: i64) -> Option<&ActorNode> {
+    match node.task_id == Some(id) {
+        true => Some(node),
+        false => node.children.iter().find_map(|child| of_task(child, id)),
+    }
+}
+
+/// Says of each task in a worker's tree what its type usually takes.
+fn say_usual(node: &mut ActorNode, usual: &Usual) {
+    node.usual_ms = node.task_type.as_ref().and_then(|name| usual.get(name)).copied();
+    node.children.iter_mut().for_each(|child| say_usual(child, usual));
 }
 
 impl Handle<ops::list_attempts> for Service {
@@ -115,10 +142,14 @@ impl Handle<ops::cancel_task> for Service {
 
 /// An act on a task, for the audit.
 fn on_task(act: AuditAct, task: &TaskResponse) -> Entry<'static> {
-    Entry::new(act)
+    let entry = Entry::new(act)
         .document(DocumentId(task.document_id))
         .with("task_id", task.id)
-        .with("task_type", task.task_type.as_str())
+        .with("task_type", task.task_type.as_str());
+    match task.claimed_by.as_deref().filter(|_| !task.finished) {
+        Some(worker) => entry.with("worker", worker),
+        None => entry,
+    }
 }
 
 /// Tells the workers of a cancel at once; otherwise they learn of it at their next heartbeat.
@@ -204,7 +235,11 @@ async fn workers(service: &Service, query: WorkerQuery, only: Option<&str>) -> R
         service.sampler.look();
     }
     let mut conn = service.pool.acquire().await.or_fail()?;
-    store::admin::workers(&mut conn, part, only).await.or_fail()
+    let mut workers = store::admin::workers(&mut conn, part, only).await.or_fail()?;
+    let usual = service.sampler.usual();
+    let roots = workers.iter_mut().filter_map(|worker| worker.snapshot.as_mut()?.root.as_mut());
+    roots.for_each(|root| say_usual(root, &usual));
+    Ok(workers)
 }
 
 impl Handle<ops::list_reservations> for Service {

@@ -5,6 +5,8 @@ use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
 use svc_ids::DocumentId;
 
+/// The media type of bytes that are of no known format.
+pub const UNKNOWN: &str = "application/octet-stream";
 /// The most bytes of a file that are in memory for a download.
 const PIECE: usize = 1 << 20;
 /// How many times in a row the database, or the object store, may be unreachable before a download breaks off.
@@ -43,7 +45,7 @@ impl Handle<ops::read_bytes> for Service {
         let place = self.admission.download(caller.principal_id()).await?;
         let reading = self.blobs.read(&self.pool, &blob, part.clone(), PIECE);
         let value = Download {
-            media_type: blob.mime_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
+            media_type: blob.mime_type.unwrap_or_else(|| UNKNOWN.to_owned()),
             file_name: Some(row.title),
             size,
             part,

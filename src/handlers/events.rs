@@ -23,6 +23,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+/// The header by which a caller goes on where it was.
+const HEADER: &str = "Last-Event-ID";
 /// How often a stream makes sure that its caller may still read, if it has no events, and tells how far it has come. It tells that no
 /// sooner, because the moment would tell of each event that its caller may not read.
 const BEAT: Duration = Duration::from_secs(2);
@@ -38,13 +40,13 @@ impl Handle<ops::follow_events> for Service {
         call: Call<ops::follow_events>,
     ) -> Result<EventStream<EventResponse>, Failure> {
         let place = self.admission.event_stream(caller.principal_id())?;
-        let since = match call.meta.last_event_id.as_deref() {
-            Some(id) => Some(Since::After(
-                id.trim()
-                    .parse()
-                    .map_err(|_| Failure::field("Last-Event-ID", "takes the id of an event of this service"))?,
-            )),
-            None => call.query.since()?,
+        let (field, since) = match call.meta.last_event_id.as_deref() {
+            Some(id) => {
+                let id = id.trim().parse::<i64>().ok().filter(|id| *id >= 0);
+                let id = id.ok_or_else(|| Failure::field(HEADER, "takes the id of an event of this service"))?;
+                (HEADER, Some(Since::After(id)))
+            }
+            None => ("since", call.query.since()?),
         };
         let news = self.news.follow();
         let kept = store::event_feed::kept(&mut *self.pool.acquire().await.or_fail()?).await.or_fail()?;
@@ -52,7 +54,7 @@ impl Handle<ops::follow_events> for Service {
             None => kept.oldest - 1,
             Some(Since::Now) => kept.newest,
             Some(Since::After(after)) if after > kept.newest => {
-                return Err(Failure::field("since", format!("the last event has the number {}", kept.newest)));
+                return Err(Failure::field(field, format!("the last event has the number {}", kept.newest)));
             }
             Some(Since::After(after)) if after + 1 < kept.oldest => return Err(expired(kept.oldest)),
             Some(Since::After(after)) => after,

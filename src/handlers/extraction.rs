@@ -62,7 +62,7 @@ async fn queue(
 ) -> Result<Vec<(DocumentId, TaskId)>, Failure> {
     let (mut queued, mut after) = (Vec::new(), DocumentId(0));
     let mut conn = service.pool.acquire().await.or_fail()?;
-    let parameters = Parameters::new(service, &mut conn, request).await.or_fail()?;
+    let parameters = Parameters::new(service, &mut conn, under, request).await.or_fail()?;
     drop(conn);
     loop {
         let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;

@@ -36,10 +36,7 @@ impl Handle<ops::read_feed> for Service {
         drop(conn);
         let (state, detail, remedy) = match known.as_ref().map(|(state, _)| state) {
             None => (FeedState::NotConfigured, "there is no bulk feed here".to_owned(), Some(TURN_ON)),
-            Some(Err(why)) => {
-                let remedy = "see that the broker runs, and that SVC_AMQP_URL names it; the service tries again by itself, at least every 15 s";
-                (FeedState::Away, why.clone(), Some(remedy))
-            }
+            Some(Err(why)) => (FeedState::Away, why.clone(), Some(store::admin::FEED_REMEDY)),
             Some(Ok(Work::Takes)) => (FeedState::Takes, Work::Takes.says().to_owned(), None),
             Some(Ok(Work::Pauses)) => (FeedState::Pauses, Work::Pauses.says().to_owned(), None),
         };

@@ -4,12 +4,13 @@ use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
-    graph::named::shown,
+    graph::{named::shown, terms},
     registry::Handle,
     service::Service,
     store::{
         self,
         away::sql_state,
+        extraction,
         predicates::{self, DEFAULT_NAMESPACE, PredicateRow},
     },
 };
@@ -49,15 +50,33 @@ fn says_something(new: &NewPredicate) -> bool {
     flags.contains(&true) || !new.sub_property_of.is_empty() || !new.disjoint_with.is_empty()
 }
 
-/// Refuses an IRI that the service derives itself, for this predicate or for something else.
-fn own_iri(base: &str, iri: Option<&str>) -> Result<(), Failure> {
-    match iri.filter(|iri| iri.get(..base.len()).is_some_and(|start| start.eq_ignore_ascii_case(base))) {
-        Some(_) => {
-            Err(Failure::field("iri", format!("begins with {base}, under which the service derives IRIs itself"))
-                .with("remedy", "leave it out, or choose one outside SVC_RDF_BASE"))
-        }
-        None => Ok(()),
+/// Refuses what is no IRI, and one that the service derives itself, for this predicate or for something else.
+fn check_iri(base: &str, iri: Option<&str>) -> Result<(), Failure> {
+    let Some(iri) = iri else { return Ok(()) };
+    terms::check_iri("iri", iri)?;
+    match iri.get(..base.len()).is_some_and(|start| start.eq_ignore_ascii_case(base)) {
+        true => Err(Failure::field("iri", format!("begins with {base}, under which the service derives IRIs itself"))
+            .with("remedy", "leave it out, or choose one outside SVC_RDF_BASE")),
+        false => Ok(()),
     }
+}
+
+/// Refuses what would reach into facts of others: an IRI means the same in all graphs, and the namespace of extraction belongs to texts.
+fn check_principals(new: &NewPredicate) -> Result<(), Failure> {
+    let remedy =
+        "leave it out; POST /rdf/turtle brings predicates with their IRIs, and POST /ontologies says what they are";
+    if new.iri.is_some() {
+        let detail = "the owner alone gives a predicate an IRI, since graphs of others may have that";
+        return Err(Failure::new(Code::Forbidden, detail).with("remedy", remedy));
+    }
+    if new.namespace.as_deref() == Some(extraction::NAMESPACE) {
+        let detail = format!(
+            "the owner alone creates predicates of the namespace {}, since those of texts are there",
+            extraction::NAMESPACE
+        );
+        return Err(Failure::new(Code::Forbidden, detail).with("remedy", "choose another namespace"));
+    }
+    Ok(())
 }
 
 /// Refuses other predicates that do not exist.
@@ -87,13 +106,16 @@ async fn taken(conn: &mut PgConnection, namespace: &str, name: &str, iri: Option
 impl Handle<ops::create_predicate> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_predicate>) -> Result<PredicateResponse, Failure> {
         let new = call.body.0;
-        own_iri(&self.settings.rdf_base, new.iri.as_deref())?;
+        check_iri(&self.settings.rdf_base, new.iri.as_deref())?;
         if says_something(&new) && caller.principal().is_some() {
             return Err(Failure::new(
                 Code::Forbidden,
                 "the owner alone says what holds of a predicate, since it holds for the facts of all",
             )
             .with("remedy", "send only a name, an IRI, a label and a description, or load an ontology of your own"));
+        }
+        if caller.principal().is_some() {
+            check_principals(&new)?;
         }
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let inverse: Vec<i64> = new.inverse_of.into_iter().collect();
@@ -103,7 +125,7 @@ impl Handle<ops::create_predicate> for Service {
             ("disjoint_with", &new.disjoint_with),
         ];
         others(&mut tx, caller, &named).await?;
-        let Some(id) = predicates::insert(&mut tx, &new).await.or_fail()? else {
+        let Some(id) = predicates::insert(&mut tx, &new, caller.principal_id()).await.or_fail()? else {
             let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
             return Err(taken(&mut tx, namespace, &new.name, new.iri.as_deref()).await?);
         };
@@ -136,7 +158,7 @@ impl Handle<ops::read_predicate> for Service {
 impl Handle<ops::update_predicate> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::update_predicate>) -> Result<PredicateResponse, Failure> {
         let (id, change) = (PredicateId(call.path.id), call.body.0);
-        own_iri(&self.settings.rdf_base, change.iri.as_ref().and_then(|iri| iri.as_deref()))?;
+        check_iri(&self.settings.rdf_base, change.iri.as_ref().and_then(|iri| iri.as_deref()))?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let inverse: Vec<i64> = change.inverse_of.flatten().into_iter().collect();
         let named = [

@@ -1,5 +1,6 @@
 //! Documents as people read them, made of what other operations read: so a view shows nothing that they do not.
 use super::{
+    bytes::UNKNOWN,
     documents::{etag_of, id_cursor, read},
     lists::must_exist,
     presentations::rules,
@@ -136,9 +137,9 @@ async fn file(
 /// Whether the texts of a file are shown as they are written: those of a PDF and of a plain text that is not named as Markdown.
 /// Other readers write Markdown.
 fn is_plain(file: Option<&FileRow>) -> bool {
-    file.is_some_and(|file| match (file.mime_type.as_str(), Usetype::named(&file.usetype)) {
-        ("application/pdf", _) | ("text/plain", Some(Usetype::Raw)) => true,
-        ("text/plain", Some(Usetype::File)) => {
+    file.is_some_and(|file| match (file.mime_type.as_deref(), Usetype::named(&file.usetype)) {
+        (Some("application/pdf"), _) | (Some("text/plain"), Some(Usetype::Raw)) => true,
+        (Some("text/plain"), Some(Usetype::File)) => {
             let name = file.title.to_lowercase();
             !MARKDOWN.iter().any(|extension| name.ends_with(extension))
         }
@@ -163,11 +164,12 @@ fn source(file: FileRow, node: &Node) -> ViewSource {
         Some([u32::try_from(first).ok()?, u32::try_from(last).ok()?])
     };
     let pages = short("pages");
-    let page = pages.filter(|_| file.mime_type == "application/pdf").map(|[first, _]| format!("#page={first}"));
+    let mime_type = file.mime_type.unwrap_or_else(|| UNKNOWN.to_owned());
+    let page = pages.filter(|_| mime_type == "application/pdf").map(|[first, _]| format!("#page={first}"));
     ViewSource {
         document_id: file.document_id.0,
         title: file.title,
-        mime_type: file.mime_type,
+        mime_type,
         byte_size: file.byte_size,
         href: format!("/documents/{}/bytes{}", file.document_id, page.unwrap_or_default()),
         pages,

@@ -210,14 +210,14 @@ pub async fn ingest(
     drop(fetching);
     let _place = intake.admission.upload(caller.principal_id()).await?;
     made.evidence.push((Evidence::Entry, json!({"entry": row.entry, "source": source})));
-    let query = UploadQuery { parent_id: new.parent_id, private: new.private, priority: 0 };
+    let NewIngestion { parent_id, private, event_time, .. } = new;
+    let query = UploadQuery { parent_id, private, priority: 0, event_time };
     let incoming = Incoming {
         title: new.title.or(made.title.as_deref().and_then(plain)).unwrap_or_else(|| "untitled".to_owned()),
         declared_mime: made.declared_mime,
         file: made.file,
         detection: made.detection,
         usetype: row.usetype,
-        event_time: new.event_time,
         requested,
         prepared: made.prepared,
         evidence: made.evidence,

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::sync::Arc;
-use svc_actors::{CancelToken, Lane, TaskFailure, WriteMode};
+use svc_actors::{CancelToken, Lane, Meter, TaskFailure, WriteMode};
 use svc_ids::{DocumentId, RootId, TaskId};
 
 /// A task type, and everything that the service asks of it.
@@ -42,6 +42,8 @@ pub struct Task<'a> {
     pub tools: &'a Tools,
     /// Fires when the task is stopped, for work that the handler moved to another thread.
     pub cancel: &'a CancelToken,
+    /// Where a handler that knows it says how far it is.
+    pub meter: &'a Meter,
 }
 
 /// The outcome of a task; a handler that fails returns an error instead.

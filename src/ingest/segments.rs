@@ -8,7 +8,6 @@ use super::{
     options::Rollup,
     queueing::{Queueing, Work},
     tasks::types::EMBED,
-    tree::title,
 };
 use crate::{
     store::{
@@ -16,7 +15,7 @@ use crate::{
         lexicon::Lexicon,
         nodes::{NewNode, ROWS},
         places::Place,
-        segments::{After, Child, Move, Origin},
+        segments::{After, Child, Move},
     },
     usetype::Usetype,
 };
@@ -186,7 +185,7 @@ impl Levels {
     }
 
     /// The sections over the children of the container, with these ids, one for each segment.
-    pub fn sections(&self, container: &Place, ids: Vec<DocumentId>, names: &Names) -> Sections {
+    pub fn sections(&self, container: &Place, ids: Vec<DocumentId>, anchors: &Anchors) -> Sections {
         let (path, spans, total) = (container.children_path(), &self.spans, self.total());
         let mut ids = ids.into_iter();
         let ids: Vec<Vec<DocumentId>> =
@@ -217,13 +216,14 @@ impl Levels {
                     id,
                     parent_id: holders[at].map_or(container.id(), |holder| ids[level + 1][holder]),
                     path: path.iter().chain(&above).copied().collect(),
-                    title: names.title(number, first.id),
+                    // A child may be closed or deleted later, and its title must not stay here for the readers of the others.
+                    title: format!("Segment {number}"),
                     content: String::new(),
                     usetype: Usetype::Section,
                     // A child that stays directly under the container keeps its place between the segments.
                     position: first.position.filter(|_| are_placed).unwrap_or(number - 1),
                     structured_content: json!({}),
-                    anchor: names.anchor(first.id, last.id),
+                    anchor: anchors.span(first.id, last.id),
                 });
                 places.push((level, at));
                 below[level].push(above.into_iter().chain([id.0]).collect());
@@ -271,41 +271,21 @@ impl Sections {
     }
 }
 
-/// The titles and anchors from which segments get theirs: those of the children at their edges, and the container's title.
-pub struct Names {
-    container: String,
-    origins: HashMap<DocumentId, Origin>,
-}
+/// The anchors from which segments get theirs: those of the children at their edges.
+#[derive(Default)]
+pub struct Anchors(HashMap<i64, Value>);
 
-impl Names {
-    pub async fn read(conn: &mut PgConnection, container: DocumentId, levels: &Levels) -> sqlx::Result<Names> {
-        let mut origins = HashMap::new();
-        for part in [container].into_iter().chain(levels.edges()).collect::<Vec<_>>().chunks(ROWS) {
-            let read = store::segments::origins(conn, part).await?;
-            origins.extend(read.into_iter().map(|origin| (origin.id, origin)));
+impl Anchors {
+    pub async fn read(conn: &mut PgConnection, levels: &Levels) -> sqlx::Result<Anchors> {
+        let mut anchors = HashMap::new();
+        for part in levels.edges().collect::<Vec<_>>().chunks(ROWS) {
+            anchors.extend(store::view::anchors(conn, part).await?);
         }
-        let container = origins.remove(&container).map(|origin: Origin| origin.title).unwrap_or_default();
-        Ok(Names { container, origins })
+        Ok(Anchors(anchors))
     }
 
-    /// The same without anchors, for children that need not come from one text.
-    pub fn without_anchors(mut self) -> Names {
-        self.origins.values_mut().for_each(|origin| origin.anchor = None);
-        self
-    }
-
-    /// A segment is called by its number, and by its first child's title if that is not just its container's.
-    fn title(&self, number: i32, first: DocumentId) -> String {
-        match self.origins.get(&first) {
-            Some(origin) if origin.title != self.container && !origin.title.trim().is_empty() => {
-                title(&format!("Segment {number}: {}", origin.title))
-            }
-            _ => format!("Segment {number}"),
-        }
-    }
-
-    fn anchor(&self, first: DocumentId, last: DocumentId) -> Value {
-        let anchor = |id| self.origins.get(&id).and_then(|origin| origin.anchor.as_ref());
+    fn span(&self, first: DocumentId, last: DocumentId) -> Value {
+        let anchor = |id: DocumentId| self.0.get(&id.0);
         span(anchor(first).unwrap_or(&Value::Null), anchor(last).unwrap_or(&Value::Null))
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     spool::{self, Spooled, SpooledUpload},
     store::{
         self,
+        audit::Entry,
         blobs::{BlobPlace, BlobRow},
         bulk::Receipt,
         documents::NewRow,
@@ -35,7 +36,7 @@ use sqlx::PgConnection;
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Code, Failure,
-    wire::{EventKind, Settled, UploadQuery, UploadResponse},
+    wire::{AuditAct, EventKind, Settled, UploadQuery, UploadResponse},
 };
 use svc_formats::Detection;
 use svc_ids::DocumentId;
@@ -70,7 +71,6 @@ pub async fn upload(
         file,
         detection,
         usetype: Usetype::File,
-        event_time: None,
         requested,
         prepared: None,
         evidence: Vec::new(),
@@ -87,7 +87,6 @@ pub struct Incoming {
     pub detection: Detection,
     /// The usetype of the node. Bytes are found again among nodes of the same usetype.
     pub usetype: Usetype,
-    pub event_time: Option<DateTime<Utc>>,
     pub requested: Requested,
     /// The text, if the request itself made it of the bytes.
     pub prepared: Option<Opened>,
@@ -105,18 +104,8 @@ pub async fn arrive(
     query: UploadQuery,
     incoming: Incoming,
 ) -> Result<UploadResponse, Failure> {
-    let Incoming {
-        title,
-        declared_mime,
-        file: spooled,
-        detection,
-        usetype,
-        event_time,
-        requested,
-        prepared,
-        evidence,
-        receipt,
-    } = incoming;
+    let Incoming { title, declared_mime, file: spooled, detection, usetype, requested, prepared, evidence, receipt } =
+        incoming;
     let Requested { options, password } = requested;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
@@ -129,7 +118,7 @@ pub async fn arrive(
         declared_mime,
         detection,
         usetype,
-        event_time,
+        event_time: query.event_time,
         options,
         opened,
         prepared,
@@ -139,8 +128,6 @@ pub async fn arrive(
         byte_size: spooled.byte_size,
     };
 
-    // The file may have taken long to arrive.
-    let caller = &caller.again(&core.pool).await?;
     for _ in 0..TRIES {
         if let Some(response) = take_in(core, intake, caller, &query, &arrival, &spooled).await? {
             core.spool.keep(DocumentId(response.document_id), spooled);
@@ -162,11 +149,16 @@ async fn take_in(
     arrival: &Arrival,
     spooled: &Spooled,
 ) -> Result<Option<UploadResponse>, Failure> {
-    let (usetype, scope) = (arrival.usetype, caller.readable());
-    let ahead = put_ahead(core, &scope, arrival, query.private, spooled).await?;
+    let usetype = arrival.usetype;
+    // The file may have taken long to arrive.
+    let caller = &caller.again(&core.pool).await?;
+    let ahead = put_ahead(core, &caller.readable(), arrival, query.private, spooled).await?;
     let (copies, _turn) = intake.copies.turn().await;
     let mut tx = store::transaction::begin_creating(copies).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
+    // An upload of the same bytes that this one waited for may have made a file that only its caller reads.
+    let caller = &caller.again_on(&mut tx).await?;
+    let scope = caller.readable();
     let found = store::blobs::find(&mut tx, &scope, usetype, &arrival.content_hash, query.private).await.or_fail()?;
     // The bytes come before any lock on the tree, because copying them takes long.
     let place = match &found {
@@ -301,11 +293,13 @@ async fn existing(
     let Some(mut found) = store::documents::read(conn, &caller.readable(), id, false).await.or_fail()? else {
         return Ok(None);
     };
-    if let Some(opened) = &arrival.opened {
-        let file = caller.writes(conn, found.id).await.or_fail()??;
-        if opened.hand_in(conn, types, &file).await? {
-            found.settled = Word(Settled::InFlight);
-        }
+    if let Some(opened) = &arrival.opened
+        && let Some(file) = to_open(conn, caller, id, &arrival.content_hash).await.or_fail()?
+        && opened.hand_in(conn, types, &file).await?
+    {
+        let entry = Entry::new(AuditAct::TaskRetry).document(id);
+        caller.record(conn, entry.with("task_type", PROBE.name).with("with_password", true)).await.or_fail()?;
+        found.settled = Word(Settled::InFlight);
     }
     let mut linked_into_parent = false;
     if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id())) {
@@ -329,6 +323,20 @@ async fn existing(
         was_existing: true,
         linked_into_parent,
     }))
+}
+
+/// The place of a file that is stored already, for a caller that sent its bytes with their password; `None` if nothing that the caller may add is
+/// missing.
+async fn to_open(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: DocumentId,
+    content_hash: &str,
+) -> sqlx::Result<Option<Place>> {
+    match store::places::find(conn, &caller.writable(), id).await? {
+        Some(file) => Ok(Some(file)),
+        None => store::places::find_locked_file(conn, &caller.readable(), id, content_hash, PROBE.name).await,
+    }
 }
 
 /// 422 for a parent that the file with the same bytes contains already.

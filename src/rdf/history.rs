@@ -9,7 +9,7 @@ use oxrdf::{
     vocab::{rdf, xsd},
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
-use svc_client::{Code, Failure, wire::FactType};
+use svc_client::{Code, Failure, constraint::Constraint, wire::FactType};
 
 /// What the terms of a history begin with.
 pub const NAMESPACE: &str = "urn:svc:history#";
@@ -142,10 +142,12 @@ pub fn unfold(graph: Graph) -> Result<Unfolded, Failure> {
         let time = |name: &str, values: &[Object]| match values {
             [] => Ok(None),
             values => match only(name, values)? {
-                Object::Literal { value, .. } => match value.parse::<DateTime<Utc>>() {
-                    Ok(time) => Ok(Some(time)),
-                    Err(_) => Err(faulty(&graph, *at, &format!("has a {name} that is no time by RFC 3339"))),
-                },
+                Object::Literal { value, .. } => {
+                    let time = value.parse::<DateTime<Utc>>().ok();
+                    let time = time.filter(|time| Constraint::Moment.check(name, time).is_ok());
+                    let reason = || format!("has a {name} that is no time by RFC 3339 in the years -4711 to 9999");
+                    time.map(Some).ok_or_else(|| faulty(&graph, *at, &reason()))
+                }
                 Object::Node(_) => Err(faulty(&graph, *at, &format!("has a {name} that is no literal"))),
             },
         };

@@ -1,6 +1,7 @@
 //! Shapes, by SHACL Core (<https://www.w3.org/TR/shacl/>): what the facts of a node must be like. `shapes/reading.rs` reads them from a graph,
 //! `shapes/checking.rs` holds nodes against them, over the facts that `shapes/data.rs` has at hand.
 pub mod auditing;
+mod automaton;
 pub mod checking;
 pub mod data;
 pub mod guarding;
@@ -13,6 +14,7 @@ pub mod validating;
 mod values;
 pub mod violation;
 
+use automaton::Automaton;
 use paths::Path;
 use regex::Regex;
 use values::Literal;
@@ -45,6 +47,8 @@ pub struct Shape {
     /// Its IRI, or its label after `_:`.
     pub name: String,
     pub path: Option<Path>,
+    /// What walks the path.
+    automaton: Option<Automaton>,
     pub targets: Vec<Target>,
     pub constraints: Vec<Constraint>,
     pub severity: String,

@@ -4,7 +4,11 @@ use super::{
     numbers,
     strict::Strict,
 };
-use crate::{admission::Place, service::Service, spool::SpooledUpload};
+use crate::{
+    admission::{Place, amount::Amount},
+    service::Service,
+    spool::SpooledUpload,
+};
 use axum::{
     body::{Body as RequestBody, HttpBody},
     extract::Request,
@@ -52,6 +56,9 @@ pub trait Decode: Body + Sized {
     /// checked here.
     fn receive(self, service: &Service) -> impl Future<Output = Result<Self::Received, Failure>> + Send;
 }
+
+/// A body up to this size is read at once.
+const AT_ONCE_BYTES: usize = 64 << 10;
 
 /// How long the end of a body that may be empty is waited for.
 const END_OF_NOTHING: Duration = Duration::from_secs(1);
@@ -106,10 +113,19 @@ impl<T: Wire> Decode for Json<T> {
                 "the body must be sent as `Content-Type: application/json`",
             ));
         }
-        let bytes = whole(request, T::most_bytes(service.settings.max_body_bytes)).await?;
-        let value: T =
-            from_json(&bytes, "the body", T::constraints).map_err(|failure| retired::<T>(&bytes).unwrap_or(failure))?;
-        value.check().map(|()| Json(value))
+        let most = T::most_bytes(service.settings.max_body_bytes);
+        let bytes = whole(request, most).await?;
+        let is_small = bytes.len() <= AT_ONCE_BYTES;
+        let read = move || -> Result<Self, Failure> {
+            let value: T = from_json(&bytes, "the body", T::constraints, most)
+                .map_err(|failure| retired::<T>(&bytes).unwrap_or(failure))?;
+            value.check().map(|()| Json(value))
+        };
+        // A large body takes a while to read, and requests that share the thread would wait for it.
+        match is_small {
+            true => read(),
+            false => tokio::task::spawn_blocking(read).await.map_err(|error| Failure::new(Code::Internal, error))?,
+        }
     }
 
     async fn receive(self, _: &Service) -> Result<Self, Failure> {
@@ -219,12 +235,18 @@ fn is_empty(body: &RequestBody) -> bool {
     body.is_end_stream() || body.size_hint().exact() == Some(0)
 }
 
-/// Reads a JSON text strictly. `what` names the text in the error.
-pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str, constraints: Constraints) -> Result<T, Failure> {
+/// Reads a JSON text strictly, which has at most `most` bytes. `what` names the text in the error.
+pub(super) fn from_json<T: DeserializeOwned>(
+    bytes: &[u8],
+    what: &str,
+    constraints: Constraints,
+    most: u64,
+) -> Result<T, Failure> {
     let no_json =
         |error: &serde_json::Error| Failure::new(Code::MalformedRequest, format!("{what} is not JSON: {error}"));
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(Strict::json(&mut deserializer)).map_err(|error| {
+    let amount = Amount::of_bytes(most);
+    let value = serde_path_to_error::deserialize(Strict::json(&mut deserializer, &amount)).map_err(|error| {
         let index = error.path().iter().find_map(|segment| match segment {
             Segment::Seq { index } => Some(*index),
             _ => None,

@@ -148,7 +148,7 @@ impl FormBody {
 
     async fn options(&mut self) -> Result<Value, Failure> {
         let text = self.short("options", OPTIONS_BYTES).await?;
-        from_json(&text, "the text", Vec::new).map_err(|failure| match failure.code {
+        from_json(&text, "the text", Vec::new, OPTIONS_BYTES as u64).map_err(|failure| match failure.code {
             Code::MalformedRequest => Failure::field("options", failure.detail),
             _ => failure,
         })

@@ -3,6 +3,7 @@
 use super::{decode, surface};
 use crate::{
     access::Caller,
+    admission::amount::Amount,
     mcp::{Door, Toolbox},
     otlp,
     service::Service,
@@ -94,6 +95,11 @@ async fn answer(server: Arc<Server>, request: Request) -> Response {
     };
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(&bytes) {
         return finish(refusal(StatusCode::BAD_REQUEST, NO_JSON, &format!("the body is not JSON: {error}")), &id);
+    }
+    // The library reads a message with all of its values. What it cannot read it refuses by itself.
+    let checked = Amount::of_bytes(service.settings.max_body_bytes).check(&bytes);
+    if let Some(error) = checked.err().filter(serde_json::Error::is_data) {
+        return finish(refusal(StatusCode::PAYLOAD_TOO_LARGE, NO_REQUEST, &error.to_string()), &id);
     }
     parts.extensions.insert(calls);
     let response = server.protocol.handle(Request::from_parts(parts, Body::from(bytes))).await;

@@ -1,6 +1,7 @@
 //! A deserializer around another, which holds requests to the contract where serde's derive is lenient: an object is
 //! never written as a list of its values, no text contains a NUL (PostgreSQL stores none), no number is so large that it
-//! cannot be read back, and errors describe what is taken in words of JSON.
+//! cannot be read back, no body holds more values than it may, and errors describe what is taken in words of JSON.
+use crate::admission::amount::Amount;
 use serde::{
     Deserializer,
     de::{
@@ -12,21 +13,28 @@ use std::fmt;
 use svc_client::UnknownWord;
 
 /// Wraps a deserializer, or anything that returns one.
-pub struct Strict<T> {
+pub(super) struct Strict<'a, T> {
     inner: T,
     /// All values are texts that must be parsed, as in a query string.
     text: bool,
+    /// What may still be read; a query string is short.
+    amount: Option<&'a Amount>,
 }
 
-impl<T> Strict<T> {
+impl<'a, T> Strict<'a, T> {
     /// Wraps a deserializer of JSON.
-    pub fn json(inner: T) -> Strict<T> {
-        Strict { inner, text: false }
+    pub(super) fn json(inner: T, amount: &'a Amount) -> Strict<'a, T> {
+        Strict { inner, text: false, amount: Some(amount) }
     }
 
     /// Wraps a deserializer of a query string.
-    pub fn text(inner: T) -> Strict<T> {
-        Strict { inner, text: true }
+    pub(super) fn text(inner: T) -> Strict<'a, T> {
+        Strict { inner, text: true, amount: None }
+    }
+
+    /// Counts what takes much more memory than its text.
+    fn count<E: Error>(&self) -> Result<(), E> {
+        self.amount.map_or(Ok(()), Amount::take)
     }
 }
 
@@ -72,15 +80,16 @@ impl fmt::Display for Wanted {
 }
 
 /// A visitor that checks values before the inner one gets them.
-struct Asked<V> {
+struct Asked<'a, V> {
     inner: V,
     wanted: Wanted,
     text: bool,
+    amount: Option<&'a Amount>,
 }
 
-impl<V> Asked<V> {
-    fn strict<T>(&self, inner: T) -> Strict<T> {
-        Strict { inner, text: self.text }
+impl<'a, V> Asked<'a, V> {
+    fn strict<T>(&self, inner: T) -> Strict<'a, T> {
+        Strict { inner, text: self.text, amount: self.amount }
     }
 
     fn readable<E: Error>(&self, text: &str) -> Result<(), E> {
@@ -93,7 +102,7 @@ impl<V> Asked<V> {
     }
 }
 
-impl<'de, V: Visitor<'de>> Asked<V> {
+impl<'de, V: Visitor<'de>> Asked<'_, V> {
     /// Whether the inner visitor parses a time.
     fn wants_time(&self) -> bool {
         let Wanted::Parsed = self.wanted else { return false };
@@ -113,10 +122,11 @@ impl Expected for Wanted {
     }
 }
 
-macro_rules! ask { ($($method:ident($($argument:ident: $type:ty),*) $wanted:expr;)*) => { $(
+macro_rules! ask { ($($method:ident($($argument:ident: $type:ty),*) $wanted:expr $(, $count:ident)?;)*) => { $(
     fn $method<V: Visitor<'de>>(self $(, $argument: $type)*, visitor: V) -> Result<V::Value, Self::Error> {
-        let (wanted, text) = ($wanted, self.text);
-        let read = self.inner.$method($($argument,)* Asked { inner: visitor, wanted, text });
+        $( self.$count::<Self::Error>()?; )?
+        let (wanted, text, amount) = ($wanted, self.text, self.amount);
+        let read = self.inner.$method($($argument,)* Asked { inner: visitor, wanted, text, amount });
         if text { read.map_err(|error| in_words(error, wanted)) } else { read }
     }
 )* } }
@@ -129,11 +139,11 @@ fn in_words<E: Error>(error: E, wanted: Wanted) -> E {
     }
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<'_, D> {
     type Error = D::Error;
 
     ask! {
-        deserialize_any() Wanted::Own;
+        deserialize_any() Wanted::Own, count;
         deserialize_bool() Wanted::Flag;
         deserialize_i8() Wanted::Whole(i8::MIN.into(), i8::MAX.into());
         deserialize_i16() Wanted::Whole(i16::MIN.into(), i16::MAX.into());
@@ -157,7 +167,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         deserialize_seq() Wanted::List;
         deserialize_tuple(len: usize) Wanted::List;
         deserialize_tuple_struct(name: &'static str, len: usize) Wanted::List;
-        deserialize_map() Wanted::Object;
+        deserialize_map() Wanted::Object, count;
         deserialize_identifier() Wanted::Own;
         deserialize_ignored_any() Wanted::Own;
     }
@@ -167,7 +177,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         if self.text {
             return visitor.visit_some(self);
         }
-        self.inner.deserialize_option(Asked { inner: visitor, wanted: Wanted::Own, text: false })
+        let amount = self.amount;
+        self.inner.deserialize_option(Asked { inner: visitor, wanted: Wanted::Own, text: false, amount })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -192,6 +203,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
             inner: Word(visitor, variants),
             wanted: Wanted::OneOf(variants),
             text: self.text,
+            amount: self.amount,
         })
     }
 
@@ -225,7 +237,7 @@ macro_rules! numbers { ($($method:ident $type:ty, $unexpected:expr;)*) => { $(
     }
 )* } }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -311,59 +323,60 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<V> {
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<'_, S> {
     type Value = S::Value;
     fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(Strict { inner, text: self.text })
+        self.inner.deserialize(Strict { inner, text: self.text, amount: self.amount })
     }
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<'_, A> {
     type Error = A::Error;
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, inner: S) -> Result<Option<S::Value>, A::Error> {
-        self.inner.next_element_seed(Strict { inner, text: self.text })
+        self.inner.next_element_seed(Strict { inner, text: self.text, amount: self.amount })
     }
     fn size_hint(&self) -> Option<usize> {
         self.inner.size_hint()
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<'_, A> {
     type Error = A::Error;
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, inner: S) -> Result<Option<S::Value>, A::Error> {
-        self.inner.next_key_seed(Strict { inner, text: self.text })
+        self.inner.next_key_seed(Strict { inner, text: self.text, amount: self.amount })
     }
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, inner: S) -> Result<S::Value, A::Error> {
-        self.inner.next_value_seed(Strict { inner, text: self.text })
+        self.inner.next_value_seed(Strict { inner, text: self.text, amount: self.amount })
     }
     fn size_hint(&self) -> Option<usize> {
         self.inner.size_hint()
     }
 }
 
-impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Strict<A> {
+impl<'a, 'de, A: EnumAccess<'de>> EnumAccess<'de> for Strict<'a, A> {
     type Error = A::Error;
-    type Variant = Strict<A::Variant>;
+    type Variant = Strict<'a, A::Variant>;
     fn variant_seed<S: DeserializeSeed<'de>>(self, inner: S) -> Result<(S::Value, Self::Variant), A::Error> {
-        let text = self.text;
-        let (value, inner) = self.inner.variant_seed(Strict { inner, text })?;
-        Ok((value, Strict { inner, text }))
+        let (text, amount) = (self.text, self.amount);
+        let (value, inner) = self.inner.variant_seed(Strict { inner, text, amount })?;
+        Ok((value, Strict { inner, text, amount }))
     }
 }
 
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<'_, A> {
     type Error = A::Error;
     fn unit_variant(self) -> Result<(), A::Error> {
         self.inner.unit_variant()
     }
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, inner: S) -> Result<S::Value, A::Error> {
-        self.inner.newtype_variant_seed(Strict { inner, text: self.text })
+        self.inner.newtype_variant_seed(Strict { inner, text: self.text, amount: self.amount })
     }
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, inner: V) -> Result<V::Value, A::Error> {
-        self.inner.tuple_variant(len, Asked { inner, wanted: Wanted::List, text: self.text })
+        self.inner.tuple_variant(len, Asked { inner, wanted: Wanted::List, text: self.text, amount: self.amount })
     }
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], inner: V) -> Result<V::Value, A::Error> {
-        self.inner.struct_variant(fields, Asked { inner, wanted: Wanted::Object, text: self.text })
+        let (text, amount) = (self.text, self.amount);
+        self.inner.struct_variant(fields, Asked { inner, wanted: Wanted::Object, text, amount })
     }
 }
 

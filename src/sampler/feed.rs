@@ -75,6 +75,12 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Why the feed has no broker, and for how many seconds; `None` if it has one, or if there is no feed.
+    pub fn is_away(&self) -> Option<(String, f64)> {
+        let (state, since) = self.state()?;
+        Some((state.err()?, (Utc::now() - since).as_seconds_f64().max(0.0)))
+    }
+
     /// The figures of now; `None` while the broker is away.
     pub async fn figures(&self) -> Option<Arc<Figures>> {
         if !matches!(self.state(), Some((Ok(_), _))) {

@@ -207,6 +207,25 @@ pub(super) fn seconds(range: RangeInclusive<f64>) -> Kind<Duration> {
     Kind::new(takes, read, |time| format!("{:?}", time.as_secs_f64())).bare()
 }
 
+/// Durations in seconds, each longer than the one before, as a JSON list or separated by commas.
+pub(super) fn growing_seconds(most: usize, range: RangeInclusive<f64>) -> Kind<Vec<Duration>> {
+    let takes = format!(
+        "a list of 1 to {most} growing numbers of seconds from {} to {}, such as [5, 60, 600]",
+        range.start(),
+        range.end()
+    );
+    let read = move |text: &str| {
+        let text = text.trim_start_matches('[').trim_end_matches(']');
+        let numbers: Vec<f64> = text.split(',').map(|n| n.trim().parse()).collect::<Result<_, _>>().ok()?;
+        let fits = (1..=most).contains(&numbers.len())
+            && numbers.iter().all(|n| range.contains(n))
+            && numbers.windows(2).all(|two| two[0] < two[1]);
+        fits.then(|| numbers.iter().filter_map(|n| Duration::try_from_secs_f64(*n).ok()).collect())
+    };
+    let write = |times: &Vec<Duration>| format!("{:?}", times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>());
+    Kind::new(takes, read, write).bare()
+}
+
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// A number of bytes, with or without a unit.

@@ -199,7 +199,7 @@ settings! {
         /// Most requests that wait for tasks at a time, with `?wait=true` or by POST /ingest. While they wait, they do not
         /// count as at work. Further ones are refused with 429.
         SVC_WAITS_AT_ONCE waits_at_once: usize = "256", kind::integer(1..=100_000);
-        /// Most documents that are embedded on request at a time; further ones wait briefly and are then refused with 429.
+        /// Most documents that are embedded or cut on request at a time; further ones wait briefly and are then refused with 429.
         SVC_EMBEDS_AT_ONCE embeds_at_once: usize = "4", kind::integer(1..=1000);
         /// Most files that are received and stored at a time; further ones wait briefly and are then refused with
         /// 429.
@@ -443,6 +443,8 @@ settings! {
         SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder();
         /// Most bytes of a file inside a message.
         SVC_BULK_INLINE_BYTES bulk_inline_bytes: u64 = "1 MiB", kind::bytes(1..=16 * MIB);
+        /// How long a message waits for a file that is not there yet, or an address that is away: twice for each of these, and then it is dead.
+        SVC_BULK_RETRY_SECONDS bulk_retry: Vec<Duration> = "[5.0, 60.0, 600.0]", kind::growing_seconds(5, 0.05..=DAY);
         /// With more ready tasks than this, no message is taken until half of them are done.
         SVC_BULK_HIGH_WATER bulk_high_water: usize = "10000", kind::integer(1..=10_000_000);
     }

@@ -95,6 +95,7 @@ impl From<TaskRow> for TaskResponse {
                     seconds: row.batched_seconds.unwrap_or_default(),
                 }),
             }),
+            running: None,
         }
     }
 }

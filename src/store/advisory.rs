@@ -30,6 +30,8 @@ pub enum AdvisoryLock {
     LlmBatches = 0x7376_6320,
     /// Held while a link is added that must not close a circle.
     Links = 0x7376_6310,
+    /// Held while webhooks are counted before one is added.
+    Webhooks = 0x7376_6311,
 }
 
 impl AdvisoryLock {

@@ -145,11 +145,14 @@ pub async fn list(
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT id, at, actor_id, actor, act, principal_id, principal, document_id, detail FROM access_audit
           WHERE id < $1 AND ($2::bigint IS NULL OR principal_id = $2) AND ($3::bigint IS NULL OR document_id = $3)
-          ORDER BY id DESC LIMIT $4",
+            AND ($4::text IS NULL OR detail ->> 'task_id' = $4) AND ($5::text IS NULL OR detail ->> 'worker' = $5)
+          ORDER BY id DESC LIMIT $6",
     )
     .bind(before)
     .bind(query.principal_id)
     .bind(query.document_id)
+    .bind(query.task_id.map(|id| id.to_string()))
+    .bind(&query.worker)
     .bind(i64::from(limit))
     .persistent(false)
     .fetch_all(conn)

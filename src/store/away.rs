@@ -75,6 +75,22 @@ pub fn connection_was_lost(error: &sqlx::Error) -> bool {
         || sql_state(error).as_ref() == "25P03"
 }
 
+/// Which value the database cannot hold, if an error with this SQLSTATE means that, and what its sender can do. The database does not say in which
+/// field it came.
+fn not_held(state: &str) -> Option<(&'static str, &'static str)> {
+    Some(match state {
+        "22007" | "22008" => ("a time is outside of what can be stored", "send times of the years -4711 to 9999"),
+        "22003" => ("a number is outside of what can be stored", "send a number that is nearer to 0"),
+        "22021" | "22P05" => ("a text has the character U+0000, which cannot be stored", "take it out of the text"),
+        "54000" => ("a text is too large to be stored or searched for in one piece", "send it in parts"),
+        _ if state.starts_with("22") || state.starts_with("54") => (
+            "a value is none that can be stored or searched for",
+            "the log has the value's fault under this request's id",
+        ),
+        _ => return None,
+    })
+}
+
 impl IntoFailure for sqlx::Error {
     fn into_failure(self) -> Failure {
         let away = away(&self);
@@ -103,26 +119,44 @@ impl IntoFailure for sqlx::Error {
             .with("setting", "SVC_STATEMENT_TIMEOUT_SECONDS")
             .with("remedy", "ask for less at a time, or raise SVC_STATEMENT_TIMEOUT_SECONDS");
         }
-        match sql_state(&self).get(..2) {
-            // PostgreSQL cannot hold the value: a NUL, a time out of range, a text with too many words.
-            Some("22" | "54") => {
-                return Failure::new(
-                    Code::InvalidField,
-                    "a value is outside the range that can be stored or searched for",
-                );
-            }
-            // Two changes conflicted and this one gave way.
-            Some("40") => {
-                return Failure::new(Code::Unavailable, "another change was under way at the same place")
-                    .with("remedy", "try again")
-                    .with("retry_after", 1);
-            }
-            _ => {}
+        let state = sql_state(&self);
+        if let Some((detail, remedy)) = not_held(&state) {
+            tracing::warn!(error = %self, "a request has a value that the database cannot hold");
+            return Failure::new(Code::InvalidField, detail).with("remedy", remedy);
+        }
+        // Two changes conflicted and this one gave way.
+        if state.starts_with("40") {
+            return Failure::new(Code::Unavailable, "another change was under way at the same place")
+                .with("remedy", "try again")
+                .with("retry_after", 1);
         }
         tracing::error!(error = %self, "a statement failed");
         Failure::new(
             Code::Internal,
             "the request could not be carried out; the log has the cause under this request's id",
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::not_held;
+
+    #[test]
+    fn what_the_database_cannot_hold_is_named_with_a_remedy() {
+        for (state, what, remedy) in [
+            ("22008", "a time", "-4711 to 9999"),
+            ("22003", "a number", "nearer to 0"),
+            ("22P05", "U+0000", "take it out"),
+            ("54000", "a text is too large", "in parts"),
+            ("22P02", "a value", "the log"),
+            ("54001", "a value", "the log"),
+        ] {
+            let (detail, says) = not_held(state).expect(state);
+            assert!(detail.contains(what) && says.contains(remedy), "{state}: {detail}; {says}");
+        }
+        for other in ["", "23505", "40001", "57014"] {
+            assert_eq!(not_held(other), None, "{other}");
+        }
     }
 }

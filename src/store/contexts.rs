@@ -17,14 +17,26 @@ pub struct ContextRow {
     pub updated_at: DateTime<Utc>,
 }
 
-/// Whoever may not read the parent that a context names does not see the context; its arguments are $1 and $2.
+/// Whoever may not read all documents that a context names does not see the context; its arguments are $1 and $2. The documents are its parent and
+/// those of its filter, in which other filters lie.
 macro_rules! visible {
     () => {
         concat!(
-            "($1 OR c.config ->> 'parent_id' IS NULL
-              OR EXISTS (SELECT FROM documents d WHERE d.id = (c.config ->> 'parent_id')::bigint AND ",
+            "($1 OR (c.config ->> 'parent_id' IS NULL
+                     OR EXISTS (SELECT FROM documents d WHERE d.id = (c.config ->> 'parent_id')::bigint AND ",
             readable!(),
-            "))"
+            ")) AND NOT EXISTS (
+                WITH RECURSIVE parts(part) AS (
+                    SELECT c.config -> 'filter' WHERE c.config -> 'filter' IS NOT NULL
+                    UNION ALL
+                    SELECT inner_part FROM parts p
+                     CROSS JOIN jsonb_array_elements(coalesce(p.part -> 'any', '[]') || coalesce(p.part -> 'all', '[]')
+                                                     || coalesce(p.part -> 'none', '[]')) AS inside(inner_part))
+                SELECT FROM parts p
+                 CROSS JOIN jsonb_array_elements_text(coalesce(p.part -> 'under', '[]') || coalesce(p.part -> 'exclude', '[]')) AS named(id)
+                 WHERE NOT EXISTS (SELECT FROM documents d WHERE d.id = named.id::bigint AND ",
+            readable!(),
+            ")))"
         )
     };
 }

@@ -172,9 +172,10 @@ macro_rules! classes_in {
     };
 }
 
-/// The predicates that somebody made, at most `limit`, with what was said of them by hand or in open ontologies; those that are about classes and
-/// names are left out.
-pub async fn vocabulary(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<VocabularyRow>> {
+/// The predicates that the owner made, or somebody who may write a text, at most `limit`, with what was said of them by hand or in open ontologies;
+/// those that are about classes and names are left out. Nobody else has a say in what a model is told of the text.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = text.0))]
+pub async fn vocabulary(conn: &mut PgConnection, text: DocumentId, limit: i64) -> sqlx::Result<Vec<VocabularyRow>> {
     sqlx::query_as(concat!(
         "SELECT p.id, p.namespace, p.name, coalesce(p.label, o.label) AS label, coalesce(p.description, o.description) AS description, ",
         classes_in!("domains"),
@@ -185,9 +186,14 @@ pub async fn vocabulary(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec
                 SELECT (array_agg(a.label ORDER BY a.ontology_id) FILTER (WHERE a.label IS NOT NULL))[1] AS label,
                        (array_agg(a.description ORDER BY a.ontology_id) FILTER (WHERE a.description IS NOT NULL))[1] AS description
                   FROM ontology_predicates a JOIN documents d ON d.id = a.ontology_id AND d.guard = 0 WHERE a.predicate_id = p.id) o
-          WHERE p.is_declared AND p.namespace NOT IN ('rdf', 'rdfs', 'owl', 'sh') ORDER BY p.id LIMIT $1",
+          WHERE p.is_declared AND p.namespace NOT IN ('rdf', 'rdfs', 'owl', 'sh')
+            AND (p.declared_by IS NULL OR EXISTS (
+                 SELECT FROM documents t JOIN access_grants g ON g.document_id = t.id OR g.document_id = ANY(t.path)
+                  WHERE t.id = $2 AND g.principal_id = p.declared_by AND g.can_write))
+          ORDER BY p.id LIMIT $1",
     ))
     .bind(limit)
+    .bind(text)
     .fetch_all(conn)
     .await
 }
@@ -197,14 +203,15 @@ pub async fn make_predicates(conn: &mut PgConnection, names: &[&str]) -> sqlx::R
     sqlx::query(
         "INSERT INTO predicates (namespace, name, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
                 sub_property_of, disjoint_with, is_declared)
-         SELECT $1, n, false, false, false, false, false, false, '{}', '{}', false FROM unnest($2::text[]) n ORDER BY n ON CONFLICT DO NOTHING",
+         SELECT $1, n, false, false, false, false, false, false, '{}', '{}', false FROM unnest($2::text[]) n
+          WHERE NOT EXISTS (SELECT FROM predicates p WHERE p.namespace = $1 AND p.name = n AND p.iri IS NULL) ORDER BY n ON CONFLICT DO NOTHING",
     )
     .bind(NAMESPACE)
     .bind(names)
     .execute(&mut *conn)
     .await?;
     let rows: Vec<(String, PredicateId)> =
-        sqlx::query_as("SELECT name, id FROM predicates WHERE namespace = $1 AND name = ANY($2)")
+        sqlx::query_as("SELECT DISTINCT ON (name) name, id FROM predicates WHERE namespace = $1 AND name = ANY($2) AND iri IS NULL ORDER BY name, id")
             .bind(NAMESPACE)
             .bind(names)
             .fetch_all(conn)

@@ -244,6 +244,7 @@ pub async fn named(
 }
 
 /// The sets of these documents by the merges in force at a moment, as far as the scope covers them; `None` if these are more than `most` merges.
+/// It is one statement, however many merges lie between two members.
 pub async fn sets_within(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -251,38 +252,35 @@ pub async fn sets_within(
     known_at: DateTime<Utc>,
     most: usize,
 ) -> sqlx::Result<Option<Sets>> {
-    let mut merges: BTreeSet<(DocumentId, DocumentId)> = BTreeSet::new();
-    let mut seen: BTreeSet<DocumentId> = documents.iter().copied().collect();
-    let mut open: Vec<DocumentId> = seen.iter().copied().collect();
-    while !open.is_empty() {
-        if merges.len() > most {
-            return Ok(None);
-        }
-        let mut arguments = scope.arguments();
-        add(&mut arguments, std::mem::take(&mut open));
-        add(&mut arguments, known_at);
-        let query = concat!(
-            "SELECT e.kept_id, e.merged_id FROM (
-                 SELECT * FROM entity_merges WHERE kept_id = ANY($3) UNION SELECT * FROM entity_merges WHERE merged_id = ANY($3)) e
-               JOIN documents d ON d.id = e.kept_id JOIN documents o ON o.id = e.merged_id AND o.guard = d.guard
-              WHERE e.merged_at <= $4 AND (e.undone_at IS NULL OR e.undone_at > $4) AND ",
-            readable!(),
-            " LIMIT $5"
-        );
-        // What was found before is found again from its other end.
-        let limit = most.saturating_add(merges.len());
-        add(&mut arguments, i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX));
-        let found: Vec<(DocumentId, DocumentId)> =
-            sqlx::query_as_with(query, arguments).persistent(false).fetch_all(&mut *conn).await?;
-        if found.len() > limit {
-            return Ok(None);
-        }
-        for (kept, merged) in found {
-            merges.insert((kept, merged));
-            open.extend([kept, merged].into_iter().filter(|id| seen.insert(*id)));
-        }
-    }
-    Ok((merges.len() <= most).then(|| Sets::of(&merges)))
+    let limit = |rows: usize| i64::try_from(rows.saturating_add(1)).unwrap_or(i64::MAX);
+    let mut arguments = scope.arguments();
+    add(&mut arguments, documents.to_vec());
+    add(&mut arguments, known_at);
+    // Each member but those that are asked for was reached by a merge of its own, so that more members than this have too many merges.
+    add(&mut arguments, limit(most.saturating_add(documents.len())));
+    add(&mut arguments, limit(most));
+    // Each member is looked up by the indexes, and no plan reads all documents for each step.
+    let query = concat!(
+        "WITH RECURSIVE member(id) AS (
+             SELECT unnest($3::bigint[])
+              UNION
+             SELECT x.id FROM member m CROSS JOIN LATERAL (
+                    SELECT CASE e.kept_id WHEN m.id THEN e.merged_id ELSE e.kept_id END AS id FROM (
+                           SELECT * FROM entity_merges WHERE kept_id = m.id UNION ALL SELECT * FROM entity_merges WHERE merged_id = m.id) e
+                      JOIN documents d ON d.id = e.kept_id JOIN documents o ON o.id = e.merged_id AND o.guard = d.guard
+                     WHERE e.merged_at <= $4 AND (e.undone_at IS NULL OR e.undone_at > $4) AND ",
+        readable!(),
+        " OFFSET 0) x)
+         SELECT x.kept_id, x.merged_id FROM (SELECT id FROM member LIMIT $5) m CROSS JOIN LATERAL (
+                SELECT DISTINCT e.kept_id, e.merged_id FROM entity_merges e
+                  JOIN documents d ON d.id = e.kept_id JOIN documents o ON o.id = e.merged_id AND o.guard = d.guard
+                 WHERE e.kept_id = m.id AND e.merged_at <= $4 AND (e.undone_at IS NULL OR e.undone_at > $4) AND ",
+        readable!(),
+        " OFFSET 0) x LIMIT $6"
+    );
+    let merges: Vec<(DocumentId, DocumentId)> =
+        sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await?;
+    Ok((merges.len() <= most).then(|| Sets::of(&merges.into_iter().collect())))
 }
 
 /// Which of these merges may be made one after the other at a moment, so that no set becomes larger than [`SET`]. One that joins what is one
@@ -293,7 +291,8 @@ pub async fn fitting(
     known_at: DateTime<Utc>,
 ) -> sqlx::Result<Vec<NewMerge>> {
     let ends: BTreeSet<DocumentId> = new.iter().flat_map(|merge| [merge.kept_id, merge.merged_id]).collect();
-    let (mut of, mut sizes): (HashMap<DocumentId, DocumentId>, HashMap<DocumentId, usize>) = Default::default();
+    let (mut of, mut sizes): (HashMap<DocumentId, DocumentId>, HashMap<DocumentId, usize>) =
+        (HashMap::new(), HashMap::new());
     for part in Vec::from_iter(ends).chunks(MANY / SET) {
         let sets = sets(conn, &Readable::everything(), part, known_at).await?;
         for id in part {

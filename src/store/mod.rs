@@ -37,7 +37,7 @@ pub mod llm_batches;
 pub mod llm_usage;
 pub mod locks;
 pub mod members;
-pub(crate) mod merges;
+pub mod merges;
 pub mod moves;
 pub(crate) mod nodes;
 pub(crate) mod ontologies;

@@ -52,6 +52,30 @@ pub async fn pace(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, 
     .await
 }
 
+/// How many attempts are looked at for what is usual.
+const USUAL_AMONG: i64 = 100_000;
+/// How many attempts of a type count, and how many it takes to call anything usual.
+const USUAL_OF: i64 = 1_000;
+const USUAL_FROM: i64 = 20;
+
+/// For each task type the milliseconds that 95 of 100 of its latest [`USUAL_OF`] completed attempts took at most. A type with fewer than
+/// [`USUAL_FROM`] of them among the latest [`USUAL_AMONG`] attempts is left out.
+pub async fn usual(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>> {
+    sqlx::query_as(
+        "SELECT task_type, ceil(greatest(percentile_cont(0.95) WITHIN GROUP (ORDER BY took), 1))::bigint
+           FROM (SELECT task_type, (extract(epoch FROM ended_at - started_at) * 1000)::float8 AS took,
+                        row_number() OVER (PARTITION BY task_type ORDER BY id DESC) AS nth
+                   FROM (SELECT id, task_type, started_at, ended_at, outcome FROM task_attempts ORDER BY id DESC LIMIT $1) latest
+                  WHERE outcome = 'completed') ended
+          WHERE nth <= $2 GROUP BY 1 HAVING count(*) >= $3",
+    )
+    .bind(USUAL_AMONG)
+    .bind(USUAL_OF)
+    .bind(USUAL_FROM)
+    .fetch_all(conn)
+    .await
+}
+
 /// The paused task types, each with the time of its pause.
 pub async fn paused(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, DateTime<Utc>)>> {
     sqlx::query_as("SELECT task_type, since FROM paused_task_type ORDER BY 1").fetch_all(conn).await

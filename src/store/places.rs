@@ -1,10 +1,11 @@
 //! Places in the tree that may be written: the proof that whoever changes something there has the right to.
 //!
 //! A function that changes a document, or what hangs on it, takes a [`Place`], and only this module makes one out of a
-//! [`Writable`]. So a handler that forgets to ask for the right does not compile.
+//! [`Writable`]. So a handler that forgets to ask for the right does not compile. One change needs no such right: see
+//! [`find_locked_file`].
 use super::{
     documents::add,
-    scope::{Writable, readable},
+    scope::{Readable, Writable, readable},
 };
 use sqlx::PgConnection;
 use svc_actors::Grant;
@@ -86,6 +87,32 @@ pub async fn find(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> 
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!());
+    sqlx::query_as_with(query, arguments).fetch_optional(conn).await
+}
+
+/// Finds a file that is not read because its password is missing, for a caller that may read it and has its bytes with their password: what
+/// that caller adds tells the store nothing that is not in them. `None` if the task of this type, which opens it, ended in another way.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn find_locked_file(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    id: DocumentId,
+    content_hash: &str,
+    opened_by: &str,
+) -> sqlx::Result<Option<Place>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    add(&mut arguments, content_hash.to_owned());
+    add(&mut arguments, opened_by.to_owned());
+    let query = concat!(
+        "SELECT d.id, d.path FROM documents d JOIN document_blobs b ON b.document_id = d.id
+           JOIN LATERAL (SELECT t.id, t.status, t.final FROM task_queue t
+                          WHERE t.scope_document_id = d.id AND t.task_type = $5 ORDER BY t.id DESC LIMIT 1) t ON true
+          WHERE d.id = $3 AND b.content_hash = $4 AND t.status <> 'completed'
+            AND (NOT t.final OR 'encrypted' = (SELECT a.code FROM task_attempts a WHERE a.document_id = d.id AND a.task_id = t.id ORDER BY a.id DESC LIMIT 1))
+            AND ",
+        readable!()
+    );
     sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 

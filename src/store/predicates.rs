@@ -7,7 +7,7 @@ use super::{
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use svc_client::wire::{NewPredicate, PredicateChange, PredicateQuery};
-use svc_ids::{DocumentId, PredicateId};
+use svc_ids::{DocumentId, PredicateId, PrincipalId};
 
 /// The namespace of a predicate that is named without one.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -90,20 +90,15 @@ macro_rules! predicate_readable {
     };
 }
 
-/// Stores a predicate; `None` if another one that was declared has its name or its IRI. One that came with a graph or a text and has the IRI is
-/// declared by this, and one that has only the name gives it away: whoever declares a predicate need not be able to read facts with it, and is not
-/// told whether there were any.
-pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result<Option<PredicateId>> {
+/// Stores a predicate that a principal declares, or the owner (`by` is `None`); `None` if another one that was declared has its name or its IRI.
+/// What came with a graph or a text keeps its name and is declared by the owner alone: whoever else declares a predicate need not be able to read
+/// facts with it, and is not told whether there are any.
+pub async fn insert(
+    conn: &mut PgConnection,
+    new: &NewPredicate,
+    by: Option<PrincipalId>,
+) -> sqlx::Result<Option<PredicateId>> {
     let namespace = new.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    sqlx::query(
-        "UPDATE predicates SET name = left(name, 180) || '-' || id
-          WHERE NOT is_declared AND namespace = $1 AND name = $2 AND iri IS DISTINCT FROM $3",
-    )
-    .bind(namespace)
-    .bind(&new.name)
-    .bind(&new.iri)
-    .execute(&mut *conn)
-    .await?;
     sqlx::query_scalar(
         "WITH given AS (SELECT $1::text AS namespace, $2::text AS name, $3::text AS iri, $4::text AS label, $5::text AS description,
                 $6::boolean AS is_functional, $7::boolean AS is_inverse_functional, $8::boolean AS is_symmetric, $9::boolean AS is_asymmetric,
@@ -116,13 +111,14 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result
                     inverse_of = g.inverse_of, sub_property_of = g.sub_property_of, disjoint_with = g.disjoint_with,
                     is_declared = true, created_at = clock_timestamp(), updated_at = clock_timestamp()
                FROM given g
-              WHERE NOT p.is_declared AND (p.iri = g.iri OR (p.iri IS NULL AND g.iri IS NULL AND p.namespace = g.namespace AND p.name = g.name))
-                AND NOT EXISTS (SELECT FROM predicates q WHERE q.namespace = g.namespace AND q.name = g.name AND q.id <> p.id)
+              WHERE NOT p.is_declared AND $15::bigint IS NULL
+                AND (p.iri = g.iri OR (p.iri IS NULL AND g.iri IS NULL AND p.namespace = g.namespace AND p.name = g.name))
+                AND NOT EXISTS (SELECT FROM predicates q WHERE q.is_declared AND q.namespace = g.namespace AND q.name = g.name)
              RETURNING p.id),
          made AS (
              INSERT INTO predicates (namespace, name, iri, label, description, is_functional, is_inverse_functional, is_symmetric,
-                    is_asymmetric, is_transitive, is_irreflexive, inverse_of, sub_property_of, disjoint_with, is_declared)
-             SELECT g.*, true FROM given g WHERE NOT EXISTS (SELECT FROM declared) ON CONFLICT DO NOTHING RETURNING id)
+                    is_asymmetric, is_transitive, is_irreflexive, inverse_of, sub_property_of, disjoint_with, is_declared, declared_by)
+             SELECT g.*, true, $15 FROM given g WHERE NOT EXISTS (SELECT FROM declared) ON CONFLICT DO NOTHING RETURNING id)
          SELECT id FROM declared UNION ALL SELECT id FROM made",
     )
     .bind(namespace)
@@ -139,6 +135,7 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPredicate) -> sqlx::Result
     .bind(new.inverse_of)
     .bind(&new.sub_property_of)
     .bind(&new.disjoint_with)
+    .bind(by)
     .fetch_optional(conn)
     .await
 }
@@ -151,14 +148,14 @@ pub async fn read(conn: &mut PgConnection, scope: &Readable, id: PredicateId) ->
     sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
 }
 
-/// The predicate that has this name in a namespace, or this IRI as its own.
+/// The predicate that was declared with this name in a namespace, or with this IRI.
 pub async fn taken(
     conn: &mut PgConnection,
     namespace: &str,
     name: &str,
     iri: Option<&str>,
 ) -> sqlx::Result<Option<PredicateId>> {
-    sqlx::query_scalar("SELECT id FROM predicates WHERE (namespace = $1 AND name = $2) OR iri = $3 ORDER BY is_declared DESC, id LIMIT 1")
+    sqlx::query_scalar("SELECT id FROM predicates WHERE is_declared AND ((namespace = $1 AND name = $2) OR iri = $3) ORDER BY id LIMIT 1")
         .bind(namespace)
         .bind(name)
         .bind(iri)
@@ -198,7 +195,8 @@ pub struct Named<'a> {
     pub iri: &'a str,
 }
 
-/// The predicates that are named, by their position in `names`. A name comes before an IRI that reads the same.
+/// The predicates that are named, by their position in `names`. A name comes before an IRI that reads the same. Of several with one name the
+/// owner's comes first, then the oldest that came with a graph or a text, and then a principal's: nobody takes over the name of what others use.
 pub async fn resolve(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -213,10 +211,12 @@ pub async fn resolve(
     add(&mut arguments, names.iter().map(|named| named.iri.to_owned()).collect::<Vec<_>>());
     let query = concat!(
         "SELECT n.at, p.id FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY n(namespace, name, iri, at)
-           JOIN predicates p ON p.id = coalesce((SELECT id FROM predicates q WHERE q.namespace = n.namespace AND q.name = n.name),
-                                                (SELECT id FROM predicates q WHERE q.iri = n.iri))
-          WHERE ",
-        predicate_readable!()
+          CROSS JOIN LATERAL (
+                SELECT p.id FROM predicates p
+                 WHERE ((p.namespace = n.namespace AND p.name = n.name) OR p.iri = n.iri) AND ",
+        predicate_readable!(),
+        "        ORDER BY coalesce(p.namespace = n.namespace AND p.name = n.name, false) DESC,
+                       CASE WHEN NOT p.is_declared THEN 1 WHEN p.declared_by IS NULL THEN 0 ELSE 2 END, p.id LIMIT 1) p"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
@@ -229,13 +229,14 @@ pub struct Imported {
     pub name: String,
 }
 
-/// Stores the predicates of a graph that are not there yet; one whose name is taken gets another. Returns which those are.
+/// Stores the predicates of a graph that are not there yet; one whose name somebody declared, or another one of the graph has, gets another.
+/// Returns which those are.
 pub async fn import(conn: &mut PgConnection, new: &[Imported]) -> sqlx::Result<Vec<PredicateId>> {
     sqlx::query_scalar(
         "INSERT INTO predicates (namespace, name, iri, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive,
                 is_irreflexive, sub_property_of, disjoint_with, is_declared)
          SELECT n.namespace,
-                CASE WHEN n.nth > 1 OR EXISTS (SELECT FROM predicates p WHERE p.namespace = n.namespace AND p.name = n.name)
+                CASE WHEN n.nth > 1 OR EXISTS (SELECT FROM predicates p WHERE p.is_declared AND p.namespace = n.namespace AND p.name = n.name)
                      THEN left(n.name, 160) || '-' || left(encode(sha256(convert_to(n.iri, 'UTF8')), 'hex'), 16) ELSE n.name END,
                 n.iri, false, false, false, false, false, false, '{}', '{}', false
            FROM (SELECT n.*, row_number() OVER (PARTITION BY n.namespace, n.name ORDER BY n.iri) AS nth
@@ -318,12 +319,13 @@ pub async fn waiting(conn: &mut PgConnection, scope: &Readable) -> sqlx::Result<
     sqlx::query_scalar_with(query, scope.arguments()).persistent(false).fetch_one(conn).await
 }
 
-/// The namespaces and names of predicates from whose facts too much follows, at most `limit`, as far as the scope covers them.
+/// The namespaces and names of predicates from whose facts too much follows in a zone, at most `limit`, as far as the scope covers both.
 pub async fn given_up(conn: &mut PgConnection, scope: &Readable, limit: i64) -> sqlx::Result<Vec<(String, String)>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, limit);
     let query = concat!(
-        "SELECT p.namespace, p.name FROM derivations_given_up g JOIN predicates p ON p.id = g.predicate_id WHERE ",
+        "SELECT DISTINCT p.namespace, p.name FROM derivations_given_up g JOIN predicates p ON p.id = g.predicate_id
+          WHERE ($1::boolean OR g.zone = ANY($2::bigint[])) AND ",
         predicate_readable!(),
         " ORDER BY p.namespace, p.name LIMIT $3"
     );

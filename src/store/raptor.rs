@@ -1,7 +1,7 @@
 //! Trees of summaries, their leaves, and what a portfolio is chosen from.
 //!
-//! A leaf is a settled document with a text and a vector and without documents under it. The leaves of a tree of summaries
-//! have the guard of its document, so that whoever reads a summary may read all that it tells of.
+//! A leaf is a settled document with a text and a vector and without documents under it that the same callers read. The leaves of a tree of
+//! summaries have the guard of its document, so that whoever reads a summary may read all that it tells of.
 use super::{
     documents::{add, sibling_position},
     evidence::Evidence,
@@ -22,13 +22,15 @@ const LINK: &str = "derived_from";
 /// A tree of summaries comes after everything else under its document.
 pub const POSITION: i32 = i32::MAX;
 
-/// Whether `documents d` is a leaf; the argument is the placeholder of the usetypes that are no leaves.
+/// Whether `documents d` is a leaf; the arguments are the placeholder of the usetypes that are no leaves, and which documents `c` under it count.
 macro_rules! leaf {
-    ($excluded:literal) => {
+    ($excluded:literal, $($counts:tt)+) => {
         concat!(
             "d.settled = 'settled' AND d.content <> '' AND d.usetype <> ALL(",
             $excluded,
-            "::text[]) AND NOT EXISTS (SELECT 1 FROM documents c WHERE c.parent_id = d.id AND c.usetype <> 'raptor')"
+            "::text[]) AND NOT EXISTS (SELECT 1 FROM documents c WHERE c.parent_id = d.id AND c.usetype <> 'raptor' AND ",
+            $($counts)+,
+            ")"
         )
     };
 }
@@ -40,7 +42,7 @@ macro_rules! leaves_under {
         concat!(
             "FROM documents n JOIN documents d ON d.path @> ARRAY[$1::bigint] AND d.guard = n.guard
              JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2 WHERE n.id = $1 AND ",
-            leaf!("$3")
+            leaf!("$3", "c.guard = n.guard")
         )
     };
 }
@@ -238,6 +240,21 @@ pub async fn over(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<Vec
     .await
 }
 
+/// The trees of summaries that tell of this very document: one of their titles may be its title.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = leaf.id().0))]
+pub async fn of_leaf(conn: &mut PgConnection, leaf: &Place) -> sqlx::Result<Vec<Place>> {
+    sqlx::query_as(
+        "SELECT DISTINCT d.id, d.path FROM document_links l JOIN documents s ON s.id = l.source_id JOIN documents d ON d.id = s.parent_id
+           JOIN node_origins o ON o.document_id = d.id AND o.rule = $2
+          WHERE l.target_id = $1 AND l.link_type = $3 AND d.usetype = 'raptor' ORDER BY d.id",
+    )
+    .bind(leaf.id())
+    .bind(RULE)
+    .bind(LINK)
+    .fetch_all(conn)
+    .await
+}
+
 /// Whether a place is in a tree of summaries.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn is_within_tree(conn: &mut PgConnection, place: &Place) -> sqlx::Result<bool> {
@@ -338,7 +355,7 @@ pub async fn candidates(
               WHERE d.path @> ARRAY[$3::bigint] AND ",
             readable!(),
             " AND ((",
-            leaf!("$5"),
+            leaf!("$5", concat!("EXISTS (SELECT FROM documents d WHERE d.id = c.id AND ", readable!(), ")")),
             ") OR ($6::boolean AND d.usetype = 'summary' AND d.settled = 'settled' AND d.content <> '')) ORDER BY d.id LIMIT $7"
         ),
         arguments,

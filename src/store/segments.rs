@@ -242,24 +242,6 @@ pub async fn dissolve(conn: &mut PgConnection, container: &Place, segments: &[Do
     follow_moves(conn, &contents).await
 }
 
-/// What a node is called and where it comes from.
-#[derive(Clone, Debug, sqlx::FromRow)]
-pub struct Origin {
-    pub id: DocumentId,
-    pub title: String,
-    pub anchor: Option<Value>,
-}
-
-/// The titles and anchors of nodes, in any order.
-pub async fn origins(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Origin>> {
-    sqlx::query_as(
-        "SELECT d.id, d.title, o.anchor FROM documents d LEFT JOIN node_origins o ON o.document_id = d.id WHERE d.id = ANY($1)",
-    )
-    .bind(ids)
-    .fetch_all(conn)
-    .await
-}
-
 /// A child that moves from its container into a segment.
 #[derive(Clone, Debug)]
 pub struct Move {

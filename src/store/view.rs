@@ -17,7 +17,8 @@ pub struct FileRow {
     pub document_id: DocumentId,
     pub title: String,
     pub usetype: String,
-    pub mime_type: String,
+    /// `None` if nothing recognised its bytes.
+    pub mime_type: Option<String>,
     pub byte_size: i64,
 }
 

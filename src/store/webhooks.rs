@@ -1,5 +1,7 @@
 //! Webhooks: who is called, for what, and with which key.
-use super::{documents::add, event_feed::Audience, interval::interval, scope::Readable, word::Word};
+use super::{
+    advisory::AdvisoryLock, documents::add, event_feed::Audience, interval::interval, scope::Readable, word::Word,
+};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -86,6 +88,8 @@ pub struct NewRow<'a> {
 
 /// Stores a webhook, which begins with the next event that is numbered; `None` if its creator has [`MOST`] already.
 pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<Option<WebhookResponse>> {
+    // The owner has no row to lock, so that creators wait for each other.
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Webhooks.key()).execute(&mut *conn).await?;
     let stored: Option<Row> = sqlx::query_as(concat!(
         "INSERT INTO webhooks (principal_id, url, kinds, root_id, secret, after_seq)
          SELECT $1, $2, $3, $4, $5, c.last FROM event_counter c

@@ -33,7 +33,7 @@ pub(crate) async fn idle() -> TestApp {
 }
 
 /// A worker that is only a row.
-async fn pretend(app: &TestApp, worker_id: &str, badges: &[&str], strict: bool) {
+pub(crate) async fn pretend(app: &TestApp, worker_id: &str, badges: &[&str], strict: bool) {
     let row = WorkerRow {
         worker_id: worker_id.to_owned(),
         boot_nonce: uuid::Uuid::new_v4(),

@@ -339,7 +339,22 @@ const FLOORS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("feed", &["access", "error", "ingest", "otlp", "sampler", "service", "settings", "spool", "store", "usetype"]),
+    (
+        "feed",
+        &[
+            "access",
+            "error",
+            "ingest",
+            "otlp",
+            "sampler",
+            "service",
+            "settings",
+            "spool",
+            "store",
+            "telemetry",
+            "usetype",
+        ],
+    ),
     ("listener", &["admission", "registry", "settings"]),
     (
         "handlers",

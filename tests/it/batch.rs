@@ -33,6 +33,20 @@ fn embeds() -> TaskTypePath {
 }
 
 #[tokio::test]
+async fn the_attempts_of_a_document_do_not_count_what_was_created_with_it() {
+    let app = TestApp::start().await;
+    let mut batch = vec![json!({"title": "Open", "content": "About birds."})];
+    batch.extend((0..5).map(|n| json!({"title": format!("Closed {n}"), "content": "About it.", "private": true})));
+    let open = ids(&create(&app, batch.into()).await.unwrap())[0];
+    drained(&app).await;
+    let evidence = app.client.read_evidence(DocumentPath { id: open }).await.unwrap().evidence;
+    let attempts = evidence["attempts"].as_array().unwrap();
+    assert_eq!((attempts.len(), &attempts[0]["task_type"]), (1, &json!("embed")), "{attempts:?}");
+    assert_eq!(attempts[0]["detail"]["embedded"], 1, "{attempts:?}");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_batch_makes_a_tree_that_is_found_and_may_be_repeated() {
     let app = TestApp::start().await;
     let folder = app.create("Folder", "", None).await.id;

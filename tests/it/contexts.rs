@@ -176,6 +176,36 @@ async fn who_may_not_read_the_parent_of_a_context_does_not_see_it() {
         let failure = who.client.search_bm25(search(name)).await.unwrap_err();
         assert_eq!((failure.code, failure.detail), (Code::NotFound, format!("there is no search context `{name}`")));
     }
+    // A filter names documents too, at any depth; what a caller's own object holds is none of them.
+    let narrowed = |filter: Value| ContextConfig {
+        filter: Some(serde_json::from_value(filter).unwrap()),
+        ..ContextConfig::default()
+    };
+    let mut hidden = Vec::new();
+    for (number, filter) in [
+        json!({"under": [north, south], "structured_content": {"secret": true}}),
+        json!({"exclude": [south]}),
+        json!({"any": [{"under": [north]}, {"all": [{"none": [{"exclude": [south]}]}]}]}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let named = format!("hidden-{number}");
+        hidden.push(app.client.create_context(context(&named, narrowed(filter))).await.unwrap());
+    }
+    let shown = json!({"any": [{"under": [north]}, {"exclude": [in_north]}], "structured_content": {"under": [south]}});
+    let shown = app.client.create_context(context("shown", narrowed(shown))).await.unwrap();
+    let listed = who.client.list_contexts(PageQuery::default()).await.unwrap().contexts;
+    assert_eq!(listed, [open.clone(), mine.clone(), shown.clone()]);
+    assert_eq!(who.client.read_context(ContextPath { id: shown.id }).await.unwrap(), shown);
+    for hidden in hidden {
+        let path = ContextPath { id: hidden.id };
+        assert_eq!(who.client.read_context(path).await.unwrap_err().code, Code::NotFound, "{}", hidden.name);
+        assert_eq!(who.client.search_bm25(search(&hidden.name)).await.unwrap_err().code, Code::NotFound);
+        assert_eq!(app.client.read_context(path).await.unwrap(), hidden);
+        app.client.search_bm25(search(&hidden.name)).await.unwrap();
+    }
+    app.client.delete_context(ContextPath { id: shown.id }).await.unwrap();
     // A context is the owner's to change.
     for refused in [
         who.client.create_context(context("own", ContextConfig::default())).await.err(),

@@ -106,6 +106,13 @@ async fn events_are_followed_from_any_place_and_by_kind_and_root() {
         let refused = app.client.follow_events(bad).await.err().expect("a plain answer");
         assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!(field)));
     }
+    for bad in ["999999", "-1", "yesterday"] {
+        let request = app.raw("GET", "/events").header("accept", "text/event-stream").header("last-event-id", bad);
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 422, "{bad}");
+        let problem: serde_json::Value = answer.json().await.unwrap();
+        assert_eq!(problem["field"], "Last-Event-ID", "{bad}: {problem}");
+    }
     sequencer.abort();
     app.end().await;
 }

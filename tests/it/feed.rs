@@ -4,7 +4,10 @@ mod conservation;
 mod dead;
 mod events;
 mod full;
+mod manifest;
 mod records;
+mod seen;
+mod sources;
 mod tls;
 
 use crate::{

@@ -123,6 +123,33 @@ async fn a_write_is_carried_out_though_its_client_is_gone() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_text_is_not_cut_for_a_client_that_is_gone() {
+    let app = TestApp::start().await;
+    let id = app.create("Herons", "The heron waits by the water. It eats fish.", None).await.id;
+    let address = app.base.trim_start_matches("http://").to_owned();
+    for path in [format!("/documents/{id}/chunk"), format!("/documents/{id}/split")] {
+        let (holder, mut onlooker) = hold(&app.pool, "documents").await;
+        let body = match path.ends_with("split") {
+            true => serde_json::json!({"at": [30]}),
+            false => serde_json::json!({}),
+        };
+        let stream = send(&address, &path, &body).await;
+        let at_work = "%SELECT d.id, d.path FROM documents%";
+        until(&format!("{path} at work"), async || (waiting(&mut onlooker, at_work).await > 0).then_some(())).await;
+        drop(stream);
+        // A search whose client leaves later is cancelled, so the service knows then that this client has left.
+        let search = send(&address, "/search/fulltext", &serde_json::json!({"query": "moon"})).await;
+        until("the search", async || (waiting(&mut onlooker, "%ts_rank_cd%").await > 0).then_some(())).await;
+        drop(search);
+        until("its cancel", async || (waiting(&mut onlooker, "%ts_rank_cd%").await == 0).then_some(())).await;
+        holder.close().await.unwrap();
+        until("the end of the request", async || app.service.requests.is_empty().then_some(())).await;
+        assert_eq!(app.subtree(id).await.len(), 0, "{path}");
+    }
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_the_service_waits_for_writes_without_a_client() {
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -32,6 +32,47 @@ async fn a_leg_that_fails_leaves_the_other_in_no_transaction() {
 }
 
 #[tokio::test]
+async fn a_body_of_too_many_values_is_refused_while_it_is_read() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let many = format!("[{}0]", r#"{"":0},"#.repeat(200_000));
+    let send = async |path: &str, body: String| {
+        let request = app.raw("POST", path).header("content-type", "application/json").body(body);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let content = json!({"content": many.as_str()}).to_string();
+    for (path, field, body) in [
+        ("/conversations", "messages", format!("{{\"messages\":{many}}}")),
+        ("/conversations", "options", format!("{{\"options\":{{\"a\":{many}}}}}")),
+        ("/conversations", "content", content),
+        ("/ingest/explain", "options", format!("{{\"format\":\"text\",\"options\":{{\"a\":{many}}}}}")),
+        ("/ingest/explain", "patterns", format!("{{\"format\":\"text\",\"patterns\":{{\"a\":{many}}}}}")),
+        (
+            "/ingest",
+            "turns",
+            format!(
+                "{{\"entry\":\"conversation\",\"turns\":[{{\"speaker\":\"Ann\",\"text\":\"x\",\"metadata\":{{\"a\":{many}}}}}]}}"
+            ),
+        ),
+        (
+            "/search/bm25",
+            "filter",
+            format!("{{\"query\":\"x\",\"filter\":{{\"any\":[{}{{}}]}}}}", "{},".repeat(300_000)),
+        ),
+    ] {
+        let (status, problem) = send(path, body).await;
+        let at = problem["field"].as_str().unwrap_or_default();
+        assert!(status == 422 && at.starts_with(field), "{path} {field}: {problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("values"), "{path} {field}: {detail}");
+    }
+    let call = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{many}}}");
+    let (status, refused) = send("/mcp", call).await;
+    assert_eq!((status, &refused["error"]["code"]), (413, &json!(-32600)), "{refused}");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_query_of_words_that_must_not_occur_is_refused() {
     let app = TestApp::start().await;
     app.create("Tides", "The moon pulls the oceans.", None).await;

@@ -332,7 +332,10 @@ async fn an_index_whose_last_member_is_deleted_covers_nothing_until_it_has_anoth
 async fn an_index_without_bm25_says_so_when_it_is_searched() {
     let app = TestApp::start().await;
     app.create("heron", "A heron stands there.", None).await;
-    index(&app, "bare", json!({"capabilities": {"bm25": false, "maxsim": false}})).await;
+    let nothing = new("bare", json!({"capabilities": {"bm25": false, "maxsim": false}}));
+    let refused = app.client.create_index(nothing).await.unwrap_err();
+    assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("capabilities")), "{refused:?}");
+    index(&app, "bare", json!({"capabilities": {"bm25": false, "maxsim": true}})).await;
     let search = Bm25Search { index: Some("bare".into()), ..Bm25Search::new("heron") };
     let refused = app.client.search_bm25(Json(search)).await.unwrap_err();
     assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("index")), "{refused:?}");

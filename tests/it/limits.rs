@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use svc_client::{
     Json,
-    wire::{TaskTypePath, WaitQuery},
+    wire::{NewDocument, TaskTypePath, WaitQuery},
 };
+use svc_ids::PrincipalId;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -297,6 +298,32 @@ async fn who_waits_for_tasks_is_answered_when_the_service_stops() {
 }
 
 /// The status line of the answer to this.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_texts_cut_leaves_slots_to_others() {
+    let settings = [("SVC_EMBEDS_AT_ONCE", "2"), ("SVC_PRINCIPAL_SHARE", "0.5")];
+    let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
+    let bob = someone(&app, "bob").await;
+    let new = NewDocument { private: true, ..document("Herons", "The heron waits by the water. It eats fish.") };
+    let id = bob.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().document.id;
+    let ask = async |token: &str, what: &str, body: Value| {
+        let request = http().post(format!("{}/documents/{id}/{what}", app.base)).bearer_auth(token);
+        request.json(&body).send().await.unwrap()
+    };
+    let held = app.service.admission.embed(Some(PrincipalId(bob.id))).await.unwrap();
+    let (chunk, split, segment) = tokio::join!(
+        ask(&bob.secret, "chunk", json!({})),
+        ask(&bob.secret, "split", json!({"at": [30]})),
+        ask(&bob.secret, "segment", json!({}))
+    );
+    for refused in [chunk, split, segment] {
+        is_over_its_share(refused).await;
+    }
+    assert_eq!(ask(TOKEN, "split", json!({"at": [30]})).await.status(), StatusCode::CREATED);
+    drop(held);
+    assert_eq!(ask(&bob.secret, "chunk", json!({})).await.status(), StatusCode::CREATED);
+    app.end().await;
+}
+
 async fn status(app: &TestApp, request: String) -> String {
     let mut stream = TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
     // The service may close before it has read everything.

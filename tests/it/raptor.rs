@@ -1,11 +1,15 @@
 //! Summaries over a part of the tree, and the part of it that is worth reading within a budget of tokens.
 mod written;
 
-use crate::support::{TestApp, Wish, document, invariants, until};
+use crate::{
+    edits::patched,
+    principals::someone,
+    support::{TestApp, Wish, document, invariants, until},
+};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Code, Failure, FileUpload, Json, OptionalJson,
+    Client, Code, Failure, FileUpload, Json, OptionalJson, Remote,
     wire::{
         Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FulltextSearch, LinkPath, LinkResponse, NewDocument,
         PageQuery, PortfolioRequest, PortfolioResponse, RaptorRequest, RaptorTree, Settled, TaskPath, TaskTypePath,
@@ -362,6 +366,37 @@ async fn what_cannot_be_summarised_or_chosen_from_is_refused_with_its_remedy() {
     assert_eq!((many.code, member(&many, "limit")), (Code::TooLarge, Some(json!(10_000))), "{many:?}");
     let many = choose(alone, PortfolioRequest::new(100)).await.unwrap_err();
     assert_eq!((many.code, member(&many, "limit")), (Code::TooLarge, Some(json!(4_000))), "{many:?}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_portfolio_tells_of_nothing_hidden_under_a_leaf() {
+    let app = TestApp::start().await;
+    let bob = someone(&app, "bob").await;
+    let top = app.create("Notes", "What was seen.", None).await.id;
+    let note = app.create("Heron", "The heron waits in the reeds.", Some(top)).await.id;
+    let under = app.create("Zebulon", "The two companies will be one.", Some(note)).await.id;
+    let leaves = async |client: &Client<Remote>| {
+        let request = PortfolioRequest::new(1_000);
+        let chosen = client.choose_portfolio(DocumentPath { id: top }, Json(request)).await.unwrap();
+        chosen.nodes.iter().map(|node| node.document.id).collect::<Vec<_>>()
+    };
+    assert_eq!(leaves(&bob.client).await, [under]);
+    app.client.protect_document(DocumentPath { id: under }).await.unwrap();
+    assert_eq!(leaves(&bob.client).await, [note], "to its reader the note has nothing under it");
+    assert_eq!(leaves(&app.client).await, [under]);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_summary_keeps_a_title_that_its_leaf_had() {
+    let app = TestApp::start().await;
+    let id = file(&app).await;
+    let request = RaptorRequest { summary_tokens: 60, cluster_tokens: 400, ..RaptorRequest::default() };
+    let tree = summarise(&app, id, request).await;
+    let leaf = app.subtree(id).await.into_iter().find(|document| document.usetype == "chunk").unwrap().id;
+    patched(&app, leaf, json!({"title": "Another title"})).await;
+    assert!(!exists(&app.subtree(id).await, tree.raptor_id));
     app.end().await;
 }
 

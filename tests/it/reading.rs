@@ -1,5 +1,8 @@
 //! Closed, hostile or slow files, as the service has them read.
-use crate::support::{TestApp, Wish, invariants, repository, sample, server, until};
+use crate::{
+    principals::someone,
+    support::{TestApp, Wish, invariants, repository, sample, server, until},
+};
 use serde_json::{Value, json};
 use std::{
     io::{Cursor, Write},
@@ -9,7 +12,7 @@ use std::{
 use svc::reader::Reader;
 use svc_client::{
     Code, Failure, FileUpload, Json,
-    wire::{Bm25Search, DocumentPath, Settled, UploadQuery, UploadResponse},
+    wire::{AuditAct, AuditQuery, Bm25Search, DocumentPath, Settled, UploadQuery, UploadResponse},
 };
 
 async fn evidence(app: &TestApp, id: i64) -> Value {
@@ -123,6 +126,47 @@ async fn a_file_that_failed_without_its_password_is_read_when_it_comes_again_wit
     let opened = upload(&app, &sample("locked.pdf"), password("heron")).await.unwrap();
     assert_eq!((opened.document_id, opened.settled), (id, Settled::Settled));
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn whoever_may_read_a_locked_file_and_has_its_bytes_and_its_password_has_it_read() {
+    let app = TestApp::start().await;
+    let bob = someone(&app, "bob").await;
+    let upload = async |options: Option<Value>| {
+        let file = FileUpload::from_path(&sample("locked.pdf"), options).await.unwrap();
+        bob.client.upload_file(UploadQuery::default(), file).await
+    };
+    let id = upload(None).await.unwrap().document_id;
+    assert_eq!(app.settled(id).await.settled, Settled::Failed);
+    let refused = upload(Some(password("stork"))).await.unwrap_err();
+    assert_eq!(refused.code, Code::WrongPassword);
+    let opened = upload(Some(password("heron"))).await.unwrap();
+    assert_eq!((opened.document_id, opened.was_existing, opened.settled), (id, true, Settled::InFlight));
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    let query = AuditQuery { document_id: Some(id), ..AuditQuery::default() };
+    let told = app.client.list_audit(query).await.unwrap().entries;
+    let acts: Vec<_> = told.iter().map(|entry| (entry.act, entry.actor_id, &entry.detail["with_password"])).collect();
+    assert_eq!(acts, [(AuditAct::TaskRetry, Some(bob.id), &json!(true))], "{told:?}");
+    // Now there is nothing to add, and nothing to refuse.
+    let again = upload(Some(password("heron"))).await.unwrap();
+    assert_eq!((again.document_id, again.was_existing, again.settled), (id, true, Settled::Settled));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_locked_file_whose_reading_the_owner_ended_is_not_read_for_others() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let bob = someone(&app, "bob").await;
+    let upload = async |options: Option<Value>| {
+        let file = FileUpload::from_path(&sample("locked.pdf"), options).await.unwrap();
+        bob.client.upload_file(UploadQuery::default(), file).await.unwrap()
+    };
+    let id = upload(None).await.document_id;
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    let again = upload(Some(password("heron"))).await;
+    assert_eq!((again.document_id, again.was_existing, again.settled), (id, true, Settled::Failed));
     app.end().await;
 }
 

@@ -52,7 +52,7 @@ pub fn fact(subject_id: i64, predicate: &str, object_id: i64) -> NewFact {
 }
 
 /// A fact that leads to a text.
-fn says(subject_id: i64, predicate: &str, literal: &str) -> NewFact {
+pub fn says(subject_id: i64, predicate: &str, literal: &str) -> NewFact {
     let object_literal = Some(literal.to_owned());
     NewFact {
         subject_id: Some(subject_id),
@@ -241,6 +241,16 @@ async fn a_literal_is_kept_to_the_letter_and_a_wrong_one_is_refused() {
         (NewFact { predicate: Some("default:unheard".to_owned()), ..number("1") }, "predicate"),
         (NewFact { predicate: None, predicate_id: Some(99), ..number("1") }, "predicate_id"),
         (NewFact { valid_from: Some(day(2)), valid_until: Some(day(2)), ..number("1") }, "valid_until"),
+        // A leap second is the second after it, so that this one is of the year 10000, and that interval empty.
+        (NewFact { valid_from: "9999-12-31T23:59:60Z".parse().ok(), ..number("1") }, "valid_from"),
+        (
+            NewFact {
+                valid_from: "2016-12-31T23:59:60Z".parse().ok(),
+                valid_until: "2017-01-01T00:00:00Z".parse().ok(),
+                ..number("1")
+            },
+            "valid_until",
+        ),
         (NewFact { valid_from: Some(day(2)), fact_type: Some(FactType::Atemporal), ..number("1") }, "fact_type"),
         (NewFact { quote: Some("x".to_owned()), ..number("1") }, "quote"),
         (NewFact { source_id: Some(a), quote: Some("words it lacks".to_owned()), ..number("3") }, "quote"),

@@ -1,7 +1,10 @@
 //! Malicious forms, and many uploads at once.
-use crate::support::{TestApp, Wish, document, invariants, place, until_a_statement_waits};
+use crate::{
+    principals::someone,
+    support::{TestApp, Wish, document, http, invariants, place, until_a_statement_waits},
+};
 use futures_util::{StreamExt, future::join_all, stream};
-use serde_json::Value;
+use serde_json::{Value, json};
 use svc::store::{documents, ingest_nodes, transaction};
 use svc_client::{
     Code, FileUpload, Json,
@@ -133,6 +136,34 @@ async fn many_uploads_at_once_take_nothing_from_anybody_else() {
         assert!(failure.members.contains_key("retry_after"), "{failure}");
     }
     app.end().await;
+}
+
+/// Only the caller reads what each of these makes, by its own wish or because the service makes it so.
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_uploads_of_the_same_bytes_that_only_their_caller_reads_make_one_node() {
+    for (visibility, private) in [("everyone", true), ("owner", false)] {
+        let settings = [("SVC_DEFAULT_VISIBILITY", visibility)];
+        let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+        let bob = someone(&app, "bob").await;
+        let query = UploadQuery { private, ..UploadQuery::default() };
+        let uploads = join_all((0..8).map(|_| {
+            bob.client.upload_file(query, FileUpload::from_bytes("same.txt", "The very same bytes, at once.", None))
+        }));
+        let new: Vec<bool> = uploads.await.into_iter().map(|answer| !answer.unwrap().was_existing).collect();
+        let body = json!({"entry": "markdown", "content": "# Same\n\nThe very same text.", "private": private});
+        let ingested = join_all((0..8).map(|_| async {
+            let request = http().post(format!("{}/ingest?wait=false", app.base)).bearer_auth(&bob.secret).json(&body);
+            let answer: Value = request.send().await.unwrap().json().await.unwrap();
+            !answer["was_existing"].as_bool().unwrap_or_else(|| panic!("{answer}"))
+        }));
+        let new_texts = ingested.await;
+        for new in [new, new_texts] {
+            assert_eq!(new.iter().filter(|is_new| **is_new).count(), 1, "{visibility}: {new:?}");
+        }
+        let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM document_blobs").fetch_one(&app.pool).await.unwrap();
+        assert_eq!(stored, 2, "{visibility}");
+        app.end().await;
+    }
 }
 
 /// An upload has found the file with its bytes when that is deleted.

@@ -351,3 +351,16 @@ async fn a_view_is_a_page_to_who_asks_for_one() {
     }
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_file_of_unknown_bytes_is_viewed_like_any_other() {
+    let app = TestApp::start().await;
+    let id = app.upload_bytes("noise.bin", (1..=255).collect::<Vec<u8>>().repeat(40)).await.unwrap().document_id;
+    app.settled(id).await;
+    let shown = view(&app.client, id).await;
+    let source = shown.source.unwrap();
+    assert_eq!((source.document_id, source.mime_type.as_str()), (id, "application/octet-stream"));
+    let page = app.raw("GET", &format!("/view/{id}")).header("accept", "text/html").send().await.unwrap();
+    assert_eq!(page.status(), 200);
+    app.end().await;
+}

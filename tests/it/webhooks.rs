@@ -11,6 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
@@ -456,5 +457,27 @@ async fn deliveries_that_are_over_go_with_the_events() {
     assert_eq!(left, ["pending"]);
     assert_eq!(event_feed::newest(&app.pool).await.unwrap(), 0, "nobody numbers here");
     drop(conn);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_creations_at_once_do_not_pass_the_limit_of_a_creator() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let bob = someone(&app, "bob").await;
+    for (creator, client) in [(Some(bob.id), &bob.client), (None, &app.client)] {
+        sqlx::query(
+            "INSERT INTO webhooks (principal_id, url, kinds, secret, after_seq)
+             SELECT $1, 'https://example.org/', ARRAY['document.created'], decode(repeat('00', 32), 'hex'), 0 FROM generate_series(1, $2)",
+        )
+        .bind(creator)
+        .bind(i32::try_from(store::webhooks::MOST).unwrap() - 2)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+        let made = join_all((0..14).map(|_| hook(client, "https://example.org/", "ingest.*"))).await;
+        let refused: Vec<Failure> = made.into_iter().filter_map(Result::err).collect();
+        assert!(refused.iter().all(|failure| failure.code == Code::Conflict), "{refused:?}");
+        assert_eq!(refused.len(), 12, "{creator:?}");
+    }
     app.end().await;
 }

@@ -208,7 +208,7 @@ pub struct NewApiToken {
     pub expires_at: Option<DateTime<Utc>>,
 }
 impl Wire for NewApiToken {
-    constrain! { name: A_NAME }
+    constrain! { name: A_NAME, expires_at: Constraint::Moment }
 }
 
 /// How to rotate a token.
@@ -224,7 +224,7 @@ pub struct ApiTokenRotation {
     pub expires_at: Option<DateTime<Utc>>,
 }
 impl Wire for ApiTokenRotation {
-    constrain! { grace_seconds: Constraint::Whole(0, LONGEST_GRACE) }
+    constrain! { grace_seconds: Constraint::Whole(0, LONGEST_GRACE), expires_at: Constraint::Moment }
 }
 
 /// A token, without its secret, which is stored nowhere.
@@ -347,6 +347,12 @@ pub struct AuditQuery {
     /// The document that was acted on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document_id: Option<i64>,
+    /// The task that was acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<i64>,
+    /// The worker that held the task that was acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
     /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,

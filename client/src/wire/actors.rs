@@ -77,6 +77,13 @@ pub struct ActorNode {
     /// For a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<TaskPhase>,
+    /// For a task whose handler says how far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<TaskProgress>,
+    /// For a task, how many milliseconds its type usually takes at most: 95 of 100 of its latest 1,000 completed attempts took less. Absent
+    /// while too few are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual_ms: Option<u64>,
     pub state: ActorState,
     pub since: DateTime<Utc>,
     /// The number of messages handled.
@@ -89,6 +96,16 @@ pub struct ActorNode {
     #[cfg_attr(feature = "openapi", schema(no_recursion))]
     #[serde(default)]
     pub children: Vec<ActorNode>,
+}
+
+/// How far a running task is, as of its worker's last heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TaskProgress {
+    pub done: u64,
+    pub of: u64,
+    /// What is counted: `pages`, `texts`, `nodes`, `summaries`, `bytes`.
+    pub unit: String,
 }
 
 /// A document's tasks, counted by one worker since the document's supervisor started.

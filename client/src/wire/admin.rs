@@ -1,5 +1,5 @@
 //! The queue and the fleet, for the operator of the service.
-use super::{LeafRange, WorkerSnapshot};
+use super::{LeafRange, TaskProgress, WorkerSnapshot};
 use crate::{
     constraint::{CURSOR, NAME, PAGE, constrain},
     operation::{Params, Wire},
@@ -160,8 +160,22 @@ pub struct TaskResponse {
     pub last_error: Option<TaskError>,
     /// Why it is not running; null if it is running or owes nothing more.
     pub blocked_by: Option<Blockage>,
+    /// How it runs; null unless it runs, and in lists.
+    #[serde(default)]
+    pub running: Option<TaskRunning>,
 }
 impl Wire for TaskResponse {}
+
+/// How a task runs, as of its worker's last heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TaskRunning {
+    pub since: DateTime<Utc>,
+    /// Null while its handler has not said how far it is.
+    pub progress: Option<TaskProgress>,
+    /// As in [`ActorNode`].
+    pub usual_ms: Option<u64>,
+}
 
 /// What a failed attempt said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

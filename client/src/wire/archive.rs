@@ -326,6 +326,9 @@ impl ArchivedDocument {
         usetype.check("usetype", &self.usetype).map_err(named("usetype"))?;
         rule.check("rule", &self.rule).map_err(named("rule"))?;
         Constraint::Text(1, 2048, Form::Iri).check("iri", &self.iri).map_err(named("iri"))?;
+        Constraint::Moment.check("event_time", &self.event_time).map_err(named("event_time"))?;
+        Constraint::Moment.check("created_at", &self.created_at).map_err(named("created_at"))?;
+        Constraint::Moment.check("updated_at", &self.updated_at).map_err(named("updated_at"))?;
         if self.id < 1 {
             return Err(("id", "must be above 0".to_owned()));
         }

@@ -74,6 +74,7 @@ impl BatchItem {
         KEY.check(&format!("{before}key"), &self.key)?;
         KEY.check(&format!("{before}parent_key"), &self.parent_key)?;
         NAME.check(&format!("{before}usetype"), &self.usetype)?;
+        Constraint::Moment.check(&format!("{before}event_time"), &self.event_time)?;
         match (self.parent_id, &self.parent_key) {
             (Some(_), Some(_)) => {
                 Err(Failure::field(&format!("{before}parent_key"), "takes the place of `parent_id`: give one of them"))

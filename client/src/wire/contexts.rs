@@ -25,7 +25,7 @@ pub struct ContextConfig {
     /// Finds only documents with these usetypes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usetype: Option<Vec<String>>,
-    /// Finds only documents under this one. Who may not read it does not see the context.
+    /// Finds only documents under this one. Who may not read it, or a document that the filter names, does not see the context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]

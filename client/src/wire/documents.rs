@@ -1,7 +1,7 @@
 //! Documents: the nodes of the tree.
 use crate::{
     Located,
-    constraint::{CURSOR, NAME, PAGE, PRIORITY, TITLE, constrain},
+    constraint::{CURSOR, Constraint, NAME, PAGE, PRIORITY, TITLE, constrain},
     operation::{Params, Wire},
     words::wire_words,
 };
@@ -120,7 +120,9 @@ NewDocument {
     priority: i32,
 } }
 impl Wire for NewDocument {
-    constrain! { title: TITLE, usetype: NAME, priority: PRIORITY }
+    constrain! {
+        title: TITLE, usetype: NAME, event_time: Constraint::Moment, priority: PRIORITY,
+    }
 }
 
 /// One document, in the same form in every answer.
@@ -224,7 +226,7 @@ pub struct DocumentChange {
     pub parent_id: Option<Option<i64>>,
 }
 impl Wire for DocumentChange {
-    constrain! { title: TITLE, usetype: NAME }
+    constrain! { title: TITLE, usetype: NAME, event_time: Constraint::Moment }
 }
 
 /// Reads a field that takes no null.

@@ -112,7 +112,8 @@ impl Wire for NewIngestion {
         content: Constraint::Text(1, 1 << 23, Form::NotBlank),
         url: Constraint::Text(1, 4096, Form::NotBlank),
         id: Constraint::Text(1, 100, Form::NotBlank),
-        title: TITLE;
+        title: TITLE,
+        event_time: Constraint::Moment;
         NewIngestion::check_more
     }
 
@@ -164,6 +165,7 @@ pub(super) fn check_turns(turns: &[Turn]) -> Result<(), Failure> {
         if turn.speaker.chars().any(char::is_control) {
             return Err(Failure::field(&format!("turns[{place}].speaker"), "takes one line"));
         }
+        Constraint::Moment.check(&format!("turns[{place}].time"), &turn.time)?;
         NAME.check(&format!("turns[{place}].role"), &turn.role)?;
     }
     Ok(())
@@ -205,7 +207,8 @@ pub struct NewConversation {
 impl Wire for NewConversation {
     constrain! {
         content: Constraint::Text(1, 1 << 23, Form::NotBlank),
-        title: TITLE;
+        title: TITLE,
+        event_time: Constraint::Moment;
         |new| {
             if let Some(count) = new.messages.as_ref().map(Vec::len).filter(|count| !(1..=TURNS).contains(count)) {
                 return Err(Failure::field("messages", format!("takes 1 to {TURNS} messages, got {count}")));

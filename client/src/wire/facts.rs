@@ -4,7 +4,7 @@ use super::{
     triples::{FactResponse, FactType, PREDICATE},
 };
 use crate::{
-    constraint::{CURSOR, Constraint, Form, PAGE, constrain},
+    constraint::{CURSOR, Constrained, Constraint, Form, PAGE, constrain},
     operation::{Params, Wire},
     words::wire_words,
 };
@@ -39,6 +39,15 @@ impl<'de> Deserialize<'de> for ValidAt {
         match text.as_str() {
             "any" => Ok(ValidAt::Any),
             text => text.parse().map(ValidAt::At).map_err(|_| D::Error::custom("takes a time by RFC 3339, or any")),
+        }
+    }
+}
+
+impl Constrained for ValidAt {
+    fn meets(&self, constraint: &Constraint) -> Result<(), String> {
+        match self {
+            ValidAt::Any => Ok(()),
+            ValidAt::At(moment) => moment.meets(constraint),
         }
     }
 }
@@ -88,7 +97,10 @@ pub struct FactQuery {
     pub limit: Option<u32>,
 }
 impl Params for FactQuery {
-    constrain! { predicate: PREDICATE, object_literal: LITERAL, cursor: CURSOR, limit: PAGE }
+    constrain! {
+        predicate: PREDICATE, object_literal: LITERAL, valid_at: Constraint::Moment, known_at: Constraint::Moment, cursor: CURSOR,
+        limit: PAGE,
+    }
 }
 impl FactQuery {
     /// The number of rows per page.
@@ -155,7 +167,9 @@ impl PathSearch {
     }
 }
 impl Wire for PathSearch {
-    constrain! { max_depth: DEPTH, predicates: PREDICATES, limit: PATHS }
+    constrain! {
+        max_depth: DEPTH, predicates: PREDICATES, limit: PATHS, valid_at: Constraint::Moment, known_at: Constraint::Moment,
+    }
 }
 
 /// One fact on a path.

@@ -111,6 +111,14 @@ impl SearchFilter {
         EXCLUDE.check(&format!("{field}.exclude"), &self.exclude)?;
         UNDER.check(&format!("{field}.under"), &self.under)?;
         USETYPES.check(&format!("{field}.usetype"), &self.usetype)?;
+        for (name, time) in [
+            ("event_time_from", self.event_time_from),
+            ("event_time_until", self.event_time_until),
+            ("created_at_from", self.created_at_from),
+            ("created_at_until", self.created_at_until),
+        ] {
+            Constraint::Moment.check(&format!("{field}.{name}"), &time)?;
+        }
         let ids = [&self.exclude, &self.under].into_iter().flatten().map(Vec::len).sum::<usize>();
         size.named += ids + self.usetype.as_ref().map_or(0, Vec::len);
         if size.named > MOST_NAMED {

@@ -54,7 +54,7 @@ macro_rules! graph_query { (
         pub limit: Option<u32>,
     }
     impl Params for $name {
-        constrain! { limit: PAGE $(, $checked: $constraint)* }
+        constrain! { limit: PAGE, valid_at: Constraint::Moment, known_at: Constraint::Moment $(, $checked: $constraint)* }
     }
     impl $name {
         /// The most results.
@@ -267,7 +267,9 @@ pub struct NeighborQuery {
     pub asserted_only: bool,
 }
 impl Params for NeighborQuery {
-    constrain! { depth: STEPS, predicates: PREDICATES, limit: PAGE }
+    constrain! {
+        depth: STEPS, predicates: PREDICATES, limit: PAGE, valid_at: Constraint::Moment, known_at: Constraint::Moment,
+    }
 }
 
 /// A document near another one.
@@ -345,7 +347,10 @@ pub struct DiffQuery {
     pub limit: Option<u32>,
 }
 impl Params for DiffQuery {
-    constrain! { cursor: CURSOR, limit: PAGE }
+    constrain! {
+        known_from: Constraint::Moment, known_to: Constraint::Moment, valid_from: Constraint::Moment, valid_to: Constraint::Moment,
+        cursor: CURSOR, limit: PAGE,
+    }
 }
 impl DiffQuery {
     /// The number of rows per page.

@@ -69,7 +69,7 @@ pub struct IndexAnalyzer {
     pub stop_words: Option<IndexStopWords>,
 }
 
-/// What an index is for.
+/// What an index is for, one or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -105,7 +105,12 @@ pub struct NewIndex {
     pub members: Option<Vec<i64>>,
 }
 impl Wire for NewIndex {
-    constrain! { name: NAME, k1: K1, b: B; |new| new.members.as_deref().map_or(Ok(()), |members| check_members("members", members)) }
+    constrain! { name: NAME, k1: K1, b: B; |new| {
+        if new.capabilities.is_some_and(|capabilities| !capabilities.bm25 && !capabilities.maxsim) {
+            return Err(Failure::field("capabilities", "needs `bm25` or `maxsim`: an index without both finds nothing"));
+        }
+        new.members.as_deref().map_or(Ok(()), |members| check_members("members", members))
+    } }
 }
 
 fn check_members(field: &str, members: &[i64]) -> Result<(), Failure> {

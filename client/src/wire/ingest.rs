@@ -25,6 +25,9 @@ pub struct UploadQuery {
     /// A priority from -100 to 100: tasks of an upload with a higher one go first at every stage, and among equals what
     /// is nearly done. It has no effect if the bytes are stored already.
     pub priority: i32,
+    /// The time that the file is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_time: Option<DateTime<Utc>>,
 }
 impl Params for UploadQuery {
     constrain! { priority: PRIORITY }

@@ -39,7 +39,9 @@ pub struct TurtleQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known_at: Option<DateTime<Utc>>,
 }
-impl Params for TurtleQuery {}
+impl Params for TurtleQuery {
+    constrain! { valid_at: Constraint::Moment, known_at: Constraint::Moment }
+}
 
 /// Where the facts of a graph go.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Shape bindings: which facts are held against which shapes, and what comes of it.
 use super::predicates::IRI;
 use crate::{
-    constraint::constrain,
+    constraint::{Constraint, constrain},
     operation::{Params, Wire},
     reply::Located,
     words::wire_words,
@@ -103,7 +103,9 @@ pub struct ValidationQuery {
     /// Whether the report is given as Turtle too, in the words of SHACL.
     pub turtle: bool,
 }
-impl Params for ValidationQuery {}
+impl Params for ValidationQuery {
+    constrain! { valid_at: Constraint::Moment, known_at: Constraint::Moment }
+}
 
 /// A node with its IRI and, if it has one, its document, or a literal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

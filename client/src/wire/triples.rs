@@ -10,7 +10,7 @@ use crate::{
     reply::Located,
     words::wire_words,
 };
-use chrono::{DateTime, Datelike, SubsecRound, Utc};
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
@@ -155,13 +155,10 @@ fn source_fits(source_id: Option<i64>, has_quote: bool, has_confidence: bool) ->
 
 /// Refuses an interval that is empty at the precision of the store, or beyond the years that it can hold.
 fn bounds_fit(from: Option<DateTime<Utc>>, until: Option<DateTime<Utc>>) -> Result<(), Failure> {
-    for (field, bound) in [("valid_from", from), ("valid_until", until)] {
-        if bound.is_some_and(|bound| !(-4711..=9999).contains(&bound.year())) {
-            return Err(Failure::field(field, "takes the years -4711 to 9999"));
-        }
-    }
+    Constraint::Moment.check("valid_from", &from)?;
+    Constraint::Moment.check("valid_until", &until)?;
     match from.zip(until) {
-        Some((from, until)) if from.trunc_subsecs(6) >= until.trunc_subsecs(6) => {
+        Some((from, until)) if from.timestamp_micros() >= until.timestamp_micros() => {
             Err(Failure::field("valid_until", "must be after valid_from"))
         }
         _ => Ok(()),

@@ -33,6 +33,9 @@ const PROBED_PAGES: usize = 32;
 const PROBED_ELEMENTS: usize = 50_000;
 const MOST_ELEMENTS: usize = 2_000_000;
 
+/// How often an extraction says how far it is.
+const TOLD: u32 = 32;
+
 /// Why an encrypted file does not open.
 pub(crate) fn refusal<R: Read + Seek>(source: R) -> Option<FormatError> {
     Document::open(source, (&Limits::default()).into()).err()
@@ -85,7 +88,9 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
     let mut reader = PageReader::new(&document, limits);
     let mut extraction = Extraction::default();
     let mut notes = Notes::default();
+    let count = document.page_count() as u32;
     for index in 0..document.page_count() {
+        tell(access, index as u32, count)?;
         let page = reader.read(index)?;
         let is_usable = page.has_usable_text();
         if is_usable && !extraction.text.is_empty() {
@@ -111,6 +116,14 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
     extraction.facts.insert("tagged".to_owned(), document.is_tagged().into());
     notes.write(&mut extraction);
     extraction.within(limits)
+}
+
+/// Says how many pages were read, up to [`TOLD`] times; a short file is over before anybody would look.
+fn tell(access: Access<'_>, done: u32, count: u32) -> Result<(), FormatError> {
+    match access.pages {
+        Some(pages) if count > TOLD && done % count.div_ceil(TOLD) == 0 => pages(done, count),
+        _ => Ok(()),
+    }
 }
 
 /// What is recorded of the pages.

@@ -48,7 +48,11 @@ fn a_password_opens_and_is_not_needed_where_any_reader_opens() {
     for entry in pdfs().filter(|entry| entry.name.contains("-password")) {
         let limits = Limits::default();
         let with = |password: &str| {
-            extract(Format::Pdf, entry.open(), Access { limits: &limits, password: Some(&Secret::new(password)) })
+            extract(
+                Format::Pdf,
+                entry.open(),
+                Access { limits: &limits, password: Some(&Secret::new(password)), pages: None },
+            )
         };
         assert!(with("asdfzxcv").unwrap().text.contains("encryption test"), "{}", entry.name);
         assert_eq!(with("wrong").is_ok(), entry.expect["opens"] == true, "{}", entry.name);

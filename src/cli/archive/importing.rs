@@ -179,23 +179,38 @@ impl Importing<'_> {
         let missing: Vec<(usize, ArchivedDocument)> =
             batch.into_iter().filter(|(_, document)| !known.contains_key(&document.id)).collect();
         let mut ids = known.clone();
-        if !missing.is_empty() {
-            let documents: Vec<ArchivedDocument> = missing.iter().map(|(_, document)| document.clone()).collect();
+        let mut open = vec![missing];
+        while let Some(mut part) = open.pop().filter(|part| !part.is_empty()) {
+            let documents: Vec<ArchivedDocument> = part.iter().map(|(_, document)| document.clone()).collect();
             let call = async || {
                 let part = ArchivePart { documents: documents.clone() };
                 client.import_documents(self.of.clone(), Json(part)).await
             };
-            let done = patient(call).await.map_err(|failure| {
-                let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
-                let line = index.or((missing.len() == 1).then_some(0)).and_then(|index| missing.get(index));
-                refused(path, line.map(|(number, _)| *number), failure)
-            })?;
-            self.summary.vectors += u64::from(done.vectors);
-            self.summary.queued += u64::from(done.queued);
-            self.summary.without_vector += u64::from(done.without_vector);
-            self.summary.in_flight += u64::from(done.in_flight);
-            self.summary.iris_taken += done.iris_taken.len() as u64;
-            ids.extend(done.documents.iter().map(|made| (made.id, made.document_id)));
+            let done = patient(call).await;
+            let failure = match done {
+                Ok(done) => {
+                    self.summary.vectors += u64::from(done.vectors);
+                    self.summary.queued += u64::from(done.queued);
+                    self.summary.without_vector += u64::from(done.without_vector);
+                    self.summary.in_flight += u64::from(done.in_flight);
+                    self.summary.iris_taken += done.iris_taken.len() as u64;
+                    ids.extend(done.documents.iter().map(|made| (made.id, made.document_id)));
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
+            match index.or((part.len() == 1).then_some(0)) {
+                // One of them is at fault, and the service cannot say which.
+                None if failure.code == Code::InvalidField => {
+                    let second = part.split_off(part.len() / 2);
+                    open.extend([second, part]);
+                }
+                index => {
+                    let line = index.and_then(|index| part.get(index)).map(|(number, _)| *number);
+                    return Err(refused(path, line, failure));
+                }
+            }
         }
         self.summary.documents += total;
         self.summary.existing += known.len() as u64;

@@ -1,6 +1,6 @@
 //! Sends files through the message broker, and reads what becomes of them.
 use super::{
-    Read, Ready, Run, found,
+    Ended, Read, Ready, Run, found,
     journal::{Key, Outcome},
     walk::{Candidate, Content, Found, Sources},
 };
@@ -74,9 +74,7 @@ pub async fn send(
     // The first connection shows whether the settings are right.
     let mut producer = Producer::connect(settings, &answers).await.map_err(other)?;
     run.known = Arc::new(run.journal.known(keys, producer.was_kept && !anew));
-    // A root that does not exist here says nothing.
-    let root = Some(&settings.bulk_root).filter(|root| !root.as_os_str().is_empty());
-    let root = root.and_then(|root| root.canonicalize().ok());
+    let root = root(settings);
     let mut flight = Flight {
         found: found(sources),
         is_found: false,
@@ -118,6 +116,12 @@ pub async fn send(
     }
 }
 
+/// The folder that the service reads too. One that does not exist here says nothing.
+pub fn root(settings: &Settings) -> Option<PathBuf> {
+    let root = Some(&settings.bulk_root).filter(|root| !root.as_os_str().is_empty());
+    root.and_then(|root| root.canonicalize().ok())
+}
+
 /// Sends and reads over one connection; returns whether all is answered.
 async fn connected(
     run: &mut Run,
@@ -131,7 +135,7 @@ async fn connected(
     loop {
         let is_sent =
             flight.is_found && flight.reading.is_empty() && flight.again.is_empty() && flight.unconfirmed.is_empty();
-        if is_sent && run.journal.waiting() == 0 {
+        if is_sent && run.journal.waiting() == 0 && run.still_ingesting() == 0 {
             return Ok(true);
         }
         if !run.has_patience() {
@@ -170,7 +174,7 @@ async fn connected(
                 let Ready { candidate, n, mark, id, sha256, size, content } = ready;
                 let (path, name) = (candidate.shown(), candidate.name());
                 let beneath = match &content {
-                    Content::Bytes(_) => None,
+                    Content::Bytes(_) | Content::Url(_) => None,
                     Content::Large(_) => match beneath(root, candidate.path()) {
                         Some(path) => Some(path),
                         None => {
@@ -182,13 +186,17 @@ async fn connected(
                 let place = match (&content, &beneath) {
                     (Content::Bytes(bytes), _) => Place::Here(bytes),
                     (Content::Large(_), path) => Place::Path(path.as_deref().unwrap_or_default()),
+                    (Content::Url(url), _) => Place::Url(url),
                 };
-                let message = Message { id: &id, mark: &mark, filename: &name, sha256: &sha256, place };
+                let sha256 = Some(sha256.as_str()).filter(|hash| !hash.is_empty());
+                let of_manifest = candidate.clone();
+                let declared_mime = of_manifest.declared_mime();
+                let message = Message { id: &id, mark: &mark, filename: &name, declared_mime, sha256, place };
                 // What is in a message is held until it is confirmed.
                 let held = if beneath.is_none() { size } else { 0 };
                 flight.unconfirmed.insert(n, (candidate, held));
                 flight.bytes += held;
-                let sent = producer.send(&run.target, &message).await?;
+                let sent = producer.send(of_manifest.target(&run.target), &message).await?;
                 confirms.push(async move { (n, sent.confirmed().await) });
             }
             next = flight.found.recv(), if has_room && !flight.is_found => match next {
@@ -210,16 +218,23 @@ async fn hear(run: &mut Run, told: Told) -> Result<(), Lost> {
         let (word, code, detail) = (outcome.outcome.clone(), outcome.code.clone(), outcome.detail.clone());
         run.ended(n, &entry.path, Outcome { word, document_id: outcome.document_id, code, detail })?;
     }
+    if let Some(outcome) = &told.outcome
+        && matches!(outcome.outcome.as_str(), "settled" | "failed" | "cancelled")
+        && let Some(id) = outcome.document_id
+    {
+        let (word, code, detail) = (outcome.outcome.clone(), outcome.code.clone(), outcome.detail.clone());
+        run.ingested(id, Ended { word, code, detail })?;
+    }
     Ok(told.heard().await?)
 }
 
 /// The path of a file under the folder that the service reads too.
-fn beneath(root: Option<&Path>, path: &Path) -> Option<String> {
+pub fn beneath(root: Option<&Path>, path: &Path) -> Option<String> {
     let path: PathBuf = path.canonicalize().ok()?;
     Some(path.strip_prefix(root?).ok()?.to_str()?.to_owned())
 }
 
-fn too_large(size: u64, most: u64) -> Outcome {
+pub fn too_large(size: u64, most: u64) -> Outcome {
     let detail = format!(
         "it has {size} bytes, and a message holds {most} (SVC_BULK_INLINE_BYTES): put it under SVC_BULK_ROOT, or use svc ingest"
     );

@@ -15,6 +15,9 @@ use std::{
 /// The longest line: a path has 4,096 bytes, and each may be written as six.
 const LINE_BYTES: usize = 64 << 10;
 
+/// What helps where a journal cannot be used.
+const OTHER: &str = "name another journal with --journal";
+
 /// Tells a file as it was when it was sent, and where it was to be put.
 pub type Key = u128;
 
@@ -108,15 +111,46 @@ impl Journal {
     pub fn open(path: &Path, to: &str) -> Result<(Journal, Vec<Key>), CliError> {
         let of = |error: std::io::Error| CliError::Other(format!("{}: {error}", path.display()));
         let wrong = |what: String| CliError::Other(format!("{}: {what}", path.display()));
-        let other = "name another journal with --journal";
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).mode(0o600).open(path).map_err(of)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| wrong(format!("another `svc bulk` writes this journal: wait for its end, or {other}")))?;
+            .map_err(|_| wrong(format!("another `svc bulk` writes this journal: wait for its end, or {OTHER}")))?;
+        let mut journal = Journal::of(file, path);
+        let keys = journal.load(to)?;
+        // A part of a line is of a write that was cut off.
+        journal.file.set_len(journal.end).map_err(of)?;
+        if journal.end == 0 {
+            let answers = journal.answers.clone();
+            journal.write(&Line::Journal { v: 1, to: to.to_owned(), answers })?;
+        }
+        Ok((journal, keys))
+    }
+
+    /// Looks into a journal, if there is one: what need not be sent again, and what tells its file from others.
+    pub fn look(path: &Path, to: &str) -> Result<(Known, Option<(u64, u64)>), CliError> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((Known::default(), None)),
+            Err(error) => return Err(CliError::Other(format!("{}: {error}", path.display()))),
+        };
+        let mut journal = Journal::of(file, path);
+        let keys = journal.load(to)?;
+        let identity = journal.identity()?;
+        Ok((journal.known(keys, true), Some(identity)))
+    }
+
+    fn of(file: File, path: &Path) -> Journal {
         let answers = format!("-bulk.{:032x}", rand::random::<u128>());
-        let mut journal = Journal { file, path: path.to_owned(), end: 0, states: Vec::new(), waiting: 0, answers };
+        Journal { file, path: path.to_owned(), end: 0, states: Vec::new(), waiting: 0, answers }
+    }
+
+    /// Reads what was written earlier; returns the key of each file in it.
+    fn load(&mut self, to: &str) -> Result<Vec<Key>, CliError> {
+        let path = self.path.clone();
+        let of = |error: std::io::Error| CliError::Other(format!("{}: {error}", path.display()));
+        let wrong = |what: String| CliError::Other(format!("{}: {what}", path.display()));
         let mut keys = Vec::new();
-        let mut reader = BufReader::with_capacity(1 << 16, journal.file.try_clone().map_err(of)?);
+        let mut reader = BufReader::with_capacity(1 << 16, self.file.try_clone().map_err(of)?);
         let (mut line, mut number) = (Vec::new(), 0_usize);
         loop {
             line.clear();
@@ -127,23 +161,17 @@ impl Journal {
             number += 1;
             let read: Option<Line> = serde_json::from_slice(&line).ok();
             match (number, read) {
-                (1, Some(Line::Journal { v: 1, to: said, answers })) if said == to => journal.answers = answers,
+                (1, Some(Line::Journal { v: 1, to: said, answers })) if said == to => self.answers = answers,
                 (1, Some(Line::Journal { v: 1, to: said, .. })) => {
-                    return Err(wrong(format!("this journal is of uploads to {said}, not to {to}: {other}")));
+                    return Err(wrong(format!("this journal is of uploads to {said}, not to {to}: {OTHER}")));
                 }
-                (1, _) => return Err(wrong(format!("this is no journal of `svc bulk`: {other}"))),
-                (_, Some(line)) if journal.take(&line, &mut keys) => {}
-                _ => return Err(wrong(format!("line {number} cannot be read: mend it, or {other}"))),
+                (1, _) => return Err(wrong(format!("this is no journal of `svc bulk`: {OTHER}"))),
+                (_, Some(line)) if self.take(&line, &mut keys) => {}
+                _ => return Err(wrong(format!("line {number} cannot be read: mend it, or {OTHER}"))),
             }
-            journal.end += line.len() as u64;
+            self.end += line.len() as u64;
         }
-        // A part of a line is of a write that was cut off.
-        journal.file.set_len(journal.end).map_err(of)?;
-        if journal.end == 0 {
-            let answers = journal.answers.clone();
-            journal.write(&Line::Journal { v: 1, to: to.to_owned(), answers })?;
-        }
-        Ok((journal, keys))
+        Ok(keys)
     }
 
     /// Takes a line that was written earlier; false if it does not fit those before it.

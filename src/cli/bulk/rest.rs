@@ -1,15 +1,21 @@
 //! Sends files as uploads, where there is no message broker.
 use super::{
-    Ready, Run, found,
+    Ended, Ready, Run, found,
     journal::Outcome,
     walk::{Content, Sources},
 };
-use crate::cli::{CliError, follow::may_pass};
+use crate::{
+    cli::{
+        CliError,
+        follow::{follow, may_pass},
+    },
+    feed::producer::Target,
+};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::time::{Duration, Instant};
 use svc_client::{
-    Client, Code, Failure, FileUpload, Remote,
-    wire::{UploadQuery, UploadResponse},
+    Client, Code, Failure, FileUpload, Json, Remote,
+    wire::{DocumentPath, Entry, IngestQuery, NewIngestion, PriorityChange, Settled, UploadResponse},
 };
 
 /// How many uploads run at once.
@@ -29,10 +35,10 @@ pub async fn send(run: &mut Run, client: &Client<Remote>, sources: Sources) -> R
         tokio::select! {
             Some((n, path, sha256, sent)) = uploads.next(), if !uploads.is_empty() => {
                 let (path, sha256): (String, String) = (path, sha256);
-                let sent: Result<UploadResponse, Failure> = sent;
+                let sent: Result<Stored, Failure> = sent;
                 match sent {
                     // What was stored is not what was read, so this is not the end of it: the next run sends the file as it is then.
-                    Ok(stored) if stored.content_hash != format!("sha256:{sha256}") => {
+                    Ok(stored) if !sha256.is_empty() && stored.content_hash != format!("sha256:{sha256}") => {
                         run.journal.abandon(n);
                         run.left(&path, "it changed while it was sent")?;
                     }
@@ -50,7 +56,8 @@ pub async fn send(run: &mut Run, client: &Client<Remote>, sources: Sources) -> R
             }
             Some(read) = reading.next(), if !reading.is_empty() => {
                 if let Some(ready) = run.ready(read)? {
-                    uploads.push(upload(client, run.target.query, run.target.options.clone(), ready, run.patience));
+                    let target = ready.candidate.target(&run.target).clone();
+                    uploads.push(upload(client, target, ready, run.patience));
                 }
             }
             next = found.recv(), if !is_found && reading.len() < super::READS && uploads.len() + reading.len() < UPLOADS => match next {
@@ -59,7 +66,7 @@ pub async fn send(run: &mut Run, client: &Client<Remote>, sources: Sources) -> R
             },
         }
     }
-    Ok(())
+    wait(run, client).await
 }
 
 /// Whether the service could not take an upload at that moment, whatever it was.
@@ -67,43 +74,105 @@ fn passes(failure: &Failure) -> bool {
     may_pass(failure) || failure.code == Code::StorageFull
 }
 
+/// What became of an upload, or of an address that the service fetched.
+struct Stored {
+    document_id: i64,
+    content_hash: String,
+    was_existing: bool,
+}
+
 /// Uploads a file, and tries it again while the service cannot take it.
 async fn upload(
     client: &Client<Remote>,
-    query: UploadQuery,
-    options: Option<serde_json::Value>,
+    target: Target,
     ready: Ready,
     patience: Duration,
-) -> (usize, String, String, Result<UploadResponse, Failure>) {
-    let Ready { candidate, n, sha256, size, content, .. } = ready;
+) -> (usize, String, String, Result<Stored, Failure>) {
     let (begun, mut pause) = (Instant::now(), SOONEST);
     let sent = loop {
-        let body = match body(&content, &candidate.name(), size, options.clone()).await {
-            Ok(body) => body,
-            Err(error) => break Err(Failure::field("file", error)),
-        };
-        match client.upload_file(query, body).await {
+        match tried(client, &target, &ready).await {
             Err(failure) if passes(&failure) && begun.elapsed() < patience => tokio::time::sleep(pause).await,
             sent => break sent,
         }
         pause = (pause * 2).min(LATEST);
     };
-    (n, candidate.shown(), sha256, sent)
+    (ready.n, ready.candidate.shown(), ready.sha256, sent)
 }
 
-async fn body(
-    content: &Content,
-    name: &str,
-    size: u64,
-    options: Option<serde_json::Value>,
-) -> std::io::Result<FileUpload> {
-    let file = match content {
-        Content::Bytes(bytes) => return Ok(FileUpload::from_bytes(name, bytes.clone(), options)),
+async fn tried(client: &Client<Remote>, target: &Target, ready: &Ready) -> Result<Stored, Failure> {
+    if let Content::Url(url) = &ready.content {
+        return fetched(client, target, url, &ready.candidate.name()).await;
+    }
+    let body = body(ready, target.options.clone()).await.map_err(|error| Failure::field("file", error))?;
+    let UploadResponse { document_id, content_hash, was_existing, .. } = client.upload_file(target.query, body).await?;
+    Ok(Stored { document_id, content_hash, was_existing })
+}
+
+/// Has the service fetch an address, as a web page or as a PDF file, whichever it turns out to be.
+async fn fetched(client: &Client<Remote>, target: &Target, url: &str, name: &str) -> Result<Stored, Failure> {
+    let path = url.split(['?', '#']).next().unwrap_or(url);
+    let mut entries = [Entry::WikiUrl, Entry::WikiPdf];
+    if path.to_ascii_lowercase().ends_with(".pdf") {
+        entries.reverse();
+    }
+    let ask = async |entry| {
+        let new = NewIngestion {
+            url: Some(url.to_owned()),
+            title: Some(name.to_owned()).filter(|name| !name.is_empty()),
+            parent_id: target.query.parent_id,
+            private: target.query.private,
+            event_time: target.query.event_time,
+            options: target.options.clone(),
+            ..NewIngestion::of(entry)
+        };
+        client.ingest(IngestQuery { wait: false, ..IngestQuery::default() }, Json(new)).await
+    };
+    let tree = match ask(entries[0]).await {
+        // What is there has another media type.
+        Err(failure) if failure.code == Code::FetchFailed && !failure.members.contains_key("upstream_status") => {
+            ask(entries[1]).await.map_err(|second| if second.code == Code::FetchFailed { failure } else { second })
+        }
+        asked => asked,
+    }?;
+    if target.query.priority != 0 && !tree.was_existing {
+        let change = PriorityChange { priority: target.query.priority };
+        client.change_priority(DocumentPath { id: tree.document_id }, Json(change)).await?;
+    }
+    let content_hash = tree.document.content_hash;
+    Ok(Stored { document_id: tree.document_id, content_hash, was_existing: tree.was_existing })
+}
+
+/// Waits until what was accepted is ingested.
+async fn wait(run: &mut Run, client: &Client<Remote>) -> Result<(), CliError> {
+    let open: Vec<i64> = run.ingesting.iter().flat_map(|ingesting| ingesting.open.keys().copied()).collect();
+    for id in open {
+        run.show();
+        // What takes longer is left, as an answer of a broker would be.
+        let Ok(followed) = tokio::time::timeout(run.patience, follow(client, id, |_| ())).await else { continue };
+        let (word, detail) = match followed? {
+            Some(frontier) if frontier.settled == Settled::Settled => ("settled", None),
+            Some(frontier) => ("failed", frontier.warnings.first().cloned()),
+            None => ("cancelled", Some("somebody has deleted it".to_owned())),
+        };
+        run.ingested(id, Ended { word: word.to_owned(), code: None, detail })?;
+    }
+    Ok(())
+}
+
+async fn body(ready: &Ready, options: Option<serde_json::Value>) -> std::io::Result<FileUpload> {
+    let (name, declared_mime) = (ready.candidate.name(), ready.candidate.declared_mime().map(str::to_owned));
+    let file = match &ready.content {
+        Content::Bytes(bytes) => {
+            let upload = FileUpload::from_bytes(&name, bytes.clone(), options);
+            return Ok(FileUpload { declared_mime, filename: Some(name).filter(|name| !name.is_empty()), ..upload });
+        }
         Content::Large(file) => file.try_clone()?,
+        Content::Url(_) => return Err(std::io::Error::other("an address has no bytes here")),
     };
     let mut file = tokio::fs::File::from_std(file);
     tokio::io::AsyncSeekExt::rewind(&mut file).await?;
     // The length is that of what was read: a file that has grown is cut off there, and has another hash.
-    let bytes = tokio_util::io::ReaderStream::with_capacity(tokio::io::AsyncReadExt::take(file, size), PIECE).boxed();
-    Ok(FileUpload { filename: Some(name.to_owned()), declared_mime: None, length: Some(size), bytes, options })
+    let bytes = tokio::io::AsyncReadExt::take(file, ready.size);
+    let bytes = tokio_util::io::ReaderStream::with_capacity(bytes, PIECE).boxed();
+    Ok(FileUpload { filename: Some(name), declared_mime, length: Some(ready.size), bytes, options })
 }

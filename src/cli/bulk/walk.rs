@@ -1,6 +1,9 @@
-//! Finds the files of folders and lists, one after another, and reads each as it is at one moment.
-use super::journal::{Key, Known};
-use crate::feed::open_beneath;
+//! Finds the files of folders, lists and manifests, one after another, and reads each as it is at one moment.
+use super::{
+    journal::{Key, Known},
+    manifest::{self, Row},
+};
+use crate::feed::{open_beneath, producer::Target};
 use sha2::{Digest, Sha256};
 use std::{
     ffi::{OsStr, OsString},
@@ -28,8 +31,9 @@ const PIECE: usize = 256 << 10;
 pub struct Sources {
     pub paths: Vec<PathBuf>,
     pub list: Option<PathBuf>,
-    /// A file that is not sent: the journal.
-    pub but: (u64, u64),
+    /// A file that is not sent: the journal, if there is one.
+    pub but: Option<(u64, u64)>,
+    pub manifests: manifest::Reading,
 }
 
 /// What the walk comes upon.
@@ -46,35 +50,71 @@ pub enum Found {
 /// A file that was seen, and may be gone.
 #[derive(Clone)]
 pub struct Candidate {
-    /// The folder that it must lie under; `None` if the user named it.
-    root: Option<Arc<File>>,
-    /// Under the folder, or as it was named.
-    relative: PathBuf,
-    /// With the folder.
-    path: PathBuf,
+    pub(super) origin: Origin,
+    /// With the folder, or what else tells it from others.
+    pub(super) path: PathBuf,
+    /// What a manifest says of it.
+    pub(super) row: Option<Arc<Row>>,
+}
+
+/// Where the bytes of a candidate are.
+#[derive(Clone)]
+pub enum Origin {
+    File {
+        /// The folder that it must lie under; `None` if the user named it.
+        root: Option<Arc<File>>,
+        /// Under the folder, or as it was named.
+        relative: PathBuf,
+    },
+    Url(String),
+    Inline(Arc<[u8]>),
 }
 
 impl Candidate {
+    fn named(path: &Path) -> Candidate {
+        Candidate { origin: Origin::File { root: None, relative: path.to_owned() }, path: path.to_owned(), row: None }
+    }
+
     pub fn shown(&self) -> String {
         self.path.to_string_lossy().into_owned()
     }
 
+    /// What the file is called; blank if nothing says so.
     pub fn name(&self) -> String {
-        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        match (self.row.as_ref().and_then(|row| row.filename.clone()), &self.origin) {
+            (Some(name), _) => name,
+            (None, Origin::File { .. }) => self.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            (None, _) => String::new(),
+        }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    fn open(&self) -> io::Result<File> {
-        match &self.root {
-            Some(root) => open_beneath(root, &self.relative),
+    /// All that changes what becomes of the file; `otherwise` where no manifest says anything.
+    pub fn whereto<'a>(&'a self, otherwise: &'a str) -> &'a str {
+        self.row.as_ref().map_or(otherwise, |row| &row.whereto)
+    }
+
+    /// Where the file goes; `otherwise` where no manifest says anything.
+    pub fn target<'a>(&'a self, otherwise: &'a Target) -> &'a Target {
+        self.row.as_ref().map_or(otherwise, |row| &row.target)
+    }
+
+    /// The media type that a manifest says.
+    pub fn declared_mime(&self) -> Option<&str> {
+        self.row.as_ref()?.declared_mime.as_deref()
+    }
+
+    fn open(root: Option<&File>, relative: &Path) -> io::Result<File> {
+        match root {
+            Some(root) => open_beneath(root, relative),
             // A pipe would keep its reader waiting for a writer.
             None => fs::OpenOptions::new()
                 .read(true)
                 .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
-                .open(&self.relative),
+                .open(relative),
         }
     }
 }
@@ -82,7 +122,11 @@ impl Candidate {
 /// Walks until everything is found or nobody listens any more.
 pub fn walk(sources: Sources, found: &Sender<Found>) {
     for path in sources.paths {
-        if !one(&path, sources.but, found) {
+        let goes_on = match manifest::is_manifest(&path) {
+            true => manifest::find(&path, &sources.manifests, found),
+            false => one(&path, sources.but, found),
+        };
+        if !goes_on {
             return;
         }
     }
@@ -118,14 +162,13 @@ pub fn walk(sources: Sources, found: &Sender<Found>) {
 }
 
 /// Finds what a path of the user names; false if nobody listens any more.
-fn one(path: &Path, but: (u64, u64), found: &Sender<Found>) -> bool {
+fn one(path: &Path, but: Option<(u64, u64)>, found: &Sender<Found>) -> bool {
     let unreadable =
         |path: &Path, reason: String| Found::Unreadable { path: path.to_string_lossy().into_owned(), reason };
     let root = match fs::metadata(path) {
         Ok(facts) if facts.is_dir() => File::open(path).map(Arc::new),
         Ok(_) => {
-            let candidate = Candidate { root: None, relative: path.to_owned(), path: path.to_owned() };
-            return found.blocking_send(Found::File(candidate)).is_ok();
+            return found.blocking_send(Found::File(Candidate::named(path))).is_ok();
         }
         Err(error) => Err(error),
     };
@@ -169,11 +212,13 @@ fn one(path: &Path, but: (u64, u64), found: &Sender<Found>) -> bool {
                     continue;
                 }
                 Ok(kind) if kind.is_file() => {
-                    if entry.metadata().is_ok_and(|facts| (facts.dev(), facts.ino()) == but) {
+                    if entry.metadata().is_ok_and(|facts| Some((facts.dev(), facts.ino())) == but) {
                         continue;
                     }
                     let relative = folder.join(entry.file_name());
-                    Found::File(Candidate { root: Some(root.clone()), path: path.join(&relative), relative })
+                    let full = path.join(&relative);
+                    let origin = Origin::File { root: Some(root.clone()), relative };
+                    Found::File(Candidate { origin, path: full, row: None })
                 }
                 Ok(_) => Found::Skipped,
                 Err(error) => unreadable(&entry.path(), error.to_string()),
@@ -190,6 +235,8 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// It is too large to hold, and is read again from its beginning.
     Large(File),
+    /// The service fetches it.
+    Url(String),
 }
 
 /// What reading a file gave.
@@ -198,6 +245,7 @@ pub enum Reading {
     Known,
     File {
         key: Key,
+        /// Blank where it is not known before the service has fetched it.
         sha256: String,
         size: u64,
         content: Content,
@@ -206,22 +254,66 @@ pub enum Reading {
 }
 
 /// Reads a file as it is at one moment: if it changes meanwhile, again. `most`: how many bytes are held.
-pub fn read(candidate: &Candidate, target: &str, most: u64, known: &Known) -> Reading {
-    match tried(candidate, target, most, known) {
-        Ok(Some(read)) => read,
-        Ok(None) => Reading::Unreadable("it changes while it is read".to_owned()),
-        Err(error) => Reading::Unreadable(error.to_string()),
-    }
+pub fn read(candidate: &Candidate, otherwise: &str, most: u64, known: &Known) -> Reading {
+    let whereto = candidate.whereto(otherwise);
+    let name = candidate.path.as_os_str();
+    let read = match &candidate.origin {
+        Origin::File { root, relative } => match tried(root.as_deref(), relative, (name, whereto), most, known) {
+            Ok(Some(read)) => read,
+            Ok(None) => Reading::Unreadable("it changes while it is read".to_owned()),
+            Err(error) => Reading::Unreadable(error.to_string()),
+        },
+        Origin::Url(url) => {
+            let sha256 = candidate.row.as_ref().and_then(|row| row.sha256.clone()).unwrap_or_default();
+            let key = key(&[name.as_bytes(), whereto.as_bytes(), sha256.as_bytes()], &[]);
+            match known.has(key) {
+                true => Reading::Known,
+                false => Reading::File { key, sha256, size: 0, content: Content::Url(url.clone()) },
+            }
+        }
+        Origin::Inline(bytes) => {
+            let sha256 = hex::encode(Sha256::digest(bytes));
+            let key = key(&[name.as_bytes(), whereto.as_bytes(), sha256.as_bytes()], &[]);
+            match known.has(key) {
+                true => Reading::Known,
+                false => {
+                    Reading::File { key, sha256, size: bytes.len() as u64, content: Content::Bytes(bytes.to_vec()) }
+                }
+            }
+        }
+    };
+    as_said(read, candidate.row.as_deref())
 }
 
-fn tried(candidate: &Candidate, target: &str, most: u64, known: &Known) -> io::Result<Option<Reading>> {
+/// Refuses what is not as its manifest says.
+fn as_said(read: Reading, row: Option<&Row>) -> Reading {
+    let (Reading::File { sha256, size, content, .. }, Some(row)) = (&read, row) else { return read };
+    if matches!(content, Content::Url(_)) {
+        return read;
+    }
+    if let Some(said) = row.sha256.as_ref().filter(|said| *said != sha256) {
+        return Reading::Unreadable(format!("sha256: the manifest says {said}, and the file has {sha256}"));
+    }
+    if let Some(said) = row.byte_size.filter(|said| said != size) {
+        return Reading::Unreadable(format!("byte_size: the manifest says {said}, and the file has {size} bytes"));
+    }
+    read
+}
+
+fn tried(
+    root: Option<&File>,
+    relative: &Path,
+    (name, whereto): (&OsStr, &str),
+    most: u64,
+    known: &Known,
+) -> io::Result<Option<Reading>> {
     for _ in 0..READS {
-        let mut file = candidate.open()?;
+        let mut file = Candidate::open(root, relative)?;
         let before = file.metadata()?;
         if !before.is_file() {
             return Ok(Some(Reading::Unreadable("it is not a plain file".to_owned())));
         }
-        let key = key(candidate.path.as_os_str(), target, &before);
+        let key = key(&[name.as_bytes(), whereto.as_bytes()], &facts(&before)[..3]);
         if known.has(key) {
             return Ok(Some(Reading::Known));
         }
@@ -261,13 +353,14 @@ fn facts(of: &Metadata) -> [i64; 4] {
     [of.size() as i64, of.mtime(), of.mtime_nsec(), of.ino() as i64]
 }
 
-fn key(path: &OsStr, target: &str, of: &Metadata) -> Key {
+/// Tells a file from others by parts of text and by numbers.
+fn key(parts: &[&[u8]], numbers: &[i64]) -> Key {
     let mut hash = Sha256::new();
-    for part in [path.as_bytes(), target.as_bytes()] {
+    for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    facts(of)[..3].iter().for_each(|fact| hash.update(fact.to_be_bytes()));
+    numbers.iter().for_each(|number| hash.update(number.to_be_bytes()));
     let mut key = [0; 16];
     key.copy_from_slice(&hash.finalize()[..16]);
     Key::from_be_bytes(key)

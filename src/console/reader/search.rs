@@ -4,6 +4,7 @@ use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use maud::{Markup, html};
 use svc_client::{
     Failure,
+    constraint::Constraint,
     wire::{AutoSearch, GroupBy, SearchFilter},
 };
 
@@ -83,7 +84,10 @@ impl Wanted {
     /// The request; the failure names the field that nobody can read.
     pub fn request(&self) -> Result<AutoSearch, Failure> {
         let from = day("from", &self.from)?;
-        let until = day("until", &self.until)?.map(|day| day.checked_add_days(Days::new(1)).unwrap_or(day));
+        // No document is of a later day than the last one that the store can hold.
+        let is_held = |day: &DateTime<Utc>| Constraint::Moment.check("until", day).is_ok();
+        let until =
+            day("until", &self.until)?.map(|day| day.checked_add_days(Days::new(1)).filter(is_held).unwrap_or(day));
         let filter = SearchFilter { created_at_from: from, created_at_until: until, ..SearchFilter::default() };
         let usetype = (!self.usetype.is_empty()).then(|| vec![self.usetype.clone()]);
         Ok(AutoSearch {

@@ -51,7 +51,7 @@ fn an_envelope_and_headers_say_the_same() {
         assert_eq!((upload.query.parent_id, upload.query.private, upload.query.priority), (Some(7), true, 3));
         assert_eq!(upload.filename.as_deref(), Some("a.txt"));
         assert_eq!(upload.options, Some(json!({"rollup": {"penalty": 2.0}})));
-        assert!(upload.event_time.is_some());
+        assert!(upload.query.event_time.is_some());
     }
 }
 

@@ -16,7 +16,10 @@ use crate::{
     },
     registry::Handle,
     service::Service,
-    store::{self, graph_nodes::{self, Resolved}},
+    store::{
+        self,
+        graph_nodes::{self, Resolved},
+    },
 };
 use sqlx::PgConnection;
 use std::collections::HashMap;

@@ -3,6 +3,7 @@ use super::carried;
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
+    graph::terms,
     ingest::{parent, queueing::embed_together},
     registry::Handle,
     search::{self, bm25},
@@ -68,6 +69,13 @@ impl Handle<ops::find_imported> for Service {
 impl Handle<ops::import_documents> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::import_documents>) -> Result<ImportedPart, Failure> {
         let (of, documents) = (call.query, call.body.0.documents);
+        for (index, document) in documents.iter().enumerate() {
+            // What came without a name is written without one, so that no parser reads the IRI that stands for its label.
+            if let Some(iri) = document.iri.as_ref().filter(|_| !document.blank) {
+                let field = format!("documents[{index}].iri");
+                terms::check_iri(&field, iri).map_err(|failure| failure.with("index", index))?;
+            }
+        }
         let part = Part::prepare(self, caller, &of, &documents).await?;
         match part.store(self, caller, &of).await {
             // The terms that this process remembers are of another time.

@@ -2,7 +2,7 @@
 use super::{must_match, wait_for};
 use crate::{
     access::Caller,
-    admission::Waiting,
+    admission::{self, Waiting},
     error::OrFail,
     ingest::{
         options::Structure,
@@ -66,7 +66,7 @@ impl Handle<ops::split_document> for Service {
         let (rule, usetype) = (store::nodes::SPLIT, Usetype::Markdown);
         let making = Making { rule, usetype, replace: request.replace };
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
-        let (source, pieces) = on_a_thread(source, move |source, _| split(source, &request)).await?;
+        let (source, pieces) = on_a_thread(self, caller, source, move |source, _| split(source, &request)).await?;
         make(self, caller, &source, pieces?, making, waiting, &call.meta).await
     }
 }
@@ -103,23 +103,34 @@ impl Handle<ops::chunk_document> for Service {
             };
             Ok(chunks.into_iter().map(piece).collect())
         };
-        let (source, pieces) = on_a_thread(source, cut).await?;
+        let (source, pieces) = on_a_thread(self, caller, source, cut).await?;
         make(self, caller, &source, pieces?, making, waiting, &call.meta).await
     }
 }
 
-/// Cuts on a thread of its own, because a long text takes a while. A client that hangs up stops it.
+/// Cuts on a thread of its own, because a long text takes a while. A client that hangs up stops it, and nothing is stored.
 async fn on_a_thread<T: Send + 'static>(
+    service: &Service,
+    caller: &Caller,
     source: Source,
     cut: impl FnOnce(&Source, &CancellationToken) -> T + Send + 'static,
 ) -> Result<(Source, T), Failure> {
-    let stop = CancellationToken::new();
+    let slot = service.admission.embed(caller.principal_id()).await?;
+    let stop = admission::client_gone().child_token();
     let _stopped_if_dropped = stop.clone().drop_guard();
+    let stopped = stop.clone();
     let work = move || {
-        let pieces = cut(&source, &stop);
+        let pieces = cut(&source, &stopped);
+        // The thread has the slot, because it outlives a request that is dropped.
+        drop(slot);
         (source, pieces)
     };
-    tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(Code::Internal, error))
+    let done = tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(Code::Internal, error))?;
+    if stop.is_cancelled() {
+        let detail = "the client did not wait for the text to be cut; nothing was stored";
+        return Err(Failure::new(Code::Unavailable, detail));
+    }
+    Ok(done)
 }
 
 /// The text of a document that the caller may change, and that no ingestion cuts.

@@ -6,7 +6,7 @@ use crate::{
     ingest::{
         options::Rollup,
         raptor,
-        segments::{Children, Levels, Names, Sections},
+        segments::{Anchors, Children, Levels, Sections},
     },
     registry::Handle,
     search::bm25,
@@ -42,11 +42,19 @@ impl Handle<ops::segment_document> for Service {
             let earlier = earlier(&mut conn, &place, request.replace).await?;
             (place, holders(id, &earlier))
         };
+        let slot = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
         let children = read(self, &place, &parents, model.identity(), &options).await?;
         let members: Vec<DocumentId> = children.members().iter().map(|member| member.id).collect();
-        let levels = tokio::task::spawn_blocking(move || children.levels(&options)).await;
-        let levels = levels.map_err(|error| Failure::new(Code::Internal, error))?;
+        let work = move || {
+            let levels = children.levels(&options);
+            // The thread has the slot, because it outlives a request that is dropped.
+            drop(slot);
+            levels
+        };
+        let levels = tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(Code::Internal, error))?;
+        // To wait for the slot, and to find the places to cut, may have taken long.
+        let caller = &caller.again(&self.pool).await?;
 
         // Nothing may be put under the children while they move.
         let mut tx = store::transaction::begin_moving(&self.pool).await.or_fail()?;
@@ -208,10 +216,9 @@ impl Segmenting<'_> {
 
     async fn insert(&self, conn: &mut PgConnection, levels: &Levels) -> Result<Vec<SegmentSummary>, Failure> {
         let place = self.place;
-        // The children may come from anywhere, so that no stretch of one text holds them.
-        let names = Names::read(conn, place.id(), levels).await.or_fail()?.without_anchors();
         let ids = store::nodes::reserve_ids(conn, levels.total()).await.or_fail()?;
-        let sections: Sections = levels.sections(place, ids, &names);
+        // The children may come from anywhere, so that no stretch of one text holds them.
+        let sections: Sections = levels.sections(place, ids, &Anchors::default());
         sections.insert(conn, self.lexicon, place, SEGMENT).await.or_fail()?;
         sections.move_members(conn, place).await.or_fail()?;
         for level in &sections.levels {

@@ -199,6 +199,11 @@ async fn update(
             if edit.content.is_some() {
                 // Summaries quote the old text.
                 raptor::forget_over(conn, slice::from_ref(&place)).await.or_fail()?;
+            } else if edit.title.is_some() {
+                // A summary may have the old title.
+                for tree in store::raptor::of_leaf(conn, &place).await.or_fail()? {
+                    raptor::remove(conn, &tree).await.or_fail()?;
+                }
             }
             let characters = edit.content.map_or(text.1, |(content, _)| content.chars().count());
             let grown = (characters as i64 - text.1 as i64) / store::edits::CHARACTERS_OF_A_TOKEN;

@@ -170,7 +170,9 @@ async fn nodes(
         let remedy = "give the node another IRI, or set SVC_RDF_BASE to what this store's IRIs begin with";
         return Err(Failure::new(Code::InvalidField, detail).with("remedy", remedy));
     }
-    if let Some(node) = graph.nodes.iter().position(|node| matches!(node, Node::Iri(iri) if names::is_reserved(base, iri))) {
+    if let Some(node) =
+        graph.nodes.iter().position(|node| matches!(node, Node::Iri(iri) if names::is_reserved(base, iri)))
+    {
         let detail = format!("{} is what the service itself calls a document that holds entities", shown(graph, node));
         let remedy = "give the node another IRI, or name the document by its id";
         return Err(Failure::new(Code::InvalidField, detail).with("remedy", remedy));

@@ -1,9 +1,11 @@
 //! Conversations in the forms in which programs export them: messages in JSON or JSON lines, and subtitles.
+use crate::admission::amount::Amount;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use svc_client::{
     Failure,
+    constraint::Constraint,
     wire::{TURNS, Turn},
 };
 
@@ -13,6 +15,8 @@ const SPEAKER: usize = 200;
 const NOBODY: &str = "Speaker";
 /// Subtitles of one speaker are one turn up to so many characters.
 const TURN: usize = 1_500;
+/// The JSON of an export holds no more than that of a body of so many bytes.
+const EXPORT_BYTES: u64 = 16 << 20;
 /// The longest name before a colon that is taken as a speaker.
 const NAME: usize = 40;
 
@@ -21,10 +25,13 @@ pub(crate) fn turns(text: &str, begun: Option<DateTime<Utc>>) -> Option<Result<V
     let text = text.trim_start_matches('\u{feff}').trim();
     let turns = match text.chars().next()? {
         '[' | '{' => {
+            if let Err(refusal) = check_amount(text) {
+                return Some(Err(refusal));
+            }
             let messages = messages(text)?;
             messages.iter().enumerate().map(|(at, message)| turn(message, at)).collect::<Result<Vec<_>, _>>()
         }
-        _ => Ok(subtitles(text, begun)?),
+        _ => subtitles(text, begun)?,
     };
     Some(turns.and_then(|turns| {
         match turns.len() {
@@ -41,6 +48,16 @@ pub(crate) fn turns(text: &str, begun: Option<DateTime<Utc>>) -> Option<Result<V
 /// Messages as they stand in the list of a chat.
 pub(crate) fn of_messages(messages: &[Map<String, Value>]) -> Result<Vec<Turn>, Failure> {
     messages.iter().enumerate().map(|(at, message)| turn(message, at)).collect()
+}
+
+/// Refuses a text, or lines, of JSON that hold too much to be read at once.
+fn check_amount(text: &str) -> Result<(), Failure> {
+    let over = |amount: &Amount, json: &str| amount.check(json.as_bytes()).err().filter(serde_json::Error::is_data);
+    let (whole, lines) = (Amount::of_bytes(EXPORT_BYTES), Amount::of_bytes(EXPORT_BYTES));
+    let found = over(&whole, text).or_else(|| text.lines().find_map(|line| over(&lines, line)));
+    found.map_or(Ok(()), |error| {
+        Err(Failure::field("content", error).with("remedy", "leave out what is no message, or import it in parts"))
+    })
 }
 
 /// The messages of a JSON text: a list, an object with a list, or an object a line.
@@ -125,12 +142,17 @@ fn name(text: &str) -> String {
     if name.is_empty() { NOBODY.to_owned() } else { name }
 }
 
+/// A time that the store can hold.
+fn held(time: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    Constraint::Moment.check("time", &time).is_ok().then_some(time)
+}
+
 /// A time by RFC 3339, or in seconds or milliseconds since 1970.
 fn moment(value: &Value) -> Option<DateTime<Utc>> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => match text.parse() {
-            Ok(time) => return Some(time),
+            Ok(time) => return held(time),
             Err(_) => text.parse().ok(),
         },
         _ => None,
@@ -149,8 +171,8 @@ struct Cue {
     text: String,
 }
 
-/// The turns of subtitles in WebVTT or SubRip. Subtitles that follow each other and are of one speaker make one turn.
-fn subtitles(text: &str, begun: Option<DateTime<Utc>>) -> Option<Vec<Turn>> {
+/// The turns of subtitles in WebVTT or SubRip, if a text has such. Subtitles that follow each other and are of one speaker make one turn.
+fn subtitles(text: &str, begun: Option<DateTime<Utc>>) -> Option<Result<Vec<Turn>, Failure>> {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let is_web = text.strip_prefix("WEBVTT").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\n']));
     let mut lines = text.lines();
@@ -165,6 +187,14 @@ fn subtitles(text: &str, begun: Option<DateTime<Utc>>) -> Option<Vec<Turn>> {
         if line.trim().is_empty() {
             now = None;
         } else if let Some(shown) = (now.is_none()).then(|| timing(line)).flatten() {
+            // Without its time what the subtitle says would be lost.
+            let shown = match shown {
+                Ok(shown) => shown,
+                Err(clock) => {
+                    let detail = format!("`{clock}` is no time of a subtitle: minutes and seconds end at 59");
+                    return Some(Err(Failure::field("content", detail).with("remedy", "mend the time")));
+                }
+            };
             now = Some(shown);
             cues.push(Cue { start: shown.0, end: shown.1, speaker: None, text: String::new() });
         } else if now.is_some() && at > 0 {
@@ -188,12 +218,12 @@ fn subtitles(text: &str, begun: Option<DateTime<Utc>>) -> Option<Vec<Turn>> {
     let turn = |(cue, _): (Cue, usize)| {
         let metadata = json!({"start": cue.start as f64 / 1_000.0, "end": cue.end as f64 / 1_000.0});
         Turn {
-            time: begun.and_then(|begun| begun.checked_add_signed(TimeDelta::milliseconds(cue.start))),
+            time: begun.and_then(|begun| begun.checked_add_signed(TimeDelta::milliseconds(cue.start))).and_then(held),
             metadata: metadata.as_object().cloned().unwrap_or_default(),
             ..Turn::new(cue.speaker.as_deref().unwrap_or(NOBODY), &cue.text)
         }
     };
-    Some(turns.into_iter().map(turn).collect())
+    Some(Ok(turns.into_iter().map(turn).collect()))
 }
 
 /// Adds a line to the last subtitle. A voice tag of WebVTT begins what another speaker says at the same time.
@@ -257,15 +287,16 @@ fn name_speakers(cues: &mut [Cue]) {
     }
 }
 
-/// The milliseconds from and to which a subtitle is shown.
-fn timing(line: &str) -> Option<(i64, i64)> {
+/// The milliseconds from and to which a subtitle is shown; an error is the one that is no time.
+fn timing(line: &str) -> Option<Result<(i64, i64), &str>> {
     let (start, rest) = line.split_once("-->")?;
     let end = rest.split_whitespace().next()?;
-    Some((clock(start.trim())?, clock(end)?))
+    let (start, end) = (clock(start.trim())?, clock(end)?);
+    Some(start.and_then(|start| Ok((start, end?))))
 }
 
-/// Milliseconds of `hours:minutes:seconds.fraction`; WebVTT may leave out the hours.
-fn clock(text: &str) -> Option<i64> {
+/// Milliseconds of `hours:minutes:seconds.fraction`, if a text has this form; WebVTT may leave out the hours. An error is the text, if it is no time.
+fn clock(text: &str) -> Option<Result<i64, &str>> {
     let (whole, fraction) = text.split_once(['.', ','])?;
     let is_number = |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = whole.split(':').collect();
@@ -276,8 +307,12 @@ fn clock(text: &str) -> Option<i64> {
     {
         return None;
     }
-    let seconds = parts.iter().try_fold(0_i64, |sum, part| Some(sum * 60 + part.parse::<i64>().ok()?))?;
-    Some(seconds * 1_000 + fraction.parse::<i64>().ok()?)
+    let parts = parts.iter().map(|part| part.parse()).collect::<Result<Vec<i64>, _>>().ok()?;
+    if parts.iter().rev().take(2).any(|part| *part > 59) {
+        return Some(Err(text));
+    }
+    let seconds = parts.iter().fold(0_i64, |sum, part| sum * 60 + part);
+    Some(Ok(seconds * 1_000 + fraction.parse::<i64>().ok()?))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::{CancelToken, Grant, Lane, Lanes, Outcome, Permit, TaskFailure};
+use svc_actors::{CancelToken, Grant, Lane, Lanes, Meter, Outcome, Permit, TaskFailure};
 use tracing::Instrument;
 
 /// The least time that a statement of a task may take, however short the lease is.
@@ -26,6 +26,8 @@ pub struct Apply<'a> {
     claims: &'a Claims,
     started_at: DateTime<Utc>,
     permit: Permit,
+    /// Where the handler says how far the task is, if it knows.
+    pub meter: Meter,
     /// Fires when the task is stopped; work on another thread must then end soon.
     pub cancel: CancelToken,
 }
@@ -69,7 +71,8 @@ impl<'a> Apply<'a> {
         permit: Permit,
         cancel: CancelToken,
     ) -> Apply<'a> {
-        Apply { grant, tools, claims, started_at: Utc::now(), permit, cancel }
+        let meter = permit.meter().clone();
+        Apply { grant, tools, claims, started_at: Utc::now(), permit, meter, cancel }
     }
 
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
@@ -96,6 +99,11 @@ impl<'a> Transaction<'a> {
     /// The task's grant.
     pub fn grant(&self) -> &'a Grant {
         self.apply.grant
+    }
+
+    /// Where the task says how far it is.
+    pub fn meter(&self) -> &Meter {
+        &self.apply.meter
     }
 
     /// The connection that the task writes on.

@@ -52,7 +52,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
         _ => false,
     };
-    let mut embedded = windows::embed(&model, if is_sum { &[] } else { &rows }).await?;
+    let mut embedded = windows::embed_counted(&model, if is_sum { &[] } else { &rows }, &apply.meter).await?;
     // A document that had token vectors before its text changed has them again.
     let had_tokens = grant.params["tokens"].as_bool() == Some(true);
     let with_tokens: HashSet<DocumentId> = {
@@ -107,10 +107,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         store::events::nodes(tx.conn(), grant.root_id, &moved).await.classified()?;
     }
     let mut detail = Map::new();
-    detail.insert("embedded".to_owned(), embedded.ids.len().into());
+    // A task for many documents stands at one of them, whose readers need not read the others.
+    let is_told = |id: DocumentId| together.is_none() || id == grant.document_id;
+    detail.insert("embedded".to_owned(), embedded.ids.iter().filter(|id| is_told(**id)).count().into());
     detail.insert("model".to_owned(), model.into());
     for reason in ["text_too_long", "no_direction"] {
-        let count = embedded.refused().filter(|(_, skipped)| *skipped == reason).count();
+        let count = embedded.refused().filter(|(id, skipped)| is_told(*id) && *skipped == reason).count();
         if count > 0 {
             detail.insert(reason.to_owned(), count.into());
             if let Some(file) = file {

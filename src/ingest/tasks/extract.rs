@@ -6,17 +6,17 @@ use crate::{
     store::{self, evidence::Evidence},
 };
 use serde_json::{Map, Value, json};
-use svc_actors::{Outcome, TaskFailure};
+use svc_actors::{Meter, Outcome, TaskFailure};
 use svc_client::wire::PlanOutcome;
 use svc_formats::{
     Extraction, Format, FormatError,
-    isolated::{Answer, Request, Step, Usage},
+    isolated::{Answer, Pages, Request, Step, Usage},
 };
 use svc_ids::DocumentId;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
-    let (format, mut extraction, usage) = read(tools, id).await?;
+    let (format, mut extraction, usage) = read(tools, id, &apply.meter).await?;
     let Facts { summary, found, mut detail } = facts(&mut extraction, format);
     if let Some(usage) = usage {
         detail.insert("reader".to_owned(), json!(usage));
@@ -62,10 +62,11 @@ async fn unread(tools: &Tools, id: DocumentId, found: &[(Evidence, Value)]) -> R
 }
 
 /// The extraction of a file of a format, and what it cost: what its upload stored, which was read with a password that
-/// is gone, or what the reader makes of the stored bytes.
+/// is gone, or what the reader makes of the stored bytes. The meter counts pages, if the format has any.
 pub(super) async fn read(
     tools: &Tools,
     document_id: DocumentId,
+    meter: &Meter,
 ) -> Result<(Format, Extraction, Option<Usage>), TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
@@ -78,7 +79,8 @@ pub(super) async fn read(
         format
     };
     let request = Request::new(Step::Extract(format), limits(&tools.settings));
-    match tools.reader.read(input(tools, document_id).await?, &request).await.classified()? {
+    let pages = |Pages { done, of }| meter.set(done as usize, of as usize, "pages");
+    match tools.reader.read_heard(input(tools, document_id).await?, &request, &pages).await.classified()? {
         (Answer::Extracted(extraction), usage) => Ok((format, extraction, Some(usage))),
         _ => Err(another_answer()),
     }

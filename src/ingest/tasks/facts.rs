@@ -20,9 +20,9 @@ use answer::{Rules, check, predicate_key};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use svc_actors::{Outcome, TaskFailure};
+use svc_actors::{Meter, Outcome, TaskFailure};
 use svc_client::wire::{ExtractFactsRequest, NewPredicates, ResolveNames, Settled, SupersedeFacts};
-use svc_ids::PredicateId;
+use svc_ids::{DocumentId, PredicateId};
 
 /// The instructions of the model. Whoever changes the file changes the version, and a test holds both together.
 const INSTRUCTIONS: &str = include_str!("facts/prompt.md");
@@ -74,16 +74,17 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// What a request asks for, by the settings of a process and the predicates that there are.
+    /// What a request for a document asks for, by the settings of a process and the predicates that there are.
     pub async fn new(
         tools: &crate::core::Core,
         conn: &mut sqlx::PgConnection,
+        id: DocumentId,
         request: &ExtractFactsRequest,
     ) -> sqlx::Result<Parameters> {
         let settings = &tools.settings;
         let vocabulary = match request.new_predicates {
             Some(NewPredicates::Closed) => {
-                let rows = store::extraction::vocabulary(conn, VOCABULARY).await?;
+                let rows = store::extraction::vocabulary(conn, id, VOCABULARY).await?;
                 let said = rows.iter().flat_map(|row| {
                     let more = [&row.label, &row.description].map(|text| text.as_deref().unwrap_or_default());
                     let classes = row.domains.iter().chain(std::iter::once(&row.name)).chain(&row.ranges);
@@ -148,11 +149,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let context = tools.settings.llm_context_tokens;
     let tokens = parameters.answer_tokens(context);
     let (told, most) = room(context.saturating_sub(tokens));
-    let vocabulary = Vocabulary::read(&mut conn, &source.content, told).await.classified()?;
+    let vocabulary = Vocabulary::read(&mut conn, grant.document_id, &source.content, told).await.classified()?;
     drop(conn);
     let asking = Asking::new(tools, grant, None);
     let mut reading = Reading {
         asking,
+        meter: &apply.meter,
         parameters: &parameters,
         source: &source,
         vocabulary: &vocabulary,
@@ -195,8 +197,8 @@ struct Vocabulary {
 
 impl Vocabulary {
     /// Reads the predicates, and chooses those to tell of in so many bytes: the ones whose words stand in the text before others.
-    async fn read(conn: &mut sqlx::PgConnection, text: &str, most: usize) -> sqlx::Result<Vocabulary> {
-        let rows = store::extraction::vocabulary(conn, VOCABULARY).await?;
+    async fn read(conn: &mut sqlx::PgConnection, id: DocumentId, text: &str, most: usize) -> sqlx::Result<Vocabulary> {
+        let rows = store::extraction::vocabulary(conn, id, VOCABULARY).await?;
         let mut known = HashMap::new();
         for row in &rows {
             known.entry(predicate_key(&format!("{}:{}", row.namespace, row.name))).or_insert(row.id);
@@ -251,6 +253,8 @@ fn line_of(row: &store::extraction::VocabularyRow) -> String {
 /// A text that a language model reads, in pieces if it is long.
 struct Reading<'a, 't> {
     asking: Asking<'a>,
+    /// Counts the bytes that were read.
+    meter: &'t Meter,
     parameters: &'t Parameters,
     source: &'t SourceText,
     vocabulary: &'t Vocabulary,
@@ -268,6 +272,8 @@ impl Reading<'_, '_> {
         let most = self.most;
         let (mut rest, mut said) = (self.source.content.trim(), Vec::new());
         let mut pieces = 0;
+        let bytes = rest.len();
+        self.meter.set(0, bytes, "bytes");
         while !rest.is_empty() {
             let piece = beginning(rest, most);
             rest = rest[piece.len()..].trim_start();
@@ -281,6 +287,7 @@ impl Reading<'_, '_> {
                 );
             }
             said.extend(self.said_of(piece).await?);
+            self.meter.set(bytes - rest.len(), bytes, "bytes");
             if self.asking.wants_enough() {
                 break;
             }

@@ -10,7 +10,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, fs::File};
-use svc_actors::{ErrorClass, Outcome, TaskFailure};
+use svc_actors::{ErrorClass, Meter, Outcome, TaskFailure};
 use svc_formats::{
     Extraction, FormatError, PictureSize,
     isolated::{Answer, Request, Step},
@@ -30,10 +30,10 @@ const POINTS: f64 = 72.0;
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let engine = tools.ocr.clone().ok_or_else(|| TaskFailure::away("no_ocr_engine", NO_ENGINE))?;
-    let (format, extraction, _) = extract::read(tools, id).await?;
+    let (format, extraction, _) = extract::read(tools, id, &apply.meter).await?;
     let known = known(tools, id).await?;
     let scanned = scanned(&extraction, known.as_ref());
-    let read = read_pages(tools, &engine, id, &scanned).await?;
+    let read = read_pages(tools, &engine, id, &scanned, &apply.meter).await?;
     if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && extraction.text.trim().is_empty()) {
         return Err(of_engine(fault));
     }
@@ -95,11 +95,18 @@ fn scanned(extraction: &Extraction, known: Option<&Known>) -> Vec<u32> {
 }
 
 /// Reads the pages one by one. An engine that cannot be started says nothing about the file, so the task waits for it.
-async fn read_pages(tools: &Tools, engine: &Engine, id: DocumentId, scanned: &[u32]) -> Result<Pages, TaskFailure> {
+async fn read_pages(
+    tools: &Tools,
+    engine: &Engine,
+    id: DocumentId,
+    scanned: &[u32],
+    meter: &Meter,
+) -> Result<Pages, TaskFailure> {
     let file = stored_file(tools, id).await?;
     let mut pages = Pages::default();
     let (mut faults, mut room) = (0, tools.settings.parser_text_bytes);
     for (index, &number) in scanned.iter().enumerate() {
+        meter.set(index, scanned.len(), "pages");
         let reason = if index >= tools.settings.ocr_pages {
             "ocr_pages"
         } else if faults >= MOST_FAULTS {

@@ -25,13 +25,15 @@ use crate::{
 use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use svc_actors::{CancelToken, Outcome, TaskFailure};
+use svc_actors::{CancelToken, Meter, Outcome, TaskFailure};
 use svc_client::wire::{EventKind, RAPTOR_BYTES, RAPTOR_LEAVES, RaptorLevel, RaptorRequest, RaptorTree, Settled};
 use svc_ids::DocumentId;
 use writer::Writer;
 
 /// The texts that the model embeds between two looks at whether the task was stopped.
 const TEXTS: usize = 64;
+/// What the progress of a level counts.
+const SUMMARIES: &str = "summaries";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -46,7 +48,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
         leaves.iter().map(|leaf| (leaf.id, leaf.content_hash.clone())).unzip();
     let mut writer = Writer::new(tools, grant, &model, &request).await?;
-    let mut made = Made::new(tools, model, request, apply.cancel.clone()).await?;
+    let mut made = Made::new(tools, model, request, &apply).await?;
     made.climb(leaves, writer.as_mut()).await?;
     let postings = made.postings(&place).await?;
     vectors::ensure_index(&tools.pool, made.model.identity(), made.model.native_width()).await.classified()?;
@@ -116,6 +118,8 @@ struct Made<'a> {
     model: Model,
     request: RaptorRequest,
     cancel: CancelToken,
+    /// Counts the summaries of one level.
+    meter: Meter,
     id: DocumentId,
     summaries: Vec<Placed>,
     levels: Vec<RaptorLevel>,
@@ -129,7 +133,7 @@ impl<'a> Made<'a> {
         tools: &'a Tools,
         model: Model,
         request: RaptorRequest,
-        cancel: CancelToken,
+        apply: &Apply<'_>,
     ) -> Result<Made<'a>, TaskFailure> {
         let id = reserve(tools, 1).await?.pop();
         let id = id.ok_or_else(|| TaskFailure::retryable("database", "the database reserved no id"))?;
@@ -138,7 +142,8 @@ impl<'a> Made<'a> {
             tools,
             model,
             request,
-            cancel,
+            cancel: apply.cancel.clone(),
+            meter: apply.meter.clone(),
             id,
             summaries: Vec::new(),
             levels: Vec::new(),
@@ -160,11 +165,13 @@ impl<'a> Made<'a> {
                 break;
             }
             if let Some(writer) = writer.as_deref_mut() {
+                self.meter.set(0, level.summaries.len(), SUMMARIES);
                 for new in &mut level.summaries {
                     if self.cancel.is_cancelled() {
                         return Err(stopped());
                     }
                     writer.write(new, &nodes).await?;
+                    self.meter.advance(1);
                 }
             }
             self.levels.push(RaptorLevel { level: number, nodes: nodes.len(), summaries: level.summaries.len() });
@@ -205,6 +212,7 @@ impl<'a> Made<'a> {
     /// Embeds new summaries; returns those that can be clustered in turn.
     async fn embed(&mut self, level: usize, nodes: &[Node], new: Vec<NewSummary>) -> Result<Vec<Node>, TaskFailure> {
         let ids = reserve(self.tools, new.len()).await?;
+        self.meter.set(0, new.len(), SUMMARIES);
         let mut next = Vec::with_capacity(new.len());
         let mut open = ids.into_iter().zip(new).peekable();
         while open.peek().is_some() {
@@ -214,6 +222,7 @@ impl<'a> Made<'a> {
             let part: Vec<(DocumentId, NewSummary)> = open.by_ref().take(TEXTS).collect();
             let rows: Vec<TextRow> = part.iter().map(|(id, new)| text_row(*id, new)).collect();
             let embedded = windows::embed(&self.model, &rows).await?;
+            self.meter.advance(rows.len());
             let vectors: HashMap<DocumentId, &Weighted> = embedded.ids.iter().copied().zip(&embedded.vectors).collect();
             for (id, new) in part {
                 if let Some(vector) = vectors.get(&id) {

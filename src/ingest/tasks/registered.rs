@@ -11,9 +11,9 @@ use svc_actors::{Grant, Outcome, TaskFailure};
 
 pub async fn run(handler: &dyn TaskHandler, tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let Grant { task_id, document_id, root_id, params, .. } = apply.grant;
-    let (place, cancel) = (Place::of_claim(apply.grant), apply.cancel.clone());
-    let task =
-        Task { id: *task_id, document_id: *document_id, root_id: *root_id, params, place, tools, cancel: &cancel };
+    let (place, cancel, meter) = (Place::of_claim(apply.grant), apply.cancel.clone(), apply.meter.clone());
+    let (id, document_id, root_id) = (*task_id, *document_id, *root_id);
+    let task = Task { id, document_id, root_id, params, place, tools, cancel: &cancel, meter: &meter };
     let mut tx = apply.begin().await?;
     let outcome = handler.run(&task, tx.conn()).await?;
     match outcome {

@@ -7,7 +7,7 @@ use crate::{
     ingest::{
         Tools,
         options::Rollup,
-        segments::{Children, Levels, Names},
+        segments::{Anchors, Children, Levels},
     },
     store::{
         self,
@@ -28,18 +28,18 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let read = read(tools, &apply, &model, &options).await?;
     let children = read.members().len();
     let levels = tokio::task::spawn_blocking(move || read.levels(&options)).await.classified()?;
-    let names = match &levels {
+    let anchors = match &levels {
         Some(levels) => {
             let mut conn = tools.pool.acquire().await.classified()?;
-            Some(Names::read(&mut conn, id, levels).await.classified()?)
+            Some(Anchors::read(&mut conn, levels).await.classified()?)
         }
         None => None,
     };
 
     let mut tx = apply.begin_creating().await?;
-    let evidence = match (&levels, &names) {
-        (Some(levels), Some(names)) => {
-            insert(tools, &mut tx, levels, names).await?;
+    let evidence = match (&levels, &anchors) {
+        (Some(levels), Some(anchors)) => {
+            insert(tools, &mut tx, levels, anchors).await?;
             levels.evidence()
         }
         _ => {
@@ -80,11 +80,16 @@ async fn read(tools: &Tools, apply: &Apply<'_>, model: &Model, options: &Rollup)
 }
 
 /// Inserts the segments in flight and moves the children under them.
-async fn insert(tools: &Tools, tx: &mut Transaction<'_>, levels: &Levels, names: &Names) -> Result<(), TaskFailure> {
+async fn insert(
+    tools: &Tools,
+    tx: &mut Transaction<'_>,
+    levels: &Levels,
+    anchors: &Anchors,
+) -> Result<(), TaskFailure> {
     let grant = tx.grant();
     let container = Place::of_claim(grant);
     let ids = store::nodes::reserve_ids(tx.conn(), levels.total()).await.classified()?;
-    let sections = levels.sections(&container, ids, names);
+    let sections = levels.sections(&container, ids, anchors);
     sections.insert(tx.conn(), &tools.lexicon, &container, &grant.task_type).await.classified()?;
     let (mut counters, mut failed) = (Vec::new(), Vec::new());
     for (node, (level, at)) in sections.nodes.iter().zip(&sections.places) {

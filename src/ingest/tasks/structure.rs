@@ -170,6 +170,7 @@ async fn insert_nodes(
                 }
             })
             .collect();
+        tx.meter().set(start, made.nodes.len(), "nodes");
         store::nodes::insert(tx.conn(), &tools.lexicon, &made.file, rule, &rows).await.classified()?;
     }
     Ok(())

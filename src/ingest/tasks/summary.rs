@@ -29,7 +29,7 @@ use crate::{
 use groups::Groups;
 pub(super) use groups::beginning;
 use serde_json::{Map, Value, json};
-use svc_actors::{Grant, Outcome, TaskFailure};
+use svc_actors::{Meter, Outcome, TaskFailure};
 use svc_client::wire::Settled;
 use svc_ids::DocumentId;
 use svc_ranking::sentences;
@@ -54,7 +54,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let grant = apply.grant;
     let model = model(tools).await?;
     let sources = sources(tools, grant.document_id).await?;
-    let mut writing = Writing::new(tools, grant, model);
+    let mut writing = Writing::new(tools, &apply, model);
     match writing.summarise(&sources).await {
         Ok(Summarised::Told(told)) => writing.apply(apply, &sources, told).await,
         Ok(Summarised::NoText) => match tools.language_model.must_exist() {
@@ -133,6 +133,8 @@ struct Writing<'a> {
     tools: &'a Tools,
     asking: Asking<'a>,
     model: Model,
+    /// Counts the texts that were read.
+    meter: Meter,
     id: DocumentId,
     words: usize,
     /// The most bytes of a group.
@@ -142,7 +144,8 @@ struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn new(tools: &'a Tools, grant: &'a Grant, model: Model) -> Writing<'a> {
+    fn new(tools: &'a Tools, apply: &Apply<'a>, model: Model) -> Writing<'a> {
+        let grant = apply.grant;
         let llm = grant.params["rollup"]["llm_model"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
         let most = most_bytes(tools);
         // The summary is to fill half of the window, and three words take about four tokens. Four of them fit a group of the next level.
@@ -151,6 +154,7 @@ impl<'a> Writing<'a> {
             tools,
             asking: Asking::new(tools, grant, llm),
             model,
+            meter: apply.meter.clone(),
             id: grant.document_id,
             words,
             most,
@@ -162,6 +166,7 @@ impl<'a> Writing<'a> {
     async fn summarise(&mut self, sources: &[Source]) -> Result<Summarised, TaskFailure> {
         let mut groups = Groups::new(self.most);
         let mut told = Vec::new();
+        self.meter.set(0, sources.len(), "texts");
         for part in sources.chunks(TEXTS) {
             let ids: Vec<DocumentId> = part.iter().map(|source| source.id).collect();
             let mut conn = self.tools.pool.acquire().await.classified()?;
@@ -176,6 +181,7 @@ impl<'a> Writing<'a> {
                         return Ok(Summarised::Waits);
                     }
                 }
+                self.meter.advance(1);
             }
         }
         let mut last = groups.end();

@@ -9,7 +9,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use svc_actors::TaskFailure;
+use svc_actors::{Meter, TaskFailure};
 use svc_formats::{ChunkOptions, chunk};
 use svc_ids::DocumentId;
 use svc_models::{Embedding, ModelError};
@@ -56,21 +56,31 @@ type Texts = Vec<(DocumentId, String)>;
 /// What is said of long texts.
 type Notes = BTreeMap<DocumentId, Value>;
 
+/// Embeds texts of which nobody is told how many are done.
 pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
+    embed_counted(model, rows, &Meter::default()).await
+}
+
+/// Embeds texts; the meter counts them, or their windows.
+pub(super) async fn embed_counted(model: &Model, rows: &[TextRow], meter: &Meter) -> Result<Embedded, TaskFailure> {
     let mut texts: Texts = rows.iter().map(|row| (row.id, searchable(row))).collect();
     let only = |texts: &Texts| texts.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
+    let ask = async |texts: Vec<String>| {
+        meter.set(0, texts.len(), "texts");
+        model.embed_documents_heard(texts, &|done| meter.advance(done)).await
+    };
     let mut notes = Notes::new();
     let mut too_long = texts.iter().any(|(_, text)| text.len() > LONG_BYTES).then(|| model.document_window());
     let mut embedded = Ok(Vec::new());
     if too_long.is_none() {
-        embedded = model.embed_documents(only(&texts)).await;
+        embedded = ask(only(&texts)).await;
         if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
             too_long = Some(limit);
         }
     }
     if let Some(limit) = too_long {
         (texts, notes) = cut_long(model, texts, limit).await?;
-        embedded = model.embed_documents(only(&texts)).await;
+        embedded = ask(only(&texts)).await;
     }
     // A runner only names the texts of one call. Each turn leaves out at least one.
     while let Err(EmbedError::Model(ModelError::NoDirection { texts: poison })) = &embedded {
@@ -85,7 +95,7 @@ pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, T
         texts = left.map(|(_, text)| text).collect();
         embedded = match texts.is_empty() {
             true => Ok(Vec::new()),
-            false => model.embed_documents(only(&texts)).await,
+            false => ask(only(&texts)).await,
         };
     }
     let mut made = texts.into_iter().map(|(id, _)| id).zip(embedded.classified()?).peekable();

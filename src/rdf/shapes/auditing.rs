@@ -78,24 +78,28 @@ async fn look(
     if left.is_zero() {
         return Ok(Outcome::too_late());
     }
-    let shapes = match guarding::read(conn, binding.ontology_id, binding.shape.clone(), most).await {
+    let deadline = Instant::now() + *left;
+    let read = guarding::read(conn, binding.ontology_id, binding.shape.clone(), most).await;
+    // Many bindings of a long text take their time before anything is looked at.
+    *left = deadline.saturating_duration_since(Instant::now());
+    let shapes = match read {
         Err(failure) if failure.code != Code::Unavailable && failure.code != Code::TimedOut => {
             tracing::warn!(binding = binding.id.0, reason = failure.detail, "a bound shape is not looked at");
             return Ok(Outcome::too_late());
         }
         shapes => Arc::new(shapes?),
     };
-    let begun = Instant::now();
+    if left.is_zero() {
+        return Ok(Outcome::too_late());
+    }
     transaction::begin_look(conn, *left).await.or_fail()?;
     let mut outcome = Outcome::default();
     let looked = match Prepared::new(conn, view, Arc::clone(&shapes)).await {
-        Ok(prepared) => {
-            validate_prepared(conn, view, &prepared, binding.document_id, begun + *left, &mut outcome).await
-        }
+        Ok(prepared) => validate_prepared(conn, view, &prepared, binding.document_id, deadline, &mut outcome).await,
         Err(failure) => Err(failure),
     };
     transaction::end_look(conn).await.or_fail()?;
-    *left = left.saturating_sub(begun.elapsed());
+    *left = deadline.saturating_duration_since(Instant::now());
     match looked {
         Err(failure) if failure.code == Code::TimedOut => {
             Ok(Outcome { results: outcome.results, ..Outcome::too_late() })

@@ -1,8 +1,8 @@
 //! Holds nodes against shapes.
 use super::{
     Bound, Constraint, Kinds, ShapeAt, Shapes, Target,
+    automaton::Reached,
     data::{Data, Term, TermId},
-    paths::Reached,
     values::{Literal, compare, is_of_range},
     violation::{At, One, Violation},
 };
@@ -11,14 +11,31 @@ use std::{
     cell::{Cell, RefCell},
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::ControlFlow,
     time::Instant,
 };
+use svc_client::wire::ValidationLimit;
 use svc_ids::{PredicateId, TripleId};
+use tokio_util::sync::CancellationToken;
 
 /// The most results of a validation; a little more may be found.
 pub const RESULTS: usize = 10_000;
-/// How many nodes are looked at between two looks at the clock.
-const BETWEEN: u32 = 1_000;
+/// How many values are looked at between two looks at the clock.
+const BETWEEN: usize = 100;
+
+/// When a look at nodes is to end, whatever it has found.
+#[derive(Clone, Debug)]
+pub struct Until {
+    pub deadline: Instant,
+    /// Nobody waits for what it finds any more.
+    pub cancelled: CancellationToken,
+}
+
+impl Until {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline || self.cancelled.is_cancelled()
+    }
+}
 
 pub struct Checker<'a> {
     pub shapes: &'a Shapes,
@@ -26,30 +43,47 @@ pub struct Checker<'a> {
     pub base: &'a str,
     /// The predicate `rdf:type` among those of the shapes.
     pub rdf_type: usize,
-    deadline: Instant,
-    looks: Cell<u32>,
-    is_late: Cell<bool>,
+    until: Until,
+    /// How many values may be looked at before the next look at the clock.
+    left: Cell<usize>,
+    stopped: Cell<Option<ValidationLimit>>,
     /// Which nodes meet which shapes, and whether something was lacking to say so.
     met: RefCell<HashMap<(ShapeAt, TermId), (bool, bool)>>,
 }
 
 impl<'a> Checker<'a> {
-    pub fn new(shapes: &'a Shapes, data: &'a Data, base: &'a str, rdf_type: usize, deadline: Instant) -> Checker<'a> {
+    pub fn new(shapes: &'a Shapes, data: &'a Data, base: &'a str, rdf_type: usize, until: Until) -> Checker<'a> {
         Checker {
             shapes,
             data,
             base,
             rdf_type,
-            deadline,
-            looks: Cell::new(0),
-            is_late: Cell::new(false),
+            until,
+            left: Cell::new(0),
+            stopped: Cell::new(None),
             met: RefCell::default(),
         }
     }
 
-    /// Whether the time is over, so that what was found is not all.
-    pub fn is_late(&self) -> bool {
-        self.is_late.get()
+    /// Why the look ended before its end, so that what was found is not all.
+    pub fn stopped(&self) -> Option<ValidationLimit> {
+        self.stopped.get()
+    }
+
+    /// Pays for looks at so many values; breaks off when the time is over.
+    fn spend(&self, values: usize) -> ControlFlow<ValidationLimit> {
+        if let Some(limit) = self.stopped.get() {
+            return ControlFlow::Break(limit);
+        }
+        match self.left.get().checked_sub(values) {
+            Some(left) => self.left.set(left),
+            None if self.until.is_over() => {
+                self.stopped.set(Some(ValidationLimit::Time));
+                return ControlFlow::Break(ValidationLimit::Time);
+            }
+            None => self.left.set(BETWEEN),
+        }
+        ControlFlow::Continue(())
     }
 
     /// What is wrong with a node by a shape.
@@ -77,22 +111,27 @@ impl<'a> Checker<'a> {
 
     /// Whether a node meets a shape. What is wrong is told to `found`; without it the first fault ends the check.
     fn check(&self, shape: ShapeAt, focus: TermId, found: &mut Option<&mut Vec<Violation>>) -> bool {
-        self.looks.set(self.looks.get() + 1);
-        if self.looks.get() >= BETWEEN {
-            self.looks.set(0);
-            self.is_late.set(self.is_late.get() || Instant::now() >= self.deadline);
-        }
         let is_full = found.as_ref().is_some_and(|found| found.len() > RESULTS);
-        if self.is_late.get() || is_full {
+        if self.spend(1).is_break() || is_full {
             return true;
         }
         let of = &self.shapes.shapes[shape];
-        let values = match &of.path {
-            None => Reached::from([(focus, Vec::new())]),
-            Some(path) => path.from(self.data, focus),
+        let walked = match &of.automaton {
+            None => ControlFlow::Continue(Reached::from([(focus, BTreeSet::new())])),
+            Some(automaton) => automaton.walk(self.data, focus, || self.spend(1)),
+        };
+        let values = match walked {
+            ControlFlow::Continue(values) => values,
+            ControlFlow::Break(limit) => {
+                self.stopped.set(Some(limit));
+                return true;
+            }
         };
         let mut is_met = true;
         for constraint in &of.constraints {
+            if self.spend(values.len()).is_break() {
+                break;
+            }
             let told = At::Shape;
             let mut one = One { shape, focus, of, values: &values, at: told, found, is_met: true };
             self.hold(constraint, &mut one);
@@ -124,7 +163,7 @@ impl<'a> Checker<'a> {
     fn hold(&self, constraint: &Constraint, one: &mut One<'_, '_, '_>) {
         let data = self.data;
         let values = one.values;
-        let nodes = || values.keys().copied();
+        let nodes = move || values.keys().copied().take_while(move |_| self.spend(1).is_continue());
         match constraint {
             Constraint::Class(class) => {
                 let iri = &self.shapes.iris[*class];
@@ -342,6 +381,9 @@ impl<'a> Checker<'a> {
         let iri = &self.shapes.predicates[predicate];
         for value in one.values.keys().copied() {
             for other in &others {
+                if self.spend(1).is_break() {
+                    return;
+                }
                 let order = self.literal(value).zip(self.literal(*other)).and_then(|(one, other)| compare(one, other));
                 if !order.is_some_and(is_right) {
                     one.wrong(value, component, || format!("is not {sign} each value of <{iri}>"));
@@ -354,7 +396,8 @@ impl<'a> Checker<'a> {
     }
 
     fn others(&self, focus: TermId, predicate: usize) -> BTreeSet<TermId> {
-        self.data.values(focus, predicate, false).iter().map(|(value, _)| *value).collect()
+        let values = self.data.values(focus, predicate, false).iter();
+        values.take_while(|_| self.spend(1).is_continue()).map(|(value, _)| *value).collect()
     }
 
     fn literal(&self, term: TermId) -> Option<&'a Literal> {
@@ -385,5 +428,68 @@ impl<'a> Checker<'a> {
                 false => kinds.iri,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdf::shapes::{Automaton, Path, Shape, data::Missing};
+    use std::time::Duration;
+    use svc_ids::DocumentId;
+
+    const BEFORE: usize = 0;
+    const AFTER: usize = 1;
+
+    /// A node with these values of two predicates, the first of which are to come before the second, and what a look at it finds.
+    fn look(values: i64, until: Until) -> (usize, Option<ValidationLimit>) {
+        let mut data = Data::new(vec![Some(PredicateId(1)), Some(PredicateId(2))], Vec::new(), BTreeMap::new());
+        let node = data.term(Term::Node(DocumentId(1)));
+        let values_of = BTreeSet::from([(node, BEFORE), (node, AFTER)]);
+        data.expect(&Missing { values: values_of, ..Missing::default() });
+        for number in 0..values {
+            for (predicate, value) in [(BEFORE, number), (AFTER, number + values)] {
+                let datatype = "http://www.w3.org/2001/XMLSchema#integer".to_owned();
+                let value = data.term(Term::Literal(Literal { value: value.to_string(), datatype, language: None }));
+                data.add(node, predicate, false, value, TripleId(number));
+            }
+        }
+        let path = Path::Predicate(BEFORE);
+        let shape = Shape {
+            name: "ordered".to_owned(),
+            automaton: Some(Automaton::new(&path)),
+            path: Some(path),
+            targets: Vec::new(),
+            constraints: vec![Constraint::LessThan(AFTER)],
+            severity: String::new(),
+            message: None,
+        };
+        let predicates = ["before", "after"].map(str::to_owned).to_vec();
+        let shapes = Shapes { shapes: vec![shape], roots: vec![0], predicates, iris: Vec::new() };
+        let checker = Checker::new(&shapes, &data, "", BEFORE, until);
+        let found = checker.violations(0, node).len();
+        (found, checker.stopped())
+    }
+
+    #[test]
+    fn a_look_at_one_node_ends_with_its_time_or_with_whoever_asked() {
+        let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(3_600));
+        let cancelled = CancellationToken::new();
+        assert_eq!(look(40, Until { deadline: later, cancelled: cancelled.clone() }), (0, None));
+        assert_eq!(look(40, Until { deadline: now, cancelled: cancelled.clone() }), (0, Some(ValidationLimit::Time)));
+        cancelled.cancel();
+        assert_eq!(look(40, Until { deadline: later, cancelled }), (0, Some(ValidationLimit::Time)));
+    }
+
+    #[test]
+    fn pairs_of_values_are_paid_for_one_by_one() {
+        let until =
+            Until { deadline: Instant::now() + Duration::from_secs(3_600), cancelled: CancellationToken::new() };
+        let (shapes, data) = (Shapes::default(), Data::default());
+        let checker = Checker::new(&shapes, &data, "", BEFORE, until.clone());
+        assert!(checker.spend(1).is_continue(), "the first one looks at the clock");
+        until.cancelled.cancel();
+        let paid = (0..10_000).take_while(|_| checker.spend(1).is_continue()).count();
+        assert_eq!((paid, checker.stopped()), (BETWEEN, Some(ValidationLimit::Time)));
     }
 }

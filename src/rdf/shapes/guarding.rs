@@ -104,7 +104,18 @@ pub async fn guard(
     let (mut left, mut left_before) = (TIME, TIME);
     for binding in bindings {
         let is_strict = binding.mode.0 == ShapeMode::Reject;
-        let shapes = match shapes(guard, conn, &binding).await {
+        if left.is_zero() {
+            if is_strict {
+                return Err(of_binding(too_much(&binding), &binding));
+            }
+            warned.truncated = warned.truncated.or(Some(ValidationLimit::Time));
+            continue;
+        }
+        // A text that is not in memory takes its time too.
+        let begun = Instant::now();
+        let read = shapes(guard, conn, &binding).await;
+        left = left.saturating_sub(begun.elapsed());
+        let shapes = match read {
             Err(failure) if !is_strict && failure.code == Code::ShapeViolation => {
                 tracing::warn!(binding = binding.id.0, reason = failure.detail, "a bound shape is not looked at");
                 continue;

@@ -1,11 +1,6 @@
-//! The ways from a node to its values.
-use super::{
-    PredicateAt, SH, Shapes,
-    data::{Data, TermId},
-};
+//! The paths of shapes, as SPARQL and as RDF write them. `shapes/automaton.rs` walks them.
+use super::{PredicateAt, SH, Shapes};
 use oxrdf::{BlankNode, NamedNode, NamedOrBlankNode, Term, Triple, vocab::rdf};
-use std::collections::{BTreeMap, HashSet};
-use svc_ids::TripleId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
@@ -18,67 +13,7 @@ pub enum Path {
     ZeroOrOne(Box<Path>),
 }
 
-/// Nodes that a path leads to, each once and in a fixed order, with the facts of the last step to it.
-pub type Reached = BTreeMap<TermId, Vec<TripleId>>;
-
 impl Path {
-    /// Where the path leads from a node.
-    pub fn from(&self, data: &Data, node: TermId) -> Reached {
-        self.walk(data, node, false)
-    }
-
-    fn walk(&self, data: &Data, node: TermId, is_inverse: bool) -> Reached {
-        match self {
-            Path::Predicate(predicate) => {
-                let mut reached = Reached::new();
-                for (value, fact) in data.values(node, *predicate, is_inverse) {
-                    reached.entry(*value).or_default().push(*fact);
-                }
-                reached
-            }
-            Path::Inverse(path) => path.walk(data, node, !is_inverse),
-            Path::Sequence(steps) => {
-                let mut reached = Reached::from([(node, Vec::new())]);
-                let mut step = |path: &Path| reached = beyond(&reached, |node| path.walk(data, node, is_inverse));
-                match is_inverse {
-                    false => steps.iter().for_each(&mut step),
-                    true => steps.iter().rev().for_each(&mut step),
-                }
-                reached
-            }
-            Path::Alternative(paths) => {
-                let mut reached = Reached::new();
-                for path in paths {
-                    add(&mut reached, path.walk(data, node, is_inverse));
-                }
-                reached
-            }
-            Path::ZeroOrOne(path) => {
-                let mut reached = path.walk(data, node, is_inverse);
-                reached.entry(node).or_default();
-                reached
-            }
-            Path::ZeroOrMore(path) => {
-                let mut reached = path.repeated(data, node, is_inverse);
-                reached.entry(node).or_default();
-                reached
-            }
-            Path::OneOrMore(path) => path.repeated(data, node, is_inverse),
-        }
-    }
-
-    /// Where one step or more lead.
-    fn repeated(&self, data: &Data, node: TermId, is_inverse: bool) -> Reached {
-        let mut reached = Reached::new();
-        let (mut open, mut seen) = (vec![node], HashSet::from([node]));
-        while let Some(node) = open.pop() {
-            let next = self.walk(data, node, is_inverse);
-            open.extend(next.keys().copied().filter(|node| seen.insert(*node)));
-            add(&mut reached, next);
-        }
-        reached
-    }
-
     /// The path as SPARQL writes it.
     pub fn shown(&self, shapes: &Shapes) -> String {
         let joined = |paths: &[Path], by: &str| {
@@ -139,18 +74,4 @@ fn list(paths: &[Path], shapes: &Shapes, labels: &mut u64, triples: &mut Vec<Tri
         }
         node
     })
-}
-
-fn add(reached: &mut Reached, more: Reached) {
-    for (node, facts) in more {
-        reached.entry(node).or_default().extend(facts);
-    }
-}
-
-fn beyond(from: &Reached, step: impl Fn(TermId) -> Reached) -> Reached {
-    let mut reached = Reached::new();
-    for node in from.keys() {
-        add(&mut reached, step(*node));
-    }
-    reached
 }

@@ -3,6 +3,7 @@ mod constraints;
 
 use super::{
     Constant, IriAt, PredicateAt, SH, Shape, ShapeAt, Shapes, Target,
+    automaton::Automaton,
     indexed::{CLASSES, Indexed},
     paths::Path,
     values::Literal,
@@ -198,6 +199,7 @@ impl Reader<'_> {
         self.shapes.shapes.push(Shape {
             name: String::new(),
             path: None,
+            automaton: None,
             targets: Vec::new(),
             constraints: Vec::new(),
             severity: String::new(),
@@ -248,8 +250,9 @@ impl Reader<'_> {
                 self.constraint(node, word, object, path.is_some(), depth, &mut constraints)?;
             }
         }
-        let name = self.called(node);
-        self.shapes.shapes.push(Shape { name, path, targets: Vec::new(), constraints, severity, message });
+        let (name, targets) = (self.called(node), Vec::new());
+        let automaton = path.as_ref().map(Automaton::new);
+        self.shapes.shapes.push(Shape { name, path, automaton, targets, constraints, severity, message });
         Ok(self.shapes.shapes.len() - 1)
     }
 

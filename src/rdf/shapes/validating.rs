@@ -5,7 +5,7 @@ mod loading;
 
 use super::{
     Constraint, IriAt, ShapeAt, Shapes, Target,
-    checking::{Checker, RESULTS},
+    checking::{Checker, RESULTS, Until},
     data::{Data, Term, TermId},
     reading::RDF_TYPE,
     report,
@@ -28,6 +28,7 @@ use svc_client::{
     wire::{ShapeResult, ValidationLimit},
 };
 use svc_ids::{DocumentId, PredicateId};
+use tokio_util::sync::CancellationToken;
 
 const SUB_CLASS_OF: &str = "http://www.w3.org/2000/01/rdf-schema#subClassOf";
 /// The most nodes that are looked at in one validation.
@@ -36,7 +37,7 @@ const FOCUS_NODES: usize = 100_000;
 const DEPTH: usize = 30;
 /// How long a validation may take.
 const TIME: Duration = Duration::from_secs(10);
-/// How many nodes are looked at together.
+/// How many nodes are looked at together, each as often as there are shapes.
 const TOGETHER: usize = 10_000;
 /// The most facts around the nodes that are looked at together.
 const FACTS: usize = 500_000;
@@ -182,7 +183,7 @@ pub async fn validate_nodes(
 ) -> Result<Outcome, Failure> {
     let look_for = Look { deadline, only_targets: true };
     let mut outcome = Outcome::default();
-    for together in nodes.chunks(TOGETHER) {
+    for together in nodes.chunks((TOGETHER / prepared.shapes.roots.len().max(1)).max(1)) {
         if Instant::now() >= deadline {
             outcome.truncated = Some(ValidationLimit::Time);
             break;
@@ -205,7 +206,7 @@ struct Look {
     only_targets: bool,
 }
 
-/// Looks at nodes until all that is asked for is at hand.
+/// Looks at nodes until all that is asked for is at hand. Whoever drops this ends the look on its thread too.
 async fn look(
     conn: &mut PgConnection,
     view: &View,
@@ -213,6 +214,8 @@ async fn look(
     nodes: Vec<(ShapeAt, Term)>,
     how: Look,
 ) -> Result<Outcome, Failure> {
+    let until = Until { deadline: how.deadline, cancelled: CancellationToken::new() };
+    let _cancelled_if_dropped = until.cancelled.clone().drop_guard();
     let mut data = prepared.data();
     let mut open: Vec<(usize, ShapeAt, TermId)> =
         nodes.into_iter().enumerate().map(|(at, (shape, term))| (at, shape, data.term(term))).collect();
@@ -220,10 +223,10 @@ async fn look(
     let mut found: BTreeMap<usize, Vec<Violation>> = BTreeMap::new();
     let (mut outcome, mut facts) = (Outcome::default(), 0);
     for round in 0..=DEPTH {
-        let (shapes, base) = (Arc::clone(&prepared.shapes), view.base.clone());
+        let (shapes, base, until) = (Arc::clone(&prepared.shapes), view.base.clone(), until.clone());
         let work = tokio::task::spawn_blocking(move || {
             let (mut left, mut count) = (Vec::new(), 0);
-            let checker = Checker::new(&shapes, &data, &base, RDF_TYPE, how.deadline);
+            let checker = Checker::new(&shapes, &data, &base, RDF_TYPE, until);
             let mut done = Vec::new();
             for (at, shape, node) in open {
                 if count > RESULTS {
@@ -232,7 +235,7 @@ async fn look(
                 data.look_anew();
                 let is_meant = !how.only_targets || checker.is_target(shape, node);
                 let violations = if is_meant { checker.violations(shape, node) } else { Vec::new() };
-                if checker.is_late() {
+                if checker.stopped().is_some() {
                     // What was looked at last was not looked at to its end.
                     break;
                 }
@@ -244,17 +247,16 @@ async fn look(
                     }
                 }
             }
-            let (is_late, is_full) = (checker.is_late(), count > RESULTS);
+            let stopped = if count > RESULTS { Some(ValidationLimit::Results) } else { checker.stopped() };
             drop(checker);
             let missing = data.take_missing();
-            (data, done, left, missing, (is_late, is_full))
+            (data, done, left, missing, stopped)
         });
-        let (done, left, missing, is_late, is_full);
-        (data, done, left, missing, (is_late, is_full)) =
-            work.await.map_err(|error| Failure::new(Code::Internal, error))?;
+        let (done, left, missing, stopped);
+        (data, done, left, missing, stopped) = work.await.map_err(|error| Failure::new(Code::Internal, error))?;
         found.extend(done);
-        if is_late || is_full {
-            outcome.truncated = Some(if is_full { ValidationLimit::Results } else { ValidationLimit::Time });
+        if stopped.is_some() {
+            outcome.truncated = stopped;
             break;
         }
         open = left;

@@ -1,5 +1,5 @@
 //! What is wrong with nodes, as it is found.
-use super::{Shape, ShapeAt, checking::RESULTS, data::TermId, paths::Reached};
+use super::{Shape, ShapeAt, automaton::Reached, checking::RESULTS, data::TermId};
 use svc_ids::{PredicateId, TripleId};
 
 /// How many facts of a violation are told.
@@ -47,7 +47,7 @@ impl One<'_, '_, '_> {
 
     /// A value is wrong.
     pub fn wrong(&mut self, value: TermId, component: &'static str, says: impl Fn() -> String) {
-        let facts = self.values.get(&value).cloned().unwrap_or_default();
+        let facts = self.values.get(&value).into_iter().flatten().copied().take(FACTS).collect();
         self.add(Some(value), component, says, facts);
     }
 
@@ -69,7 +69,9 @@ impl One<'_, '_, '_> {
         mut facts: Vec<TripleId>,
     ) {
         self.is_met = false;
-        if let Some(found) = self.found {
+        if let Some(found) = self.found
+            && found.len() <= RESULTS
+        {
             facts.sort_unstable();
             facts.truncate(FACTS);
             let says = self.of.message.clone().unwrap_or_else(says);

@@ -1,4 +1,4 @@
-use super::Strict;
+use super::{Amount, Strict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ enum Word {
 
 fn read(text: &str) -> Result<Outer, (String, String)> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(Strict::json(&mut deserializer))
+    serde_path_to_error::deserialize(Strict::json(&mut deserializer, &Amount::of_bytes(0)))
         .map_err(|error| (error.path().to_string(), error.inner().to_string()))
 }
 

@@ -4,6 +4,10 @@ use sqlx::PgConnection;
 use std::time::Duration;
 use svc_client::wire::{Finding, FindingKind};
 
+/// What helps where the bulk feed has no broker.
+pub const FEED_REMEDY: &str =
+    "see that the broker runs, and that SVC_AMQP_URL names it; the service tries again by itself, at least every 15 s";
+
 /// A finding with what an operator can do about it.
 fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Finding {
     let remedy = match kind {
@@ -22,6 +26,7 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
         FindingKind::BlobStore => {
             "until it is there again uploads are refused, and tasks that need stored bytes wait: look at it, and at the SVC_BLOB_ settings"
         }
+        FindingKind::FeedAway => FEED_REMEDY,
         FindingKind::BatchStalled => {
             "see that svc-batch-worker runs and what it logs; svc-batch-worker cancel has the tasks tried again"
         }
@@ -37,6 +42,8 @@ pub struct Outside {
     pub disk: Vec<String>,
     /// Why the object store cannot be used.
     pub blob_store: Option<String>,
+    /// Why the bulk feed has no broker, and for how many seconds.
+    pub feed: Option<(String, f64)>,
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
@@ -102,5 +109,6 @@ pub async fn findings(
     findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| finding(kind, about, tasks, seconds)));
     findings.extend(outside.disk.into_iter().map(|reason| finding(FindingKind::Disk, reason, 0, 0.0)));
     findings.extend(outside.blob_store.map(|reason| finding(FindingKind::BlobStore, reason, 0, 0.0)));
+    findings.extend(outside.feed.map(|(reason, seconds)| finding(FindingKind::FeedAway, reason, 0, seconds)));
     Ok(findings)
 }

@@ -450,14 +450,14 @@ pub async fn open_roots(conn: &mut PgConnection, within: &Within) -> sqlx::Resul
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
 }
 
-/// Predicates from whose facts more follows than may be written.
+/// Predicates from whose facts more follows than may be written, in a zone that the scope covers.
 pub async fn given_up(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
     let query = found!(
-        "SELECT NULL::bigint AS document_id, '{}'::bigint[] AS triple_ids, p.namespace, p.name, g.given_up_at AS since
+        "SELECT NULL::bigint AS document_id, '{}'::bigint[] AS triple_ids, p.namespace, p.name, min(g.given_up_at) AS since
            FROM derivations_given_up g JOIN predicates p ON p.id = g.predicate_id
-          WHERE p.is_declared OR EXISTS (SELECT FROM triples t WHERE t.predicate_id = p.id AND ",
+          WHERE ($1::boolean OR g.zone = ANY($2::bigint[])) AND (p.is_declared OR EXISTS (SELECT FROM triples t WHERE t.predicate_id = p.id AND ",
         believed!(),
-        ")"
+        ")) GROUP BY p.namespace, p.name"
     );
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
 }

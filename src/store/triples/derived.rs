@@ -104,32 +104,67 @@ pub struct Classes {
     pub above: PredicateId,
 }
 
-/// Hands over the believed facts with these predicates that somebody asserted, by id, at most `limit`.
+/// The predicate over `triples t` for the facts that something may follow from, by predicates and the two of classes.
+macro_rules! premise {
+    () => {
+        "t.predicate_id = ANY($1) AND t.invalidated_at IS NULL AND t.derived_by IS NULL AND t.zone >= 0
+            AND ($2::bigint IS NULL OR t.predicate_id <> $2 OR t.object_id IN (
+                 SELECT unnest(ARRAY[c.subject_id, c.object_id]) FROM triples c WHERE c.predicate_id = $3 AND c.invalidated_at IS NULL))"
+    };
+}
+
+/// Hands over the believed facts with these predicates that somebody asserted, by id, at most `limit`, but those of some zones.
 pub async fn asserted(
     conn: &mut PgConnection,
     predicates: &[PredicateId],
     classes: Option<Classes>,
+    left_out: &[DocumentId],
     limit: i64,
     mut take: impl FnMut(AssertedRow),
 ) -> sqlx::Result<()> {
-    let query = "SELECT t.id, t.zone, t.subject_id, t.predicate_id, t.object_id, t.object_literal, t.object_datatype, t.object_language,
+    let query = concat!(
+        "SELECT t.id, t.zone, t.subject_id, t.predicate_id, t.object_id, t.object_literal, t.object_datatype, t.object_language,
                         t.valid_from, t.valid_until, coalesce(s.guard, -1) AS subject_guard, coalesce(o.guard, -1) AS object_guard
            FROM triples t LEFT JOIN documents s ON s.id = t.subject_id LEFT JOIN documents o ON o.id = t.object_id
-          WHERE t.predicate_id = ANY($1) AND t.invalidated_at IS NULL AND t.derived_by IS NULL AND t.zone >= 0
-            AND ($2::bigint IS NULL OR t.predicate_id <> $2 OR t.object_id IN (
-                 SELECT unnest(ARRAY[c.subject_id, c.object_id]) FROM triples c WHERE c.predicate_id = $3 AND c.invalidated_at IS NULL))
-          ORDER BY t.id LIMIT $4";
+          WHERE ",
+        premise!(),
+        " AND t.zone <> ALL($5) ORDER BY t.id LIMIT $4"
+    );
     let mut rows = sqlx::query_as(query)
         .bind(predicates)
         .bind(classes.map(|classes| classes.of))
         .bind(classes.map(|classes| classes.above))
         .bind(limit)
+        .bind(left_out)
         .persistent(false)
         .fetch(conn);
     while let Some(row) = rows.try_next().await? {
         take(row);
     }
     Ok(())
+}
+
+/// The zones whose facts no longer fit if at most `limit` are read: those that are open to all first, then those of the zones with the fewest.
+pub async fn large_zones(
+    conn: &mut PgConnection,
+    predicates: &[PredicateId],
+    classes: Option<Classes>,
+    limit: i64,
+) -> sqlx::Result<Vec<DocumentId>> {
+    let query = concat!(
+        "SELECT z.zone FROM (
+             SELECT t.zone, sum(count(*)) OVER (ORDER BY t.zone <> 0, count(*), t.zone) AS with_smaller FROM triples t WHERE ",
+        premise!(),
+        " GROUP BY t.zone) z WHERE z.with_smaller > $4"
+    );
+    sqlx::query_scalar(query)
+        .bind(predicates)
+        .bind(classes.map(|classes| classes.of))
+        .bind(classes.map(|classes| classes.above))
+        .bind(limit)
+        .persistent(false)
+        .fetch_all(conn)
+        .await
 }
 
 /// A derived fact that is believed.
@@ -241,18 +276,19 @@ pub async fn closed_at(conn: &mut PgConnection, scope: &Readable, at: DateTime<U
     sqlx::query_scalar_with(query, arguments).persistent(false).fetch_one(conn).await
 }
 
-/// Records whether too much follows from the facts of these predicates.
-pub async fn give_up(conn: &mut PgConnection, predicates: &[PredicateId], is_too_much: bool) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM derivations_given_up WHERE predicate_id = ANY($1) AND NOT $2")
+/// Records in which zones too much follows from the facts of these predicates; in zone 0, too much follows for all.
+pub async fn give_up(conn: &mut PgConnection, predicates: &[PredicateId], zones: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM derivations_given_up WHERE predicate_id = ANY($1) AND zone <> ALL($2)")
         .bind(predicates)
-        .bind(is_too_much)
+        .bind(zones)
         .execute(&mut *conn)
         .await?;
     sqlx::query(
-        "INSERT INTO derivations_given_up (predicate_id) SELECT id FROM predicates WHERE id = ANY($1) AND $2 ON CONFLICT DO NOTHING",
+        "INSERT INTO derivations_given_up (predicate_id, zone)
+         SELECT p.id, z.zone FROM predicates p CROSS JOIN unnest($2::bigint[]) z(zone) WHERE p.id = ANY($1) ON CONFLICT DO NOTHING",
     )
     .bind(predicates)
-    .bind(is_too_much)
+    .bind(zones)
     .execute(conn)
     .await
     .map(|_| ())

@@ -205,6 +205,35 @@ async fn a_faulty_archive_is_refused_by_file_and_line_and_nothing_of_it_is_store
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_database_cannot_hold_is_named_by_its_line() {
+    let (app, other) = (idle().await, idle().await);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    exported(&app, &archive).await;
+    // The database refuses one document, and says neither which nor by which field.
+    for statement in [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'out of range' USING ERRCODE = '22003'; END $$",
+        "CREATE TRIGGER refuse BEFORE INSERT ON documents FOR EACH ROW WHEN (NEW.title = 'd') EXECUTE FUNCTION refuse()",
+    ] {
+        sqlx::query(statement).execute(&other.pool).await.unwrap();
+    }
+    let output = svc(&other, &["import", archive.to_str().unwrap()]).await;
+    let refusal = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{refusal}");
+    for part in ["documents.ndjson, line 4: ", "a number is outside of what can be stored", "nearer to 0"] {
+        assert!(refusal.contains(part), "{part}: {refusal}");
+    }
+    sqlx::query("DROP TRIGGER refuse ON documents").execute(&other.pool).await.unwrap();
+    // What was stored before it is not stored twice.
+    assert!(svc(&other, &["import", archive.to_str().unwrap()]).await.status.success());
+    let titles: Vec<String> =
+        sqlx::query_scalar("SELECT title FROM documents ORDER BY title").fetch_all(&other.pool).await.unwrap();
+    assert_eq!(titles, ["a", "b", "c", "d", "x.txt"]);
+    app.end().await;
+    other.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_no_client_of_ours_makes_gets_no_further_than_others() {
     let app = idle().await;
     let mallory = someone(&app, "mallory").await;
@@ -224,6 +253,8 @@ async fn a_call_that_no_client_of_ours_makes_gets_no_further_than_others() {
         (vec![with("vector", json!({"model": model, "weight": 1.0, "halves": "!"}))], "base64"),
         (vec![document.clone(), with("parent", 2.into())], "too"),
         (vec![with("parent", 2.into())], "before its parent"),
+        (vec![with("created_at", "+262000-01-01T00:00:00Z".into())], "documents[0].created_at"),
+        (vec![document.clone(), with("event_time", "-010000-01-01T00:00:00Z".into())], "documents[1].event_time"),
     ] {
         let refused = app.client.import_documents(of.clone(), Json(part(documents))).await.unwrap_err();
         assert!(refused.code == Code::InvalidField && refused.detail.contains(says), "{}", refused.detail);

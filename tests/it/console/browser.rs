@@ -5,7 +5,7 @@ use crate::{
     support::{
         TOKEN, TestApp,
         browser::{Browser, Program},
-        left_out, sample,
+        missing, sample,
     },
 };
 use base64::Engine as _;
@@ -33,6 +33,9 @@ pub fn look(browser: &mut Browser, program: &Program, console: &str, paths: &[St
             draw(browser, &format!("{name}-{scheme}-{width}"));
             let over = browser.value("document.documentElement.scrollWidth - window.innerWidth");
             assert!(over.as_i64().unwrap() <= 0, "{path} at {width} is {over} pixels too wide");
+            if program.axe.is_none() {
+                missing("axe on the pages of the console (no axe-core here: config/setup.sh browser)");
+            }
             if let Some(axe) = &program.axe {
                 browser.value(&format!("{axe};1"));
                 let found = browser.value(
@@ -46,6 +49,27 @@ pub fn look(browser: &mut Browser, program: &Program, console: &str, paths: &[St
     browser.size(1440, 900);
 }
 
+/// Everything on a page that somebody can do something with is reached by the tabulator.
+fn reach(browser: &mut Browser, console: &str, paths: &[String]) {
+    for path in paths {
+        browser.go(&format!("{console}{path}"));
+        // News would draw the page anew meanwhile.
+        browser.value("events?.close()");
+        let all = browser.value(
+            "window.wanted = [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')]
+                 .filter(e => !e.disabled && e.tabIndex >= 0 && e.checkVisibility({ visibilityProperty: true }) && e.getClientRects().length > 0);
+             window.reached = new Set(); window.wanted.length",
+        );
+        for _ in 0..all.as_u64().unwrap() + 2 {
+            browser.tab();
+            browser.value("window.reached.add(document.activeElement); 1");
+        }
+        let missed =
+            browser.value("window.wanted.filter(e => !window.reached.has(e)).map(e => e.outerHTML.slice(0, 200))");
+        assert_eq!(missed, json!([]), "{path}");
+    }
+}
+
 /// Shows a token on the page that asks for one.
 pub fn sign_in(browser: &mut Browser, console: &str, token: &str) {
     browser.go(&format!("{console}/login"));
@@ -55,7 +79,7 @@ pub fn sign_in(browser: &mut Browser, console: &str, token: &str) {
 }
 
 /// How often a page that stands open is drawn anew, unless SVC_TEST_MORPHS says otherwise.
-const MORPHS: u32 = 1_000;
+const MORPHS: u32 = 2_000;
 /// What a page may hold more after that: elements, and bytes of its script.
 const MORE_NODES: f64 = 200.0;
 const MORE_BYTES: f64 = 1_000_000.0;
@@ -110,8 +134,7 @@ fn stand_open(browser: &mut Browser, address: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_person_operates_the_service_in_a_browser() {
     let Some(program) = Program::find() else {
-        assert!(std::env::var_os("SVC_TEST_STRICT").is_none(), "there is no browser: config/setup.sh browser");
-        return left_out("the console in a browser (no browser here: config/setup.sh browser)");
+        return missing("the console in a browser (no browser here: config/setup.sh browser)");
     };
     let app = TestApp::start().await;
     let console = Console::of(&app).await;
@@ -198,6 +221,7 @@ async fn a_person_operates_the_service_in_a_browser() {
         ];
         let paths: Vec<String> = PAGES.iter().map(|path| (*path).to_owned()).chain(more).collect();
         look(&mut browser, &program, &base, &paths);
+        reach(&mut browser, &base, &paths);
         let complaints: Vec<String> = browser
             .complaints()
             .into_iter()

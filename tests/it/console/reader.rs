@@ -9,7 +9,7 @@ use crate::{
     support::{
         TOKEN, TestApp,
         browser::{Browser, Program},
-        document, left_out, sample,
+        document, missing, sample,
     },
 };
 use reqwest::{Method, Response, multipart};
@@ -49,8 +49,7 @@ const HOSTILE: &[&str] = &[
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_person_uploads_searches_and_reads_in_a_browser() {
     let Some(program) = Program::find() else {
-        assert!(std::env::var_os("SVC_TEST_STRICT").is_none(), "there is no browser: config/setup.sh browser");
-        return left_out("the reader in a browser (no browser here: config/setup.sh browser)");
+        return missing("the reader in a browser (no browser here: config/setup.sh browser)");
     };
     let app = TestApp::start().await;
     let console = Console::of(&app).await;
@@ -139,8 +138,7 @@ async fn a_person_uploads_searches_and_reads_in_a_browser() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_that_somebody_stores_runs_on_a_page() {
     let Some(program) = Program::find() else {
-        assert!(std::env::var_os("SVC_TEST_STRICT").is_none(), "there is no browser: config/setup.sh browser");
-        return left_out("hostile texts in a browser (no browser here: config/setup.sh browser)");
+        return missing("hostile texts in a browser (no browser here: config/setup.sh browser)");
     };
     let app = TestApp::start().await;
     let console = Console::of(&app).await;

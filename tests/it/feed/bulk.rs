@@ -6,6 +6,7 @@ use crate::{
     support::{
         TOKEN, TestApp, Wish,
         broker::{self, Broker},
+        proxy::{Proxy, Weather},
         until,
     },
 };
@@ -15,10 +16,11 @@ use std::{
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Output, Stdio},
+    time::Duration,
 };
 
 /// `svc bulk` beside a journal, over the broker.
-fn by_broker(feed: &Feed, journal: &Path, arguments: &[&str]) -> Command {
+pub fn by_broker(feed: &Feed, journal: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
     command.arg("bulk").args(arguments).arg("--journal").arg(journal).env("SVC_CONFIG", "/dev/null");
     command.env("SVC_AMQP_URL", &feed.url).env("SVC_AMQP_PREFIX", &feed.producer.prefix);
@@ -27,14 +29,14 @@ fn by_broker(feed: &Feed, journal: &Path, arguments: &[&str]) -> Command {
 }
 
 /// The same, by uploads.
-fn by_uploads(app: &TestApp, journal: &Path, arguments: &[&str]) -> Command {
+pub fn by_uploads(app: &TestApp, journal: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
     command.arg("bulk").args(arguments).arg("--journal").arg(journal).env("SVC_CONFIG", "/dev/null");
     command.env("SVC_URL", &app.base).env("SVC_API_TOKEN", TOKEN).env_remove("SVC_AMQP_URL");
     command
 }
 
-async fn ran(mut command: Command) -> Output {
+pub async fn ran(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
@@ -44,7 +46,7 @@ fn account(output: &Output) -> [u64; 7] {
     ["files", "accepted", "duplicate", "rejected", "waiting", "left", "before"].map(|name| last[name].as_u64().unwrap())
 }
 
-fn text(path: &Path) -> String {
+pub fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -249,5 +251,37 @@ async fn what_cannot_begin_says_why() {
     says(command(), &["--options", "{"], "X", "", "--options is not JSON").await;
     says(command(), &["--options", r#"{"extract": {"password": "hush"}}"#], "X", "", "takes no password").await;
     says(command(), &["--priority", "101"], "X", "", "priority").await;
+    feed.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_held_while_the_broker_is_away_and_sent_when_it_is_back() {
+    const FILES: usize = 200;
+    let Some(url) = broker::shared().await else { return };
+    let Ok(address) = url.split('@').nth(1).unwrap().split('/').next().unwrap().parse() else { return };
+    let proxy = Proxy::of_service(address).await;
+    let feed = feed_at(&url, &url, true, &[]).await;
+    let work = tempfile::tempdir().unwrap();
+    let (root, journal) = (work.path().join("root"), work.path().join("journal"));
+    fs::create_dir(&root).unwrap();
+    for number in 0..FILES {
+        fs::write(root.join(format!("{number}.md")), note(50_000 + number)).unwrap();
+    }
+    proxy.set(Weather::Slow(Duration::from_millis(20)));
+    let mut command = by_broker(&feed, &journal, &[&text(&root)]);
+    command.env("SVC_AMQP_URL", broker::url(proxy.address));
+    let child = command.spawn().unwrap();
+    let journaled = || fs::read_to_string(&journal).unwrap_or_default();
+    until("it is at work", async || journaled().contains(r#""is":"file""#).then_some(())).await;
+    proxy.set(Weather::Cut);
+    until("the command has lost it", async || (!proxy.is_carrying()).then_some(())).await;
+    let connected = proxy.times_heard("AMQP");
+    proxy.set(Weather::Fair);
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
+    assert!(proxy.times_heard("AMQP") > connected, "it connected anew");
+    let [files, accepted, .., left, before] = account(&output);
+    assert_eq!((files, left, before, output.status.code()), (200, 0, 0, Some(0)), "{output:?}");
+    assert!(accepted > 0);
+    assert_eq!((count(&feed.app.pool, "bulk_message").await, stored(&feed.app).await), (200, (200, 200)));
     feed.end().await;
 }

@@ -6,7 +6,7 @@ use crate::{
     support::{
         TestApp, Wish,
         broker::{self, Broker, Producer},
-        left_out,
+        missing,
     },
 };
 use std::{
@@ -62,7 +62,7 @@ async fn a_broker_is_trusted_by_its_certificate_alone() {
         started.filter(|_| certified)
     });
     let Some(broker) = started.await.unwrap() else {
-        return left_out("the bulk feed over TLS (no message broker or no openssl here)");
+        return missing("the bulk feed over TLS (no message broker or no openssl here)");
     };
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     answering(&app, "producer", "guest").await;

@@ -1,6 +1,6 @@
 //! The MCP inspector, a client of other people, by its command line: over HTTP and over standard input and output.
 use super::stdio;
-use crate::support::{TOKEN, TestApp, Wish, document, left_out, repository, server, settings};
+use crate::support::{TOKEN, TestApp, missing, repository, server, settings};
 use base64::Engine as _;
 use serde_json::{Value, json};
 use std::{ffi::OsString, process::Command};
@@ -30,9 +30,11 @@ async fn inspect((target, behind): &(Vec<OsString>, Vec<OsString>), call: &[&str
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_other_people_lists_calls_and_reads() {
-    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
-    let id =
-        app.client.create_document(WaitQuery::default(), Json(document("Heron", "It eats fish."))).await.unwrap().id;
+    let app = TestApp::start().await;
+    let id = app.create("Heron", "It eats fish.", None).await.id;
+    let template = json!({"title": "Ask", "content": "What of {{ bird }}?", "variables": {"bird": {"type": "string"}}});
+    let template = serde_json::from_value(template).unwrap();
+    let template = app.client.create_template(WaitQuery::default(), Json(template)).await.unwrap().id;
     let text = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let over_http = text(&[
         &format!("{}/mcp", app.base),
@@ -48,7 +50,7 @@ async fn a_client_of_other_people_lists_calls_and_reads() {
         .map(OsString::from);
     for target in [(over_http, Vec::new()), (over_pipes, own.to_vec())] {
         let Some((listed, code)) = inspect(&target, &["--method", "tools/list", "--strict"]).await else {
-            left_out("the MCP inspector as a client (config/setup.sh inspector needs node and npm)");
+            missing("the MCP inspector as a client (config/setup.sh inspector needs node and npm)");
             break;
         };
         // With --strict, the code says whether a schema keeps clients from using a tool.
@@ -60,8 +62,19 @@ async fn a_client_of_other_people_lists_calls_and_reads() {
         let call = ["--method", "tools/call", "--tool-name", "read_document", "--tool-arg", "id=999"];
         let (answer, code) = inspect(&target, &call).await.unwrap();
         assert_eq!((code, &answer["structuredContent"]["code"]), (5, &json!("not_found")), "{answer}");
+        let call = ["--method", "tools/call", "--tool-name", "search_auto", "--tool-arg", "query=what does it eat"];
+        let (answer, code) = inspect(&target, &call).await.unwrap();
+        assert_eq!((code, answer["isError"].as_bool().unwrap_or_default()), (0, false), "{answer}");
+        assert!(answer["structuredContent"].to_string().contains("It eats fish."), "{answer}");
+        let (listed, _) = inspect(&target, &["--method", "prompts/list"]).await.unwrap();
+        let name = format!("template-{template}");
+        assert_eq!(listed["prompts"][0]["name"], name, "{listed}");
+        let call = ["--method", "prompts/get", "--prompt-name", &name, "--prompt-args", "bird=herons"];
+        let (prompt, code) = inspect(&target, &call).await.unwrap();
+        assert_eq!((code, &prompt["messages"][0]["content"]["text"]), (0, &json!("What of herons?")), "{prompt}");
         let (listed, _) = inspect(&target, &["--method", "resources/list"]).await.unwrap();
-        assert_eq!(listed["resources"][0]["uri"], uri);
+        let uris: Vec<&Value> = listed["resources"].as_array().unwrap().iter().map(|one| &one["uri"]).collect();
+        assert!(uris.contains(&&json!(uri)), "{uris:?}");
         let (read, _) = inspect(&target, &["--method", "resources/read", "--uri", &uri]).await.unwrap();
         assert_eq!(read["contents"][0]["text"], "# Heron\n\nIt eats fish.\n\n");
     }
@@ -104,7 +117,7 @@ async fn a_client_of_other_people_is_told_how_far_an_ingestion_is() {
         let upload = json!({"filename": format!("{kind}.md"), "base64": bytes, "wait": true, "private": true});
         for (tool, given) in [("ingest", ingest), ("upload_file", upload)] {
             let Some((told, answer)) = follow(kind, &target, tool, &given).await else {
-                left_out("the progress that a client of others is told (config/setup.sh inspector needs node and npm)");
+                missing("the progress that a client of others is told (config/setup.sh inspector needs node and npm)");
                 return app.end().await;
             };
             let answer = &answer["structuredContent"];

@@ -2,6 +2,7 @@
 use super::{canonical, import};
 use crate::principals::idle;
 use futures_util::TryStreamExt;
+use serde_json::Value;
 use svc_client::wire::{ImportQuery, TurtleQuery};
 
 #[tokio::test]
@@ -28,7 +29,7 @@ async fn two_exports_run_at_once_and_the_third_is_told_to_come_again() {
     let ask = async || app.raw("GET", "/rdf/turtle").send().await.unwrap();
     let refused = ask().await;
     assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (429, "5"));
-    let problem: serde_json::Value = refused.json().await.unwrap();
+    let problem: Value = refused.json().await.unwrap();
     assert_eq!(problem["code"], "too_many_requests", "{problem}");
     // One that was read to its end makes room, and so does one that nobody reads any more.
     let pieces: Vec<bytes::Bytes> = held.remove(0).try_collect().await.unwrap();
@@ -38,5 +39,38 @@ async fn two_exports_run_at_once_and_the_third_is_told_to_come_again() {
     let all = [begin().await, begin().await];
     assert_eq!(ask().await.status(), 429);
     drop(all);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_time_that_the_store_cannot_hold_is_refused_before_an_export_begins() {
+    let app = idle().await;
+    import(&app.client, ImportQuery::default(), "<http://e/a> <http://e/p> 1 .").await.unwrap();
+    for time in ["-010000-01-01T00:00:00Z", "%2B262000-01-01T00:00:00Z"] {
+        for (path, field) in [
+            ("/rdf/turtle?", "known_at"),
+            ("/rdf/turtle?", "valid_at"),
+            ("/rdf/turtle?history=true&", "known_at"),
+            ("/rdf/turtle?history=true&", "valid_at"),
+            ("/triples?", "known_at"),
+            ("/triples?", "valid_at"),
+            ("/graph/diff?", "known_from"),
+        ] {
+            let answer = app.raw("GET", &format!("{path}{field}={time}")).send().await.unwrap();
+            assert_eq!(answer.status(), 422, "{path}{field}={time}");
+            let problem: Value = answer.json().await.unwrap();
+            assert_eq!(problem["field"], field, "{path}{field}={time}: {problem}");
+        }
+    }
+    // The edges of what it can hold are read.
+    for time in ["-4711-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
+        let answer = app.raw("GET", &format!("/rdf/turtle?valid_at={time}")).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{time}");
+        assert!(answer.text().await.unwrap().starts_with("# valid_at"), "{time}");
+    }
+    let text = "@prefix e: <http://e/> . @prefix svc: <urn:svc:history#> . @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+        [] a rdf:Statement ; svc:validFrom '+10000-01-01T00:00:00Z' ; rdf:subject e:a ; rdf:predicate e:p ; rdf:object 2 .";
+    let refused = import(&app.client, ImportQuery::default(), text).await.unwrap_err();
+    assert!(refused.status == 422 && refused.detail.contains("-4711 to 9999"), "{}", refused.detail);
     app.end().await;
 }

@@ -1,13 +1,15 @@
 //! Graphs of different callers beside each other.
-use super::{import, node, under};
+use super::{export, import, node, under};
 use crate::{
     principals::{grant, idle, someone},
     support::document,
-    triples::{doc, predicate},
+    triples::{doc, predicate, says},
 };
 use svc_client::{
-    Client, Json, Remote,
-    wire::{DocumentPath, GrantRight, ImportQuery, NewDocument, NewFact, WaitQuery},
+    Client, Code, Json, Remote,
+    wire::{
+        DocumentPath, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate, TurtleQuery, WaitQuery,
+    },
 };
 
 /// What a principal imports decides neither where the owner's imports come to lie nor what the owner means by an IRI.
@@ -37,10 +39,13 @@ async fn nobody_takes_in_what_another_imports() {
         .unwrap();
     import(&app.client, ImportQuery::default(), "<http://secret/a> <http://secret/says> 'a secret' .").await.unwrap();
     let [made] = node(&app, "http://secret/a").await[..] else { panic!("one document") };
-    let path: Vec<i64> = sqlx::query_scalar("SELECT path FROM documents WHERE id = $1").bind(made).fetch_one(&app.pool).await.unwrap();
+    let path: Vec<i64> =
+        sqlx::query_scalar("SELECT path FROM documents WHERE id = $1").bind(made).fetch_one(&app.pool).await.unwrap();
     assert!(!path.contains(&planted) && !path.contains(&shared), "{path:?}");
 
-    import(&one.client, ImportQuery::default(), "<http://acme/ceo> <http://acme/leads> <http://acme/it> .").await.unwrap();
+    import(&one.client, ImportQuery::default(), "<http://acme/ceo> <http://acme/leads> <http://acme/it> .")
+        .await
+        .unwrap();
     let salary = |source_id: Option<i64>| NewFact {
         subject_iri: Some("http://acme/ceo".to_owned()),
         predicate: Some("salary".to_owned()),
@@ -59,10 +64,74 @@ async fn nobody_takes_in_what_another_imports() {
     assert_eq!(one.client.assert_fact(Json(salary(None))).await.unwrap_err().status, 422);
     let beside = one.client.assert_fact(Json(salary(Some(shared)))).await.unwrap().fact.subject_id;
     assert!(beside != own && node(&app, "http://acme/ceo").await.contains(&beside));
-    import(&app.client, ImportQuery::default(), "<http://acme/ceo> <http://acme/leads> <http://acme/all> .").await.unwrap();
+    import(&app.client, ImportQuery::default(), "<http://acme/ceo> <http://acme/leads> <http://acme/all> .")
+        .await
+        .unwrap();
     let open = app.client.assert_fact(Json(salary(None))).await.unwrap().fact.subject_id;
     assert!(![own, beside].contains(&open), "what is open to all comes before what is closed");
     app.end().await;
+}
+
+/// The names of predicates that came with graphs stay theirs, whatever principals create.
+#[tokio::test]
+async fn nobody_takes_the_name_of_what_others_use() {
+    let app = idle().await;
+    let one = someone(&app, "one").await;
+    let d = doc(&app, "D").await;
+    let text = format!(
+        "@prefix imported: <http://first.example/> . <urn:svc:document/{d}> <https://schema.org/boss> 'Ada' ; imported:kin 'Bea' ."
+    );
+    import(&app.client, ImportQuery::default(), &text).await.unwrap();
+    let create = async |client: &Client<Remote>, namespace: &str, name: &str, iri: Option<&str>| {
+        let new = NewPredicate {
+            name: name.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            iri: iri.map(str::to_owned),
+            ..NewPredicate::default()
+        };
+        client.create_predicate(Json(new)).await
+    };
+    let refused = create(&one.client, "schema", "boss", Some("http://evil/1")).await.unwrap_err();
+    assert_eq!((refused.code, refused.members.contains_key("remedy")), (Code::Forbidden, true), "{refused:?}");
+    // A name of one's own may be that of a predicate that one cannot see, and takes nothing from it.
+    let hers = create(&one.client, "schema", "boss", None).await.unwrap().id;
+    let named = async |client: &Client<Remote>, predicate: &str| {
+        let query = FactQuery { subject_id: Some(d), predicate: Some(predicate.to_owned()), ..FactQuery::default() };
+        client.list_facts(query).await.unwrap().facts
+    };
+    let [of_graph] = &named(&app.client, "schema:boss").await[..] else { panic!("the fact of the graph") };
+    assert_eq!(of_graph.predicate, "schema:boss");
+    assert_ne!(of_graph.predicate_id, hers);
+    let mut said = says(d, "schema:boss", "Cleo");
+    assert_eq!(app.client.assert_fact(Json(said.clone())).await.unwrap().fact.predicate_id, of_graph.predicate_id);
+    assert!(export(&app.client, TurtleQuery::default()).await.matches("evil").next().is_none());
+    // Names with the ends that the service gives are free too, and block nothing.
+    let digest = "e67c13b8c9220137";
+    for name in ["kin".to_owned(), format!("kin-{}", of_graph.predicate_id), format!("kin-{digest}")] {
+        create(&one.client, "imported", &name, None).await.unwrap();
+    }
+    import(
+        &app.client,
+        ImportQuery::default(),
+        &format!("<urn:svc:document/{d}> <http://second.example/kin> 'Dora' ."),
+    )
+    .await
+    .unwrap();
+    let ours = create(&app.client, "imported", "kin", None).await.unwrap_err();
+    assert_eq!(ours.code, Code::Conflict, "two that were declared have no name in common");
+    // Whoever may read no fact with a predicate of that name is told of its own.
+    said.subject_id = Some(under_own(&one.client).await);
+    assert_eq!(
+        one.client.assert_fact(Json(said)).await.unwrap().fact.predicate_id,
+        of_graph.predicate_id,
+        "it reads D"
+    );
+    app.end().await;
+}
+
+async fn under_own(client: &Client<Remote>) -> i64 {
+    let new = NewDocument { private: true, ..document("Own", "A text.") };
+    client.create_document(WaitQuery::default(), Json(new)).await.unwrap().document.id
 }
 
 async fn under_parent(client: &Client<Remote>, parent_id: i64) -> i64 {

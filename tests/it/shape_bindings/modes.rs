@@ -8,9 +8,9 @@ use crate::{
 use svc_client::{
     Code, Failure, Json, OptionalJson,
     wire::{
-        AssertedFact, FactPath, FactQuery, FactType, GrantRight, GraphQuery, NewDocument, NewFact, NewFacts,
-        OntologyQuery, ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession, ValidationLimit, ValidationQuery,
-        WaitQuery,
+        AssertedFact, FactPath, FactQuery, FactType, GrantRight, GraphQuery, LintAudit, LintRequest, NewDocument,
+        NewFact, NewFacts, OntologyQuery, ShapeBindingChange, ShapeBindingPath, ShapeMode, Supersession,
+        ValidationLimit, ValidationQuery, WaitQuery,
     },
 };
 
@@ -270,5 +270,37 @@ async fn a_database_that_is_too_slow_for_a_shape_refuses_by_name_or_is_told_of()
     assert_eq!(next.warnings_truncated, None);
     let facts = FactQuery { subject_id: Some(ada), ..FactQuery::default() };
     assert_eq!(app.client.list_facts(facts).await.unwrap().facts.len(), 2);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_path_that_repeats_what_is_repeated_holds_up_no_writer_and_no_audit() {
+    let app = idle().await;
+    let path = (0..14).fold("ex:p".to_owned(), |path, _| format!("[ sh:zeroOrMorePath {path} ]"));
+    let text = format!(
+        "ex:Far a sh:NodeShape ; sh:targetSubjectsOf ex:p ; sh:property [ sh:path {path} ; sh:minCount 1 ; sh:maxCount 8 ] ."
+    );
+    load(&app.client, OntologyQuery::default(), &text).await.unwrap();
+    let here = folder(&app, "here", false).await;
+    let others = |node: usize| {
+        let others: Vec<String> = (0..8).filter(|other| *other != node).map(|other| format!("ex:n{other}")).collect();
+        format!("ex:n{node} ex:p {} .", others.join(", "))
+    };
+    let clique: Vec<String> = (0..8).map(others).collect();
+    people(&app.client, here, &clique.join("\n")).await.unwrap();
+    let binding = bind(&app.client, "http://example.org/Far", Some(here), Some(ShapeMode::Warn)).await.unwrap();
+    let validate = async || {
+        let path = ShapeBindingPath { id: binding.id };
+        let report = app.client.validate_shape(path, ValidationQuery::default()).await.unwrap();
+        (report.results.len(), report.truncated)
+    };
+    assert_eq!(validate().await, (0, None), "each reaches the eight");
+    let written = people(&app.client, here, "ex:n0 ex:p ex:n9 .").await.unwrap();
+    assert_eq!((written.created, written.warnings.len(), written.warnings_truncated), (1, 1, None));
+    assert_eq!(written.warnings[0].component, "http://www.w3.org/ns/shacl#MaxCountConstraintComponent");
+    assert_eq!(validate().await, (8, None));
+    let asked = LintRequest { audits: Some(vec![LintAudit::Contradiction]), ..LintRequest::default() };
+    let audit = app.client.lint_graph(Json(asked)).await.unwrap().audits.remove(0);
+    assert_eq!((audit.count, audit.truncated), (8, false));
     app.end().await;
 }

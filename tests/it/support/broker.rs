@@ -33,7 +33,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts a broker; `None` if this machine has none.
+    /// Starts a broker; `None` if this machine has none, which is said.
     pub fn start() -> Option<Broker> {
         Broker::prepared(|_| ())
     }
@@ -42,6 +42,7 @@ impl Broker {
     pub fn prepared(prepare: impl FnOnce(&Path)) -> Option<Broker> {
         let found = Command::new(repository().join("config/broker.sh")).arg("find").stdout(Stdio::null()).status();
         if !found.is_ok_and(|status| status.success()) {
+            super::missing("a test of the bulk feed (no message broker here: config/setup.sh broker)");
             return None;
         }
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -138,9 +139,6 @@ pub async fn shared() -> Option<String> {
         return Some(url);
     }
     let broker = tokio::task::spawn_blocking(|| SHARED.get_or_init(Broker::start).as_ref()).await.unwrap();
-    if broker.is_none() {
-        super::left_out("a test of the bulk feed (no message broker here: config/setup.sh broker)");
-    }
     broker.map(|broker| url(broker.address))
 }
 
@@ -245,7 +243,8 @@ impl Producer {
 
     /// Removes the queues and exchanges of the feed, which has ended.
     pub async fn clear(self) {
-        for part in ["upload", "dead", "retry.5s", "retry.1m", "retry.10m"] {
+        let retries = ["5s", "1m", "10m", "100ms", "200ms", "300ms"].map(|time| format!("retry.{time}"));
+        for part in ["upload", "dead"].into_iter().chain(retries.iter().map(String::as_str)) {
             let name = format!("{}.{part}", self.prefix);
             self.channel.queue_delete(name.into(), QueueDeleteOptions::default()).await.unwrap();
         }

@@ -194,6 +194,16 @@ impl Browser {
         }
     }
 
+    /// Presses the tabulator, which leads to what comes next.
+    pub fn tab(&mut self) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}),
+            );
+        }
+    }
+
     pub fn insert(&mut self, text: &str) {
         self.call("Input.insertText", json!({"text": text}));
     }

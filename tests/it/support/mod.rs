@@ -95,6 +95,8 @@ pub struct Wish<'a> {
     pub engine: Option<Engine>,
     /// The task types of another crate.
     pub types: TaskTypes,
+    /// A database with the schema on a server of its own, in place of a new one on that of all tests.
+    pub database: Option<PgConnectOptions>,
 }
 
 /// A service with its own database, listening on its own port.
@@ -119,7 +121,10 @@ impl TestApp {
 
     pub async fn with(wish: Wish<'_>) -> TestApp {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let options = server::new_database().await;
+        let options = match wish.database {
+            Some(options) => options,
+            None => server::new_database().await,
+        };
         let data_dir = server::work_dir().join("data").display().to_string();
         let mut extra = vec![
             ("SVC_DATA_DIR", data_dir.as_str()),
@@ -329,8 +334,20 @@ pub async fn until_a_statement_waits(pool: &PgPool) {
 
 /// Says in a line what a test left out. It does not use `println!`, whose output is only shown for failed tests.
 pub fn left_out(what: &str) {
+    say(&format!("left out: {what}"));
+}
+
+/// Says a line that is shown of a test that passes too.
+pub fn say(line: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "left out: {what}");
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Says what a test left out because this machine lacks a program that `config/setup.sh` fetches; with SVC_TEST_STRICT=1 that is a failure.
+pub fn missing(what: &str) {
+    let is_strict = std::env::var_os("SVC_TEST_STRICT").is_some_and(|strict| strict == "1");
+    assert!(!is_strict, "SVC_TEST_STRICT=1, and this is left out: {what}");
+    left_out(what);
 }
 
 /// A document with nothing but a title and a content.

@@ -73,6 +73,11 @@ impl Proxy {
         Proxy { address, weather, heard, accepting }
     }
 
+    /// Whether it carries any connection.
+    pub fn is_carrying(&self) -> bool {
+        self.weather.receiver_count() > 0
+    }
+
     /// Whether a client has sent something that begins so.
     pub fn has_heard(&self, beginning: &str) -> bool {
         self.times_heard(beginning) > 0

@@ -99,6 +99,16 @@ pub async fn new_database() -> PgConnectOptions {
     server.options.clone().database(&name)
 }
 
+/// A server with an empty database and its schema, which a test may kill. It ends when it is dropped.
+pub async fn own(name: &str) -> EmbeddedPostgres {
+    let folder = tokio::task::spawn_blocking(work_dir).await.unwrap().join(name);
+    let postgres = EmbeddedPostgres::start(&folder, &super::settings(&[]).postgres_home).await.unwrap();
+    let pool = sqlx::PgPool::connect_with(postgres.connect_options()).await.unwrap();
+    svc::store::schema::migrate(&pool).await.unwrap();
+    pool.close().await;
+    postgres
+}
+
 /// A pool on a new database.
 pub async fn new_pool() -> sqlx::PgPool {
     sqlx::postgres::PgPoolOptions::new().max_connections(16).connect_with(new_database().await).await.unwrap()

@@ -5,9 +5,12 @@ use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
-use tracing::{Event, Metadata, Subscriber, field, span};
+use tracing::{Event, Metadata, Subscriber, field, instrument::WithSubscriber, span};
 
 /// Words that tell SQL from other texts: the messages of the project contain none of them. sqlx does not log a COPY.
 const WORDS: &[&str] =
@@ -23,8 +26,9 @@ struct Record {
 
 static RECORD: OnceLock<Mutex<Record>> = OnceLock::new();
 
-/// Receives what sqlx logs, which is every statement.
-struct Recorder;
+/// Receives what sqlx logs, which is every statement, and counts it.
+#[derive(Default)]
+struct Recorder(Arc<AtomicUsize>);
 
 /// Starts to record the statements of this process.
 pub fn record() {
@@ -32,7 +36,14 @@ pub fn record() {
     collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store"), &mut unseen);
     assert!(unseen.len() > 100, "the source has more statements than {}", unseen.len());
     RECORD.get_or_init(|| Mutex::new(Record { unseen, seen: HashSet::new() }));
-    tracing::subscriber::set_global_default(Recorder).expect("nobody else listens");
+    tracing::subscriber::set_global_default(Recorder::default()).expect("nobody else listens");
+}
+
+/// What a future comes to, and how many statements it sent.
+pub async fn counted<T>(work: impl Future<Output = T>) -> (T, usize) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let done = work.with_subscriber(Recorder(Arc::clone(&count))).await;
+    (done, count.load(Ordering::Relaxed))
 }
 
 impl Subscriber for Recorder {
@@ -41,6 +52,7 @@ impl Subscriber for Recorder {
     }
 
     fn event(&self, event: &Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
         event.record(&mut Statement);
     }
 

@@ -206,6 +206,25 @@ fn what_stands_off_the_page_is_not_on_it() {
 }
 
 #[test]
+fn an_extraction_of_many_pages_says_how_far_it_is() {
+    let told = |pages: u32| {
+        let pdf = (0..pages).fold(Pdf::new(), |pdf, page| pdf.page(&lines(50, 700, 12, &[&format!("Page {page}")])));
+        let told = std::cell::RefCell::new(Vec::new());
+        let tell = |done, of| {
+            told.borrow_mut().push((done, of));
+            Ok(())
+        };
+        let limits = Limits::default();
+        extract(Cursor::new(pdf.build()), Access { pages: Some(&tell), ..Access::from(&limits) }).unwrap();
+        told.into_inner()
+    };
+    assert!(told(10).is_empty(), "nobody looks so soon");
+    let many = told(100);
+    assert!((20..=32).contains(&many.len()) && many.iter().all(|(_, of)| *of == 100), "{many:?}");
+    assert!(many.windows(2).all(|two| two[0].0 < two[1].0), "{many:?}");
+}
+
+#[test]
 fn a_page_that_the_tree_names_twice_is_two_pages() {
     let pdf = Pdf::new()
         .page(&lines(50, 700, 12, &["One"]))

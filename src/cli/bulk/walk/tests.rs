@@ -18,6 +18,10 @@ fn walked(sources: Sources) -> (Vec<Candidate>, usize, Vec<String>) {
     (files, skipped, unreadable)
 }
 
+fn manifests() -> manifest::Reading {
+    manifest::Reading { target: Default::default(), most: MOST, compares_urls: true }
+}
+
 fn read_now(candidate: &Candidate) -> Reading {
     read(candidate, "here", MOST, &Known::default())
 }
@@ -37,10 +41,11 @@ fn everything_in_a_folder_is_found_and_nothing_outside() {
     rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
         .expect("a pipe");
     let journal = fs::metadata(root.join("journal")).expect("a file");
-    let but = (journal.dev(), journal.ino());
+    let but = Some((journal.dev(), journal.ino()));
     let list = folder.path().join("list");
     fs::write(&list, format!("{}\r\n\n/no/such/file\n", folder.path().join("secret").display())).expect("written");
-    let (files, skipped, unreadable) = walked(Sources { paths: vec![root.clone()], list: Some(list), but });
+    let (files, skipped, unreadable) =
+        walked(Sources { paths: vec![root.clone()], list: Some(list), but, manifests: manifests() });
     let names: BTreeSet<String> = files.iter().map(Candidate::name).collect();
     let expected = ["-rf", "a.md", "a\n\u{1b}[2J\u{fffd}.md", "empty", "secret"].map(str::to_owned);
     assert_eq!(names, BTreeSet::from(expected), "what is named is found, wherever it is");
@@ -57,7 +62,7 @@ fn everything_in_a_folder_is_found_and_nothing_outside() {
     for name in ["empty", "a.md", "-rf"] {
         assert!(matches!(read_now(of(name)), Reading::Unreadable(_)), "{name}");
     }
-    let pipe = Candidate { root: None, relative: root.join("pipe"), path: root.join("pipe") };
+    let pipe = Candidate::named(&root.join("pipe"));
     assert!(matches!(read_now(&pipe), Reading::Unreadable(_)), "and does not wait");
 }
 
@@ -65,7 +70,7 @@ fn everything_in_a_folder_is_found_and_nothing_outside() {
 fn a_file_is_known_until_it_changes_and_large_ones_are_not_held() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("file");
-    let candidate = Candidate { root: None, relative: path.clone(), path: path.clone() };
+    let candidate = Candidate::named(&path);
     fs::write(&path, "bytes").expect("written");
     let Reading::File { key, sha256, size: 5, content: Content::Bytes(bytes) } = read_now(&candidate) else {
         panic!("it is read");
@@ -85,7 +90,7 @@ fn a_file_is_known_until_it_changes_and_large_ones_are_not_held() {
     // Such files say that they have no bytes, and have.
     let endless = PathBuf::from("/proc/self/environ");
     if endless.exists() {
-        let candidate = Candidate { root: None, relative: endless.clone(), path: endless };
+        let candidate = Candidate::named(&endless);
         assert!(matches!(read_now(&candidate), Reading::Unreadable(_)), "its size is not what it says");
     }
 }

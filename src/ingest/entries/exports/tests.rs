@@ -80,7 +80,14 @@ fn what_is_no_export_is_left_alone_and_a_bad_one_named() {
         let _ = turns(&cue, None);
     }
     let _ = turns(&"[".repeat(200_000), None);
-    let _ =
-        turns("WEBVTT\n\n999999:999999:999999.999 --> 00:02.000\nx", Some(chrono::DateTime::<chrono::Utc>::MAX_UTC))
-            .map(Result::unwrap);
+    let late = turns("WEBVTT\n\n999999:59:59.999 --> 00:02.000\nx", Some(chrono::DateTime::<chrono::Utc>::MAX_UTC));
+    assert_eq!(late.unwrap().unwrap()[0].time, None);
+    for clock in ["99:99:99.999", "00:60.000", "00:00:60.000"] {
+        for timing in [format!("{clock} --> 99:00:00.000"), format!("00:00.000 --> {clock}")] {
+            let refused = refused(&format!("WEBVTT\n\n{timing}\nHello.\n"));
+            assert!(refused.detail.contains(&format!("`{clock}` is no time")), "{}", refused.detail);
+        }
+    }
+    let odd = read(r#"[{"speaker": "A", "text": "x", "time": "-010000-01-01T00:00:00Z"}]"#);
+    assert_eq!(odd[0].time, None);
 }

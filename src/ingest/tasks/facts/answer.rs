@@ -5,14 +5,14 @@ use crate::graph::{
     quotes::{self, Place},
     resolve,
 };
-use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Utc};
+use chrono::{DateTime, NaiveDate, SubsecRound, Utc};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    ops::RangeInclusive,
+use std::collections::{BTreeMap, HashMap, HashSet};
+use svc_client::{
+    constraint::Constraint,
+    wire::{FactType, LITERAL_BYTES},
 };
-use svc_client::wire::{FactType, LITERAL_BYTES};
 use svc_ids::PredicateId;
 
 /// The most characters of a quote, as in a request.
@@ -23,8 +23,6 @@ const XSD_STRING: &str = "xsd:string";
 const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
 /// The most letters of the name of a type.
 const TYPE_CHARS: usize = 40;
-/// The years that the store can hold, as in a request.
-const YEARS: RangeInclusive<i32> = -4711..=9999;
 
 /// The form of an answer.
 pub fn schema() -> Value {
@@ -303,7 +301,7 @@ fn moment(text: &str) -> Result<Option<DateTime<Utc>>, &'static str> {
     };
     let begun = begun.and_then(|day| day.and_hms_opt(0, 0, 0)).map(|begun| begun.and_utc());
     let moment = begun.or_else(|| text.parse::<DateTime<Utc>>().ok()).map(|moment| moment.trunc_subsecs(6));
-    moment.filter(|moment| YEARS.contains(&moment.year())).map(Some).ok_or("bad_time")
+    moment.filter(|moment| Constraint::Moment.check("time", moment).is_ok()).map(Some).ok_or("bad_time")
 }
 
 /// A predicate's name as it is compared and made: words in small letters with underscores between them.
