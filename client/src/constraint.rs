@@ -129,6 +129,13 @@ pub const TITLE: Constraint = Constraint::Text(1, 1000, Form::Line);
 /// The name of a usetype or of a task type.
 pub const NAME: Constraint = Constraint::Text(1, 100, Form::Name);
 
+/// What something calls itself, as [`TITLE`] takes it; empty if it says nothing.
+pub fn as_title(text: &str) -> String {
+    let is_between = |character: char| character.is_whitespace() || character.is_control();
+    let words: Vec<&str> = text.split(is_between).filter(|word| !word.is_empty()).collect();
+    words.join(" ").chars().take(1000).collect()
+}
+
 impl Constraint {
     /// Returns the 422 that names the field if the value breaks this constraint.
     pub fn check<T: Constrained>(&self, field: &str, value: &T) -> Result<(), Failure> {
@@ -281,6 +288,14 @@ pub(crate) use constrain;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_is_made_of_whatever_something_calls_itself() {
+        for (text, title) in [(" a\r\n\tb ", "a b"), ("a\u{1b}[2Jb", "a [2Jb"), (" \u{9b}\n", ""), ("", "")] {
+            assert_eq!(as_title(text), title);
+        }
+        assert!(as_title(&"ä ".repeat(900)).meets(&TITLE).is_ok());
+    }
 
     #[test]
     fn what_is_declared_is_enforced_at_its_edges() {

@@ -19,6 +19,15 @@ pub fn print(text: Arguments<'_>) -> io::Result<()> {
     io::stdout().lock().write_all(line.as_bytes())
 }
 
+/// JSON with the control characters that it may leave as they are, and that some terminals obey, in escapes.
+fn escaped(json: &str) -> String {
+    let escape = |character: char| match character.is_control() {
+        true => format!("\\u{:04x}", u32::from(character)),
+        false => character.to_string(),
+    };
+    json.chars().map(escape).collect()
+}
+
 /// A text without what could control the terminal: it keeps its lines and tabs.
 pub fn harmless(text: &str) -> String {
     text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t')).collect()
@@ -39,9 +48,12 @@ impl Output {
 
     /// One JSON line.
     pub fn line(value: &impl Serialize) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, value)?;
-        out.write_all(b"\n")
+        let mut line = serde_json::to_string(value)?;
+        if line.contains(char::is_control) {
+            line = escaped(&line);
+        }
+        line.push('\n');
+        io::stdout().lock().write_all(line.as_bytes())
     }
 
     /// Prints rows under their headings, with columns as wide as necessary; the last column is not padded. Nothing in a cell controls the
@@ -85,7 +97,7 @@ pub fn one_line(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{count, harmless, one_line};
+    use super::{count, escaped, harmless, one_line};
 
     #[test]
     fn one_thing_is_no_plural() {
@@ -97,6 +109,7 @@ mod tests {
         assert_eq!(one_line("a\n  b\tc", 10), "a b c");
         assert_eq!(one_line("\u{1b}[2Jboo", 10), "[2Jboo");
         assert_eq!(one_line("one two three", 8), "one two…");
+        assert_eq!(escaped("\"a\u{9b}b\u{7f}\""), r#""a\u009bb\u007f""#);
         assert_eq!(harmless("a\tb\n\u{1b}[2Jc\r\u{9b}d"), "a\tb\n[2Jcd");
     }
 }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use std::io;
 use svc_client::{
     Code, Failure,
+    constraint::as_title,
     wire::{Entry, EntrySource, NewIngestion, Pipeline, Turn, UploadQuery, UploadResponse},
 };
 use svc_formats::{DetectedBy, Detection, Extraction, Format, Pattern, Patterns};
@@ -212,8 +213,9 @@ pub async fn ingest(
     made.evidence.push((Evidence::Entry, json!({"entry": row.entry, "source": source})));
     let NewIngestion { parent_id, private, event_time, .. } = new;
     let query = UploadQuery { parent_id, private, priority: 0, event_time };
+    let called = made.title.as_deref().map(as_title).filter(|title| !title.is_empty());
     let incoming = Incoming {
-        title: new.title.or(made.title.as_deref().and_then(as_title)).unwrap_or_else(|| "untitled".to_owned()),
+        title: new.title.or(called).unwrap_or_else(|| "untitled".to_owned()),
         declared_mime: made.declared_mime,
         file: made.file,
         detection: made.detection,
@@ -260,13 +262,6 @@ fn prepared(extraction: Extraction) -> Opened {
 fn first_line(text: &str) -> Option<String> {
     let line = text.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty())?;
     Some(line.chars().filter(|character| !character.is_control()).take(TITLE_CHARACTERS).collect())
-}
-
-/// What a source calls itself as a title, which is one line without control characters.
-fn as_title(title: &str) -> Option<String> {
-    let is_between = |character: char| character.is_whitespace() || character.is_control();
-    let words: Vec<&str> = title.split(is_between).filter(|word| !word.is_empty()).collect();
-    (!words.is_empty()).then(|| words.join(" ").chars().take(1000).collect())
 }
 
 /// A longer first line is cut.

@@ -2,13 +2,13 @@
 use super::reading::{Graph, Node, Object};
 use percent_encoding::percent_decode_str;
 use std::collections::HashMap;
+use svc_client::constraint::as_title;
 
 const RDFS_LABEL: &str = "http://www.w3.org/2000/01/rdf-schema#label";
 /// The namespace of a predicate whose IRI has no known one.
 const IMPORTED: &str = "imported";
 const NAMESPACE_CHARS: usize = 100;
 const NAME_CHARS: usize = 200;
-const TITLE_CHARS: usize = 1000;
 
 /// Prefixes that mean the same everywhere.
 const WELL_KNOWN: &[(&str, &str)] = &[
@@ -76,9 +76,7 @@ pub fn titles(graph: &Graph) -> Vec<String> {
             (None, Node::Iri(iri)) => local(iri),
             (None, Node::Blank(label)) => format!("_:{label}"),
         };
-        // A title is one line without control characters.
-        let words = title.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-        words.collect::<Vec<_>>().join(" ").chars().take(TITLE_CHARS).collect()
+        as_title(&title)
     };
     graph.nodes.iter().enumerate().map(title).collect()
 }

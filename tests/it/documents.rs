@@ -199,7 +199,7 @@ async fn a_title_is_one_line_at_every_door() {
                 json!({"documents": [{"title": title, "content": "c"}]}),
                 "documents[0].title",
             ),
-            ("PATCH", &one, json!({"title": title}), "title"),
+            ("PATCH", one.as_str(), json!({"title": title}), "title"),
             ("POST", "/ingest", json!({"entry": "raw", "content": "c", "title": title}), "title"),
             ("POST", "/templates", json!({"title": title, "content": "c"}), "title"),
         ] {
@@ -310,7 +310,12 @@ async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
     let grants = svc::store::tasks::claim(&app.pool, &claimer, &[(svc_actors::Lane::Cpu, 1)]).await.unwrap().grants;
     let refused = app.client.delete_document(DocumentPath { id }).await.unwrap_err();
     assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id.0)));
-    svc::store::leases::give_back(&app.pool, &[grants[0].token]).await.unwrap();
+    assert!(refused.members.contains_key("retry_after") && refused.to_string().contains("/cancel"), "{refused}");
+    // The worker did not let go in time, and does now.
+    let asked = svc::store::leases::give_back(&app.pool, &[grants[0].token]).await.unwrap();
+    let mut tx = app.pool.begin().await.unwrap();
+    assert!(svc::store::leases::end(&mut tx, &asked[0]).await.unwrap());
+    tx.commit().await.unwrap();
     app.client.delete_document(DocumentPath { id }).await.unwrap();
     invariants::check_drained(&app.pool).await;
     app.end().await;

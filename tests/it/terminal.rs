@@ -42,7 +42,9 @@ async fn nothing_that_somebody_stored_controls_the_terminal() {
         &["mv", &id, "--top"],
         &["access", "tokens", "list", LOUD],
     ] {
-        tame(&svc(&app, &[&["--table"], arguments].concat()).await);
+        for form in ["--table", "--json"] {
+            tame(&svc(&app, &[&[form], arguments].concat()).await);
+        }
     }
     // The name of a file within a file, which a warning quotes because the file needs a password.
     let name = format!("{LOUD}.txt");

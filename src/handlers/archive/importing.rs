@@ -24,7 +24,9 @@ use sqlx::PgConnection;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
-    Call, Code, Failure, ops,
+    Call, Code, Failure,
+    constraint::as_title,
+    ops,
     wire::{
         ArchivedDocument, ArchivedVector, EventKind, ImportedArchive, ImportedDocument, ImportedIds, ImportedPart,
         Settled,
@@ -68,7 +70,11 @@ impl Handle<ops::find_imported> for Service {
 
 impl Handle<ops::import_documents> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::import_documents>) -> Result<ImportedPart, Failure> {
-        let (of, documents) = (call.query, call.body.0.documents);
+        let (of, mut documents) = (call.query, call.body.0.documents);
+        // A store of before may have had titles that no door takes any more.
+        for document in documents.iter_mut().filter(|document| document.title.contains(char::is_control)) {
+            document.title = as_title(&document.title);
+        }
         for (index, document) in documents.iter().enumerate() {
             // What came without a name is written without one, so that no parser reads the IRI that stands for its label.
             if let Some(iri) = document.iri.as_ref().filter(|_| !document.blank) {

@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const STAND_BACK: Duration = Duration::from_secs(2);
 /// The time between two looks at the region.
 const STEP: Duration = Duration::from_millis(50);
-/// How often an edit is tried: a task may be queued and claimed between a look and an edit.
+/// How often a move is tried again. A task may work at its new place, where this does not look.
 const TRIES: u32 = 5;
 
 /// The claim of one edit to go before the tasks at and under a node.
@@ -22,46 +22,47 @@ pub(super) struct Precedence {
     /// The edit takes what the tasks work for, so it may end them.
     ends_tasks: bool,
     begun: Instant,
+    /// How often the edit may be tried again.
     tries: u32,
 }
 
 impl Precedence {
     pub fn of_delete(id: DocumentId) -> Precedence {
-        Precedence { id, ends_tasks: true, begun: Instant::now(), tries: 1 }
+        Precedence { id, ends_tasks: true, begun: Instant::now(), tries: u32::MAX }
     }
 
     pub fn of_move(id: DocumentId) -> Precedence {
-        Precedence { id, ends_tasks: false, begun: Instant::now(), tries: 1 }
+        Precedence { id, ends_tasks: false, begun: Instant::now(), tries: TRIES }
     }
 
     /// Waits until no task holds anything at or under the node, if an edit failed because one does. An error says that the edit is not
     /// to be tried again, and why.
     pub async fn after(&mut self, service: &Service, caller: &Caller, failure: Failure) -> Result<(), Failure> {
         let is_held = failure.code == Code::Conflict && failure.members.contains_key("task_id");
-        if !is_held || self.tries >= TRIES {
+        if !is_held || self.tries == 0 {
             return Err(failure);
         }
-        self.tries += 1;
+        self.tries -= 1;
         loop {
             if self.begun.elapsed() >= LONGEST {
                 return Err(failure);
             }
             let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
             let place = caller.writes(&mut tx, self.id).await.or_fail()??;
-            store::reservations::put_off_waiting(&mut tx, &place, STAND_BACK).await.or_fail()?;
             let stopping = match self.ends_tasks && self.begun.elapsed() >= GRACE {
                 true => store::reservations::cancel_held_within(&mut tx, &place).await.or_fail()?,
                 false => 0,
             };
+            store::reservations::put_off_waiting(&mut tx, &place, STAND_BACK).await.or_fail()?;
             let is_free = !store::reservations::is_worked_on(&mut tx, &place).await.or_fail()?;
             tx.commit().await.or_fail()?;
             announce_cancel(service, stopping).await;
+            if is_free {
+                return Ok(());
+            }
             tokio::select! {
                 () = tokio::time::sleep(STEP) => {}
                 () = service.ending.cancelled() => return Err(failure),
-            }
-            if is_free {
-                return Ok(());
             }
         }
     }

@@ -46,7 +46,8 @@ impl Handle<ops::update_document> for Service {
                 None => store::transaction::begin(&self.pool).await,
             };
             let mut tx = begin.or_fail()?;
-            match (update(self, &mut tx, caller, id, &change, &call.meta).await, &mut precedence) {
+            let updated = update(self, &mut tx, caller, id, &change, &call.meta).await;
+            match (updated, &mut precedence) {
                 (Ok(changed), _) => break (tx, changed),
                 (Err(failure), None) => return Err(failure),
                 (Err(failure), Some(precedence)) => {
