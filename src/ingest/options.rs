@@ -17,7 +17,7 @@ pub struct Options {
     pub structure: Structure,
     pub rollup: Rollup,
     pub profile: Profile,
-    pub ocr: Ocr,
+    pub skip: Skip,
     /// The groups of registered task types.
     #[serde(flatten)]
     registered: Map<String, Value>,
@@ -59,12 +59,12 @@ pub struct Profile {
     pub tables: bool,
 }
 
-/// Whether scanned pages are read, which takes long.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The tasks that are left out of the file, which says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ocr {
-    /// Without it the task is skipped, and the file says so.
-    pub enabled: bool,
+pub struct Skip {
+    /// Scanned pages are not read, which takes long.
+    pub ocr: bool,
 }
 
 impl Default for Structure {
@@ -84,12 +84,6 @@ impl Default for Profile {
     }
 }
 
-impl Default for Ocr {
-    fn default() -> Self {
-        Ocr { enabled: true }
-    }
-}
-
 /// What a caller asks for: options that are stored, and what must never be stored.
 pub struct Requested {
     pub options: Options,
@@ -97,8 +91,8 @@ pub struct Requested {
     pub password: Option<Secret>,
 }
 
-/// The group of [`Ocr`], which older files lack.
-const OCR: &str = "ocr";
+/// The group of [`Skip`], which older files lack.
+const SKIP: &str = "skip";
 /// The group that is not stored.
 const EXTRACT: &str = "extract";
 /// The key of that group.
@@ -175,7 +169,7 @@ impl Options {
         let (asked, mut stored) = (self.to_value(), stored.clone());
         complete(&mut stored, registered);
         if let Some(stored) = stored.as_object_mut() {
-            stored.entry(OCR).or_insert_with(|| json!(Ocr::default()));
+            stored.entry(SKIP).or_insert_with(|| json!(Skip::default()));
         }
         let agrees = |group: &Value, stored: &Value| match (group.as_object(), stored.as_object()) {
             (Some(group), Some(stored)) => {
@@ -341,9 +335,9 @@ mod tests {
         assert!(!asked(json!({"profile": {"sketch_columns": false}})).agree_with(&stored, &[]));
         let other = json!({"profile": {"tables": false}});
         assert!(!asked(other).agree_with(&Options::default().to_value(), &[]));
-        stored.as_object_mut().expect("groups").remove("ocr");
+        stored.as_object_mut().expect("groups").remove("skip");
         assert!(asked(json!({})).agree_with(&stored, &[]));
-        let unread = json!({"ocr": {"enabled": false}});
+        let unread = json!({"skip": {"ocr": true}});
         assert!(!asked(unread).agree_with(&stored, &[]), "a file was read before it could be asked not to");
         stored.as_object_mut().expect("groups").remove("rollup");
         assert!(!asked(json!({})).agree_with(&stored, &[]), "a group that is missing is no younger key");

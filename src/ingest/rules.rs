@@ -22,8 +22,8 @@ pub struct Rule {
     takes_ocr: bool,
     /// Tasks of the same node that come first, if they are queued at all.
     pub after: &'static [&'static TaskType],
-    /// The option, as group and key, without which the task is skipped.
-    option: Option<(&'static str, &'static str)>,
+    /// The option of the group `skip` that leaves the task out.
+    option: Option<&'static str>,
     /// Whether the plans of explain and analyze show this row; the tasks of a workbook's sheets and of a container's members
     /// are queued but not shown.
     planned: bool,
@@ -71,7 +71,7 @@ const OCR_RULE: Rule = Rule {
     formats: PAGED,
     takes_ocr: false,
     after: &[&EXTRACT_TEXT],
-    option: Some(("ocr", "enabled")),
+    option: Some("ocr"),
     planned: true,
 };
 
@@ -193,7 +193,7 @@ impl Rule {
 
     /// Whether the options have the task skipped.
     fn is_skipped(&self, options: &Value) -> bool {
-        self.option.is_some_and(|(group, key)| options[group][key] == false)
+        self.option.is_some_and(|key| options["skip"][key] == true)
     }
 
     /// Decides the task. `format` is `None` for a name that belongs to no detector, and `patterns` if nobody measured them.
@@ -231,7 +231,7 @@ impl Rule {
             (None, Some(pattern)) => Decision::not_applicable(format!("{pattern} is true")),
             (None, None) => {
                 let reason = match self.option.filter(|_| due == PlanOutcome::Skipped) {
-                    Some((group, key)) => Some(format!("the option {group}.{key} is false")),
+                    Some(key) => Some(format!("the option skip.{key} is true")),
                     None => types.remedy(self.task).map(str::to_owned),
                 };
                 Decision { outcome: due, if_condition_holds: None, reason }
@@ -356,14 +356,14 @@ mod tests {
     fn what_an_option_switches_off_is_skipped_and_nothing_waits_for_it() {
         let mut types = TaskTypes::default();
         types.set_ocr(true);
-        let options = serde_json::json!({"ocr": {"enabled": false}});
+        let options = serde_json::json!({"skip": {"ocr": true}});
         let scan = Patterns::default().with(Pattern::IsScanned, true);
         let rows = plan(&types, Some(Format::Pdf), Some(&scan), &options);
         let outcome = |task: &str| rows.iter().find(|row| row.task == task).expect("a row a task").outcome;
         assert_eq!(outcome("ocr"), PlanOutcome::Skipped);
         assert_eq!(outcome("structure:inferred"), PlanOutcome::NotApplicable);
         let reason = rows.iter().find(|row| row.task == "ocr").and_then(|row| row.reason.as_deref());
-        assert_eq!(reason, Some("the option ocr.enabled is false"));
+        assert_eq!(reason, Some("the option skip.ocr is true"));
         assert_eq!(due(&types, Format::Pdf, &scan, &options).count(), 0);
         let unknown = plan(&types, Some(Format::Pdf), None, &options);
         let ocr = unknown.iter().find(|row| row.task == "ocr").expect("a row a task");

@@ -312,7 +312,7 @@ async fn scans_are_not_read_where_an_option_says_so_and_the_file_says_that() {
     let Some(engine) = tesseract() else { return };
     let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
     let path = sample("quarterly-review.pdf");
-    let off = Some(json!({"ocr": {"enabled": false}}));
+    let off = Some(json!({"skip": {"ocr": true}}));
     let upload = |bytes: &[u8], options| FileUpload::from_bytes("scan.pdf", bytes.to_vec(), options);
     let scan = pdf(&[scanned(&path, 1)], &[]);
     let analysis = app.client.analyze_file(upload(&scan, off.clone())).await.unwrap();
@@ -320,12 +320,12 @@ async fn scans_are_not_read_where_an_option_says_so_and_the_file_says_that() {
     let frontier = app.settled(id).await;
     assert_eq!(
         (frontier.settled, frontier.warnings),
-        (Settled::Settled, vec!["extract.empty: ocr_disabled".to_owned()])
+        (Settled::Settled, vec!["extract.empty: ocr_skipped".to_owned()])
     );
     let of_file = evidence(&app, id).await;
     assert_eq!(serde_json::to_value(&analysis.plan.unwrap().tasks).unwrap(), of_file["plan"]["tasks"]);
     let row = of_file["plan"]["tasks"].as_array().unwrap().iter().find(|row| row["task"] == "ocr").unwrap();
-    assert_eq!((&row["outcome"], &row["reason"]), (&json!("skipped"), &json!("the option ocr.enabled is false")));
+    assert_eq!((&row["outcome"], &row["reason"]), (&json!("skipped"), &json!("the option skip.ocr is true")));
     let refused = app.client.upload_file(UploadQuery::default(), upload(&scan, None)).await.unwrap_err();
     assert_eq!(refused.code, Code::StoredWithOtherOptions);
     app.client.reprocess_file(DocumentPath { id }, OptionalJson(None)).await.unwrap();
@@ -334,7 +334,7 @@ async fn scans_are_not_read_where_an_option_says_so_and_the_file_says_that() {
 
     let mixed = pdf(&[Page::Text("Herons before the scan"), scanned(&path, 2)], &[]);
     let id = app.client.upload_file(UploadQuery::default(), upload(&mixed, off)).await.unwrap().document_id;
-    assert_eq!(app.settled(id).await.warnings, ["ocr.left_out: 1 (ocr_disabled): 2"]);
+    assert_eq!(app.settled(id).await.warnings, ["ocr.left_out: 1 (ocr_skipped): 2"]);
     app.end().await;
 }
 

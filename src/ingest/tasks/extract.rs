@@ -54,7 +54,7 @@ async fn unread(tools: &Tools, id: DocumentId, found: &[(Evidence, Value)]) -> R
         return Ok(left_out);
     }
     let is_skipped = outcome == Some(PlanOutcome::Skipped.as_str());
-    let reason = if is_skipped { "ocr_disabled" } else { "not_probed" };
+    let reason = if is_skipped { "ocr_skipped" } else { "not_probed" };
     for number in scanned.iter().filter_map(|number| u32::try_from(number.as_u64()?).ok()) {
         left_out.add(number, reason);
     }

@@ -171,7 +171,7 @@ fn decided(plan: &[PlanRow], outcome: PlanOutcome) -> bool {
 fn no_text(format: Format, patterns: &Patterns, plan: &[PlanRow]) -> &'static str {
     match format {
         _ if decided(plan, PlanOutcome::Deferred) => "needs_ocr",
-        _ if decided(plan, PlanOutcome::Skipped) => "ocr_disabled",
+        _ if decided(plan, PlanOutcome::Skipped) => "ocr_skipped",
         Format::Pdf => "no_text_layer",
         format if format.has_sheets() => "no_sheets",
         Format::Zip if patterns.get(Pattern::HasMembers).is_some() => "no_members",

@@ -77,7 +77,7 @@ evidence! {
     Archive = "archive", by "`probe`",
         null "the file is not a zip archive, or its directory is lost",
         absent "the probe failed";
-    /// Why the file has no text: `needs_ocr`, `ocr_disabled` (the option `ocr.enabled` is off), `no_text_layer`, `no_sheets`, `no_members`, `no_reader` or `no_text`.
+    /// Why the file has no text: `needs_ocr`, `ocr_skipped` (the option `skip.ocr` is on), `no_text_layer`, `no_sheets`, `no_members`, `no_reader` or `no_text`.
     ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `ocr`, `structure:sheets`, `extract:members`",
         null "the file has text, sheets or members",
         absent "the probe failed, or the text could not be extracted";
@@ -114,7 +114,7 @@ evidence! {
     OcrWords = "ocr.words", by "`ocr`", null "there are no words", absent "the file has no scanned pages, or no OCR engine was configured";
     /// How many scanned pages have no text, by the reason, and the numbers of the first hundred: `ocr_pages` (SVC_OCR_PAGES), `text_bytes`, what the OCR
     /// engine did (`ocr_engine_timeout`, `ocr_engine_crashed`, `ocr_engine_output`, `ocr_engine_nonsense`), or why the page could not be drawn (`wall_time`,
-    /// `memory`, `encrypted` and others). `not_probed`: the probe, which looks at 32 pages, saw none of them. `ocr_disabled`: the option `ocr.enabled` is off.
+    /// `memory`, `encrypted` and others). `not_probed`: the probe, which looks at 32 pages, saw none of them. `ocr_skipped`: the option `skip.ocr` is on.
     OcrLeftOut = "ocr.left_out", by "`ocr`, `extract:text`", null "every scanned page was read",
         absent "the file has no scanned pages, or no OCR engine was configured";
     /// The attachments of the message and of those within it, each with name, type and bytes.

@@ -324,7 +324,7 @@ async fn nothing_follows_from_two_private_texts_and_what_leads_through_a_closed_
     assert(&app, stated(one, fact(a, "in", b))).await.unwrap();
     let second = assert(&app, stated(two, fact(b, "in", c))).await.unwrap().fact.id;
     deriving.done(&app).await;
-    let seen = async |client: &svc_client::Client<svc_client::Remote>| {
+    let seen = async |client: &Client<Remote>| {
         let query = FactQuery { derived: Some(true), ..FactQuery::default() };
         client.list_facts(query).await.unwrap().facts.len()
     };
