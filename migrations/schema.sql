@@ -1297,6 +1297,7 @@ CREATE TABLE predicates (
     sub_property_of bigint[] NOT NULL,
     disjoint_with bigint[] NOT NULL,
     is_declared boolean NOT NULL,
+    declared_by bigint,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
@@ -1884,9 +1885,6 @@ ALTER TABLE ONLY predicates
     ADD CONSTRAINT predicates_iri_key UNIQUE (iri);
 
 ALTER TABLE ONLY predicates
-    ADD CONSTRAINT predicates_namespace_name_key UNIQUE (namespace, name);
-
-ALTER TABLE ONLY predicates
     ADD CONSTRAINT predicates_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY principals
@@ -2098,7 +2096,13 @@ CREATE INDEX ontology_predicates_inverse_of ON ontology_predicates USING btree (
 
 CREATE INDEX ontology_predicates_predicate ON ontology_predicates USING btree (predicate_id);
 
+CREATE UNIQUE INDEX predicates_declared ON predicates USING btree (namespace, name) WHERE is_declared;
+
 CREATE INDEX predicates_inverse_of ON predicates USING btree (inverse_of) WHERE (inverse_of IS NOT NULL);
+
+CREATE INDEX predicates_name ON predicates USING btree (namespace, name);
+
+CREATE UNIQUE INDEX predicates_of_texts ON predicates USING btree (namespace, name) WHERE ((NOT is_declared) AND (iri IS NULL));
 
 CREATE INDEX search_index_deltas_index ON search_index_deltas USING btree (index_id) INCLUDE (docs, tokens);
 
