@@ -391,8 +391,12 @@ async fn compare(app: &TestApp, world: &World, who: &Someone) {
                         }
                         "choose_portfolio" => {
                             // A document alone has nothing to choose from, as one under which everything is hidden.
-                            let leaves = world.leaves.iter().filter(|leaf| at_or_under(**leaf, id) && **leaf != id);
-                            let expected = leaves.filter(|leaf| reads(**leaf)).count();
+                            let leaves = world.texts.iter().filter(|(leaf, _)| at_or_under(*leaf, id) && *leaf != id);
+                            // What is hidden under a text does not keep it from being a leaf.
+                            let is_leaf = |(leaf, children): &&(i64, Vec<i64>)| {
+                                reads(*leaf) && !children.iter().any(|child| reads(*child))
+                            };
+                            let expected = leaves.filter(is_leaf).count();
                             if expected == 0 {
                                 assert_eq!(status(ask(id)).await, 422, "{}", shown(id));
                                 continue;

@@ -24,9 +24,8 @@ async fn two_exports_run_at_once_and_the_third_is_told_to_come_again() {
     let app = idle().await;
     import(&app.client, ImportQuery::default(), "<http://e/a> <http://e/p> 1 .").await.unwrap();
     // An export in process goes on as far as it is read.
-    let begin = async || {
-        until("a place", async || app.in_process.export_turtle(TurtleQuery::default()).await.ok()).await
-    };
+    let begin =
+        async || until("a place", async || app.in_process.export_turtle(TurtleQuery::default()).await.ok()).await;
     let mut held = vec![begin().await, begin().await];
     let ask = async || app.raw("GET", "/rdf/turtle").send().await.unwrap();
     let refused = ask().await;

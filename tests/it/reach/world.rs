@@ -13,8 +13,8 @@ use svc_client::{
 /// The tree as it is, and the rights as the definition has them.
 pub struct World {
     pub settled: BTreeMap<i64, String>,
-    /// What has a text and a vector, and nothing under it.
-    pub leaves: Vec<i64>,
+    /// What has a text and a vector, with its children.
+    pub texts: Vec<(i64, Vec<i64>)>,
     /// Each with its id and both ends.
     pub links: Vec<(i64, i64, i64)>,
     pub naive: Naive,
@@ -30,9 +30,9 @@ impl World {
         self.settled = rows.iter().map(|(id, _, settled)| (*id, settled.clone())).collect();
         self.naive.path = rows.into_iter().map(|(id, path, _)| (id, path)).collect();
         self.naive.roots.retain(|id| self.naive.path.contains_key(id));
-        self.leaves = sqlx::query_scalar(
-            "SELECT d.id FROM documents d JOIN document_vectors v ON v.document_id = d.id
-              WHERE d.settled = 'settled' AND d.content <> '' AND NOT EXISTS (SELECT 1 FROM documents c WHERE c.parent_id = d.id)",
+        self.texts = sqlx::query_as(
+            "SELECT d.id, ARRAY(SELECT c.id FROM documents c WHERE c.parent_id = d.id) FROM documents d JOIN document_vectors v ON v.document_id = d.id
+              WHERE d.settled = 'settled' AND d.content <> ''",
         )
         .fetch_all(&app.pool)
         .await
@@ -117,7 +117,7 @@ pub async fn grow(app: &TestApp, random: &mut Random) -> World {
     }
     let naive = Naive::default();
     let mut world =
-        World { settled: BTreeMap::new(), leaves: Vec::new(), links: Vec::new(), naive, grants: BTreeMap::new() };
+        World { settled: BTreeMap::new(), texts: Vec::new(), links: Vec::new(), naive, grants: BTreeMap::new() };
     world.renew(app).await;
     assert!(world.ids().len() > 15 && world.links.len() > 3, "{:?}", world.links);
     world
