@@ -245,7 +245,10 @@ pub async fn open(console: &Console, headers: &HeaderMap, token: &str) -> Result
 /// Behind a proxy all people have one address. Whoever tries tokens there uses up what the address may try, and then what each kind of tokens
 /// may that is tried: the others, whose tokens are of other kinds, still sign in.
 #[derive(Default)]
-pub struct Attempts(Mutex<HashMap<(IpAddr, Option<u8>), (Instant, u32)>>);
+pub struct Attempts(Mutex<HashMap<Tried, (Instant, u32)>>);
+
+/// An address, and one kind of tokens or all.
+type Tried = (IpAddr, Option<u8>);
 
 /// A try that was counted.
 #[derive(Clone, Copy)]

@@ -121,7 +121,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
 /// Says how many pages were read, up to [`TOLD`] times; a short file is over before anybody would look.
 fn tell(access: Access<'_>, done: u32, count: u32) -> Result<(), FormatError> {
     match access.pages {
-        Some(pages) if count > TOLD && done % count.div_ceil(TOLD) == 0 => pages(done, count),
+        Some(pages) if count > TOLD && done.is_multiple_of(count.div_ceil(TOLD)) => pages(done, count),
         _ => Ok(()),
     }
 }
