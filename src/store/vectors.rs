@@ -115,7 +115,7 @@ pub async fn set(
     .map(|_| ())
 }
 
-/// Creates the HNSW index of a model's vectors of documents if it is missing, see [`ensure_index_on`].
+/// Creates the HNSW index of a model's vectors of documents if it is missing. Call it before the first of them is written.
 pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
     ensure_index_on(pool, "document_vectors", model, width).await
 }

@@ -173,7 +173,7 @@ pub struct TaskRunning {
     pub since: DateTime<Utc>,
     /// Null while its handler has not said how far it is.
     pub progress: Option<TaskProgress>,
-    /// As in [`ActorNode`].
+    /// How long tasks of its type usually take, in milliseconds; null while that is not known.
     pub usual_ms: Option<u64>,
 }
 
