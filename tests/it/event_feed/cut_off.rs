@@ -42,6 +42,7 @@ async fn write(pool: PgPool, id: i64, writer: u64) -> Vec<i64> {
         let fields = json!({"fields": [number]});
         events::record(&mut tx, EventKind::DocumentUpdated, &[DocumentId(id)], &fields).await.unwrap();
         let held = if round == slow { LONGEST / 2 + random.below(LONGEST / 2) } else { random.below(USUAL) };
+        // The time itself is what is tested: a commit comes after those of events that were recorded later.
         tokio::time::sleep(Duration::from_millis(held as u64)).await;
         if random.below(8) == 0 {
             tx.rollback().await.unwrap();
@@ -57,6 +58,7 @@ async fn write(pool: PgPool, id: i64, writer: u64) -> Vec<i64> {
 async fn kill_sequencers(pool: PgPool) -> u64 {
     let mut killed = 0;
     while killed <= KILLS {
+        // A sequencer has time to number some events before it is killed.
         tokio::time::sleep(Duration::from_millis(150)).await;
         killed += sqlx::query(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1::bigint::oid AND granted
