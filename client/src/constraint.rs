@@ -24,7 +24,7 @@ pub enum Constraint {
 }
 
 /// The microseconds since 1970 of the years -4711 to 9999. A leap second counts as the second after it, as PostgreSQL keeps it.
-const MOMENTS: Range<i64> = -210_831_984_000_000_000..253_402_300_800_000_000;
+const MOMENTS: Range<i64> = -210_831_897_600_000_000..253_402_300_800_000_000;
 
 /// The form of a text.
 #[derive(Clone, Copy, Debug)]
