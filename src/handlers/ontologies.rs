@@ -16,7 +16,7 @@ use crate::{
     registry::Handle,
     service::Service,
     store::{
-        self,
+        self, graph_nodes,
         ontologies::{self, Described, Loaded, OntologyRow},
         triples::{self, around::Moment},
     },
@@ -145,7 +145,7 @@ async fn load(
         classes: &classes,
     };
     ontologies::record(conn, id, &loaded).await.or_fail()?;
-    let described = describe(service, conn, caller, ontology).await?;
+    let described = describe(service, conn, caller, id, ontology).await?;
     let of: Vec<Described> = described.iter().map(|(_, described)| described.clone()).collect();
     let refused = ontologies::describe(conn, id, &of, caller.principal().is_none()).await.or_fail()?;
     if refused.is_empty() {
@@ -162,6 +162,7 @@ async fn describe<'a>(
     service: &Service,
     conn: &mut PgConnection,
     caller: &Caller,
+    id: DocumentId,
     ontology: &'a Ontology,
 ) -> Result<Vec<(&'a Property, Described)>, Failure> {
     let named = |property: &Property| {
@@ -172,7 +173,8 @@ async fn describe<'a>(
     iris.sort_unstable();
     iris.dedup();
     let graph = Graph { predicates: iris, prefixes: ontology.facts.prefixes.clone(), ..Graph::default() };
-    let (ids, _) = importing::predicates(conn, caller, &service.settings.rdf_base, &graph).await?;
+    let is_open = graph_nodes::are_open(conn, &[id]).await.or_fail()?;
+    let (ids, _) = importing::predicates(conn, caller, &service.settings.rdf_base, &graph, is_open).await?;
     let ids: HashMap<&str, PredicateId> = graph.predicates.iter().map(String::as_str).zip(ids).collect();
     let id = |iri: &String| ids.get(iri.as_str()).copied();
     let described = ontology.properties.iter().filter_map(|property| {

@@ -106,6 +106,15 @@ pub async fn writable_root(conn: &mut PgConnection, scope: &Writable, iri: &str)
     sqlx::query_scalar_with(query, arguments).persistent(false).fetch_optional(conn).await
 }
 
+/// Whether all of these documents are open to all.
+pub async fn are_open(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT NOT EXISTS (SELECT FROM documents WHERE id = ANY($1) AND guard <> 0)")
+        .bind(ids)
+        .persistent(false)
+        .fetch_one(conn)
+        .await
+}
+
 /// Gives documents, which the caller has just made, their IRIs.
 pub async fn name(conn: &mut PgConnection, named: &[(DocumentId, &str, bool)]) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO graph_nodes (document_id, iri, blank) SELECT * FROM unnest($1::bigint[], $2::text[], $3::boolean[])")

@@ -42,7 +42,7 @@ impl Handle<ops::import_facts> for Service {
         // Whoever imports facts that he may not state makes no predicates either.
         let (inside, outside) = facts(&graph, &nodes);
         let graph = only(&graph, &inside, &query.base, &self.settings.rdf_base);
-        let (predicates, _) = importing::predicates(&mut tx, caller, &self.settings.rdf_base, &graph).await?;
+        let (predicates, _) = importing::predicates(&mut tx, caller, &self.settings.rdf_base, &graph, false).await?;
         let inside: Vec<NewFact> = inside
             .into_iter()
             .zip(&graph.triples)
