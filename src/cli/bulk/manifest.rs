@@ -28,12 +28,14 @@ pub struct Reading {
     pub target: Target,
     /// How many bytes a file in a line may have.
     pub most: u64,
-    /// Whether the service compares an address with its hash: it does for a message, and not for an upload.
-    pub compares_urls: bool,
+    /// Whether rows become messages. Of what a row says of the bytes at an address, only a message tells the service.
+    pub by_broker: bool,
 }
 
 /// What a line says of its file, besides where it is.
 pub struct Row {
+    /// The manifest and the number of the line.
+    pub at: String,
     pub target: Target,
     /// All that changes what becomes of the file, as a text of which its id and its key are made.
     pub whereto: Arc<str>,
@@ -119,11 +121,18 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
     let whereto =
         json!({"query": target.query, "options": target.options, "filename": filename, "mime": declared_mime});
     let sha256 = sha256.map(|hash| hash.trim_start_matches("sha256:").to_owned());
-    let is_url = matches!(source, Source::Url(_));
-    if is_url && (byte_size.is_some() || (sha256.is_some() && !reading.compares_urls)) {
-        return Err("what an address sends is only compared with its sha256, and only over a broker".to_owned());
+    if matches!(source, Source::Url(_)) {
+        if byte_size.is_some() {
+            return Err("byte_size is not compared with what an address sends: leave it out".to_owned());
+        }
+        let unused = [("sha256", sha256.is_some()), ("declared_mime", declared_mime.is_some())];
+        if let Some((name, _)) = unused.into_iter().find(|(_, is_said)| *is_said && !reading.by_broker) {
+            let remedy = "leave it out, or send the row through a broker (SVC_AMQP_URL)";
+            return Err(format!("over REST nothing is done with the {name} of an address: {remedy}"));
+        }
     }
-    let here = || manifest.with_file_name(format!("{}:{number}", manifest.file_name().unwrap_or_default().display()));
+    let here = manifest.with_file_name(format!("{}:{number}", manifest.file_name().unwrap_or_default().display()));
+    let at = here.display().to_string();
     let (origin, path) = match source {
         Source::Url(url) => {
             let is_web = url.starts_with("https://") || url.starts_with("http://");
@@ -138,7 +147,7 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
             if bytes.len() as u64 > reading.most {
                 return Err(format!("inline_base64 takes {} bytes (SVC_BULK_INLINE_BYTES): name a path", reading.most));
             }
-            (Origin::Inline(bytes.into()), here())
+            (Origin::Inline(bytes.into()), here)
         }
         // A path is one of this machine here, and leads from the manifest.
         Source::Path(path) if !path.is_empty() && !path.contains('\0') => {
@@ -147,7 +156,7 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
         }
         Source::Path(_) | Source::Body => return Err("path takes the path of a file".to_owned()),
     };
-    let row = Row { target, whereto: whereto.to_string().into(), filename, declared_mime, sha256, byte_size };
+    let row = Row { at, target, whereto: whereto.to_string().into(), filename, declared_mime, sha256, byte_size };
     Ok(Candidate { origin, path, row: Some(Arc::new(row)) })
 }
 
@@ -155,12 +164,12 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
 mod tests {
     use super::*;
 
-    fn found(text: &str, compares_urls: bool) -> (Vec<Candidate>, Vec<(String, String)>) {
+    fn found(text: &str, by_broker: bool) -> (Vec<Candidate>, Vec<(String, String)>) {
         let folder = tempfile::tempdir().expect("a folder");
         let manifest = folder.path().join("files.jsonl");
         std::fs::write(&manifest, text).expect("written");
         let (sender, mut receiver) = tokio::sync::mpsc::channel(64);
-        let reading = Reading { target: Target::default(), most: 100, compares_urls };
+        let reading = Reading { target: Target::default(), most: 100, by_broker };
         assert!(find(&manifest, &reading, &sender));
         drop(sender);
         let (mut files, mut bad) = (Vec::new(), Vec::new());
@@ -204,10 +213,15 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_of_an_address_is_taken_where_somebody_compares_it() {
+    fn what_a_row_says_of_an_address_is_taken_where_somebody_looks_at_it_and_else_refused_with_a_remedy() {
         let hash = "ab".repeat(32);
-        let text = format!(r#"{{"source": {{"url": "https://example.org/x"}}, "sha256": "{hash}"}}"#);
-        assert_eq!(found(&text, true).0.len(), 1);
-        assert_eq!(found(&text, false).1.len(), 1);
+        for (name, said) in [("sha256", format!("\"{hash}\"")), ("declared_mime", "\"text/plain\"".to_owned())] {
+            let text = format!(r#"{{"source": {{"url": "https://example.org/x"}}, "{name}": {said}}}"#);
+            assert_eq!(found(&text, true).0.len(), 1);
+            let (files, bad) = found(&text, false);
+            let [(path, reason)] = &bad[..] else { panic!("{bad:?}") };
+            assert!(files.is_empty() && path.ends_with("files.jsonl:1"), "{path}");
+            assert!(reason.contains(name) && reason.contains("leave it out") && reason.contains("SVC_AMQP_URL"), "{reason}");
+        }
     }
 }

@@ -101,7 +101,14 @@ async fn upload(
 
 async fn tried(client: &Client<Remote>, target: &Target, ready: &Ready) -> Result<Stored, Failure> {
     if let Content::Url(url) = &ready.content {
-        return fetched(client, target, url, &ready.candidate.name()).await;
+        let fetched = fetched(client, target, url, &ready.candidate.name()).await;
+        // Nothing else tells which row an address is of.
+        return fetched.map_err(|mut failure| {
+            if let Some(line) = ready.candidate.line() {
+                failure.detail = format!("{line}: {}", failure.detail);
+            }
+            failure
+        });
     }
     let body = body(ready, target.options.clone()).await.map_err(|error| Failure::field("file", error))?;
     let UploadResponse { document_id, content_hash, was_existing, .. } = client.upload_file(target.query, body).await?;
@@ -130,7 +137,10 @@ async fn fetched(client: &Client<Remote>, target: &Target, url: &str, name: &str
     let tree = match ask(entries[0]).await {
         // What is there has another media type.
         Err(failure) if failure.code == Code::FetchFailed && !failure.members.contains_key("upstream_status") => {
-            ask(entries[1]).await.map_err(|second| if second.code == Code::FetchFailed { failure } else { second })
+            ask(entries[1]).await.map_err(|second| match second.code {
+                Code::FetchFailed => neither(failure, &second),
+                _ => second,
+            })
         }
         asked => asked,
     }?;
@@ -140,6 +150,17 @@ async fn fetched(client: &Client<Remote>, target: &Target, url: &str, name: &str
     }
     let content_hash = tree.document.content_hash;
     Ok(Stored { document_id: tree.document_id, content_hash, was_existing: tree.was_existing })
+}
+
+/// Why an address is read neither as a page nor as a PDF file.
+fn neither(mut first: Failure, second: &Failure) -> Failure {
+    // Each entry names the media types that it takes, so that the reasons differ where these are at fault, and only there.
+    if first.detail != second.detail {
+        first.detail.push_str(
+            "; over REST an address is read as a web page or a PDF file: save what it holds and name its path, or send the row through a broker (SVC_AMQP_URL)",
+        );
+    }
+    first
 }
 
 /// Waits until what was accepted is ingested.

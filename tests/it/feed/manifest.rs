@@ -133,17 +133,37 @@ async fn without_a_broker_a_row_says_the_same() {
     let parent = app.client.create_document(WaitQuery::default(), Json(document("Folder", "."))).await.unwrap().id;
     let work = tempfile::tempdir().unwrap();
     let mut all = rows(work.path(), parent, &web.url("/f.html"));
-    // Nobody would compare it.
-    all.push(json!({"source": {"url": web.url("/f.html")}, "sha256": hash(b"x")}));
+    web.put("/g.md", "200 OK", "content-type: text/markdown\r\n", note(95_004).as_bytes());
+    all.extend([
+        // Nobody would look at these.
+        json!({"source": {"url": web.url("/f.html")}, "sha256": hash(b"x")}),
+        json!({"source": {"url": web.url("/f.html")}, "declared_mime": "text/plain"}),
+        // No entry takes what is there.
+        json!({"source": {"url": web.url("/g.md")}}),
+    ]);
     let path = manifest(work.path(), &all);
     let journal = work.path().join("journal");
     let sent = ran(by_uploads(&app, &journal, &[&path])).await;
     let account = last(&sent);
-    assert_eq!((&account["accepted"], &account["left"]), (&json!(3), &json!(1)), "{sent:?}");
-    assert!(lines(&sent)[0]["file"].as_str().unwrap().ends_with("files.jsonl:4"), "{sent:?}");
+    let counts = ["accepted", "left", "rejected"].map(|name| account[name].as_u64().unwrap());
+    assert_eq!(counts, [3, 2, 1], "{sent:?}");
+    let said = lines(&sent);
+    let reasons = |outcome: &str| -> Vec<(&str, &str)> {
+        let of = said.iter().filter(|line| line["outcome"] == outcome);
+        of.map(|line| (line["file"].as_str().unwrap(), line["reason"].as_str().unwrap())).collect()
+    };
+    for ((file, reason), (number, name)) in reasons("left").into_iter().zip([(4, "sha256"), (5, "declared_mime")]) {
+        assert!(file.ends_with(&format!("files.jsonl:{number}")), "{file}");
+        assert!(reason.contains(name) && reason.contains("leave it out") && reason.contains("SVC_AMQP_URL"), "{reason}");
+    }
+    let [(_, reason)] = reasons("rejected")[..] else { panic!("{said:?}") };
+    for part in ["files.jsonl:6: ", "text/markdown", "name its path", "SVC_AMQP_URL"] {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
     is_as_said(&app, parent).await;
+    // What was rejected is tried again.
     let again = ran(by_uploads(&app, &journal, &[&path, "--dry-run"])).await;
-    assert_eq!(last(&again), json!({"would_send": 0, "left": 1, "before": 3}));
+    assert_eq!(last(&again), json!({"would_send": 1, "left": 2, "before": 3}));
     app.end().await;
 }
 
