@@ -1,5 +1,8 @@
 //! The connection to PostgreSQL, and what svc needs of a server.
-use super::transaction::{GRACE, drain};
+use super::{
+    away::{self, Away},
+    transaction::{GRACE, drain},
+};
 use sqlx::{
     Connection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -47,6 +50,14 @@ pub enum DatabaseError {
     Migrate(#[from] sqlx::migrate::MigrateError),
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
+}
+
+impl DatabaseError {
+    /// Whether the database answered, be it with this error.
+    pub fn has_answer(&self) -> bool {
+        let (DatabaseError::Unreachable(error) | DatabaseError::Sql(error)) = self else { return true };
+        error.as_database_error().is_some() && !matches!(away::away(error), Some(Away::NoConnection | Away::Stopped))
+    }
 }
 
 /// Reads SVC_DATABASE_URL. The message never repeats the URL, because it may hold a password.
@@ -98,6 +109,9 @@ fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
         .test_before_acquire(false)
         .before_acquire(|conn, idle| {
             Box::pin(async move {
+                if away::refused_writes_within(idle.age) {
+                    return Ok(false);
+                }
                 if idle.idle_for > PRESUMED_ALIVE {
                     conn.ping().await?;
                 }

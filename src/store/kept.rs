@@ -1,4 +1,5 @@
 //! Connections beside the pool.
+use super::away;
 use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection};
 use std::{
     ops::{Deref, DerefMut},
@@ -68,6 +69,7 @@ impl KeptConnections {
 
     async fn take(&self) -> sqlx::Result<PgConnection> {
         if let Some((mut conn, used)) = self.idle.pop()
+            && !away::refused_writes_within(used.elapsed())
             && (used.elapsed() < PRESUMED_ALIVE || answers(&mut conn).await)
         {
             return Ok(conn);
