@@ -12,7 +12,7 @@ use svc_client::{Code, Failure};
 /// When a server last refused a write because it takes none. A process talks to one database.
 static READ_ONLY_AT: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Within this time of a refusal no other one is noted, so that many writes do not close the connections of reads again and again.
+/// Within this time of a refusal no other one is noted, so that refused writes do not close the connections of reads again and again.
 const NOTED_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a statement could not run, if the statement itself is not the cause; the same one may well succeed later.
@@ -82,8 +82,8 @@ pub fn away(error: &sqlx::Error) -> Option<Away> {
     }
 }
 
-/// Notes that a server takes no writes. Connections that are older than this are not used again, because after a failover new ones may lead
-/// to a server that does.
+/// Notes that a server takes no writes. Connections that are older are asked before they are used again, because after a failover new ones may
+/// lead to another server.
 fn note_read_only() {
     let mut noted = READ_ONLY_AT.lock().unwrap_or_else(PoisonError::into_inner);
     if noted.is_none_or(|at| at.elapsed() >= NOTED_EVERY) {

@@ -1,5 +1,5 @@
 //! Connections beside the pool.
-use super::away;
+use super::database::is_trusted;
 use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection};
 use std::{
     ops::{Deref, DerefMut},
@@ -69,8 +69,8 @@ impl KeptConnections {
 
     async fn take(&self) -> sqlx::Result<PgConnection> {
         if let Some((mut conn, used)) = self.idle.pop()
-            && !away::refused_writes_within(used.elapsed())
             && (used.elapsed() < PRESUMED_ALIVE || answers(&mut conn).await)
+            && matches!(is_trusted(&mut conn, used.elapsed()).await, Ok(true))
         {
             return Ok(conn);
         }
