@@ -357,11 +357,12 @@ impl Sampler {
 
     /// What is wrong with the queue, the disk and the object store now, and what grows beyond one server.
     pub async fn findings(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<Finding>> {
+        let growth = self.load.growth(&mut *conn).await?;
         let outside = Outside {
             disk: self.disk.check().err().into_iter().collect(),
             blob_store: self.lock().blob_store.clone().and_then(Result::err),
             feed: self.feed.is_away(),
-            growth: Some(self.load.growth(&mut *conn).await?),
+            growth: Some(growth),
         };
         admin::findings(conn, WAIT, self.batch_stall, outside).await
     }
