@@ -301,19 +301,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     (
         "worker",
-        &[
-            "blobs",
-            "core",
-            "events",
-            "graph",
-            "ingest",
-            "load",
-            "search",
-            "settings",
-            "store",
-            "telemetry",
-            "webhooks",
-        ],
+        &["blobs", "core", "events", "graph", "ingest", "load", "search", "settings", "store", "telemetry", "webhooks"],
     ),
     (
         "service",

@@ -7,7 +7,9 @@ use crate::{
         collector::{Collector, Mood, Span},
         http,
         llm::{Llm, Reply},
-        repository, sample, searches::ask, until,
+        repository, sample,
+        searches::ask,
+        until,
     },
 };
 use rustix::process::{Pid, Signal, kill_process};
