@@ -172,6 +172,14 @@ settings! {
         /// choose no fewer than its backups go back.
         SVC_BLOB_KEEP_DAYS blob_keep_days: f64 = "7.0", kind::number(0.0..=3650.0);
     }
+    "Growth" {
+        /// Bytes of files in the database above which findings advise an object store.
+        SVC_GROWTH_FILE_BYTES growth_file_bytes: u64 = "500 GiB", kind::bytes(1..=1024 * 1024 * GIB);
+        /// Time that 95 of 100 searches may take in the database before findings tell of it.
+        SVC_GROWTH_SEARCH_SECONDS growth_search: Duration = "0.3", kind::seconds(0.000_001..=60.0);
+        /// Time that 95 of 100 claims of tasks may take before findings tell of it.
+        SVC_GROWTH_CLAIM_SECONDS growth_claim: Duration = "0.05", kind::seconds(0.000_001..=60.0);
+    }
     "Requests" {
         /// Largest file that an upload may have; a larger one is refused with 413.
         SVC_MAX_UPLOAD_BYTES max_upload_bytes: u64 = "256 MiB", kind::bytes(1..=1024 * GIB);
