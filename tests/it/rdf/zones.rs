@@ -56,6 +56,9 @@ async fn nobody_takes_in_what_another_imports() {
     predicate(&app, "salary").await;
     let refused = app.client.assert_fact(Json(salary(None))).await.unwrap_err();
     assert_eq!((refused.status, refused.members["field"].as_str()), (422, Some("subject_iri")), "{refused:?}");
+    // A source that does not stand beside it says nothing of it.
+    let apart = doc(&app, "Apart").await;
+    assert_eq!(app.client.assert_fact(Json(salary(Some(apart)))).await.unwrap_err().status, 422);
     // The principal means its own.
     let [own] = node(&app, "http://acme/ceo").await[..] else { panic!("one document") };
     assert_eq!(one.client.assert_fact(Json(salary(None))).await.unwrap().fact.subject_id, own);
