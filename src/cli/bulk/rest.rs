@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::time::{Duration, Instant};
 use svc_client::{
     Client, Code, Failure, FileUpload, Json, Remote,
-    wire::{DocumentPath, Entry, IngestQuery, NewIngestion, PriorityChange, Settled, UploadResponse},
+    wire::{DocumentPath, Entry, FrontierResponse, IngestQuery, NewIngestion, PriorityChange, Settled, UploadResponse},
 };
 
 /// How many uploads run at once.
@@ -142,21 +142,49 @@ async fn fetched(client: &Client<Remote>, target: &Target, url: &str, name: &str
     Ok(Stored { document_id: tree.document_id, content_hash, was_existing: tree.was_existing })
 }
 
-/// Waits until what was accepted is ingested.
+/// Waits until what was accepted is ingested, or until nothing of it has ended for as long as the patience lasts.
 async fn wait(run: &mut Run, client: &Client<Remote>) -> Result<(), CliError> {
-    let open: Vec<i64> = run.ingesting.iter().flat_map(|ingesting| ingesting.open.keys().copied()).collect();
-    for id in open {
+    while let Some(first) = run.ingesting.as_ref().and_then(|ingesting| ingesting.open.keys().next().copied()) {
         run.show();
-        // What takes longer is left, as an answer of a broker would be.
-        let Ok(followed) = tokio::time::timeout(run.patience, follow(client, id, |_| ())).await else { continue };
-        let (word, detail) = match followed? {
-            Some(frontier) if frontier.settled == Settled::Settled => ("settled", None),
-            Some(frontier) => ("failed", frontier.warnings.first().cloned()),
-            None => ("cancelled", Some("somebody has deleted it".to_owned())),
-        };
-        run.ingested(id, Ended { word: word.to_owned(), code: None, detail })?;
+        let patience = run.patience.saturating_sub(run.moved.elapsed());
+        match tokio::time::timeout(patience, follow(client, first, |_| ())).await {
+            Ok(followed) => ended(run, first, followed?)?,
+            Err(_) => {
+                // What takes longer is left, as an answer of a broker would be, unless others have ended meanwhile.
+                if !look(run, client).await? {
+                    break;
+                }
+            }
+        }
     }
     Ok(())
+}
+
+/// Notes what has ended of all that is waited for; false if nothing has.
+async fn look(run: &mut Run, client: &Client<Remote>) -> Result<bool, CliError> {
+    let open: Vec<i64> = run.ingesting.iter().flat_map(|ingesting| ingesting.open.keys().copied()).collect();
+    let mut has_ended = false;
+    for id in open {
+        let frontier = match client.read_frontier(DocumentPath { id }).await {
+            Ok(frontier) if frontier.is_at_rest() => Some(frontier),
+            Err(failure) if failure.code == Code::NotFound => None,
+            Err(failure) if !may_pass(&failure) => return Err(failure.into()),
+            Ok(_) | Err(_) => continue,
+        };
+        ended(run, id, frontier)?;
+        has_ended = true;
+    }
+    Ok(has_ended)
+}
+
+/// Notes how an ingestion ended; a file without a frontier is gone.
+fn ended(run: &mut Run, id: i64, frontier: Option<FrontierResponse>) -> Result<(), CliError> {
+    let (word, detail) = match frontier {
+        Some(frontier) if frontier.settled == Settled::Settled => ("settled", None),
+        Some(frontier) => ("failed", frontier.warnings.first().cloned()),
+        None => ("cancelled", Some("somebody has deleted it".to_owned())),
+    };
+    run.ingested(id, Ended { word: word.to_owned(), code: None, detail })
 }
 
 async fn body(ready: &Ready, options: Option<serde_json::Value>) -> std::io::Result<FileUpload> {

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     cli::lines,
-    support::{TestApp, Wish, document, web::Web},
+    support::{TestApp, Wish, document, proxy::Proxy, until, web::Web},
 };
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Output};
@@ -181,5 +181,35 @@ async fn who_waits_without_a_broker_learns_the_same() {
     let work = tempfile::tempdir().unwrap();
     let path = good_and_bad(work.path());
     is_failed(&ran(by_uploads(&app, &work.path().join("journal"), &[&path, "--wait"])).await);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_without_a_broker_is_patient_since_the_last_file_ended() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let proxy = Proxy::of_service(app.base.trim_start_matches("http://").parse().unwrap()).await;
+    let work = tempfile::tempdir().unwrap();
+    let names = ["a.md", "b.md"];
+    for (name, number) in names.into_iter().zip(95_020..) {
+        fs::write(work.path().join(name), note(number)).unwrap();
+    }
+    let path = manifest(work.path(), &names.map(|name| json!({"source": {"path": name}})));
+    let mut command = by_uploads(&app, &work.path().join("journal"), &[&path, "--wait", "--patience", "5"]);
+    command.env("SVC_URL", format!("http://{}", proxy.address));
+    let running = tokio::spawn(ran(command));
+    let [first, second] = until("both are stored", async || {
+        let stored: Vec<i64> =
+            sqlx::query_scalar("SELECT id FROM documents ORDER BY id").fetch_all(&app.pool).await.unwrap();
+        <[i64; 2]>::try_from(stored).ok()
+    })
+    .await;
+    let asked = |id: i64| proxy.times_heard(&format!("GET /ingest/file/{id}/frontier"));
+    until("the first one is waited for", async || (asked(first) > 0).then_some(())).await;
+    app.client.delete_document(DocumentPath { id: second }).await.unwrap();
+    // It is followed, then looked at with the other one, and followed again because that has ended.
+    until("it is waited for once more", async || (asked(first) > 2).then_some(())).await;
+    app.client.delete_document(DocumentPath { id: first }).await.unwrap();
+    let account = last(&running.await.unwrap());
+    assert_eq!((&account["failed"], &account["waiting"]), (&json!(2), &json!(0)), "{account}");
     app.end().await;
 }
