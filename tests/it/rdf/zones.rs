@@ -129,6 +129,16 @@ async fn nobody_takes_the_name_of_what_others_use() {
         of_graph.predicate_id,
         "it reads D"
     );
+    // An IRI that is made of a name is written only for a predicate without one of its own, and means it when it is read.
+    let derived = "urn:svc:predicate/schema/boss";
+    let own = under_own(&one.client).await;
+    for (client, subject) in [(&one.client, own), (&app.client, d)] {
+        let said = client.assert_fact(Json(says(subject, derived, "Eva"))).await.unwrap();
+        assert_eq!(said.fact.predicate_id, hers);
+    }
+    import(&app.client, ImportQuery::default(), &format!("<urn:svc:document/{d}> <{derived}> 'Flo' .")).await.unwrap();
+    let all = named(&app.client, derived).await;
+    assert_eq!(all.iter().map(|fact| fact.predicate_id).collect::<Vec<_>>(), [hers, hers], "{all:?}");
     app.end().await;
 }
 
