@@ -1,5 +1,6 @@
 //! Manifests of `svc bulk`: every field of a message by row, through the broker and by uploads, what is said beforehand, and what is waited for.
 use super::{
+    base64,
     bulk::{by_broker, by_uploads, ran, text},
     count, feed, hash, note,
 };
@@ -13,10 +14,6 @@ use svc_client::{
     Json,
     wire::{DocumentPath, EmbedQuery, GrantRight, WaitQuery},
 };
-
-fn base64(bytes: &[u8]) -> String {
-    super::base64(bytes)
-}
 
 /// Writes a manifest beside its files.
 fn manifest(folder: &Path, rows: &[Value]) -> String {
@@ -144,6 +141,38 @@ async fn without_a_broker_a_row_says_the_same() {
     is_as_said(&app, parent).await;
     let again = ran(by_uploads(&app, &journal, &[&path, "--dry-run"])).await;
     assert_eq!(last(&again), json!({"would_send": 0, "left": 1, "before": 3}));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_keeps_its_priority_though_the_service_is_away_after_it_was_fetched() {
+    let web = Web::start().await;
+    let page =
+        format!("<!doctype html><html><body><article><p>{}</p></article></body></html>", note(95_030).repeat(20));
+    web.put("/f.html", "200 OK", "content-type: text/html\r\n", page.as_bytes());
+    let allow = format!("[{:?}]", web.at);
+    let wish = Wish { settings: &[("SVC_FETCH_ALLOW", &allow)], no_worker: true, ..Wish::default() };
+    let app = TestApp::with(wish).await;
+    // The database takes no writes when the priority is first changed.
+    sqlx::raw_sql(
+        "CREATE SEQUENCE changes;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN IF nextval('changes') = 1 THEN RAISE EXCEPTION 'a fault' USING ERRCODE = '25006'; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE OF priority ON ingest_node FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let path = manifest(work.path(), &[json!({"source": {"url": web.url("/f.html")}, "priority": 5})]);
+    let sent = ran(by_uploads(&app, &work.path().join("journal"), &[&path])).await;
+    let account = last(&sent);
+    assert_eq!((&account["accepted"], &account["duplicate"]), (&json!(1), &json!(0)), "{sent:?}");
+    let kept: Vec<(i32, i64)> = sqlx::query_as("SELECT priority, (SELECT last_value FROM changes) FROM ingest_node")
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(kept, [(5, 2)]);
     app.end().await;
 }
 
