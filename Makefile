@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run release test chaos chaos-feed fuzz fuzz-api test-devices lint fmt bench eval clean-cache
+.PHONY: help setup demo run release test chaos chaos-feed round-trip fuzz fuzz-api test-devices lint fmt bench eval clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ chaos: setup ## Hurts workers, database and network at random: make chaos SECOND
 # The test programs are those of `make test`; only the one test runs, with more messages.
 chaos-feed: setup ## Kills broker, service and database under a bulk feed, and counts what became of each message: make chaos-feed MESSAGES=10000.
 	SVC_TEST_STRICT=1 SVC_TEST_MESSAGES=$(or $(MESSAGES),10000) cargo test --workspace --test it -- feed::conservation
+
+round-trip: setup ## Exports a store, imports it into another one and asks both the same: make round-trip NODES=100000.
+	SVC_TEST_ROUND_TRIP_NODES=$(or $(NODES),100000) cargo test --workspace --test it -- archive::round_trip
 
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh

@@ -1362,6 +1362,15 @@ ALTER TABLE principals ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE process_timings (
+    process uuid NOT NULL,
+    kind text NOT NULL,
+    told_at timestamp with time zone DEFAULT now() NOT NULL,
+    calls integer NOT NULL,
+    p95_seconds double precision NOT NULL,
+    total_seconds double precision NOT NULL
+);
+
 CREATE TABLE queue_stall (
     what text NOT NULL,
     name text NOT NULL,
@@ -1896,6 +1905,9 @@ ALTER TABLE ONLY principals
 
 ALTER TABLE ONLY principals
     ADD CONSTRAINT principals_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY process_timings
+    ADD CONSTRAINT process_timings_pkey PRIMARY KEY (process, kind);
 
 ALTER TABLE ONLY queue_stall
     ADD CONSTRAINT queue_stall_pkey PRIMARY KEY (what, name);

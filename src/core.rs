@@ -9,6 +9,7 @@ use crate::{
     fetch::Fetcher,
     llm::LanguageModel,
     llm_batches::Batching,
+    load::Load,
     ocr,
     reader::Reader,
     settings::Settings,
@@ -51,6 +52,8 @@ pub struct Core {
     pub spool: Arc<SpoolCache>,
     /// Learns of every write that was refused because the disk is full.
     pub disk: Arc<Disk>,
+    /// Learns what searches and tasks take.
+    pub load: Arc<Load>,
     /// Learns when tasks were queued; this process's worker listens to it.
     pub wake: Wake,
 }

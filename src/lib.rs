@@ -21,6 +21,7 @@ pub mod ingest;
 pub mod listener;
 mod llm;
 pub mod llm_batches;
+mod load;
 mod logging;
 pub mod mcp;
 pub mod ocr;

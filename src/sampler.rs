@@ -6,9 +6,12 @@ use crate::{
     blobs::{BlobError, Blobs},
     disk::Disk,
     embedding::{EmbedError, Embedder},
+    load::{self, Load},
     store::{
         admin::{self, Outside},
-        database, overview,
+        database::{self, DatabaseError},
+        growth::Sizes,
+        overview,
         queue::{self, FailedCount, TaskCount},
         schema, workers,
     },
@@ -54,6 +57,9 @@ const STALE: Duration = Duration::from_secs(150);
 pub struct Numbers {
     /// Why this program cannot work on the schema, if it cannot.
     pub schema: Result<(), String>,
+    /// Why the server takes no writes, if it takes none.
+    pub writes: Result<(), String>,
+    pub sizes: Sizes,
     pub unfinished: Vec<TaskCount>,
     /// Tasks that failed for good, by type.
     pub failed: Vec<FailedCount>,
@@ -126,6 +132,7 @@ pub struct Sampler {
     embedder: Option<Embedder>,
     blobs: Arc<Blobs>,
     disk: Arc<Disk>,
+    load: Arc<Load>,
     known: Mutex<Known>,
     started: AtomicBool,
     turn: tokio::sync::Mutex<()>,
@@ -151,6 +158,7 @@ impl Sampler {
         embedder: Option<Embedder>,
         blobs: Arc<Blobs>,
         disk: Arc<Disk>,
+        load: Arc<Load>,
         batch_stall: Duration,
     ) -> Sampler {
         Sampler {
@@ -158,6 +166,7 @@ impl Sampler {
             embedder: embedder.filter(|embedder| embedder.engine().is_none()),
             blobs,
             disk,
+            load,
             known: Mutex::default(),
             started: AtomicBool::new(false),
             turn: tokio::sync::Mutex::default(),
@@ -175,6 +184,7 @@ impl Sampler {
         }
         tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.sample().await));
         tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.ask_blob_store().await));
+        drop(load::keep_told(&self.load, self.pool.clone()));
         if self.embedder.is_some() {
             tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.ask_runner().await));
         }
@@ -255,7 +265,10 @@ impl Sampler {
         let read = match tokio::time::timeout(PATIENCE, self.read()).await {
             Ok(read) => read.map_err(|error| {
                 tracing::warn!(error = %error, "the state of the database and the queue could not be read");
-                "does not answer".to_owned()
+                match error.has_answer() {
+                    true => "answers, but its state cannot be read; the service's log says why".to_owned(),
+                    false => "does not answer".to_owned(),
+                }
             }),
             Err(_) => Err(format!("did not answer within {} s", PATIENCE.as_secs())),
         };
@@ -322,11 +335,18 @@ impl Sampler {
         self.pool.close().await;
     }
 
-    async fn read(&self) -> Result<Numbers, database::DatabaseError> {
+    async fn read(&self) -> Result<Numbers, DatabaseError> {
         let schema = schema::read(&self.pool).await?.check().map_err(|problem| problem.to_string());
+        let writes = match database::check_writable(&self.pool).await {
+            Ok(()) => Ok(()),
+            Err(problem @ DatabaseError::ReadOnly(_)) => Err(problem.to_string()),
+            Err(other) => return Err(other),
+        };
         let mut conn = self.pool.acquire().await?;
         Ok(Numbers {
             schema,
+            writes,
+            sizes: self.load.sizes(&mut conn).await?,
             unfinished: queue::unfinished(&mut conn).await?,
             failed: queue::failed(&mut conn).await?,
             workers: workers::alive(&mut conn).await?,
@@ -335,12 +355,14 @@ impl Sampler {
         })
     }
 
-    /// What is wrong with the queue, the disk and the object store now.
+    /// What is wrong with the queue, the disk and the object store now, and what grows beyond one server.
     pub async fn findings(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<Finding>> {
+        let growth = self.load.growth(&mut *conn).await?;
         let outside = Outside {
             disk: self.disk.check().err().into_iter().collect(),
             blob_store: self.lock().blob_store.clone().and_then(Result::err),
             feed: self.feed.is_away(),
+            growth: Some(growth),
         };
         admin::findings(conn, WAIT, self.batch_stall, outside).await
     }

@@ -11,6 +11,7 @@ use crate::{
     ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
     llm::LanguageModel,
     llm_batches::Batching,
+    load::Load,
     ocr,
     rdf::shapes::kept::KeptShapes,
     reader::Reader,
@@ -100,8 +101,11 @@ impl Service {
         let connections = u32::try_from(settings.database_pool_size).unwrap_or(u32::MAX);
         let blobs = Arc::new(Blobs::new(&settings));
         let disk = Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free));
+        let load = Arc::new(Load::new(&settings));
+        let stall = settings.batch_stall;
+        let sampler = Sampler::new(&pool, embedder.clone(), blobs.clone(), disk.clone(), load.clone(), stall);
         Service {
-            sampler: Arc::new(Sampler::new(&pool, embedder.clone(), blobs.clone(), disk.clone(), settings.batch_stall)),
+            sampler: Arc::new(sampler),
             requests: TaskTracker::new(),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
             admission: Admission::new(Places {
@@ -144,6 +148,7 @@ impl Service {
                 disk,
                 spool: SpoolCache::new(blobs.clone(), &settings.data_dir, settings.spool_max),
                 blobs,
+                load,
                 wake: Wake::default(),
                 fetcher: Fetcher::new(&settings),
                 language_model: Arc::new(LanguageModel::new(&settings, pool.clone())),

@@ -1,6 +1,7 @@
 //! The metrics, by name. Counters and histograms are recorded where things happen; gauges of the database show what the
 //! sampler measured.
 use crate::{
+    load::{BM25_SECONDS, ENCODE_SECONDS, SEARCH_SECONDS},
     otlp,
     sampler::{Numbers, Sample, Sampler},
 };
@@ -40,6 +41,9 @@ const UNSERVED: &str = "svc_tasks_unserved";
 const UNSERVED_TYPES: &str = "svc_tasks_without_handler";
 const BLOCKED: &str = "svc_tasks_blocked";
 const WORKERS: &str = "svc_workers";
+const LARGE_OBJECT_BYTES: &str = "svc_large_object_bytes";
+const VECTOR_INDEX_BYTES: &str = "svc_vector_index_bytes";
+const CACHE_BYTES: &str = "svc_database_cache_bytes";
 const SAMPLE_AGE: &str = "svc_sample_age_seconds";
 
 /// The upper ends of the buckets of durations.
@@ -106,6 +110,12 @@ fn describe() {
     metrics::describe_gauge!(UNSERVED, "Ready tasks that no living worker answers to, by badge");
     metrics::describe_gauge!(UNSERVED_TYPES, "Tasks whose type no living worker can run, by type");
     metrics::describe_gauge!(BLOCKED, "Unfinished tasks that are not running, by the reason");
+    metrics::describe_histogram!(SEARCH_SECONDS, "Time of vectors or full text of a search in the database");
+    metrics::describe_histogram!(BM25_SECONDS, "Time of the BM25 of a search");
+    metrics::describe_histogram!(ENCODE_SECONDS, "Time that models take of an embed task");
+    metrics::describe_gauge!(LARGE_OBJECT_BYTES, "Bytes of the database's table of large objects; read every minute");
+    metrics::describe_gauge!(VECTOR_INDEX_BYTES, "Bytes of the HNSW indexes; read every minute");
+    metrics::describe_gauge!(CACHE_BYTES, "Memory that the database has for pages, by its effective_cache_size");
     metrics::describe_gauge!(WORKERS, "Workers with a heartbeat within their lease");
 }
 
@@ -128,7 +138,7 @@ pub fn keep_shown(sampler: &Arc<Sampler>) {
 
 /// Sets the gauges for what was read from the database.
 pub fn show(sample: &Sample) {
-    let Numbers { unfinished, failed, workers, unserved_badges, unserved_types, .. } = &sample.numbers;
+    let Numbers { unfinished, failed, workers, unserved_badges, unserved_types, sizes, .. } = &sample.numbers;
     metrics::gauge!(SAMPLE_AGE).set(sample.taken.elapsed().as_secs_f64());
     let state = sample.numbers.queue();
     metrics::gauge!(QUEUE_DEPTH).set((state.pending + state.held + state.waiting_for_retry) as f64);
@@ -151,6 +161,9 @@ pub fn show(sample: &Sample) {
     fresh(UNSERVED_TYPES, unserved_types.iter().map(|(name, count, _)| (vec![("task_type", name.clone())], *count)));
     fresh(BLOCKED, blocked.into_iter());
     metrics::gauge!(WORKERS).set(workers.len() as f64);
+    metrics::gauge!(LARGE_OBJECT_BYTES).set(sizes.large_objects as f64);
+    metrics::gauge!(VECTOR_INDEX_BYTES).set(sizes.vector_indexes as f64);
+    metrics::gauge!(CACHE_BYTES).set(sizes.cache as f64);
 }
 
 type Labels = Vec<(&'static str, String)>;

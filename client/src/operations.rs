@@ -458,7 +458,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/admin/regions"               draw_regions(query: RegionMapQuery) -> Json<RegionMap>, access Owner;
     /// Reads the queue and the fleet at a glance, as one measurement for all who ask.
     GET    "/admin/overview"              read_overview() -> Json<OverviewResponse>, access Owner;
-    /// Lists what keeps tasks from running, and what helps; `svc-worker doctor` shows the same.
+    /// Lists what keeps tasks from running and what grows beyond one server, and what helps; `svc-worker doctor` shows the same.
     GET    "/admin/findings"              list_findings() -> Json<FindingList>, access Owner;
     /// Counts the tasks that were queued and the attempts that ended, minute by minute.
     GET    "/admin/throughput"            read_throughput(query: ThroughputQuery) -> Json<ThroughputResponse>, access Owner;

@@ -10,6 +10,7 @@ use crate::{
     disk::Disk,
     feed,
     ingest::extension::TaskTypes,
+    load::Load,
     logging, otlp,
     reader::{Reader, serve_if_asked},
     secrets,
@@ -71,7 +72,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Says what keeps tasks from running (unserved, no_handler, lapsed, stuck, starved, stalled, paused,
-    /// unequal_leases, disk, blob_store), and exits with 1 if anything does.
+    /// batch_stalled, unequal_leases, disk, blob_store, feed_away), and what tells that one server will not do for much
+    /// longer (file_bytes, vector_memory, slow_searches, slow_ingestion, slow_bm25, slow_claims); exits with 1 if
+    /// anything does.
     Doctor {
         /// Reports a task as starved, stalled or stuck once it could run and has waited for this long.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
@@ -175,7 +178,7 @@ async fn no_room(pool: &sqlx::PgPool) -> sqlx::Result<Option<String>> {
     }
 }
 
-/// Reports what is wrong with the queue, the disk, the object store and the broker, one line per finding.
+/// Reports what is wrong with the queue, the disk, the object store and the broker, and what grows beyond one server, one line per finding.
 async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;
@@ -191,6 +194,7 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
             disk: room.into_iter().flatten().collect(),
             blob_store: stored.and_then(Result::err).map(|error| error.to_string()),
             feed: feed::broker::missing(settings).await.map(|error| (error.to_string(), 0.0)),
+            growth: Some(Load::new(settings).growth(&mut conn).await?),
         };
         let findings = store::admin::findings(&mut conn, patience, settings.batch_stall, outside).await?;
         Ok::<_, sqlx::Error>((findings, workers, state))

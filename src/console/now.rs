@@ -316,6 +316,24 @@ fn finding(found: &Finding) -> Markup {
             let what = html! { "The bulk feed has had no broker for " (oldest) ": " (about) "." };
             note(true, what, help, Some(("/feed".to_owned(), "See the feed")))
         }
+        FindingKind::FileBytes => note(false, html! { "The database holds much of files: " (about) "." }, help, None),
+        FindingKind::VectorMemory => {
+            let what = html! { "The indexes of vectors are larger than half the memory: " (about) "." };
+            note(false, what, help, None)
+        }
+        FindingKind::SlowSearches => {
+            let what = html! { "Searches by vectors or full text take long in the database: " (about) "." };
+            note(false, what, help, None)
+        }
+        FindingKind::SlowBm25 => note(false, html! { "Searches by BM25 take long: " (about) "." }, help, None),
+        FindingKind::SlowIngestion => {
+            let what = html! { (tasks) " of type " b { "embed" } " " (wait) " for the database, the oldest for " (oldest) ": " (about) "." };
+            note(false, what, help, Some((format!("/tasks?{}", query(&[("type", "embed")])), "See the tasks")))
+        }
+        FindingKind::SlowClaims => {
+            let what = html! { "Claims of tasks take long: " (about) "." };
+            note(false, what, help, Some(("/workers".to_owned(), "See the workers")))
+        }
         FindingKind::BlobStore => note(true, html! { "Stored bytes are not there: " (about) "." }, help, None),
         FindingKind::Disk => note(true, html! { "Nothing more can be stored: " (about) "." }, help, None),
     }

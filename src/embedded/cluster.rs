@@ -40,14 +40,19 @@ const TUNING: &[&str] = &[
 const BUFFERS_SHARE: u64 = 8;
 const BUFFERS_MIB: std::ops::RangeInclusive<u64> = 256..=4_096;
 
-/// The setting of the server's own memory, from what the kernel says of the machine's memory and of this process's limit.
-fn shared_buffers(meminfo: Option<&str>, limit: Option<&str>) -> String {
+/// The share of the memory that the server may expect to hold pages, its own and the kernel's; models have the rest.
+const CACHE_SHARE: u64 = 2;
+
+/// The settings of memory, from what the kernel says of the machine's memory and of this process's limit.
+fn memory(meminfo: Option<&str>, limit: Option<&str>) -> [String; 2] {
     let total = meminfo.and_then(|text| text.lines().find_map(|line| line.strip_prefix("MemTotal:")));
     let total = total.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0);
     // Without a limit the file says `max`.
     let limit = limit.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(u64::MAX);
-    let mebibytes = (total / 1_024).min(limit >> 20) / BUFFERS_SHARE;
-    format!("shared_buffers={}MB", mebibytes.clamp(*BUFFERS_MIB.start(), *BUFFERS_MIB.end()))
+    let mebibytes = (total / 1_024).min(limit >> 20);
+    let buffers = (mebibytes / BUFFERS_SHARE).clamp(*BUFFERS_MIB.start(), *BUFFERS_MIB.end());
+    let cache = (mebibytes / CACHE_SHARE).max(buffers);
+    [format!("shared_buffers={buffers}MB"), format!("effective_cache_size={cache}MB")]
 }
 
 /// Where everything is, and who runs it.
@@ -123,7 +128,7 @@ impl Cluster {
         }
         tracing::info!(path = %self.data.display(), "making the data folder of PostgreSQL");
         let read = |path| fs::read_to_string(path).ok();
-        let buffers = shared_buffers(read("/proc/meminfo").as_deref(), read("/sys/fs/cgroup/memory.max").as_deref());
+        let memory = memory(read("/proc/meminfo").as_deref(), read("/sys/fs/cgroup/memory.max").as_deref());
         let mut initdb = self.command("initdb");
         // This sorts by code point and knows letters beyond ASCII. It is the same on each machine and needs none of its
         // locales.
@@ -131,7 +136,7 @@ impl Cluster {
             .args(["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"])
             .args(["--data-checksums", "--auth-local=peer", "--auth-host=reject", "--username", SUPERUSER, "--pgdata"])
             .arg(&fresh)
-            .args(TUNING.iter().copied().chain([buffers.as_str()]).flat_map(|setting| ["-c", setting]))
+            .args(TUNING.iter().copied().chain(memory.iter().map(String::as_str)).flat_map(|setting| ["-c", setting]))
             .kill_on_drop(true);
         let output = initdb.output().await.map_err(EmbeddedError::file("run initdb for", &fresh))?;
         if !output.status.success() {
@@ -292,15 +297,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_gets_an_eighth_of_the_memory_within_its_bounds() {
-        let of = |kibibytes: &str, limit| {
-            shared_buffers(Some(&format!("MemFree: 1 kB\nMemTotal:   {kibibytes} kB\n")), limit)
-        };
-        assert_eq!(of("16777216", Some("max\n")), "shared_buffers=2048MB");
-        assert_eq!(of("16777216", Some("8589934592\n")), "shared_buffers=1024MB");
-        assert_eq!(of("1048576", None), "shared_buffers=256MB");
-        assert_eq!(of("1073741824", None), "shared_buffers=4096MB");
-        assert_eq!(shared_buffers(None, None), "shared_buffers=256MB");
+    fn the_server_gets_an_eighth_of_the_memory_within_its_bounds_and_expects_half_of_it_to_hold_pages() {
+        let of = |kibibytes: &str, limit| memory(Some(&format!("MemFree: 1 kB\nMemTotal:   {kibibytes} kB\n")), limit);
+        assert_eq!(of("16777216", Some("max\n")), ["shared_buffers=2048MB", "effective_cache_size=8192MB"]);
+        assert_eq!(of("16777216", Some("8589934592\n")), ["shared_buffers=1024MB", "effective_cache_size=4096MB"]);
+        assert_eq!(of("1048576", None), ["shared_buffers=256MB", "effective_cache_size=512MB"]);
+        assert_eq!(of("1073741824", None), ["shared_buffers=4096MB", "effective_cache_size=524288MB"]);
+        assert_eq!(memory(None, None), ["shared_buffers=256MB", "effective_cache_size=256MB"]);
     }
 
     #[test]

@@ -26,7 +26,9 @@ use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_actors::{Lane, Lanes};
 use svc_client::{
-    Call, Code, Failure, Meta, RdfSyntax, ops,
+    Call, Code, Failure, Meta, RdfSyntax,
+    constraint::as_title,
+    ops,
     wire::{
         BatchItem, ClassPage, DocumentChange, NewBatch, OntologyClass, OntologyPage, OntologyQuery, OntologyResponse,
     },
@@ -92,8 +94,8 @@ async fn document(
     ontology: &Ontology,
     text: String,
 ) -> Result<(DocumentId, Caller), Failure> {
-    let title = ontology.title.clone().or_else(|| ontology.iri.clone()).unwrap_or_else(|| "Ontology".to_owned());
-    let title: String = title.chars().take(1_000).collect();
+    let mut names = [&ontology.title, &ontology.iri].into_iter().flatten().map(|name| as_title(name));
+    let title = names.find(|title| !title.is_empty()).unwrap_or_else(|| "Ontology".to_owned());
     if let Some(iri) = &ontology.iri {
         ontologies::hold(conn, iri).await.or_fail()?;
         let (by, scope) = (caller.principal_id(), caller.writable());

@@ -24,6 +24,7 @@ impl Handle<ops::read_health> for Service {
             !matches!(self.sampler.feed.state(), Some((Err(_), _))) && !matches!(known.blob_store, Some(Err(_)));
         let sound = known.fresh().is_some_and(|sample| {
             has_all
+                && sample.numbers.writes.is_ok()
                 && !sample.numbers.workers.is_empty()
                 && sample.numbers.unserved_badges.is_empty()
                 && sample.numbers.unserved_types.is_empty()
@@ -46,7 +47,7 @@ impl Handle<ops::read_readiness> for Service {
         let model = model(self, &known);
         let checks = checks(self, &known, &model);
         // Without these it still finds and shows what it has.
-        let can_wait = [CheckedPart::Feed, CheckedPart::BlobStore];
+        let can_wait = [CheckedPart::Feed, CheckedPart::BlobStore, CheckedPart::Writes];
         let ready = checks.iter().all(|check| check.ok || can_wait.contains(&check.name));
         // Names of workers, versions and counts are only for the owner.
         if !matches!(caller, Caller::Owner) {
@@ -109,6 +110,7 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
         return checks;
     };
     check(CheckedPart::Database, Ok("answers".to_owned()));
+    check(CheckedPart::Writes, sample.numbers.writes.clone().map(|()| "taken".to_owned()));
     check(CheckedPart::Migrations, sample.numbers.schema.clone().map(|()| "all applied".to_owned()));
     let unserved = sample.numbers.unserved();
     check(

@@ -5,6 +5,7 @@ use crate::{
     error::OrFail,
     store::{
         self,
+        growth::Timed,
         indexes::postings::Resolved,
         search::{EXACT_LIMIT, Eligible, Expected},
         vectors::{LOOKED_AT, Nearest, Stored},
@@ -88,7 +89,16 @@ pub(super) async fn nearest_leg(
     expected: Expected,
     limit: u32,
 ) -> Result<Leg, Failure> {
-    let limit = i64::from(limit);
+    core.load.timed(Timed::Search, nearest(core, eligible, query, expected, i64::from(limit))).await
+}
+
+async fn nearest(
+    core: &Core,
+    eligible: &Eligible,
+    query: &Stored<'_>,
+    expected: Expected,
+    limit: i64,
+) -> Result<Leg, Failure> {
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let mut way = Way::choose(expected, limit);
     let mut exact = None;
@@ -174,7 +184,8 @@ pub(super) async fn bm25_leg(
     };
     let filter = StillEligible { eligible, expected };
     let allowed = Allowed::Verify(&filter);
-    let hits = bm25::search(&core.pool, &core.postings, name, query, limit as usize, allowed).await.or_fail()?;
+    let search = bm25::search(&core.pool, &core.postings, name, query, limit as usize, allowed);
+    let hits = core.load.timed(Timed::Bm25, search).await.or_fail()?;
     let hits =
         hits.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
     if hits.is_empty() && index.is_some() {

@@ -172,6 +172,14 @@ settings! {
         /// choose no fewer than its backups go back.
         SVC_BLOB_KEEP_DAYS blob_keep_days: f64 = "7.0", kind::number(0.0..=3650.0);
     }
+    "Growth" {
+        /// Bytes of files in the database above which findings advise an object store.
+        SVC_GROWTH_FILE_BYTES growth_file_bytes: u64 = "500 GiB", kind::bytes(1..=1024 * 1024 * GIB);
+        /// Time that 95 of 100 searches may take in the database before findings tell of it.
+        SVC_GROWTH_SEARCH_SECONDS growth_search: Duration = "0.3", kind::seconds(0.000_001..=60.0);
+        /// Time that 95 of 100 claims of tasks may take before findings tell of it.
+        SVC_GROWTH_CLAIM_SECONDS growth_claim: Duration = "0.05", kind::seconds(0.000_001..=60.0);
+    }
     "Requests" {
         /// Largest file that an upload may have; a larger one is refused with 413.
         SVC_MAX_UPLOAD_BYTES max_upload_bytes: u64 = "256 MiB", kind::bytes(1..=1024 * GIB);
@@ -294,7 +302,7 @@ settings! {
         SVC_RDF_BASE rdf_base: String = "urn:svc:", kind::iri_base();
         /// Most triples of one import of RDF; `svc rdf import` sends a larger text in parts.
         SVC_RDF_MAX_TRIPLES rdf_max_triples: usize = "50000", kind::integer(1..=1_000_000);
-        /// Most facts that rules derive from a group of predicates which depend on each other; if there are more, none of them is written.
+        /// Most facts of one access zone that rules derive from a group of predicates which depend on each other; if there are more, none of that zone is written.
         SVC_RULES_MAX_DERIVED rules_max_derived: usize = "100000", kind::integer(0..=10_000_000);
         /// Most documents that a search for paths comes to before it gives up and says so.
         SVC_PATH_MAX_DOCUMENTS path_max_documents: usize = "100000", kind::integer(2..=10_000_000);

@@ -1,8 +1,19 @@
 //! What an error of the database means: whether the server, its disk or the connection is away, and what the wire is
 //! told.
 use crate::error::{IntoFailure, disk_is_full, storage_full};
-use std::{borrow::Cow, io::ErrorKind};
+use std::{
+    borrow::Cow,
+    io::ErrorKind,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 use svc_client::{Code, Failure};
+
+/// When a server last refused a write because it takes none. A process talks to one database.
+static READ_ONLY_AT: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// Within this time of a refusal no other one is noted, so that refused writes do not close the connections of reads again and again.
+const NOTED_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a statement could not run, if the statement itself is not the cause; the same one may well succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +71,29 @@ pub fn away(error: &sqlx::Error) -> Option<Away> {
     match state.as_ref() {
         "53100" => Some(Away::DiskFull),
         "53300" | "57P03" => Some(Away::NoConnection),
-        "25006" => Some(Away::ReadOnly),
+        "25006" => {
+            note_read_only();
+            Some(Away::ReadOnly)
+        }
         state if state.starts_with("08") => Some(Away::NoConnection),
         state if state.starts_with("53") => Some(Away::Exhausted),
         state if state.starts_with("57P") => Some(Away::Stopped),
         _ => None,
     }
+}
+
+/// Notes that a server takes no writes. Connections that are older are asked before they are used again, because after a failover new ones may
+/// lead to another server.
+fn note_read_only() {
+    let mut noted = READ_ONLY_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.is_none_or(|at| at.elapsed() >= NOTED_EVERY) {
+        *noted = Some(Instant::now());
+    }
+}
+
+/// Whether a server has refused a write within so much time because it takes none.
+pub(super) fn refused_writes_within(time: Duration) -> bool {
+    READ_ONLY_AT.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|at| at.elapsed() < time)
 }
 
 /// Whether the connection to the database was lost, by a fault of either side or between them.

@@ -1,10 +1,17 @@
 //! The connection to PostgreSQL, and what svc needs of a server.
-use super::transaction::{GRACE, drain};
+use super::{
+    away::{self, Away},
+    transaction::{GRACE, drain},
+};
 use sqlx::{
-    Connection, PgPool,
+    Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{str::FromStr, time::Duration};
+
+/// How long after a refused write older connections are suspected to lead to a server that takes none. If one stays unused for longer, its next
+/// write is refused and noted too.
+const SUSPECTED: Duration = Duration::from_secs(60);
 
 /// Idle time below which a connection of the pool is used without a ping.
 const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
@@ -47,6 +54,14 @@ pub enum DatabaseError {
     Migrate(#[from] sqlx::migrate::MigrateError),
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
+}
+
+impl DatabaseError {
+    /// Whether the database answered, be it with this error.
+    pub fn has_answer(&self) -> bool {
+        let (DatabaseError::Unreachable(error) | DatabaseError::Sql(error)) = self else { return true };
+        error.as_database_error().is_some() && !matches!(away::away(error), Some(Away::NoConnection | Away::Stopped))
+    }
 }
 
 /// Reads SVC_DATABASE_URL. The message never repeats the URL, because it may hold a password.
@@ -98,6 +113,9 @@ fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
         .test_before_acquire(false)
         .before_acquire(|conn, idle| {
             Box::pin(async move {
+                if !is_trusted(conn, idle.age).await? {
+                    return Ok(false);
+                }
                 if idle.idle_for > PRESUMED_ALIVE {
                     conn.ping().await?;
                 }
@@ -141,16 +159,29 @@ pub async fn check_server(pool: &PgPool) -> Result<(), DatabaseError> {
 
 /// Refuses a server that takes no writes.
 pub async fn check_writable(pool: &PgPool) -> Result<(), DatabaseError> {
+    let mut conn = pool.acquire().await.map_err(DatabaseError::Unreachable)?;
+    match why_read_only(&mut conn).await.map_err(DatabaseError::Unreachable)? {
+        Some(reason) => Err(DatabaseError::ReadOnly(reason)),
+        None => Ok(()),
+    }
+}
+
+/// Why the server takes no writes; `None` if it takes them.
+async fn why_read_only(conn: &mut PgConnection) -> sqlx::Result<Option<&'static str>> {
     let (is_standby, is_read_only): (bool, bool) =
         sqlx::query_as("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'")
-            .fetch_one(pool)
-            .await
-            .map_err(DatabaseError::Unreachable)?;
-    match (is_standby, is_read_only) {
-        (true, _) => Err(DatabaseError::ReadOnly("it is a standby")),
-        (false, true) => Err(DatabaseError::ReadOnly("default_transaction_read_only is on")),
-        (false, false) => Ok(()),
-    }
+            .fetch_one(conn)
+            .await?;
+    Ok(match (is_standby, is_read_only) {
+        (true, _) => Some("it is a standby"),
+        (false, true) => Some("default_transaction_read_only is on"),
+        (false, false) => None,
+    })
+}
+
+/// Whether a connection of this age may be used again: not if its server takes no writes, where that was found out lately.
+pub(super) async fn is_trusted(conn: &mut PgConnection, age: Duration) -> sqlx::Result<bool> {
+    Ok(!away::refused_writes_within(age.min(SUSPECTED)) || why_read_only(conn).await?.is_none())
 }
 
 /// Checks whether the server has room for a few more megabytes, by writing them and taking them back.

@@ -1,4 +1,5 @@
 //! Connections beside the pool.
+use super::database::is_trusted;
 use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection};
 use std::{
     ops::{Deref, DerefMut},
@@ -69,6 +70,7 @@ impl KeptConnections {
     async fn take(&self) -> sqlx::Result<PgConnection> {
         if let Some((mut conn, used)) = self.idle.pop()
             && (used.elapsed() < PRESUMED_ALIVE || answers(&mut conn).await)
+            && matches!(is_trusted(&mut conn, used.elapsed()).await, Ok(true))
         {
             return Ok(conn);
         }

@@ -26,6 +26,7 @@ pub(crate) mod extraction;
 pub mod fulltext;
 pub mod graph;
 pub mod graph_nodes;
+pub mod growth;
 pub mod indexes;
 pub mod ingest_nodes;
 mod interval;

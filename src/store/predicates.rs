@@ -200,10 +200,13 @@ pub struct Named<'a> {
     /// Its namespace and its name, if the text can be read so.
     pub name: Option<(&'a str, &'a str)>,
     pub iri: &'a str,
+    /// The IRI is one that the service derives from that name.
+    pub is_derived: bool,
 }
 
 /// The predicates that are named, by their position in `names`. A name comes before an IRI that reads the same. Of several with one name the
 /// owner's comes first, then the oldest that came with a graph or a text, and then a principal's: nobody takes over the name of what others use.
+/// A derived IRI means one that has no other first, because only such a one is written with it; one that got its own since then still counts.
 pub async fn resolve(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -216,13 +219,15 @@ pub async fn resolve(
     add(&mut arguments, split(|(namespace, _)| namespace.to_owned()));
     add(&mut arguments, split(|(_, name)| name.to_owned()));
     add(&mut arguments, names.iter().map(|named| named.iri.to_owned()).collect::<Vec<_>>());
+    add(&mut arguments, names.iter().map(|named| named.is_derived).collect::<Vec<_>>());
     let query = concat!(
-        "SELECT n.at, p.id FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY n(namespace, name, iri, at)
+        "SELECT n.at, p.id
+           FROM unnest($3::text[], $4::text[], $5::text[], $6::bool[]) WITH ORDINALITY n(namespace, name, iri, is_derived, at)
           CROSS JOIN LATERAL (
                 SELECT p.id FROM predicates p
                  WHERE ((p.namespace = n.namespace AND p.name = n.name) OR p.iri = n.iri) AND ",
         predicate_readable!(),
-        "        ORDER BY coalesce(p.namespace = n.namespace AND p.name = n.name, false) DESC,
+        "        ORDER BY coalesce(p.namespace = n.namespace AND p.name = n.name, false) DESC, n.is_derived AND p.iri IS NOT NULL,
                        CASE WHEN NOT p.is_declared THEN 1 WHEN p.declared_by IS NULL THEN 0 ELSE 2 END, p.id LIMIT 1) p"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await

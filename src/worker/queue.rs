@@ -13,6 +13,7 @@ use crate::{
     search::bm25,
     store::{
         self,
+        growth::Timed,
         kept::KeptConnections,
         leases::Held,
         tasks::{Claimer, Failed},
@@ -166,7 +167,9 @@ impl PgQueue {
         for grant in &mut claimed.grants {
             grant.deadline = Some(self.deadlines.of(&grant.task_type));
         }
-        metrics::histogram!(telemetry::CLAIM_SECONDS).record(started.elapsed().as_secs_f64());
+        let took = started.elapsed();
+        self.core.load.record(Timed::Claim, took);
+        metrics::histogram!(telemetry::CLAIM_SECONDS).record(took.as_secs_f64());
         metrics::counter!(telemetry::CLAIMED).increment(claimed.grants.len() as u64);
         claimed
     }

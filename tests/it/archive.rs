@@ -2,6 +2,7 @@
 mod hostile;
 mod odd;
 mod rights;
+mod round_trip;
 
 use crate::{
     access::Random,

@@ -68,7 +68,7 @@ impl Console {
         self.send(Method::GET, path, Some(cookie)).send().await.unwrap()
     }
 
-    async fn text(&self, path: &str, cookie: &str) -> String {
+    pub async fn text(&self, path: &str, cookie: &str) -> String {
         let answer = self.get(path, cookie).await;
         let (status, text) = (answer.status(), answer.text().await.unwrap());
         assert_eq!(status, 200, "{path}: {text}");

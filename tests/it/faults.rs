@@ -13,7 +13,7 @@ use std::{
 use svc::{app::App, embedded::EmbeddedPostgres, reader::Reader, store::schema};
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
-    wire::{DocumentPath, Settled, UploadQuery, WaitQuery},
+    wire::{CheckedPart, DocumentPath, HealthStatus, ReadinessCheck, Settled, UploadQuery, WaitQuery},
 };
 
 async fn idle() -> TestApp {
@@ -113,6 +113,15 @@ async fn on_a_server_that_became_read_only_reads_go_on_and_writes_are_503() {
     assert_eq!((answer.status().as_u16(), answer.headers().contains_key("retry-after")), (503, true));
     // What only reads the ledger of migrations still can, and a start says what is wrong.
     schema::read(&app.pool).await.unwrap().check().unwrap();
+    schema::migrate(&app.pool).await.unwrap();
+    let writes = until("the service to know", async || {
+        let checks = checks(&app).await;
+        assert!(checks.iter().any(|check| check.name == CheckedPart::Database), "{checks:?}");
+        checks.into_iter().find(|check| check.name == CheckedPart::Writes && !check.ok)
+    })
+    .await;
+    assert!(writes.detail.contains("takes no writes"), "{writes:?}");
+    assert_eq!(app.client.read_health().await.unwrap().status, HealthStatus::Degraded);
     let worker = run(worker_command(&app, &[])).await;
     let said = String::from_utf8_lossy(&worker.stderr).into_owned();
     assert!(!worker.status.success() && said.contains("takes no writes"), "{said}");
@@ -128,6 +137,49 @@ async fn on_a_server_that_became_read_only_reads_go_on_and_writes_are_503() {
     })
     .await;
     until("all of them", async || sqlx::query("SELECT wake_tasks()").execute(&app.pool).await.ok()).await;
+    app.end().await;
+}
+
+/// What the service checks, measured now. It has no worker, and so is not ready.
+async fn checks(app: &TestApp) -> Vec<ReadinessCheck> {
+    app.sampled().await;
+    let failure = app.client.read_readiness().await.unwrap_err();
+    serde_json::from_value(failure.members["checks"].clone()).unwrap()
+}
+
+#[tokio::test]
+async fn a_connection_to_a_server_that_takes_no_writes_is_not_used_again() {
+    let app = idle().await;
+    let create = async || app.client.create_document(WaitQuery::default(), Json(document("Written", "Text."))).await;
+    alter(&app, "SET default_transaction_read_only = on").await;
+    end_sessions(&app).await;
+    until("a session that takes no writes", async || {
+        create().await.err().filter(|failure| failure.detail.contains("takes no writes"))
+    })
+    .await;
+    // As after a failover, those who connect from now on may write, and nobody ends the sessions that are there.
+    alter(&app, "RESET default_transaction_read_only").await;
+    until("a session that takes writes", async || create().await.ok()).await;
+    until("the test's own sessions to be new", async || {
+        sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.ok()
+    })
+    .await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_database_that_answers_is_not_said_to_be_silent() {
+    let app = idle().await;
+    let database = async || {
+        let checks = checks(&app).await;
+        checks.into_iter().find(|check| check.name == CheckedPart::Database).unwrap()
+    };
+    assert!(database().await.ok);
+    sqlx::raw_sql("ALTER TABLE paused_task_type RENAME TO elsewhere").execute(&app.pool).await.unwrap();
+    let broken = database().await;
+    assert!(!broken.ok && broken.detail.contains("answers, but its state cannot be read"), "{broken:?}");
+    sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO paused_task_type").execute(&app.pool).await.unwrap();
+    assert!(database().await.ok);
     app.end().await;
 }
 

@@ -40,6 +40,7 @@ mod fleet;
 mod fulltext;
 mod graph;
 mod groups;
+mod growth;
 mod hangups;
 mod hostile;
 mod indexes;

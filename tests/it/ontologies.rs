@@ -302,3 +302,14 @@ async fn an_export_has_what_ontologies_say_for_who_may_read_them_and_reads_back_
     app.end().await;
     other.end().await;
 }
+
+#[tokio::test]
+async fn an_ontology_is_called_by_one_line() {
+    let app = idle().await;
+    let iri = "http://example.org/zoo";
+    for (label, title) in [("Zoo\\n of \\u001b[2Jbirds", "Zoo of [2Jbirds"), ("\\u0007", iri)] {
+        let text = format!("<{iri}> a owl:Ontology ; rdfs:label '{label}' .");
+        assert_eq!(load(&app.client, OntologyQuery::default(), &text).await.unwrap().title, title);
+    }
+    app.end().await;
+}

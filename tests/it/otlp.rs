@@ -7,11 +7,13 @@ use crate::{
         collector::{Collector, Mood, Span},
         http,
         llm::{Llm, Reply},
-        repository, sample, until,
+        repository, sample,
+        searches::ask,
+        until,
     },
 };
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{BufRead, BufReader},
@@ -242,6 +244,7 @@ async fn the_dashboard_asks_for_metrics_that_there_are() {
     app.ingest(&sample("handbook.md")).await;
     let asked = app.client.synthesize(Json(SynthesizeSearch::new("What does the handbook say of holidays?"))).await;
     assert!(asked.is_ok(), "{asked:?}");
+    ask(&app.client, "hybrid", &json!({"query": "holidays"})).await.unwrap();
     // A task that nobody serves is blocked.
     let root = node(&app, None).await;
     task(&app, &root, WriteMode::Itself, 0, Some("gpu")).await;

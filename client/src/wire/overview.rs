@@ -26,10 +26,16 @@ wire_words! {
         Disk = "disk",
         BlobStore = "blob_store",
         FeedAway = "feed_away",
+        FileBytes = "file_bytes",
+        VectorMemory = "vector_memory",
+        SlowSearches = "slow_searches",
+        SlowIngestion = "slow_ingestion",
+        SlowBm25 = "slow_bm25",
+        SlowClaims = "slow_claims",
     }
 }
 
-/// Something that is wrong with the queue or the fleet.
+/// Something that is wrong with the queue or the fleet, or a sign that it is time to grow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Finding {
@@ -37,8 +43,11 @@ pub struct Finding {
     /// took the tasks back. `batch_stalled`: a provider should long have ended a batch. `stuck`: tasks have waited for long for a region or an intent. `starved`: younger tasks overtake these.
     /// `stalled`: nobody takes the tasks, although a worker could. `blob_store`: the object store with the bytes of files is away.
     /// `feed_away`: this process does not reach the message broker that `SVC_AMQP_URL` names.
+    /// The others are signs that one server will not do for much longer. `file_bytes`: the database holds very many bytes of files. `vector_memory`: the indexes
+    /// of vectors are larger than half the memory. `slow_searches` and `slow_bm25`: searches by vectors and full text, and by BM25, take long in the database.
+    /// `slow_ingestion`: embed tasks wait for the database and not for a model. `slow_claims`: claims of tasks take long.
     pub kind: FindingKind,
-    /// The badge, task type, worker or task in question.
+    /// The badge, task type, worker or task in question, or the figure that tells.
     pub about: String,
     pub tasks: i64,
     /// How long the oldest has waited.

@@ -24,8 +24,8 @@ wire_words! {
     HealthStatus { Ok = "ok", Degraded = "degraded", }
     /// The precision of a model's weights.
     Precision { F32 = "f32", Bf16 = "bf16", Int8 = "int8", }
-    /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers; and the bulk feed and the
-    /// object store, without which it is ready all the same.
+    /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers; and the bulk feed, the
+    /// object store and a database that takes writes, without which it is ready all the same.
     CheckedPart {
         Model = "model",
         Disk = "disk",
@@ -34,6 +34,7 @@ wire_words! {
         Workers = "workers",
         Feed = "feed",
         BlobStore = "blob_store",
+        Writes = "writes",
     }
 }
 

@@ -1,9 +1,12 @@
 //! A manifest of `svc bulk`: a file with a line of JSON for each file to send, which says of it what a message of the bulk feed can say.
 use super::walk::{Candidate, Found, Origin};
-use crate::feed::{
-    broker::ENVELOPE,
-    message::{self, Source, Upload},
-    producer::Target,
+use crate::{
+    cli::import::BOM,
+    feed::{
+        broker::ENVELOPE,
+        message::{self, Source, Upload},
+        producer::Target,
+    },
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
@@ -81,10 +84,14 @@ pub fn find(manifest: &Path, reading: &Reading, found: &Sender<Found>) -> bool {
             Ok(_) => {}
             Err(error) => return found.blocking_send(unreadable(None, error.to_string())).is_ok(),
         }
+        let line = match number {
+            1 => line.strip_prefix(BOM).unwrap_or(&line[..]),
+            _ => &line[..],
+        };
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let told = match row(manifest, number, &line, reading) {
+        let told = match row(manifest, number, line, reading) {
             Ok(candidate) => Found::File(candidate),
             Err(reason) => unreadable(Some(number), reason),
         };
@@ -210,6 +217,14 @@ mod tests {
         assert!(row.target.query.event_time.is_some() && files[0].path().ends_with("a.md"));
         assert_eq!((files[0].name().as_str(), files[1].name().as_str()), ("b.md", ""));
         assert!(matches!(&files[1].origin, Origin::Inline(bytes) if &bytes[..] == b"hi"));
+    }
+
+    #[test]
+    fn the_mark_that_some_editors_write_before_a_text_is_no_part_of_the_first_line() {
+        let line = r#"{"source": {"path": "a.md"}}"#;
+        let (files, bad) = found(&format!("\u{feff}{line}\n{line}\n\u{feff}{line}\n"), true);
+        assert_eq!((files.len(), bad.len()), (2, 1), "{bad:?}");
+        assert!(bad[0].0.ends_with(":3"), "{bad:?}");
     }
 
     #[test]

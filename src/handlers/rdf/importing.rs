@@ -320,8 +320,10 @@ pub async fn predicates(
     let all: Vec<i64> = ids.values().map(|id| id.0).collect();
     let known: HashSet<PredicateId> = predicates::existing(conn, &scope, &all).await.or_fail()?.into_iter().collect();
     let created = ids.values().filter(|id| made.contains(id) || !known.contains(id)).count();
-    let named: Vec<Named<'_>> =
-        own.iter().map(|(iri, namespace, name)| Named { name: Some((namespace, name)), iri }).collect();
+    let named: Vec<Named<'_>> = own
+        .iter()
+        .map(|(iri, namespace, name)| Named { name: Some((namespace, name)), iri, is_derived: true })
+        .collect();
     for (at, id) in predicates::resolve(conn, &scope, &named).await.or_fail()? {
         if let Some((iri, ..)) = usize::try_from(at - 1).ok().and_then(|at| own.get(at)) {
             ids.insert((*iri).clone(), id);

@@ -14,7 +14,7 @@ use crate::{
         settle,
     },
     search::{bm25, maxsim},
-    store::{self, evidence::Evidence, nodes::TextRow, places::Place},
+    store::{self, evidence::Evidence, growth::Timed, nodes::TextRow, places::Place},
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
@@ -52,7 +52,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
         _ => false,
     };
-    let mut embedded = windows::embed_counted(&model, if is_sum { &[] } else { &rows }, &apply.meter).await?;
+    let encode = windows::embed_counted(&model, if is_sum { &[] } else { &rows }, &apply.meter);
+    let mut embedded = tools.load.timed(Timed::Encode, encode).await?;
     // A document that had token vectors before its text changed has them again.
     let had_tokens = grant.params["tokens"].as_bool() == Some(true);
     let with_tokens: HashSet<DocumentId> = {

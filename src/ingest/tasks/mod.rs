@@ -27,7 +27,10 @@ use crate::{
     otlp::{self, Attribute},
     search::bm25,
     spool::SpoolError,
-    store::away::{self, Away, connection_was_lost, sql_state},
+    store::{
+        away::{self, Away, connection_was_lost, sql_state},
+        growth::Timed,
+    },
     telemetry, words,
 };
 pub(super) use apply::Apply;
@@ -42,6 +45,7 @@ use svc_formats::FormatError;
 use svc_models::ModelError;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
+use types::EMBED;
 
 /// Runs a task of one type.
 type Run = for<'a> fn(&'a Tools, Apply<'a>) -> BoxFuture<'a, Result<Outcome, TaskFailure>>;
@@ -118,6 +122,9 @@ impl Handler for TaskHandler {
         let code = outcome.as_ref().err().map(|failure| failure.code.as_str());
         trace.end([Attribute::new("task.outcome", label.as_str())], code);
         telemetry::seconds(telemetry::HANDLER_SECONDS, "task_type", grant.task_type.clone(), started.elapsed());
+        if grant.task_type == EMBED.name {
+            self.tools.load.record(Timed::Embed, started.elapsed());
+        }
         metrics::counter!(telemetry::TASKS_ENDED, "task_type" => grant.task_type.clone(), "outcome" => label.as_str())
             .increment(1);
         outcome

@@ -1,5 +1,10 @@
 //! What is wrong with the queue, for an operator to read.
-use crate::store::{interval::interval, queue, word::Word};
+use crate::store::{
+    growth::{self, Growth},
+    interval::interval,
+    queue,
+    word::Word,
+};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_client::wire::{Finding, FindingKind};
@@ -31,6 +36,28 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
             "see that svc-batch-worker runs and what it logs; svc-batch-worker cancel has the tasks tried again"
         }
         FindingKind::Paused => "resume the task type: POST /admin/task-types/{task_type}/resume",
+        FindingKind::FileBytes => {
+            "rung 2: name an object store in SVC_BLOB_STORE and run svc blobs move --to object; the table shrinks when VACUUM FULL pg_largeobject rewrites it. \
+             SVC_GROWTH_FILE_BYTES says from where on this is told"
+        }
+        FindingKind::VectorMemory => {
+            "rung 1: give the server more memory and say so in its effective_cache_size, or embed with a narrower model; half the width takes little over half the memory"
+        }
+        FindingKind::SlowSearches => {
+            "rung 3: give the server more processors and memory, after a look whether SVC_DATABASE_POOL_SIZE is too small; reads from replicas are not built. \
+             SVC_GROWTH_SEARCH_SECONDS says from where on this is told"
+        }
+        FindingKind::SlowIngestion => {
+            "rung 4: give the server faster disks, more processors, and memory for its HNSW indexes; more runners do not help, and partitions of the vectors are not built"
+        }
+        FindingKind::SlowBm25 => {
+            "rung 5: search indexes of parts of the tree (POST /indexes), give the server faster processors, and see that workers compact; another search engine \
+             is not built. SVC_GROWTH_SEARCH_SECONDS says from where on this is told"
+        }
+        FindingKind::SlowClaims => {
+            "the queue: run fewer and larger workers, and see that vacuum keeps up with task_queue; several locks for claims are not built. \
+             SVC_GROWTH_CLAIM_SECONDS says from where on this is told"
+        }
     };
     Finding { kind, about, tasks, seconds, remedy: remedy.to_owned() }
 }
@@ -44,12 +71,14 @@ pub struct Outside {
     pub blob_store: Option<String>,
     /// Why the bulk feed has no broker, and for how many seconds.
     pub feed: Option<(String, f64)>,
+    /// From what the signs of growth are read; without it none is found.
+    pub growth: Option<Growth>,
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
 /// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
 /// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends;
-/// and what is wrong outside the queue.
+/// what is wrong outside the queue; and the signs that one server will not do for much longer.
 pub async fn findings(
     conn: &mut PgConnection,
     patience: Duration,
@@ -110,5 +139,9 @@ pub async fn findings(
     findings.extend(outside.disk.into_iter().map(|reason| finding(FindingKind::Disk, reason, 0, 0.0)));
     findings.extend(outside.blob_store.map(|reason| finding(FindingKind::BlobStore, reason, 0, 0.0)));
     findings.extend(outside.feed.map(|(reason, seconds)| finding(FindingKind::FeedAway, reason, 0, seconds)));
+    if let Some(growth) = outside.growth {
+        let signs = growth::signs(&mut *conn, patience, &growth).await?;
+        findings.extend(signs.into_iter().map(|sign| finding(sign.kind, sign.about, sign.tasks, sign.seconds)));
+    }
     Ok(findings)
 }

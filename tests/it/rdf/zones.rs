@@ -58,6 +58,9 @@ async fn nobody_takes_in_what_another_imports() {
     predicate(&app, "salary").await;
     let refused = app.client.assert_fact(Json(salary(None))).await.unwrap_err();
     assert_eq!((refused.status, refused.members["field"].as_str()), (422, Some("subject_iri")), "{refused:?}");
+    // A source that does not stand beside it says nothing of it.
+    let apart = doc(&app, "Apart").await;
+    assert_eq!(app.client.assert_fact(Json(salary(Some(apart)))).await.unwrap_err().status, 422);
     // The principal means its own.
     let [own] = node(&app, "http://acme/ceo").await[..] else { panic!("one document") };
     assert_eq!(one.client.assert_fact(Json(salary(None))).await.unwrap().fact.subject_id, own);
@@ -128,6 +131,16 @@ async fn nobody_takes_the_name_of_what_others_use() {
         of_graph.predicate_id,
         "it reads D"
     );
+    // An IRI that is made of a name is written only for a predicate without one of its own, and means it when it is read.
+    let derived = "urn:svc:predicate/schema/boss";
+    let own = under_own(&one.client).await;
+    for (client, subject) in [(&one.client, own), (&app.client, d)] {
+        let said = client.assert_fact(Json(says(subject, derived, "Eva"))).await.unwrap();
+        assert_eq!(said.fact.predicate_id, hers);
+    }
+    import(&app.client, ImportQuery::default(), &format!("<urn:svc:document/{d}> <{derived}> 'Flo' .")).await.unwrap();
+    let all = named(&app.client, derived).await;
+    assert_eq!(all.iter().map(|fact| fact.predicate_id).collect::<Vec<_>>(), [hers, hers], "{all:?}");
     app.end().await;
 }
 

@@ -1,0 +1,173 @@
+//! The signs that one server will not do for much longer: each is provoked, and found wherever one looks.
+use crate::{
+    admin::{run, worker_command},
+    console::Console,
+    queue::{LEASE, claimer, node, task},
+    support::{TOKEN, TestApp, Wish, repository, sample, searches::ask, server, until},
+};
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+use std::{collections::BTreeMap, time::Duration};
+use svc::{store::growth::Timed, worker::queue::PgQueue};
+use svc_actors::{Lane, Queue, WriteMode};
+use svc_client::wire::{Finding, FindingKind};
+
+/// Each sign, with a part of what helps.
+const SIGNS: &[(FindingKind, &str)] = &[
+    (FindingKind::FileBytes, "rung 2: name an object store in SVC_BLOB_STORE"),
+    (FindingKind::VectorMemory, "rung 1: give the server more memory"),
+    (FindingKind::SlowSearches, "rung 3: give the server more processors"),
+    (FindingKind::SlowIngestion, "rung 4: give the server faster disks"),
+    (FindingKind::SlowBm25, "rung 5: search indexes of parts"),
+    (FindingKind::SlowClaims, "the queue: run fewer and larger workers"),
+];
+
+/// So many calls are enough to say how long they take.
+const ENOUGH: usize = 50;
+
+fn signs(findings: Vec<Finding>) -> Vec<Finding> {
+    findings.into_iter().filter(|finding| SIGNS.iter().any(|(kind, _)| *kind == finding.kind)).collect()
+}
+
+/// Tells the database what this process remembers, and what is found then.
+async fn told(app: &TestApp) -> Vec<Finding> {
+    app.service.load.tell(&app.pool).await.unwrap();
+    signs(app.client.list_findings().await.unwrap().findings)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_sign_is_found_wherever_one_looks_and_names_the_next_rung() {
+    let options = server::new_database().await;
+    let patient = [("SVC_GROWTH_SEARCH_SECONDS", "60"), ("SVC_GROWTH_CLAIM_SECONDS", "60")];
+    let wish = Wish { settings: &patient, database: Some(options.clone()), ..Wish::default() };
+    let app = TestApp::with(wish).await;
+    app.ingest(&sample("handbook.md")).await;
+    let small = told(&app).await;
+    assert!(small.is_empty(), "a small store has room to grow: {small:?}");
+    app.end().await;
+
+    // In this database the server seems to have hardly any memory.
+    let mut conn = PgConnection::connect_with(&options).await.unwrap();
+    let change = format!("ALTER DATABASE {} SET effective_cache_size = '8kB'", options.get_database().unwrap());
+    sqlx::raw_sql(sqlx::AssertSqlSafe(change)).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    let hasty = [
+        ("SVC_GROWTH_FILE_BYTES", "1"),
+        ("SVC_GROWTH_SEARCH_SECONDS", "0.000001"),
+        ("SVC_GROWTH_CLAIM_SECONDS", "0.000001"),
+    ];
+    let wish = Wish { settings: &hasty, no_worker: true, database: Some(options), ..Wish::default() };
+    let app = TestApp::with(wish).await;
+    for _ in 0..ENOUGH {
+        ask(&app.client, "hybrid", &json!({"query": "What does the handbook say of holidays?"})).await.unwrap();
+    }
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
+    for _ in 0..ENOUGH {
+        queue.claim(&[(Lane::Io, 1)]).await.unwrap();
+    }
+    // A task waits to be embedded, and those that ran waited for the database most of their time.
+    let waits = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    sqlx::query("UPDATE task_queue SET task_type = 'embed', created_at = now() - interval '1 hour' WHERE id = $1")
+        .bind(waits)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    for _ in 0..ENOUGH {
+        app.service.load.record(Timed::Embed, Duration::from_secs(1));
+        app.service.load.record(Timed::Encode, Duration::from_millis(100));
+    }
+    // Where all tests have an object store, the database has no bytes of files.
+    let is_there = |kind: FindingKind| kind != FindingKind::FileBytes || !app.service.blobs.are_outside();
+    let expected: Vec<_> = SIGNS.iter().filter(|(kind, _)| is_there(*kind)).collect();
+    let findings = until("all signs", async || {
+        let findings = told(&app).await;
+        (findings.len() == expected.len()).then_some(findings)
+    })
+    .await;
+    for (finding, (kind, remedy)) in findings.iter().zip(&expected) {
+        assert!(finding.kind == *kind && finding.remedy.starts_with(remedy), "{finding:?}");
+        assert!(!finding.about.is_empty(), "{finding:?}");
+    }
+    let ingestion = findings.iter().find(|finding| finding.kind == FindingKind::SlowIngestion).unwrap();
+    assert!(ingestion.tasks == 1 && ingestion.about.contains("% of the time of embed tasks"), "{ingestion:?}");
+    assert_eq!(signs(app.client.read_overview().await.unwrap().findings).len(), findings.len());
+
+    let console = Console::of(&app).await;
+    let cookie = console.sign_in(TOKEN).await;
+    let page = console.text("/", &cookie).await;
+    assert!(page.contains("The indexes of vectors are larger than half the memory"), "{page}");
+    console.end().await;
+
+    let mut doctor = worker_command(&app, &["doctor", "--json"]);
+    doctor.envs(hasty);
+    let said = run(doctor).await;
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{text}");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let guide = std::fs::read_to_string(repository().join("docs/operations.md")).unwrap();
+    for (kind, remedy) in expected {
+        let line = lines.iter().find(|line| line["kind"] == kind.as_str()).expect(kind.as_str());
+        assert!(line["remedy"].as_str().unwrap().starts_with(remedy), "{line}");
+        assert!(guide.contains(&format!("`{kind}`")), "docs/operations.md does not name {kind}");
+    }
+
+    app.sampled().await;
+    let metrics = app.client.read_metrics().await.unwrap();
+    for name in [
+        "svc_large_object_bytes ",
+        "svc_vector_index_bytes ",
+        "svc_database_cache_bytes ",
+        "svc_search_seconds_bucket{",
+        "svc_bm25_seconds_bucket{",
+        "svc_encode_seconds_bucket{",
+        "svc_claim_seconds_bucket{",
+    ] {
+        assert!(metrics.lines().any(|line| line.starts_with(name)), "{name} is not in {metrics}");
+    }
+
+    // Where models take most of the time, a larger database would not help.
+    app.service.load.record(Timed::Encode, Duration::from_secs(60));
+    until("the sign to be over", async || {
+        told(&app).await.iter().all(|finding| finding.kind != FindingKind::SlowIngestion).then_some(())
+    })
+    .await;
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn few_calls_and_those_of_long_ago_are_no_sign() {
+    let settings = [("SVC_GROWTH_CLAIM_SECONDS", "0.05")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let is_slow = async || told(&app).await.iter().any(|finding| finding.kind == FindingKind::SlowClaims);
+    for _ in 1..ENOUGH {
+        app.service.load.record(Timed::Claim, Duration::from_secs(1));
+    }
+    assert!(!is_slow().await, "that is too few to tell");
+    app.service.load.record(Timed::Claim, Duration::from_secs(1));
+    until("the sign", async || is_slow().await.then_some(())).await;
+    // One slow call of twenty is usual.
+    for _ in 0..19 * ENOUGH {
+        app.service.load.record(Timed::Claim, Duration::from_millis(1));
+    }
+    until("the sign to be over", async || (!is_slow().await).then_some(())).await;
+
+    // A process that ended an hour ago was slow, and of one that ended long ago nothing is kept.
+    sqlx::query(
+        "INSERT INTO process_timings (process, kind, told_at, calls, p95_seconds, total_seconds)
+         VALUES (gen_random_uuid(), 'claim', now() - interval '1 hour', 1000, 9, 9000),
+                (gen_random_uuid(), 'claim', now() - interval '2 days', 1000, 9, 9000)",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    assert!(!is_slow().await);
+    app.service.load.record(Timed::Claim, Duration::from_millis(1));
+    until("the row of long ago to be gone", async || {
+        assert!(!is_slow().await);
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM process_timings").fetch_one(&app.pool).await.unwrap();
+        (count == 2).then_some(())
+    })
+    .await;
+    app.end().await;
+}
