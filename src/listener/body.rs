@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 /// This many bytes of a body, or its end, must arrive within the time that a body may stall.
 const STEP: u64 = 16 * 1024;
 /// The rest of a body that its reader left is read within this time, if it is no longer than this.
-const REST_TIMEOUT: Duration = Duration::from_millis(250);
+const REST_TIMEOUT: Duration = Duration::from_millis(100);
 const REST_BYTES: u64 = 64 * 1024;
 
 /// A body that fails once it stalls. Only the time for which its reader waits for the client counts.
