@@ -57,7 +57,8 @@ async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
     let Some(mut conn) = derived::leader(pool).await? else { return Ok(()) };
     let mut rests = Rests::default();
     loop {
-        let waiting = rests.leave(derived::waiting(&mut conn).await?, Instant::now());
+        let waiting = derived::waiting(&mut conn).await?;
+        let waiting = rests.leave(waiting, Instant::now());
         let mut done: HashSet<PredicateId> = HashSet::new();
         let mut pause = if waiting.is_empty() { PAUSE } else { Duration::ZERO };
         for predicate in waiting {
