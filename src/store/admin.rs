@@ -16,8 +16,8 @@ use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
 use svc_client::wire::{
-    ActorNode, Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ParkedIn, ReservationResponse, SnapshotPart, TaskError,
-    TaskLane, TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
+    ActorNode, Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ParkedIn, ReservationResponse, SnapshotPart,
+    TaskError, TaskLane, TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
 };
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;

@@ -236,7 +236,10 @@ mod tests {
             let (files, bad) = found(&text, false);
             let [(path, reason)] = &bad[..] else { panic!("{bad:?}") };
             assert!(files.is_empty() && path.ends_with("files.jsonl:1"), "{path}");
-            assert!(reason.contains(name) && reason.contains("leave it out") && reason.contains("SVC_AMQP_URL"), "{reason}");
+            assert!(
+                reason.contains(name) && reason.contains("leave it out") && reason.contains("SVC_AMQP_URL"),
+                "{reason}"
+            );
         }
     }
 }

@@ -151,7 +151,10 @@ async fn without_a_broker_a_row_says_the_same() {
     };
     for ((file, reason), (number, name)) in reasons("left").into_iter().zip([(4, "sha256"), (5, "declared_mime")]) {
         assert!(file.ends_with(&format!("files.jsonl:{number}")), "{file}");
-        assert!(reason.contains(name) && reason.contains("leave it out") && reason.contains("SVC_AMQP_URL"), "{reason}");
+        assert!(
+            reason.contains(name) && reason.contains("leave it out") && reason.contains("SVC_AMQP_URL"),
+            "{reason}"
+        );
     }
     let [(_, reason)] = reasons("rejected")[..] else { panic!("{said:?}") };
     for part in ["files.jsonl:6: ", "text/markdown", "name its path", "SVC_AMQP_URL"] {
