@@ -1,5 +1,6 @@
 //! Batches of requests for a provider of language models, and the tasks that wait in them. A task is `batched` from the moment in which its
 //! requests are in a batch that is still open, so that no crash loses it, until the batch has ended and a worker takes it up again.
+mod answered;
 mod results;
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     text::storable,
     word::Word,
 };
+pub use answered::{ended, take_up, waiting, with_errors};
 use chrono::{DateTime, Utc};
 pub use results::{BatchCounts, BatchResult, end, record, take_error};
 use sqlx::{PgConnection, PgPool};

@@ -251,12 +251,25 @@ impl<'a> Asking<'a> {
 
     /// What the questions took, as evidence.
     pub fn took(&self, prompt: &str) -> Value {
-        json!({
-            "model": (!self.name.is_empty()).then_some(self.name.as_str()), "prompt": prompt, "calls": self.asked.len(), "kept_calls": self.kept,
-            "batched_calls": self.batched, "prompt_tokens": self.tokens.0, "completion_tokens": self.tokens.1,
-            "milliseconds": u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        })
+        let calls = Calls { all: self.asked.len(), kept: self.kept, batched: self.batched };
+        took(prompt, &self.name, calls, self.tokens, self.begun)
     }
+}
+
+/// How many questions there were, how many of them an earlier attempt had asked, and how many were answered by a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calls {
+    pub all: usize,
+    pub kept: usize,
+    pub batched: usize,
+}
+
+/// What questions took, as evidence.
+pub(super) fn took(prompt: &str, model: &str, calls: Calls, tokens: (i64, i64), begun: Instant) -> Value {
+    json!({
+        "model": (!model.is_empty()).then_some(model), "prompt": prompt, "calls": calls.all, "kept_calls": calls.kept, "batched_calls": calls.batched,
+        "prompt_tokens": tokens.0, "completion_tokens": tokens.1, "milliseconds": u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+    })
 }
 
 /// Tells questions apart.
