@@ -217,6 +217,67 @@ async fn a_worker_that_is_killed_between_any_two_steps_loses_no_task_and_applies
     app.end().await;
 }
 
+/// A worker that is killed after it brought a file of requests and before it had a batch made of it leaves no copy of the texts behind.
+#[tokio::test]
+async fn a_file_of_requests_of_which_no_batch_was_made_is_deleted() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let file = upload(&app, &section("", "oven", 80), json!({})).await;
+    waiting(&app, 1).await;
+    provider.has_files(&["of somebody else.jsonl"]);
+    provider.will(|call| if call == "POST /batches" { Fate::HeldBefore } else { Fate::Answered });
+    let victim = going_on(&app, &provider, "openai");
+    provider.called("POST /batches").await;
+    victim.kill();
+    let left = provider.files().pop().unwrap();
+    assert!(left.name.starts_with("svc-") && provider.batches().is_empty(), "{left:?}");
+    // The list has several pages, and the first try to read it fails.
+    provider.has_files(&["svc-of-another-service.jsonl", "b.jsonl", "c.jsonl"]);
+    provider.will(|call| if call == "GET /files" { Fate::Refused(503) } else { Fate::Answered });
+    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    let refused = ended(command(&app, &arguments)).await;
+    assert!(!refused.status.success());
+    assert_eq!(provider.files().len(), 5, "no other file is brought before the first is found");
+    provider.will(|_| Fate::Answered);
+    once(&app, &provider, "openai", &[]).await;
+    assert_eq!(provider.batches().len(), 1);
+    let kept = provider.files();
+    assert!(kept.iter().all(|file| file.id != left.id), "{kept:?}");
+    let names: Vec<&str> = kept.iter().map(|file| file.name.as_str()).collect();
+    // The name is that of the batch, whichever try brought the file.
+    assert_eq!(
+        names,
+        ["of somebody else.jsonl", "svc-of-another-service.jsonl", "b.jsonl", "c.jsonl", left.name.as_str()]
+    );
+    // A batch that was made although its answer was lost keeps its file, and none is made again.
+    let other = upload(&app, &section("", "volcano", 80), json!({})).await;
+    waiting(&app, 1).await;
+    provider.will(|call| if call == "POST /batches" { Fate::AnswerLost } else { Fate::Answered });
+    let lost = ended(command(&app, &arguments)).await;
+    assert!(!lost.status.success());
+    provider.will(|_| Fate::Answered);
+    once(&app, &provider, "openai", &[]).await;
+    assert_eq!((provider.batches().len(), provider.files().len()), (2, 6));
+    provider.end(Ends::Completed);
+    for file in [file, other] {
+        assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+    }
+    // A server that lists no files is asked in vain, and gets the batch.
+    let third = upload(&app, &section("", "comet", 80), json!({})).await;
+    waiting(&app, 1).await;
+    provider.will(|call| match call {
+        "POST /batches" => Fate::Refused(503),
+        "GET /files" => Fate::Refused(404),
+        _ => Fate::Answered,
+    });
+    assert!(!ended(command(&app, &arguments)).await.status.success());
+    provider.will(|call| if call == "GET /files" { Fate::Refused(404) } else { Fate::Answered });
+    once(&app, &provider, "openai", &[]).await;
+    provider.end(Ends::Completed);
+    assert_eq!(finished(&app, &provider, "openai", &[], third).await, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 /// Random results, cancels, expiries, edits and kills: each task ends once, and every region is free at the end.
 #[tokio::test]
 async fn whatever_comes_in_whatever_order_each_task_ends_once() {
