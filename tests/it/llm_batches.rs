@@ -3,6 +3,7 @@ mod facts;
 mod faults;
 mod keeper;
 mod parking;
+mod together;
 
 use crate::{
     crash::{Process, url},
