@@ -2,7 +2,7 @@
 use super::{app, batches, command, effective, ended, finished, going_on, once, run_arguments, tasks, waiting};
 use crate::{
     crash::Process,
-    summarize::{section, upload},
+    summarize::{children, section, upload},
     support::{
         TestApp, Wish,
         batches::{Batch, BatchProvider, Ends, Fate, Says},
@@ -18,7 +18,10 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use svc_client::wire::{DocumentPath, LlmBatchOutcome, Settled, TaskStatus};
+use svc_client::{
+    Json,
+    wire::{DocumentPath, LlmBatchOutcome, Settled, TaskStatus, WaitQuery},
+};
 
 #[tokio::test]
 async fn a_batch_that_expires_fails_or_is_cancelled_gives_its_tasks_back_and_keeps_what_was_answered() {
@@ -325,14 +328,30 @@ async fn whatever_comes_in_whatever_order_each_task_ends_once() {
                 }
             }
             5 if !files.is_empty() && gone.len() < 3 => {
-                let file = files.swap_remove(random.random_range(0..files.len()));
-                if random.random() {
-                    app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
-                    gone.push(file);
-                } else {
-                    // It may be held for a moment.
-                    until("the delete", async || app.client.delete_document(DocumentPath { id: file }).await.ok())
-                        .await;
+                let at = random.random_range(0..files.len());
+                match random.random_range(0..3) {
+                    0 => {
+                        let file = files.swap_remove(at);
+                        app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+                        gone.push(file);
+                    }
+                    1 => {
+                        let file = files.swap_remove(at);
+                        // It may be held for a moment.
+                        until("the delete", async || app.client.delete_document(DocumentPath { id: file }).await.ok())
+                            .await;
+                    }
+                    _ => {
+                        let mut part = files[at];
+                        while let Some(child) = children(&app, part).await.first() {
+                            part = child.id;
+                        }
+                        let content = format!("The glacier moved {} times.", random.random::<u32>());
+                        let change = serde_json::from_value(json!({"content": content})).unwrap();
+                        // What is held at this moment is not edited.
+                        let path = DocumentPath { id: part };
+                        let _ = app.client.update_document(path, WaitQuery::default(), Json(change)).await;
+                    }
                 }
             }
             6 => {
