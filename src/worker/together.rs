@@ -98,7 +98,7 @@ impl Together {
             if claimed.grants.is_empty() {
                 break;
             }
-            let asked = together::ask(&self.tools, &claimed.grants).await;
+            let asked = together::ask(&self.tools, &self.claimer.worker_id, &claimed.grants).await;
             held.extend(claimed.grants.iter().filter(|grant| !asked.contains(&grant.task_id)).map(|grant| grant.token));
             if asked.is_empty() {
                 break;

@@ -8,6 +8,7 @@ use super::{
     asking::{Calls, took},
     structure::model,
     summary::{self, Groups, PROMPT, Told},
+    trace,
     types::SUMMARIZE_LLM,
     windows,
 };
@@ -15,6 +16,7 @@ use crate::{
     embedding::Model,
     ingest::{Tools, segments::outdate_sums, settle},
     llm_batches::Batching,
+    otlp::Attribute,
     store::{
         self,
         evidence::Evidence,
@@ -77,13 +79,13 @@ struct Common<'a> {
 }
 
 /// Puts the questions of claimed tasks into batches. Returns the tasks that are not ours any more; the others take more than one question.
-pub(crate) async fn ask(tools: &Tools, grants: &[Grant]) -> HashSet<TaskId> {
+pub(crate) async fn ask(tools: &Tools, worker: &str, grants: &[Grant]) -> HashSet<TaskId> {
     let mut asked = HashSet::new();
     let ended = async {
         let Some(common) = Common::new(tools).await? else { return Ok::<_, TaskFailure>(()) };
         for group in common.groups(grants).await? {
             let tasks = group.len();
-            match common.park(group).await {
+            match common.park(worker, group).await {
                 Ok(parked) => asked.extend(parked),
                 Err(failure) => left(&failure, tasks),
             }
@@ -103,7 +105,10 @@ pub(crate) async fn apply(tools: &Tools, worker: &str, grants: &[Grant]) {
         for group in common.groups(grants).await? {
             let tasks = group.len();
             match common.apply(worker, group).await {
-                Ok(applied) => tell(tools, &applied).await.classified()?,
+                Ok(applied) => {
+                    show(worker, &applied, AttemptOutcome::Completed);
+                    tell(tools, &applied).await.classified()?;
+                }
                 Err(failure) => left(&failure, tasks),
             }
         }
@@ -123,14 +128,20 @@ fn left(failure: &TaskFailure, tasks: usize) {
     );
 }
 
+/// Shows what came of tasks, as each would by itself.
+fn show(worker: &str, tasks: &[&Grant], outcome: AttemptOutcome) {
+    for grant in tasks {
+        trace(grant, worker).end([Attribute::new("task.outcome", outcome.as_str())], None);
+    }
+    metrics::counter!(telemetry::TASKS_ENDED, "task_type" => SUMMARIZE_LLM.name, "outcome" => outcome.as_str())
+        .increment(tasks.len() as u64);
+}
+
 /// Has whatever waits for tasks that have ended go on. What a crash keeps from here, the sweep of the settler does.
 async fn tell(tools: &Tools, applied: &[&Grant]) -> sqlx::Result<()> {
     if applied.is_empty() {
         return Ok(());
     }
-    let outcome = AttemptOutcome::Completed.as_str();
-    metrics::counter!(telemetry::TASKS_ENDED, "task_type" => SUMMARIZE_LLM.name, "outcome" => outcome)
-        .increment(applied.len() as u64);
     let roots: BTreeSet<RootId> = applied.iter().map(|grant| grant.root_id).collect();
     let mut conn = tools.pool.acquire().await?;
     let roots = store::ingest_nodes::with_something_left(&mut conn, &Vec::from_iter(roots)).await?;
@@ -153,8 +164,8 @@ impl<'a> Common<'a> {
 
     /// The summaries among tasks whose texts may take one question, in groups that fit the memory.
     async fn groups<'g>(&self, grants: &'g [Grant]) -> Result<Vec<Vec<Member<'g>>>, TaskFailure> {
-        let summaries = || grants.iter().filter(|grant| grant.task_type == SUMMARIZE_LLM.name);
-        let ids: Vec<DocumentId> = summaries().map(|grant| grant.document_id).collect();
+        let summaries: Vec<&'g Grant> = grants.iter().filter(|grant| grant.task_type == SUMMARIZE_LLM.name).collect();
+        let ids: Vec<DocumentId> = summaries.iter().map(|grant| grant.document_id).collect();
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -162,7 +173,7 @@ impl<'a> Common<'a> {
         let mut sources = summary::sources(&mut conn, &ids).await.classified()?;
         drop(conn);
         let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for grant in summaries() {
+        for grant in summaries {
             let Some(sources) = sources.remove(&grant.document_id) else { continue };
             let size: usize = sources.iter().map(|source| usize::try_from(source.bytes).unwrap_or_default()).sum();
             if size > self.most {
@@ -231,7 +242,7 @@ impl<'a> Common<'a> {
         counted.await.classified()
     }
 
-    async fn park(&self, group: Vec<Member<'_>>) -> Result<Vec<TaskId>, TaskFailure> {
+    async fn park(&self, worker: &str, group: Vec<Member<'_>>) -> Result<Vec<TaskId>, TaskFailure> {
         let questions = self.questions(group).await?;
         let hashes: Vec<Vec<u8>> = questions.iter().map(|question| question.hash.clone()).collect();
         let tasks: Vec<TaskId> = questions.iter().map(|question| question.grant.task_id).collect();
@@ -245,6 +256,9 @@ impl<'a> Common<'a> {
             return Ok(Vec::new());
         }
         let became = self.batching.park_all(&self.tools.pool, &tasks).await.classified()?;
+        let waiting = tasks.iter().zip(&became).filter(|(_, became)| **became == Parked::Waits);
+        let waiting: Vec<&Grant> = waiting.map(|(task, _)| &task.grant).collect();
+        show(worker, &waiting, AttemptOutcome::Batched);
         let are_gone = tasks.iter().zip(became).filter(|(_, became)| matches!(became, Parked::Waits | Parked::Lost));
         Ok(are_gone.map(|(task, _)| task.grant.task_id).collect())
     }
@@ -297,12 +311,11 @@ impl<'a> Common<'a> {
         mut vectors: HashMap<DocumentId, Weighted>,
     ) -> Result<Vec<&'g Grant>, TaskFailure> {
         let badges = &self.tools.settings.task_badges;
-        let ids_of = |summaries: &[Summary<'_>]| summaries.iter().map(Summary::id).collect::<Vec<_>>();
         let mut tx = store::transaction::begin(&self.tools.pool).await.classified()?;
         // Who deletes, moves or closes something in one of these trees is not waited for.
-        let free = store::locks::try_trees(&mut tx, &ids_of(&summaries)).await.classified()?;
+        let free = store::locks::try_trees(&mut tx, &documents_of(&summaries)).await.classified()?;
         let summaries: Vec<Summary<'g>> = only(summaries, free);
-        let ids = ids_of(&summaries);
+        let ids = documents_of(&summaries);
         let Some(first) = ids.first() else {
             tx.rollback().await.classified()?;
             return Ok(Vec::new());
@@ -323,7 +336,7 @@ impl<'a> Common<'a> {
             return Ok(Vec::new());
         }
 
-        let ids = ids_of(&summaries);
+        let ids = documents_of(&summaries);
         let mut rollups = store::evidence::read_each(&mut tx, &ids, Evidence::Rollup).await.classified()?;
         let (with_vector, weighted): (Vec<DocumentId>, Vec<Weighted>) =
             ids.iter().filter_map(|id| Some((*id, vectors.remove(id)?))).unzip();
@@ -374,6 +387,10 @@ fn attempt<'a>(
     detail: &'a Map<String, Value>,
 ) -> AttemptRow<'a> {
     AttemptRow { grant, worker, started_at, outcome: AttemptOutcome::Completed, detail }
+}
+
+fn documents_of(summaries: &[Summary<'_>]) -> Vec<DocumentId> {
+    summaries.iter().map(Summary::id).collect()
 }
 
 /// Those of these summaries of which it is true.
