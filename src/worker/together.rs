@@ -16,6 +16,7 @@ use std::{
 };
 use svc_actors::{Lane, Lanes};
 use tokio_util::task::TaskTracker;
+use tracing::instrument::WithSubscriber;
 use uuid::Uuid;
 
 /// How many tasks are claimed at once to be asked of. A process that is killed meanwhile leaves them to their leases.
@@ -49,7 +50,7 @@ impl Together {
             }
         };
         // What panics has committed nothing, and the actors do it.
-        let _ = self.work.spawn(work).await;
+        let _ = self.work.spawn(work.with_current_subscriber()).await;
     }
 
     async fn apply_all(&self) -> sqlx::Result<()> {
@@ -85,7 +86,7 @@ impl Together {
             }
             held.is_empty()
         };
-        self.work.spawn(work).await.unwrap_or(false)
+        self.work.spawn(work.with_current_subscriber()).await.unwrap_or(false)
     }
 
     async fn ask_all(&self, held: &mut Vec<Uuid>) -> sqlx::Result<()> {

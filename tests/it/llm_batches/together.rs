@@ -1,18 +1,25 @@
 //! Summaries that are asked for and applied many at once.
-use super::{app, command, effective, finished, once, run_arguments, tasks, waiting};
+use super::{app, command, effective, finished, keeper::keeper, once, run_arguments, tasks, waiting};
 use crate::{
     crash::Process,
     summarize::{children, evidence, section, upload},
     support::{
-        TestApp,
+        self, TOKEN, TestApp,
         batches::{BatchProvider, Ends, Says},
-        invariants, until,
+        invariants,
+        statements::counted,
+        until, until_a_statement_waits,
     },
 };
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 use std::process::Stdio;
-use svc::store::transaction;
+use svc::{
+    llm_batches::{Batching, ProviderName},
+    service::Service,
+    store::transaction,
+    worker::{Role, together::Together},
+};
 use svc_client::{
     Json,
     wire::{DocumentPath, Settled, TaskStatus, WaitQuery},
@@ -114,12 +121,7 @@ async fn a_worker_that_is_killed_while_it_applies_many_has_applied_none() {
     let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
     let mut victim = command(&app, &arguments);
     let victim = Process(victim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    until("the worker to wait for the row", async || {
-        let query = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
-        let waits: bool = sqlx::query_scalar(query).fetch_one(&app.pool).await.unwrap();
-        waits.then_some(())
-    })
-    .await;
+    until_a_statement_waits(&app.pool).await;
     victim.kill();
     held.rollback().await.unwrap();
     assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), files.len(), "they wait where they were");
@@ -155,6 +157,51 @@ async fn a_summary_that_cannot_be_written_keeps_no_other_from_being_written() {
     assert_eq!(finished(&app, &provider, "openai", &[], files[1]).await, Settled::Settled);
     assert_eq!(effective(&app, files[1]).await["method"], "llm_summary");
     assert_eq!(provider.batches().len(), 1, "no answer is paid again");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn many_summaries_take_no_more_statements_than_few() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    provider.ends_at_once();
+    let caps = ProviderName::Anthropic.caps();
+    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), caps);
+    let embedder = Some(support::engine().into());
+    let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
+    let service = service.with_batching(batching.clone());
+    let mut role = Role::of(&service.settings);
+    (role.worker_id, role.badges) = ("of-the-batches".to_owned(), vec!["batch".to_owned()]);
+    let together = Together::new(&role, service.tools());
+    let spool = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(&app, &provider, &batching, spool.path());
+    let mut counts = Vec::new();
+    // The first round makes what is made once.
+    let rounds: [&[&str]; 3] =
+        [&["oven"], &["volcano", "heron"], &["bridge", "court", "glacier", "harbour", "comet", "tower", "river"]];
+    for subjects in rounds {
+        let files = files(&app, subjects).await;
+        until("the settler", async || {
+            let left: i64 = sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap();
+            (left == 0).then_some(())
+        })
+        .await;
+        let (goes_on, asked) = counted(together.ask()).await;
+        assert!(goes_on, "nothing has to be asked of alone");
+        assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), subjects.len());
+        until("the answers", async || keeper.pass(true).await.unwrap().then_some(())).await;
+        let ((), applied) = counted(together.apply()).await;
+        for file in files {
+            assert_eq!(app.settled(file).await.settled, Settled::Settled);
+            assert_eq!(effective(&app, file).await["method"], "llm_summary");
+        }
+        counts.push((asked, applied));
+    }
+    // A new connection may add one or two.
+    let (few, many) = (counts[1], counts[2]);
+    assert!(many.0 <= few.0 + 2 && many.1 <= few.1 + 2, "{counts:?}");
+    assert!(few.0 > 5 && few.1 > 10, "they are counted: {counts:?}");
+    together.stop().await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
