@@ -40,6 +40,9 @@ use svc_ids::{DocumentId, RootId, TaskId};
 /// The most bytes of the texts of a group, which is in memory as a whole.
 const BYTES: usize = 8 << 20;
 
+/// The least bytes that a summary below a container is taken for, whose size is not known before it is read, and about the most that it has.
+const SUMMARY_BYTES: (usize, usize) = (64, 4096);
+
 /// A task with the sources of its summary.
 type Member<'a> = (&'a Grant, Vec<Source>);
 
@@ -175,15 +178,15 @@ impl<'a> Common<'a> {
         let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
         for grant in summaries {
             let Some(sources) = sources.remove(&grant.document_id) else { continue };
-            let size: usize = sources.iter().map(|source| usize::try_from(source.bytes).unwrap_or_default()).sum();
-            if size > self.most {
+            let (least, about) = sizes(&sources);
+            if least > self.most {
                 continue;
             }
-            if bytes + size > BYTES && !group.is_empty() {
+            if bytes + about > BYTES && !group.is_empty() {
                 groups.push(std::mem::take(&mut group));
                 bytes = 0;
             }
-            bytes += size;
+            bytes += about;
             group.push((grant, sources));
         }
         groups.extend(Some(group).filter(|group| !group.is_empty()));
@@ -378,6 +381,15 @@ impl<'a> Common<'a> {
         tx.commit().await.classified()?;
         Ok(summaries.iter().map(|summary| summary.question.grant).collect())
     }
+}
+
+/// How many bytes the texts of sources have at least, and about how many.
+fn sizes(sources: &[Source]) -> (usize, usize) {
+    let size = |source: &Source| match usize::try_from(source.bytes) {
+        Ok(bytes) if bytes > 0 => (bytes, bytes),
+        _ => SUMMARY_BYTES,
+    };
+    sources.iter().map(size).fold((0, 0), |(least, about), (more, about_more)| (least + more, about + about_more))
 }
 
 fn attempt<'a>(
