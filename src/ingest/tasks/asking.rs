@@ -54,6 +54,13 @@ pub(super) enum Asked {
     Later,
 }
 
+/// What a process that asks by batches does about a question.
+enum Turn {
+    Asked(Asked),
+    /// It calls the language model: no batch has answered, and the task has no further attempt for another one.
+    Call(Vec<u8>, Ask),
+}
+
 /// A question for a batch.
 struct Wanted {
     hash: Vec<u8>,
@@ -126,12 +133,15 @@ impl<'a> Asking<'a> {
     }
 
     /// The answer to one question, which its hash tells from others; an earlier one if there is one.
-    pub async fn asked(&mut self, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
+    pub async fn asked(&mut self, mut hash: Vec<u8>, mut ask: Ask) -> Result<Asked, TaskFailure> {
         let mut conn = self.tools.pool.acquire().await.classified()?;
         let known = store::summaries::answer(&mut conn, self.asker(), &hash).await.classified()?;
         self.kept += usize::from(known.is_some());
         if known.is_none() && self.tools.batching.is_some() {
-            return self.asked_later(&mut conn, hash, ask).await;
+            match self.asked_later(&mut conn, hash, ask).await? {
+                Turn::Asked(asked) => return Ok(asked),
+                Turn::Call(its_hash, itself) => (hash, ask) = (its_hash, itself),
+            }
         }
         drop(conn);
         let answer = match known {
@@ -159,20 +169,19 @@ impl<'a> Asking<'a> {
     }
 
     /// What a batch said against a question; else the question is asked in the next batch.
-    async fn asked_later(&mut self, conn: &mut PgConnection, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
+    async fn asked_later(&mut self, conn: &mut PgConnection, hash: Vec<u8>, ask: Ask) -> Result<Turn, TaskFailure> {
         let error =
             store::llm_batches::take_error(conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
         let Some((kind, message)) = error else {
             // Equal parts are asked of once.
-            if self.wanted.iter().any(|wanted| wanted.hash == hash) {
-                return Ok(Asked::Later);
+            if !self.wanted.iter().any(|wanted| wanted.hash == hash) {
+                self.wanted_bytes += ask.message.len();
+                self.wanted.push(Wanted { hash, ask });
             }
-            self.wanted_bytes += ask.message.len();
-            self.wanted.push(Wanted { hash, ask });
-            return Ok(Asked::Later);
+            return Ok(Turn::Asked(Asked::Later));
         };
         match kind.as_str() {
-            code::TOO_LONG => Ok(Asked::Error(LlmError::TooLong(message))),
+            code::TOO_LONG => Ok(Turn::Asked(Asked::Error(LlmError::TooLong(message)))),
             code::ONLY_REASONING => {
                 let message = format!(
                     "{message}: set SVC_SUMMARIZATION_DISABLE_THINKING=true, or name a model that does not reason"
@@ -184,7 +193,12 @@ impl<'a> Asking<'a> {
             kind => {
                 // A provider that takes no batch now, as for a limit of the account, may take one when another has ended.
                 let retry_after = (kind == code::BROKEN).then_some(BROKEN_PAUSE);
-                Err(TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) })
+                let failure = TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) };
+                let can_call = self.tools.language_model.is_chosen();
+                match can_call && store::tasks::is_last(conn, self.grant, &failure).await.classified()? {
+                    true => Ok(Turn::Call(hash, ask)),
+                    false => Err(failure),
+                }
             }
         }
     }

@@ -2,11 +2,13 @@
 use super::{app, batches, command, effective, ended, finished, going_on, once, run_arguments, tasks, waiting};
 use crate::{
     crash::Process,
-    summarize::{children, section, upload},
+    summarize::{children, evidence, section, upload},
     support::{
         TestApp, Wish,
         batches::{Batch, BatchProvider, Ends, Fate, Says},
-        invariants, until,
+        invariants,
+        llm::{Llm, Reply},
+        until,
     },
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -173,6 +175,50 @@ async fn what_a_batch_did_not_answer_is_asked_again_as_a_whole_and_without_what_
         .await
         .unwrap();
     assert_eq!(finished(&app, &provider, "openai", &[], first).await, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_no_batch_answers_is_asked_of_the_endpoint_in_the_last_attempt() {
+    let (app, provider, llm) = (app().await, BatchProvider::start().await, Llm::start().await);
+    provider.will_say(|_| Says::Expires);
+    llm.will([Reply::said("The endpoint describes ovens.")]);
+    let run = async |endpoint: Option<&str>| {
+        let mut command = command(&app, &[&run_arguments(&provider, "openai")[..], &["--once"]].concat());
+        if let Some(endpoint) = endpoint {
+            command.env("SVC_LLM_BASE_URL", endpoint).env("SVC_LLM_MODEL", "asked-model");
+        }
+        let output = ended(command).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    for endpoint in [Some(llm.base.as_str()), None] {
+        let file = upload(&app, &section("", if endpoint.is_some() { "oven" } else { "volcano" }, 80), json!({})).await;
+        waiting(&app, 1).await;
+        sqlx::query("UPDATE task_queue SET max_retries = 1 WHERE NOT final").execute(&app.pool).await.unwrap();
+        let before = provider.batches().len();
+        for batches in 1..=2 {
+            run(endpoint).await;
+            assert_eq!(provider.batches().len(), before + batches);
+            provider.end(Ends::Expired);
+            run(endpoint).await;
+            sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
+                .execute(&app.pool)
+                .await
+                .unwrap();
+        }
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+        let of_file = evidence(&app, file).await;
+        match endpoint {
+            Some(_) => {
+                assert_eq!(of_file["effective_content"]["text"], "The endpoint describes ovens.");
+                let took = &of_file["llm.summarize"];
+                assert_eq!((&took["calls"], &took["batched_calls"]), (&json!(1), &json!(0)));
+            }
+            None => assert!(of_file["rollup"]["not_summarized"]["reason"].as_str().unwrap().contains("expired")),
+        }
+    }
+    assert_eq!(llm.asked().len(), 1, "only the last attempt calls");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
