@@ -13,7 +13,7 @@ use super::{
 };
 pub use answered::{ended, take_up, waiting, with_errors};
 use chrono::{DateTime, Utc};
-pub use results::{BatchCounts, BatchResult, end, record, take_error};
+pub use results::{BatchCounts, BatchResult, Said, end, record, take_error};
 use sqlx::{PgConnection, PgPool};
 use std::{
     collections::{BTreeMap, HashSet},

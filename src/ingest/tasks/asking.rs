@@ -7,7 +7,7 @@ use crate::{
     llm_batches::{TASK_BYTES, TASK_REQUESTS, code},
     store::{
         self,
-        llm_batches::{Parked, Parking, Request},
+        llm_batches::{Parked, Parking, Request, Said},
         summaries::{Asker, LlmAnswer},
     },
 };
@@ -170,19 +170,23 @@ impl<'a> Asking<'a> {
 
     /// What a batch said against a question; else the question is asked in the next batch.
     async fn asked_later(&mut self, conn: &mut PgConnection, hash: Vec<u8>, ask: Ask) -> Result<Turn, TaskFailure> {
-        let error =
-            store::llm_batches::take_error(conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
-        let Some((kind, message)) = error else {
-            // Equal parts are asked of once.
-            if !self.wanted.iter().any(|wanted| wanted.hash == hash) {
-                self.wanted_bytes += ask.message.len();
-                self.wanted.push(Wanted { hash, ask });
-            }
+        let task_id = self.grant.task_id;
+        let kept = [code::TOO_LONG, code::ONLY_REASONING];
+        let said = store::llm_batches::take_error(conn, task_id, &hash, &kept).await.classified()?;
+        let Some(Said { code: kind, message, times }) = said else {
+            self.want(hash, ask);
             return Ok(Turn::Asked(Asked::Later));
         };
         match kind.as_str() {
             code::TOO_LONG => Ok(Turn::Asked(Asked::Error(LlmError::TooLong(message)))),
+            // The model is asked once more not to reason.
+            code::ONLY_REASONING if ask.thinks && times == 1 => {
+                self.want(hash, Ask { thinks: false, ..ask });
+                Ok(Turn::Asked(Asked::Later))
+            }
             code::ONLY_REASONING => {
+                // Whoever has the task retried has the model asked again.
+                store::llm_batches::take_error(conn, task_id, &hash, &kept[..1]).await.classified()?;
                 let message = format!(
                     "{message}: set SVC_SUMMARIZATION_DISABLE_THINKING=true, or name a model that does not reason"
                 );
@@ -200,6 +204,14 @@ impl<'a> Asking<'a> {
                     false => Err(failure),
                 }
             }
+        }
+    }
+
+    /// Keeps a question for the next batch; equal parts are asked of once.
+    fn want(&mut self, hash: Vec<u8>, ask: Ask) {
+        if !self.wanted.iter().any(|wanted| wanted.hash == hash) {
+            self.wanted_bytes += ask.message.len();
+            self.wanted.push(Wanted { hash, ask });
         }
     }
 

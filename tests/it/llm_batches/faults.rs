@@ -22,7 +22,7 @@ use std::{
 };
 use svc_client::{
     Json,
-    wire::{DocumentPath, LlmBatchOutcome, Settled, TaskStatus, WaitQuery},
+    wire::{DocumentPath, LlmBatchOutcome, Settled, TaskPath, TaskStatus, WaitQuery},
 };
 
 #[tokio::test]
@@ -175,6 +175,50 @@ async fn what_a_batch_did_not_answer_is_asked_again_as_a_whole_and_without_what_
         .await
         .unwrap();
     assert_eq!(finished(&app, &provider, "openai", &[], first).await, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_model_that_only_thinks_is_asked_once_more_not_to_before_its_task_fails() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    for never_answers in [false, true] {
+        let subject = if never_answers { "volcano" } else { "oven" };
+        provider.will_say(move |asked| match asked.params.get("chat_template_kwargs") {
+            Some(_) if !never_answers => Says::Text("About ovens.".into()),
+            _ => Says::Thought("Hm, hm.".into()),
+        });
+        let file = upload(&app, &section("", subject, 80), json!({})).await;
+        waiting(&app, 1).await;
+        let before = provider.batches().len();
+        let state = finished(&app, &provider, "openai", &[], file).await;
+        let asked: Vec<bool> = provider.batches()[before..]
+            .iter()
+            .flat_map(|batch| &batch.requests)
+            .map(|asked| asked.params["chat_template_kwargs"] == json!({"enable_thinking": false}))
+            .collect();
+        assert_eq!((state, asked), (Settled::Settled, vec![false, true]), "once with thinking and once without");
+        let of_file = evidence(&app, file).await;
+        if never_answers {
+            let why = of_file["rollup"]["not_summarized"]["reason"].as_str().unwrap();
+            assert!(why.contains("SVC_SUMMARIZATION_DISABLE_THINKING"), "{why}");
+        } else {
+            assert_eq!(of_file["effective_content"]["text"], "About ovens.");
+        }
+    }
+    // Whoever has the task retried has the model asked again.
+    provider.will_say(|_| Says::Text("About volcanoes.".into()));
+    let failed = tasks(&app, TaskStatus::Failed).await;
+    assert_eq!((failed.len(), failed[0].retry_count), (1, 0), "{failed:?}");
+    app.client.retry_task(TaskPath { id: failed[0].id }).await.unwrap();
+    let file = failed[0].root_id;
+    assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+    until("the summary", async || {
+        once(&app, &provider, "openai", &[]).await;
+        provider.end(Ends::Completed);
+        (effective(&app, file).await["text"] == "About volcanoes.").then_some(())
+    })
+    .await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

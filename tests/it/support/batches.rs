@@ -16,6 +16,8 @@ pub enum Says {
     Text(String),
     /// A text whose end is cut off.
     Cut(String),
+    /// What the model thinks, and no answer.
+    Thought(String),
     /// A status, with the type and the message of the error.
     Error(u16, &'static str, &'static str),
     /// The batch ends before the request is answered.
@@ -216,6 +218,11 @@ fn lines(batch: &Batch, answer: &mut Answer) -> Vec<String> {
             (Says::Nothing, _) => continue,
             (Says::Text(text), false) => openai(asked, 200, &chat(&text, "stop")),
             (Says::Cut(text), false) => openai(asked, 200, &chat(&text, "length")),
+            (Says::Thought(text), false) => {
+                let mut body = chat("", "stop");
+                body["choices"][0]["message"]["reasoning_content"] = text.into();
+                openai(asked, 200, &body)
+            }
             (Says::Error(status, kind, message), false) => {
                 openai(asked, status, &json!({"error": {"message": message, "type": kind, "code": null}}))
             }
@@ -229,6 +236,11 @@ fn lines(batch: &Batch, answer: &mut Answer) -> Vec<String> {
             }
             (Says::Cut(text), true) => {
                 anthropic(asked, json!({"type": "succeeded", "message": message(&text, "max_tokens")}))
+            }
+            (Says::Thought(text), true) => {
+                let mut said = message("", "end_turn");
+                said["content"] = json!([{"type": "thinking", "thinking": text}]);
+                anthropic(asked, json!({"type": "succeeded", "message": said}))
             }
             (Says::Error(_, kind, message), true) => anthropic(
                 asked,
