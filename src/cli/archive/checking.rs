@@ -158,26 +158,31 @@ fn manifest(folder: &Path) -> Result<Manifest, CliError> {
 /// Checks the documents: each once, after its parent, and with the bytes of its file beside it.
 fn documents(folder: &Path, counts: &mut Counts) -> Result<Sorted, CliError> {
     let (path, mut ids) = (folder.join(DOCUMENTS), Sorting::new());
-    // The documents above the next one. Everything under a document comes before what is not, so that this is short.
-    let mut above: Vec<i64> = Vec::new();
+    // The documents that the next one may lie under, with their levels in the archive. Everything under a document comes before what is not,
+    // so that this is short; only where a detached document ends nobody knows before one comes that is under another.
+    let mut above: Vec<(i64, usize)> = Vec::new();
     each(&path, |document: &ArchivedDocument| {
         document.check().map_err(|(field, reason)| format!("{field}: {reason}"))?;
         counts.documents += 1;
         ids.add(document.id, counts.documents).map_err(unsorted)?;
-        match document.parent {
+        let level = match document.parent {
             Some(parent) => {
-                let Some(at) = above.iter().rposition(|id| *id == parent) else {
+                let Some(at) = above.iter().rposition(|(id, _)| *id == parent) else {
                     return Err(format!("has the parent {parent}, which does not come before it or is not above it"));
                 };
                 above.truncate(at + 1);
+                above[at].1 + 1
             }
-            None if document.detached => {}
-            None => above.clear(),
-        }
-        if above.len() == DEEPEST {
+            None if document.detached => 0,
+            None => {
+                above.clear();
+                0
+            }
+        };
+        if level == DEEPEST {
             return Err(format!("lies under {DEEPEST} documents: no store has one that deep"));
         }
-        above.push(document.id);
+        above.push((document.id, level));
         counts.vectors += u64::from(document.vector.is_some());
         let Some(file) = &document.file else { return Ok(()) };
         counts.files += 1;

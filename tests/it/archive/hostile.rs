@@ -149,6 +149,24 @@ async fn a_faulty_archive_is_refused_by_file_and_line_and_nothing_of_it_is_store
             &|| row(&bad, 5, |row| row["parent"] = 3.into()),
             &["documents.ndjson, line 5", "parent 3", "not above"],
         ),
+        (
+            "a tree that is too deep",
+            &|| {
+                change(&bad, "documents.ndjson", |text| {
+                    let lines: Vec<&str> = text.lines().collect();
+                    let mut last: Value = serde_json::from_str(lines[2]).unwrap();
+                    let mut deep = lines[..3].join("\n") + "\n";
+                    for id in 1_000..1_300 {
+                        last["parent"] = last["id"].take();
+                        last["id"] = id.into();
+                        deep += &format!("{last}\n");
+                    }
+                    deep
+                })
+            },
+            // The third line lies under two documents.
+            &["documents.ndjson, line 257", "lies under 256 documents"],
+        ),
         ("an id twice", &|| row(&bad, 4, |row| row["id"] = 2.into()), &["documents.ndjson, line 4", "id 2", "earlier"]),
         ("no id", &|| row(&bad, 4, |row| row["id"] = (-4).into()), &["documents.ndjson, line 4", "id"]),
         (

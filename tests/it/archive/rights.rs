@@ -143,3 +143,35 @@ async fn closed_graphs_come_back_with_their_facts_each_in_its_own_place() {
         app.end().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_many_documents_come_back_without_their_parents_as_somebody_may_read() {
+    let (app, other) = (idle().await, idle().await);
+    let alice = someone(&app, "alice").await;
+    let mut documents = vec![json!({"title": "folder", "content": "", "key": "folder", "private": true})];
+    for number in 0..300 {
+        let title = format!("note {number}");
+        documents.push(json!({"title": title, "content": "", "parent_key": "folder", "private": true}));
+    }
+    let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+    app.client.create_documents(Json(batch)).await.unwrap();
+    // She reaches each of the notes, and not their folder.
+    sqlx::query(
+        "INSERT INTO access_grants (principal_id, document_id, can_write)
+         SELECT $1, id, false FROM documents WHERE starts_with(title, 'note')",
+    )
+    .bind(alice.id)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let output = svc_as(&app, &alice, &["export", archive.to_str().unwrap()]).await;
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(rows(&archive, "documents.ndjson").iter().all(|row| row["detached"] == true));
+    let imported = done(&other, &["import", archive.to_str().unwrap()]).await;
+    assert_eq!(imported["documents"], 300, "{imported}");
+    for app in [app, other] {
+        app.end().await;
+    }
+}
