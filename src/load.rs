@@ -109,7 +109,7 @@ impl Load {
         told
     }
 
-    /// How large what grows is, as it was measured within the last minute.
+    /// How large what grows is, as it was measured within the last minute, or before somebody held it alone.
     pub async fn sizes(&self, conn: &mut PgConnection) -> sqlx::Result<Sizes> {
         let known = *self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, sizes)) = known
@@ -117,7 +117,9 @@ impl Load {
         {
             return Ok(sizes);
         }
-        let sizes = growth::sizes(conn).await?;
+        let Some(sizes) = growth::sizes(conn).await? else {
+            return Ok(known.map(|(_, sizes)| sizes).unwrap_or_default());
+        };
         *self.sizes.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), sizes));
         Ok(sizes)
     }

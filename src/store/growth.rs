@@ -92,17 +92,24 @@ pub struct Sizes {
     pub cache: i64,
 }
 
-/// Reads the sizes, of files and from the settings; no table is counted.
-pub async fn sizes(conn: &mut PgConnection) -> sqlx::Result<Sizes> {
-    let (large_objects, vector_indexes, cache): (i64, i64, i64) = sqlx::query_as(
-        "SELECT pg_total_relation_size('pg_catalog.pg_largeobject'),
-                (SELECT coalesce(sum(pg_relation_size(i.oid)), 0)::bigint FROM pg_class i JOIN pg_am a ON a.oid = i.relam
-                  WHERE i.relkind = 'i' AND a.amname = 'hnsw' AND i.relnamespace = current_schema()::regnamespace),
-                pg_size_bytes(current_setting('effective_cache_size'))",
+/// Reads the sizes, of files and from the settings; no table is counted. `None` while somebody holds one of them alone, as VACUUM FULL does for
+/// hours, because a look at it would wait for that.
+pub async fn sizes(conn: &mut PgConnection) -> sqlx::Result<Option<Sizes>> {
+    let found: Option<(i64, i64, i64)> = sqlx::query_as(
+        "WITH indexes AS MATERIALIZED (
+             SELECT i.oid FROM pg_class i JOIN pg_am a ON a.oid = i.relam
+              WHERE i.relkind = 'i' AND a.amname = 'hnsw' AND i.relnamespace = current_schema()::regnamespace)
+         SELECT pg_total_relation_size('pg_catalog.pg_largeobject'),
+                (SELECT coalesce(sum(pg_relation_size(i.oid)), 0)::bigint FROM indexes i),
+                pg_size_bytes(current_setting('effective_cache_size'))
+          WHERE NOT EXISTS (
+                SELECT FROM pg_locks l
+                 WHERE l.mode = 'AccessExclusiveLock' AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+                   AND (l.relation = 'pg_catalog.pg_largeobject'::regclass OR l.relation IN (SELECT i.oid FROM indexes i)))",
     )
-    .fetch_one(conn)
+    .fetch_optional(conn)
     .await?;
-    Ok(Sizes { large_objects, vector_indexes, cache })
+    Ok(found.map(|(large_objects, vector_indexes, cache)| Sizes { large_objects, vector_indexes, cache }))
 }
 
 /// Where the signs begin.
@@ -195,9 +202,11 @@ pub async fn signs(conn: &mut PgConnection, patience: Duration, growth: &Growth)
 
 /// How many embed tasks could run and have waited for so long, and for how many seconds the oldest has.
 async fn waiting(conn: &mut PgConnection, patience: Duration) -> sqlx::Result<(i64, f64)> {
+    // What is ready is not final, and an index has what is not final by type and age.
     sqlx::query_as(
         "SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(created_at))::float8, 0)
-           FROM (SELECT created_at FROM task_queue WHERE ready AND task_type = 'embed' AND created_at < clock_timestamp() - $1 LIMIT $2) waiting",
+           FROM (SELECT created_at FROM task_queue
+                  WHERE ready AND NOT final AND task_type = 'embed' AND created_at < clock_timestamp() - $1 ORDER BY created_at LIMIT $2) waiting",
     )
     .bind(interval(patience))
     .bind(COUNTED)

@@ -8,7 +8,10 @@ use crate::{
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use std::{collections::BTreeMap, time::Duration};
-use svc::{store::growth::Timed, worker::queue::PgQueue};
+use svc::{
+    store::growth::{self, Timed},
+    worker::queue::PgQueue,
+};
 use svc_actors::{Lane, Queue, WriteMode};
 use svc_client::wire::{Finding, FindingKind};
 
@@ -131,6 +134,54 @@ async fn each_sign_is_found_wherever_one_looks_and_names_the_next_rung() {
         told(&app).await.iter().all(|finding| finding.kind != FindingKind::SlowIngestion).then_some(())
     })
     .await;
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn whoever_holds_what_is_measured_alone_keeps_nobody_waiting() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    sqlx::raw_sql("CREATE INDEX held ON document_vectors USING hnsw ((embed::halfvec(4)) halfvec_cosine_ops)")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let mut conn = app.pool.acquire().await.unwrap();
+    sqlx::raw_sql("SET statement_timeout = '20s'").execute(&mut *conn).await.unwrap();
+    let mut tx = app.pool.begin().await.unwrap();
+    sqlx::raw_sql("REINDEX INDEX held").execute(&mut *tx).await.unwrap();
+    assert!(growth::sizes(&mut conn).await.unwrap().is_none());
+    // A doctor has measured nothing before.
+    let said = run(worker_command(&app, &["doctor", "--json"])).await;
+    assert!(said.status.success(), "{said:?}");
+    tx.rollback().await.unwrap();
+    let sizes = growth::sizes(&mut conn).await.unwrap().expect("nobody holds anything");
+    assert!(sizes.vector_indexes > 0 && sizes.cache > 0, "{sizes:?}");
+    conn.close().await.unwrap();
+    sqlx::raw_sql("DROP INDEX held").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_oldest_of_very_many_tasks_that_wait_is_told() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    // More than are counted wait for an hour, and behind them one that is less urgent for two.
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, priority, created_at)
+         SELECT 'embed', scope_document_id, lane, node_path, node_depth, root_id, write_mode, n, now() - make_interval(hours => 2 - least(n, 1))
+           FROM task_queue, generate_series(10001, 0, -1) n ORDER BY n DESC",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    for _ in 0..ENOUGH {
+        app.service.load.record(Timed::Embed, Duration::from_secs(1));
+    }
+    let found = until("the sign", async || {
+        told(&app).await.into_iter().find(|finding| finding.kind == FindingKind::SlowIngestion)
+    })
+    .await;
+    assert!(found.tasks == 10_000 && found.seconds > 7_000.0, "{found:?}");
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
