@@ -28,15 +28,22 @@ pub struct KeptConnections {
 
 /// The unused connections. The one used last is used next, because its server process has everything cached.
 #[derive(Clone, Debug, Default)]
-struct Idle(Arc<Mutex<Vec<(PgConnection, Instant)>>>);
+struct Idle(Arc<Mutex<Vec<(Own, Instant)>>>);
+
+/// A connection, and since when it is kept.
+#[derive(Debug)]
+struct Own {
+    conn: PgConnection,
+    since: Instant,
+}
 
 impl Idle {
-    fn pop(&self) -> Option<(PgConnection, Instant)> {
+    fn pop(&self) -> Option<(Own, Instant)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn push(&self, conn: PgConnection) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((conn, Instant::now()));
+    fn push(&self, own: Own) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((own, Instant::now()));
     }
 }
 
@@ -48,16 +55,16 @@ impl KeptConnections {
     /// Runs statements, one caller at a time. After an error, or if the caller goes away, the connection is closed.
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>) -> sqlx::Result<T> {
         let _turn = self.statements.lock().await;
-        let mut conn = self.take().await?;
-        let done = work(&mut conn).await?;
-        self.idle.push(conn);
+        let mut own = self.take().await?;
+        let done = work(&mut own.conn).await?;
+        self.idle.push(own);
         Ok(done)
     }
 
     /// Lends a connection for a transaction, or one from the pool if somebody else has it.
     pub async fn lend(&self) -> sqlx::Result<Lent> {
         match self.lent.clone().try_acquire_owned() {
-            Ok(permit) => Ok(Lent::Kept(Kept { conn: self.take().await?, idle: self.idle.clone(), _permit: permit })),
+            Ok(permit) => Ok(Lent::Kept(Kept { own: self.take().await?, idle: self.idle.clone(), _permit: permit })),
             Err(_) => Ok(Lent::pooled(self.pool.acquire().await?)),
         }
     }
@@ -67,14 +74,16 @@ impl KeptConnections {
         &self.pool
     }
 
-    async fn take(&self) -> sqlx::Result<PgConnection> {
-        if let Some((mut conn, used)) = self.idle.pop()
-            && (used.elapsed() < PRESUMED_ALIVE || answers(&mut conn).await)
-            && matches!(is_trusted(&mut conn, used.elapsed()).await, Ok(true))
+    async fn take(&self) -> sqlx::Result<Own> {
+        // A write may be refused elsewhere while this connection is used, and that says as much of it.
+        if let Some((mut own, used)) = self.idle.pop()
+            && (used.elapsed() < PRESUMED_ALIVE || answers(&mut own.conn).await)
+            && matches!(is_trusted(&mut own.conn, own.since.elapsed()).await, Ok(true))
         {
-            return Ok(conn);
+            return Ok(own);
         }
-        Ok(self.pool.acquire().await?.detach())
+        let since = Instant::now();
+        Ok(Own { conn: self.pool.acquire().await?.detach(), since })
     }
 }
 
@@ -98,7 +107,7 @@ impl Lent {
     /// Gives the connection back, if nothing is open in it and nothing went wrong.
     pub fn keep(self) {
         match self {
-            Lent::Kept(kept) => kept.idle.push(kept.conn),
+            Lent::Kept(kept) => kept.idle.push(kept.own),
             Lent::Pooled(mut pooled) => pooled.done = true,
         }
     }
@@ -109,7 +118,7 @@ impl Deref for Lent {
 
     fn deref(&self) -> &PgConnection {
         match self {
-            Lent::Kept(kept) => &kept.conn,
+            Lent::Kept(kept) => &kept.own.conn,
             Lent::Pooled(pooled) => &pooled.conn,
         }
     }
@@ -118,7 +127,7 @@ impl Deref for Lent {
 impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match self {
-            Lent::Kept(kept) => &mut kept.conn,
+            Lent::Kept(kept) => &mut kept.own.conn,
             Lent::Pooled(pooled) => &mut pooled.conn,
         }
     }
@@ -127,7 +136,7 @@ impl DerefMut for Lent {
 /// One of the two kept connections.
 #[derive(Debug)]
 pub struct Kept {
-    conn: PgConnection,
+    own: Own,
     idle: Idle,
     _permit: OwnedSemaphorePermit,
 }

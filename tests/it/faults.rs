@@ -10,7 +10,12 @@ use std::{
     process::{Command, Stdio},
     sync::Arc,
 };
-use svc::{app::App, embedded::EmbeddedPostgres, reader::Reader, store::schema};
+use svc::{
+    app::App,
+    embedded::EmbeddedPostgres,
+    reader::Reader,
+    store::{kept::KeptConnections, schema},
+};
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
     wire::{CheckedPart, DocumentPath, HealthStatus, ReadinessCheck, Settled, UploadQuery, WaitQuery},
@@ -164,6 +169,40 @@ async fn a_connection_to_a_server_that_takes_no_writes_is_not_used_again() {
         sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.ok()
     })
     .await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_was_in_use_while_a_write_was_refused_is_not_used_again() {
+    let app = idle().await;
+    // Each write is refused as by a server that takes none.
+    sqlx::raw_sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'none' USING ERRCODE = '25006'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON documents FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let kept = KeptConnections::new(app.pool.clone());
+    let process = "SELECT pg_backend_pid()";
+    until("another connection", async || {
+        let before: i32 = kept
+            .run(async |conn: &mut PgConnection| {
+                sqlx::raw_sql("SET default_transaction_read_only = on").execute(&mut *conn).await?;
+                let new = Json(document("Written", "Text."));
+                let refused = app.client.create_document(WaitQuery::default(), new).await.unwrap_err();
+                assert_eq!(refused.code, Code::Unavailable);
+                sqlx::query_scalar(process).fetch_one(conn).await
+            })
+            .await
+            .unwrap();
+        let look = async |conn: &mut PgConnection| sqlx::query_scalar(process).fetch_one(conn).await;
+        let after: i32 = kept.run(look).await.unwrap();
+        (before != after).then_some(())
+    })
+    .await;
+    drop(kept);
+    sqlx::raw_sql("DROP TRIGGER refuse ON documents; DROP FUNCTION refuse()").execute(&app.pool).await.unwrap();
     app.end().await;
 }
 
