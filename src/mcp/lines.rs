@@ -48,7 +48,9 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
                 }
             };
             if read.is_empty() {
-                return None;
+                // The last line need not have an end.
+                let has_begun = self.skips || !self.line.is_empty();
+                return has_begun.then(|| !mem::take(&mut self.skips));
             }
             let end = read.iter().position(|byte| *byte == b'\n');
             let part = &read[..end.unwrap_or(read.len())];
@@ -123,7 +125,7 @@ async fn put<W: AsyncWrite + Unpin>(write: Arc<Mutex<W>>, mut line: Vec<u8>) -> 
 struct Head {
     #[serde(default, deserialize_with = "given")]
     id: Option<Value>,
-    method: Option<String>,
+    method: Option<IgnoredAny>,
     result: Option<IgnoredAny>,
     error: Option<IgnoredAny>,
 }
@@ -218,6 +220,7 @@ mod tests {
             (long.as_bytes(), Value::Null, no_request),
             (b"{\"jsonrpc\": \"1.0\", \"id\": 1, \"method\": \"ping\"}", json!(1), no_request),
             (b"{\"jsonrpc\": \"1.0\", \"id\": \"a\", \"method\": \"ping\"}", json!("a"), no_request),
+            (b"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": 7}", json!(1), no_request),
             (b"{\"jsonrpc\": \"2.0\", \"id\": 1.5, \"method\": \"ping\"}", Value::Null, no_request),
             (b"{\"jsonrpc\": \"1.0\", \"id\": null, \"method\": \"ping\"}", Value::Null, no_request),
         ];
@@ -226,6 +229,15 @@ mod tests {
             let shown = String::from_utf8_lossy(line);
             assert_eq!((ids, refusals), (vec![json!(7)], vec![(id.clone(), *code)]), "{shown}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_last_line_need_not_have_an_end() {
+        assert_eq!(read(&[PING.as_bytes()]).await, (vec![json!(7)], Vec::new()));
+        let cut_off = &PING.as_bytes()[..20];
+        assert_eq!(read(&[PING.as_bytes(), cut_off]).await, (vec![json!(7)], vec![(Value::Null, i64::from(NO_JSON))]));
+        let long = " ".repeat(300);
+        assert_eq!(read(&[long.as_bytes()]).await, (Vec::new(), vec![(Value::Null, i64::from(NO_REQUEST))]));
     }
 
     #[tokio::test]

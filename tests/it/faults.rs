@@ -174,6 +174,9 @@ async fn a_connection_to_a_server_that_takes_no_writes_is_not_used_again() {
 
 #[tokio::test]
 async fn a_kept_connection_that_was_in_use_while_a_write_was_refused_is_not_used_again() {
+    async fn process(conn: &mut PgConnection) -> sqlx::Result<i32> {
+        sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(conn).await
+    }
     let app = idle().await;
     // Each write is refused as by a server that takes none.
     sqlx::raw_sql(
@@ -184,21 +187,18 @@ async fn a_kept_connection_that_was_in_use_while_a_write_was_refused_is_not_used
     .await
     .unwrap();
     let kept = KeptConnections::new(app.pool.clone());
-    let process = "SELECT pg_backend_pid()";
     until("another connection", async || {
-        let before: i32 = kept
-            .run(async |conn: &mut PgConnection| {
+        let before = kept
+            .run(async |conn| {
                 sqlx::raw_sql("SET default_transaction_read_only = on").execute(&mut *conn).await?;
                 let new = Json(document("Written", "Text."));
                 let refused = app.client.create_document(WaitQuery::default(), new).await.unwrap_err();
                 assert_eq!(refused.code, Code::Unavailable);
-                sqlx::query_scalar(process).fetch_one(conn).await
+                process(conn).await
             })
             .await
             .unwrap();
-        let look = async |conn: &mut PgConnection| sqlx::query_scalar(process).fetch_one(conn).await;
-        let after: i32 = kept.run(look).await.unwrap();
-        (before != after).then_some(())
+        (kept.run(process).await.unwrap() != before).then_some(())
     })
     .await;
     drop(kept);
