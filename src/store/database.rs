@@ -9,8 +9,8 @@ use sqlx::{
 };
 use std::{str::FromStr, time::Duration};
 
-/// How long after a refused write older connections are suspected to lead to a server that takes none. If one stays unused for longer, its next
-/// write is refused and noted too.
+/// How long after a refused write older connections are asked each time before they are used whether their server takes writes. One that has not
+/// been used since is asked however long ago that was.
 const SUSPECTED: Duration = Duration::from_secs(60);
 
 /// Idle time below which a connection of the pool is used without a ping.
@@ -113,7 +113,7 @@ fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
         .test_before_acquire(false)
         .before_acquire(|conn, idle| {
             Box::pin(async move {
-                if !is_trusted(conn, idle.age).await? {
+                if !is_trusted(conn, idle.age, idle.idle_for).await? {
                     return Ok(false);
                 }
                 if idle.idle_for > PRESUMED_ALIVE {
@@ -179,9 +179,15 @@ async fn why_read_only(conn: &mut PgConnection) -> sqlx::Result<Option<&'static 
     })
 }
 
-/// Whether a connection of this age may be used again: not if its server takes no writes, where that was found out lately.
-pub(super) async fn is_trusted(conn: &mut PgConnection, age: Duration) -> sqlx::Result<bool> {
-    Ok(!away::refused_writes_within(age.min(SUSPECTED)) || why_read_only(conn).await?.is_none())
+/// Whether a connection of this age that was idle for so long may be used again: not if its server takes no writes, where a write was refused
+/// meanwhile.
+pub(super) async fn is_trusted(conn: &mut PgConnection, age: Duration, idle: Duration) -> sqlx::Result<bool> {
+    Ok(!away::refused_writes_within(suspicious(age, idle)) || why_read_only(conn).await?.is_none())
+}
+
+/// The time within which a refused write makes a connection suspected.
+fn suspicious(age: Duration, idle: Duration) -> Duration {
+    age.min(SUSPECTED).max(idle)
 }
 
 /// Checks whether the server has room for a few more megabytes, by writing them and taking them back.
@@ -191,4 +197,17 @@ pub async fn try_room(pool: &PgPool) -> sqlx::Result<()> {
         .execute(&mut *tx)
         .await?;
     tx.rollback().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_was_idle_while_a_write_was_refused_is_suspected_however_long_ago_that_was() {
+        let [second, minutes, hour] = [1, 300, 3600].map(Duration::from_secs);
+        assert_eq!(suspicious(hour, minutes), minutes);
+        assert_eq!(suspicious(hour, second), SUSPECTED, "one in use is not asked for ever");
+        assert_eq!(suspicious(second, second), second, "what was refused before it was made says nothing of it");
+    }
 }

@@ -78,7 +78,7 @@ impl KeptConnections {
         // A write may be refused elsewhere while this connection is used, and that says as much of it.
         if let Some((mut own, used)) = self.idle.pop()
             && (used.elapsed() < PRESUMED_ALIVE || answers(&mut own.conn).await)
-            && matches!(is_trusted(&mut own.conn, own.since.elapsed()).await, Ok(true))
+            && matches!(is_trusted(&mut own.conn, own.since.elapsed(), used.elapsed()).await, Ok(true))
         {
             return Ok(own);
         }
