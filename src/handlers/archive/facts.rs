@@ -71,8 +71,9 @@ impl Handle<ops::import_facts> for Service {
 struct Nodes {
     /// By the positions of the nodes.
     found: Vec<Option<DocumentId>>,
-    /// The documents of the archive that a node's IRI stands for. It may stand for one in each of several closed places.
-    named: HashMap<usize, Vec<Brought>>,
+    /// The documents of the archive that nodes stand for by their IRIs, by the positions of the nodes and the guards of the documents: an IRI may
+    /// stand for one in each of many closed places.
+    named: HashMap<(usize, DocumentId), DocumentId>,
     /// The guards of the documents that state facts.
     guards: HashMap<DocumentId, DocumentId>,
 }
@@ -80,10 +81,9 @@ struct Nodes {
 impl Nodes {
     /// The document that a node stands for in a fact: of several with its IRI the one beside the source.
     fn end(&self, node: usize, source: Option<DocumentId>) -> Option<DocumentId> {
-        let guard = source.and_then(|source| self.guards.get(&source).copied());
-        let mut named = self.named.get(&node).into_iter().flatten();
-        let beside = named.find(|brought| Some(brought.guard) == guard);
-        beside.map(|brought| brought.id).or(self.found[node])
+        let guard = source.and_then(|source| self.guards.get(&source));
+        let beside = guard.and_then(|guard| self.named.get(&(node, *guard)));
+        beside.copied().or(self.found[node])
     }
 }
 
@@ -128,14 +128,14 @@ async fn nodes(
     }
     // What the archive itself brought is what it means, however closed that is.
     let brought = graph_nodes::brought(conn, &caller.readable(), &iris, caller.principal_id(), &keys(of)).await;
-    let mut named: HashMap<usize, Vec<Brought>> = HashMap::new();
-    for brought in brought.or_fail()? {
-        if let Some(at) = position(brought.at) {
-            named.entry(at).or_default().push(brought);
+    let (mut named, mut last) = (HashMap::new(), None);
+    for Brought { at, id, guard } in brought.or_fail()? {
+        let Some(at) = position(at) else { continue };
+        // The first of several stands for a node where none is beside the source.
+        if last.replace(at) != Some(at) {
+            found[at] = Some(id);
         }
-    }
-    for (at, brought) in &named {
-        found[*at] = brought.first().map(|brought| brought.id);
+        named.entry((at, guard)).or_insert(id);
     }
     let sources: Vec<DocumentId> =
         graph.triples.iter().filter_map(|triple| found[triple.source?]).collect::<HashSet<_>>().into_iter().collect();
