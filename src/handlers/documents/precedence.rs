@@ -69,10 +69,11 @@ impl Precedence {
     }
 }
 
-/// How long an edit rests after a look that took this long. A look walks the whole region, so that a large one is looked at less often, but always
-/// before the tasks that stand back begin.
+/// How long an edit rests after a look that took this long. A look walks the whole region, so that a large one is looked at less often, but before
+/// the tasks that stand back begin: a look leaves each of them at least half of the time, and the next look takes as long as this one.
 fn rest(look: Duration) -> Duration {
-    (look * 4).clamp(STEP, STAND_BACK / 4)
+    let left = (STAND_BACK / 2).saturating_sub(look);
+    (look * 4).min(STAND_BACK / 4).min(left).max(STEP)
 }
 
 #[cfg(test)]
@@ -81,10 +82,10 @@ mod tests {
 
     #[test]
     fn a_look_at_a_large_region_is_followed_by_a_longer_rest_that_lets_no_task_begin() {
-        for milliseconds in [0, 1, 40, 100, 400, 8000] {
+        for milliseconds in [0, 1, 40, 100, 400, 700, 900, 8000] {
             let look = Duration::from_millis(milliseconds);
             let rest = rest(look);
-            assert!(rest >= STEP && rest < STAND_BACK / 2, "{rest:?} after {look:?}");
+            assert!(rest >= STEP && (rest == STEP || rest + look <= STAND_BACK / 2), "{rest:?} after {look:?}");
             assert!(look > Duration::from_millis(100) || rest >= look * 4, "{rest:?} after {look:?}");
         }
     }
