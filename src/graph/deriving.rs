@@ -68,7 +68,7 @@ async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
             let begun = Instant::now();
             match derive(pool, predicate, most).await {
                 Ok(group) => {
-                    rests.begin(&group, begun.elapsed(), Instant::now());
+                    rests.start(&group, begun.elapsed(), Instant::now());
                     done.extend(group);
                 }
                 // The others need not wait for what fails.
@@ -94,7 +94,7 @@ impl Rests {
     }
 
     /// Begins the rest of a group that took so long.
-    fn begin(&mut self, group: &[PredicateId], took: Duration, now: Instant) {
+    fn start(&mut self, group: &[PredicateId], took: Duration, now: Instant) {
         if took > PAUSE {
             let until = now + took.saturating_mul(RESTS).min(LONGEST_REST);
             self.0.extend(group.iter().map(|predicate| (*predicate, until)));
@@ -477,11 +477,11 @@ mod tests {
             if due.contains(&large[0]) {
                 assert!(due.contains(&large[1]), "a group waits as a whole");
                 now += took;
-                rests.begin(&large, took, now);
+                rests.start(&large, took, now);
                 counts.0 += 1;
             }
             if due.contains(&small[0]) {
-                rests.begin(&small, Duration::from_millis(5), now);
+                rests.start(&small, Duration::from_millis(5), now);
                 counts.1 += 1;
             }
             now += PAUSE;

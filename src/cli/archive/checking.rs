@@ -117,7 +117,7 @@ fn manifest(folder: &Path) -> Result<Manifest, CliError> {
     let path = folder.join(MANIFEST);
     let mut text = String::new();
     let metadata = fs::symlink_metadata(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
+        io::ErrorKind::NotFound => {
             faulty(folder, None, "has no manifest.json: it is no archive of `svc export`, or one that is not finished")
         }
         _ => at(&path)(error),
