@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Output};
 use svc_client::{
     Code, Json,
-    wire::{
-        DocumentPath, FactQuery, GrantRight, ImportQuery, NewBatch, NewFact, NewPredicate, PrincipalPath, ValidAt,
-    },
+    wire::{DocumentPath, FactQuery, GrantRight, ImportQuery, NewBatch, NewFact, NewPredicate, PrincipalPath, ValidAt},
 };
 
 /// Runs `svc` as somebody.
@@ -117,7 +115,8 @@ async fn what_is_closed_stays_out_and_stays_closed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_graphs_come_back_with_their_facts_each_in_its_own_place() {
     let (app, other) = (idle().await, idle().await);
-    let documents = json!([{"title": "one", "content": "", "private": true}, {"title": "two", "content": "", "private": true}]);
+    let documents =
+        json!([{"title": "one", "content": "", "private": true}, {"title": "two", "content": "", "private": true}]);
     let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
     let made = app.client.create_documents(Json(batch)).await.unwrap();
     // One IRI stands for a document in each of the two.
