@@ -159,7 +159,7 @@ fn manifest(folder: &Path) -> Result<Manifest, CliError> {
 fn documents(folder: &Path, counts: &mut Counts) -> Result<Sorted, CliError> {
     let (path, mut ids) = (folder.join(DOCUMENTS), Sorting::new());
     // The documents that the next one may lie under, with their levels in the archive. Everything under a document comes before what is not,
-    // so that this is short; only where a detached document ends nobody knows before one comes that is under another.
+    // so that this is short; but what is under a detached document ends only where a document comes that is under another one.
     let mut above: Vec<(i64, usize)> = Vec::new();
     each(&path, |document: &ArchivedDocument| {
         document.check().map_err(|(field, reason)| format!("{field}: {reason}"))?;
