@@ -75,14 +75,6 @@ impl Load {
         self.has_news.store(true, Ordering::Release);
     }
 
-    /// Does some work, and notes what it took.
-    pub async fn timed<T>(&self, what: Timed, work: impl Future<Output = T>) -> T {
-        let begun = Instant::now();
-        let done = work.await;
-        self.record(what, begun.elapsed());
-        done
-    }
-
     /// What the latest calls took.
     fn figures(&self) -> Vec<Figure> {
         let all = self.calls.lock().unwrap_or_else(PoisonError::into_inner);

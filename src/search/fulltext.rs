@@ -5,7 +5,10 @@ use crate::{
     error::OrFail,
     store::{self, fulltext::Question, growth::Timed, lexicon::lexeme, search::Eligible},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 use svc_client::Failure;
 use svc_ranking::{Analyzer, idf};
 
@@ -152,16 +155,7 @@ pub(super) async fn leg(
     if asked.all.is_empty() {
         return Ok((Leg { ranked: Vec::new(), total: Total { count: 0, exact: true } }, false));
     }
-    core.load.timed(Timed::Search, find(core, eligible, &asked, enough, i64::from(limit))).await
-}
-
-async fn find(
-    core: &Core,
-    eligible: &Eligible,
-    asked: &Asked,
-    enough: u32,
-    wanted: i64,
-) -> Result<(Leg, bool), Failure> {
+    let (wanted, begun) = (i64::from(limit), Instant::now());
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let (mut ranked, mut count) =
         store::fulltext::matching(&mut tx, eligible, &asked.all, &asked.apart, wanted).await.or_fail()?;
@@ -173,12 +167,13 @@ async fn find(
         let (frequencies, all) = store::fulltext::frequencies(&mut tx, &asked.words).await.or_fail()?;
         let weights: Vec<f64> = frequencies.iter().map(|df| idf(all as f64, *df as f64)).collect();
         let (among, is_all) = asked.among(&frequencies);
-        let Asked { all, words, apart, .. } = asked;
+        let Asked { all, words, apart, .. } = &asked;
         let question = Question { all, among: &among, words, apart, weights: &weights };
         (ranked, count) = store::fulltext::answering(&mut tx, eligible, &question, wanted).await.or_fail()?;
         exact = is_all;
     }
     tx.commit().await.or_fail()?;
+    core.load.record(Timed::Search, begun.elapsed());
     Ok((Leg { ranked, total: Total { count: count.unsigned_abs(), exact } }, is_narrow))
 }
 

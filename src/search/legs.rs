@@ -13,6 +13,7 @@ use crate::{
 };
 use bm25::{Allowed, Answer, Verify};
 use sqlx::PgConnection;
+use std::time::Instant;
 use svc_client::{Code, Failure};
 use svc_ids::{DocumentId, IndexId};
 
@@ -89,16 +90,7 @@ pub(super) async fn nearest_leg(
     expected: Expected,
     limit: u32,
 ) -> Result<Leg, Failure> {
-    core.load.timed(Timed::Search, nearest(core, eligible, query, expected, i64::from(limit))).await
-}
-
-async fn nearest(
-    core: &Core,
-    eligible: &Eligible,
-    query: &Stored<'_>,
-    expected: Expected,
-    limit: i64,
-) -> Result<Leg, Failure> {
+    let (limit, begun) = (i64::from(limit), Instant::now());
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let mut way = Way::choose(expected, limit);
     let mut exact = None;
@@ -116,6 +108,7 @@ async fn nearest(
         }
     }
     tx.commit().await.or_fail()?;
+    core.load.record(Timed::Search, begun.elapsed());
     Ok(match exact {
         Some(Nearest { ranked, count }) => Leg { ranked, total: Total { count: count.unsigned_abs(), exact: true } },
         None => Leg { total: Total { count: approximate.len() as u64, exact: false }, ranked: approximate },
@@ -184,8 +177,9 @@ pub(super) async fn bm25_leg(
     };
     let filter = StillEligible { eligible, expected };
     let allowed = Allowed::Verify(&filter);
-    let search = bm25::search(&core.pool, &core.postings, name, query, limit as usize, allowed);
-    let hits = core.load.timed(Timed::Bm25, search).await.or_fail()?;
+    let begun = Instant::now();
+    let hits = bm25::search(&core.pool, &core.postings, name, query, limit as usize, allowed).await.or_fail()?;
+    core.load.record(Timed::Bm25, begun.elapsed());
     let hits =
         hits.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
     if hits.is_empty() && index.is_some() {
