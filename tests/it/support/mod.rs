@@ -148,7 +148,7 @@ impl TestApp {
         };
         let reader = wish.reader.unwrap_or_else(reader);
         let service = Service::new(settings.clone(), pool.clone(), Some(embedder), TOKEN, reader);
-        let service = Arc::new(service.with_task_types(wish.types).with_ocr().await.unwrap());
+        let service = Arc::new(service.with_task_types(wish.types).with_replicas().unwrap().with_ocr().await.unwrap());
         let worker = if wish.no_worker {
             None
         } else {
