@@ -28,7 +28,7 @@ impl After {
         match value.to_str().unwrap_or_default() {
             NOW => Ok(After::Now),
             text => text.parse().map(After::Position).map_err(|_| {
-                Failure::field(AFTER_HEADER, "takes the `SVC-Position` of an earlier answer, such as 0/16B3748, or `now`")
+                Failure::field(AFTER_HEADER, "takes the `SVC-Position` of an earlier answer, or `now`")
             }),
         }
     }
@@ -106,7 +106,7 @@ where
         Ok(Err(failure)) if failure.code == Code::TooManyRequests => Some(Err(failure)),
         // Also what is not there: it may be so new that this standby has not replayed it.
         _ => {
-            tracing::debug!(standby = turn.name(), operation = O::INFO.name, "the primary answers what a standby did not");
+            tracing::debug!(standby = turn.name(), "the primary answers what a standby did not");
             None
         }
     }
@@ -149,7 +149,8 @@ mod tests {
         assert_eq!(of("0/16B3748").ok(), Some(After::Position(Position(0x16B_3748))));
         for other in ["", "later", "0/16B3748, 0/16B3749"] {
             let failure = of(other).expect_err("refused");
-            assert_eq!((failure.code, &failure.members["field"]), (Code::InvalidField, &AFTER_HEADER.into()), "{other}");
+            assert_eq!(failure.code, Code::InvalidField, "{other}");
+            assert_eq!(failure.members["field"], AFTER_HEADER, "{other}");
         }
     }
 

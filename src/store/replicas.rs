@@ -88,10 +88,11 @@ pub struct Identity {
 
 /// Which history a server has.
 pub async fn identity(conn: &mut PgConnection) -> sqlx::Result<Identity> {
-    let (system, timeline): (i64, i32) =
-        sqlx::query_as("SELECT s.system_identifier, c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c")
-            .fetch_one(conn)
-            .await?;
+    let (system, timeline): (i64, i32) = sqlx::query_as(
+        "SELECT s.system_identifier, c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c",
+    )
+    .fetch_one(conn)
+    .await?;
     Ok(Identity { system, timeline })
 }
 

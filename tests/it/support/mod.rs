@@ -14,6 +14,7 @@ pub mod rude;
 pub mod s3;
 pub mod searches;
 pub mod server;
+pub mod standby;
 pub mod statements;
 pub mod web;
 mod workbook;
