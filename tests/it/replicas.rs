@@ -6,13 +6,15 @@ use crate::{
     principals::{Someone, grant, someone},
     reach::call,
     shape_bindings::bind,
-    support::{TOKEN, TestApp, Wish, document, http, sample, server, standby::Standby, until},
+    support::{self, TOKEN, TestApp, Wish, document, sample, server, standby::Standby, until},
     triples::{predicate, says},
 };
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 use svc::embedded::EmbeddedPostgres;
 use svc_client::{
-    AFTER_HEADER, Json, NOW, OPERATIONS, On, OperationInfo, POSITION_HEADER, Position,
+    AFTER_HEADER, Json, NOW, OPERATIONS, On, Operation, OperationInfo, POSITION_HEADER, Position, Remote, Sender,
+    Untyped, ops,
     wire::{
         Bm25Search, CheckedPart, DocumentPath, EmbedQuery, FindingKind, GrantPath, GrantRight, NewDocument,
         OntologyQuery, WaitQuery,
@@ -72,7 +74,7 @@ impl World {
 
     /// What a caller who knows nothing is told of a document: its title, or that there is none for it.
     async fn title(&self, secret: &str, id: i64) -> Option<String> {
-        let request = http().get(format!("{}/documents/{id}", self.app.base)).bearer_auth(secret);
+        let request = support::http().get(format!("{}/documents/{id}", self.app.base)).bearer_auth(secret);
         let answer = request.send().await.unwrap();
         assert!(answer.headers().contains_key(POSITION_HEADER) || answer.status() == 404, "{answer:?}");
         match answer.status().as_u16() {
@@ -106,6 +108,38 @@ async fn standbys_answer_reads_with_no_less_than_a_caller_knows_and_no_more_than
     app.end().await;
     drop(standbys);
     primary.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_names_the_latest_position_that_it_was_shown() {
+    // A later answer may be of an earlier position, because another server gave it.
+    let shown = Mutex::new(["0/10", "1/0", "0/20"].into_iter());
+    let named: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
+    let asked = named.clone();
+    let send: Sender = Arc::new(move |request| {
+        let after = request.headers().get(AFTER_HEADER).map(|value| value.to_str().unwrap().to_owned());
+        asked.lock().unwrap().push(after);
+        let position = shown.lock().unwrap().next().unwrap_or("0/0");
+        let answer = http::Response::builder().header(POSITION_HEADER, position).body(reqwest::Body::from("{}"));
+        Box::pin(std::future::ready(answer.unwrap()))
+    });
+    let remote = Remote::new("http://service", "", support::http()).sent_by(send);
+    let info = <ops::read_caller as Operation>::INFO;
+    for client in [&remote, &remote.clone(), &remote, &remote] {
+        client.call(&info, Untyped::default()).await.unwrap();
+    }
+    remote.clone().beginning_now().call(&info, Untyped::default()).await.unwrap();
+    let expected = [None, Some("0/10"), Some("1/0"), Some("1/0"), Some("1/0")];
+    assert_eq!(std::mem::take(&mut *named.lock().unwrap()), expected.map(|after| after.map(str::to_owned)));
+
+    let asked = named.clone();
+    let silent: Sender = Arc::new(move |request| {
+        asked.lock().unwrap().push(request.headers().get(AFTER_HEADER).map(|value| value.to_str().unwrap().to_owned()));
+        Box::pin(std::future::ready(http::Response::new(reqwest::Body::from("{}"))))
+    });
+    let fresh = Remote::new("http://service", "", support::http()).sent_by(silent).beginning_now();
+    fresh.call(&info, Untyped::default()).await.unwrap();
+    assert_eq!(*named.lock().unwrap(), [Some(NOW.to_owned())]);
 }
 
 /// The call of an operation about what there is of its kind.
