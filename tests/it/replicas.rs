@@ -9,6 +9,7 @@ use crate::{
     support::{self, TOKEN, TestApp, Wish, document, sample, server, standby::Standby, until},
     triples::{predicate, says},
 };
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use svc::embedded::EmbeddedPostgres;
@@ -116,12 +117,12 @@ async fn a_client_names_the_latest_position_that_it_was_shown() {
     let shown = Mutex::new(["0/10", "1/0", "0/20"].into_iter());
     let named: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
     let asked = named.clone();
-    let send: Sender = Arc::new(move |request| {
+    let send: Sender = Arc::new(move |request: http::Request<reqwest::Body>| {
         let after = request.headers().get(AFTER_HEADER).map(|value| value.to_str().unwrap().to_owned());
         asked.lock().unwrap().push(after);
         let position = shown.lock().unwrap().next().unwrap_or("0/0");
         let answer = http::Response::builder().header(POSITION_HEADER, position).body(reqwest::Body::from("{}"));
-        Box::pin(std::future::ready(answer.unwrap()))
+        std::future::ready(answer.unwrap()).boxed()
     });
     let remote = Remote::new("http://service", "", support::http()).sent_by(send);
     let info = <ops::read_caller as Operation>::INFO;
@@ -133,9 +134,10 @@ async fn a_client_names_the_latest_position_that_it_was_shown() {
     assert_eq!(std::mem::take(&mut *named.lock().unwrap()), expected.map(|after| after.map(str::to_owned)));
 
     let asked = named.clone();
-    let silent: Sender = Arc::new(move |request| {
-        asked.lock().unwrap().push(request.headers().get(AFTER_HEADER).map(|value| value.to_str().unwrap().to_owned()));
-        Box::pin(std::future::ready(http::Response::new(reqwest::Body::from("{}"))))
+    let silent: Sender = Arc::new(move |request: http::Request<reqwest::Body>| {
+        let after = request.headers().get(AFTER_HEADER).map(|value| value.to_str().unwrap().to_owned());
+        asked.lock().unwrap().push(after);
+        std::future::ready(http::Response::new(reqwest::Body::from("{}"))).boxed()
     });
     let fresh = Remote::new("http://service", "", support::http()).sent_by(silent).beginning_now();
     fresh.call(&info, Untyped::default()).await.unwrap();
