@@ -27,9 +27,10 @@ impl After {
         let Some(value) = headers.get(AFTER_HEADER) else { return Ok(After::Anything) };
         match value.to_str().unwrap_or_default() {
             NOW => Ok(After::Now),
-            text => text.parse().map(After::Position).map_err(|_| {
-                Failure::field(AFTER_HEADER, "takes the `SVC-Position` of an earlier answer, or `now`")
-            }),
+            text => text
+                .parse()
+                .map(After::Position)
+                .map_err(|_| Failure::field(AFTER_HEADER, "takes the `SVC-Position` of an earlier answer, or `now`")),
         }
     }
 }

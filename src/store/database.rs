@@ -153,19 +153,16 @@ fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
 
 /// Pools whose connections are tested when they are returned; one that was used just now is not tested again.
 fn tested(connections: u32) -> PgPoolOptions {
-    PgPoolOptions::new()
-        .max_connections(connections)
-        .test_before_acquire(false)
-        .after_release(|conn, _| {
-            Box::pin(async move {
-                // A caller that is cut off in the middle of a statement leaves the statement behind. The server cancels
-                // it soon after its connection is closed, and nobody else has to wait for its end.
-                match tokio::time::timeout(GRACE, drain(conn)).await {
-                    Ok(drained) => drained.map(|()| true),
-                    Err(_) => Ok(false),
-                }
-            })
+    PgPoolOptions::new().max_connections(connections).test_before_acquire(false).after_release(|conn, _| {
+        Box::pin(async move {
+            // A caller that is cut off in the middle of a statement leaves the statement behind. The server cancels
+            // it soon after its connection is closed, and nobody else has to wait for its end.
+            match tokio::time::timeout(GRACE, drain(conn)).await {
+                Ok(drained) => drained.map(|()| true),
+                Err(_) => Ok(false),
+            }
         })
+    })
 }
 
 /// Refuses a server that svc cannot work on, saying what is missing.

@@ -34,11 +34,10 @@ pub struct Written {
 
 /// What the primary has written by now.
 pub async fn written(conn: &mut PgConnection) -> sqlx::Result<Written> {
-    let (position, rights): (i64, i64) = sqlx::query_as(
-        "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, c.changes FROM access_changes c",
-    )
-    .fetch_one(conn)
-    .await?;
+    let (position, rights): (i64, i64) =
+        sqlx::query_as("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, c.changes FROM access_changes c")
+            .fetch_one(conn)
+            .await?;
     Ok(Written { position: Position(end_of_record(position.cast_unsigned())), rights })
 }
 
