@@ -387,6 +387,36 @@ mod tests {
         assert!(fault(&Standing { is_standby: false, ..standing(9, 9) }).is_err());
     }
 
+    /// Two standbys that nobody reaches.
+    fn unreached() -> Replicas {
+        let addresses = "postgres://svc@127.0.0.1:1/svc, postgres://svc@127.0.0.1:2/svc";
+        let environment = [("HOME", "/nonexistent"), ("SVC_DATABASE_READ_URL", addresses)];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = Settings::load(Some(std::path::Path::new("/dev/null")), environment.into_iter());
+        let settings = settings.expect("settings");
+        let primary = database::pool(PgConnectOptions::new(), 1, settings.worker_lease);
+        Replicas::new(&settings, &primary).expect("addresses").expect("standbys")
+    }
+
+    #[tokio::test]
+    async fn a_standby_that_is_far_behind_is_a_finding_and_answers_nothing() {
+        let replicas = unreached();
+        let troubles = replicas.troubles();
+        assert!(troubles.len() == 2 && troubles.iter().all(|(kind, ..)| *kind == FindingKind::StandbyAway));
+        assert!(replicas.find(Needed::default()).await.is_none(), "nobody has been asked yet");
+        for standby in &replicas.standbys {
+            standby.lock().away = None;
+        }
+        assert_eq!(replicas.state(), Ok("2 answer reads".to_owned()));
+        let long_ago = Instant::now().checked_sub(2 * FAR_BEHIND).expect("a machine that has run for a while");
+        replicas.standbys[1].lock().goal = Some((long_ago, Position(1)));
+        let troubles = replicas.troubles();
+        let [(FindingKind::StandbyBehind, about, seconds)] = &troubles[..] else { panic!("{troubles:?}") };
+        assert!(about.starts_with("127.0.0.1:2 is ") && *seconds >= 20.0, "{about}");
+        assert!(replicas.standbys[0].is_usable() && !replicas.standbys[1].is_usable());
+        assert_eq!(replicas.state(), Err(about.clone()));
+    }
+
     #[test]
     fn a_server_of_another_database_or_history_is_refused() {
         let of = |system, timeline| Identity { system, timeline };
