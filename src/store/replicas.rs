@@ -85,10 +85,11 @@ pub struct Identity {
     pub timeline: i32,
 }
 
-/// Which history a server has.
+/// Which history a server has. A standby that follows a new primary says so in its recovery before it does in its next checkpoint.
 pub async fn identity(conn: &mut PgConnection) -> sqlx::Result<Identity> {
     let (system, timeline): (i64, i32) = sqlx::query_as(
-        "SELECT s.system_identifier, c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c",
+        "SELECT s.system_identifier, greatest(c.timeline_id, r.min_recovery_end_timeline)
+           FROM pg_control_system() s, pg_control_checkpoint() c, pg_control_recovery() r",
     )
     .fetch_one(conn)
     .await?;

@@ -148,7 +148,10 @@ async fn a_client_names_the_latest_position_that_it_was_shown() {
 fn request(world: &World, row: &OperationInfo, id: i64) -> reqwest::RequestBuilder {
     let request = call(&world.app, TOKEN, row, id, &[]).header(AFTER_HEADER, NOW);
     match row.name {
-        "search_batch" => request.json(&json!({"searches": [{"query": "heron"}, {"query": "tide"}]})),
+        "search_batch" => {
+            let searches = ["bm25", "hybrid"].map(|method| json!({"query": "heron", "method": method}));
+            request.json(&json!({"searches": searches}))
+        }
         "search_templates" => request.json(&json!({"query": "heron"})),
         "lint_graph" => request.json(&json!({})),
         "find_spines" => request.query(&[("document_id", id)]),
