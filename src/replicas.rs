@@ -35,6 +35,8 @@ const ANSWER: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A standby that is further behind answers nothing, not even callers that know nothing.
 const FAR_BEHIND: Duration = Duration::from_secs(10);
+/// The connections to a standby by which it says how far it is: busy reads must not make it look away.
+const LOOKS: u32 = 4;
 /// The first pause of a read that waits for a standby; each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -73,9 +75,11 @@ impl Replicas {
         let addresses = settings.database_read_url.iter().map(|address| database::read_options(address.expose()));
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
         let connections = u32::try_from(settings.database_pool_size).unwrap_or(u32::MAX);
+        let (lease, limit) = (settings.worker_lease, settings.statement_timeout);
         let standby = |options: PgConnectOptions| Standby {
             name: name(&options),
-            pool: database::pool_of_reads(options, connections, settings.worker_lease, settings.statement_timeout),
+            pool: database::pool_of_reads(options.clone(), connections, lease, limit),
+            looks: database::pool_of_reads(options, LOOKS, lease, ANSWER),
             state: Mutex::new(State::unknown()),
         };
         let standbys: Vec<Standby> = addresses.into_iter().map(standby).collect();
@@ -108,8 +112,9 @@ impl Replicas {
         loop {
             let first = self.next.fetch_add(1, Ordering::Relaxed) % self.standbys.len();
             let (before, from) = self.standbys.split_at(first);
+            let usable: Vec<&Standby> = from.iter().chain(before).filter(|standby| standby.is_usable()).collect();
             let mut is_any_behind = false;
-            for standby in from.iter().chain(before).filter(|standby| standby.is_usable()) {
+            for standby in usable {
                 match standby.look().await {
                     Some(standing) if needed.is_met_by(&standing) => {
                         return Some(Turn { standby, started: standing.started });
@@ -184,6 +189,7 @@ impl Replicas {
     pub async fn close(&self) {
         for standby in &self.standbys {
             standby.pool.close().await;
+            standby.looks.close().await;
         }
     }
 }
@@ -208,7 +214,9 @@ fn name(options: &PgConnectOptions) -> String {
 /// One standby.
 struct Standby {
     name: String,
+    /// The connections of reads.
     pool: PgPool,
+    looks: PgPool,
     state: Mutex<State>,
 }
 
@@ -259,7 +267,7 @@ impl Standby {
 
     /// How far it is now; `None` if it cannot answer, and then it is not asked again before its next examination.
     async fn look(&self) -> Option<Standing> {
-        let asked = async { replicas::standing(&mut *self.pool.acquire().await?).await };
+        let asked = async { replicas::standing(&mut *self.looks.acquire().await?).await };
         let found = match tokio::time::timeout(ANSWER, asked).await {
             Ok(found) => found.map_err(|error| format!("does not answer: {error}")),
             Err(_) => Err(silent()),
@@ -276,7 +284,7 @@ impl Standby {
     /// Finds out whether it may answer reads, and how far behind it is.
     async fn examine(&self, primary: Option<Identity>, written: Option<Position>) {
         let asked = async {
-            let mut conn = self.pool.acquire().await?;
+            let mut conn = self.looks.acquire().await?;
             Ok::<_, sqlx::Error>((replicas::identity(&mut conn).await?, replicas::standing(&mut conn).await?))
         };
         let found = match tokio::time::timeout(ANSWER, asked).await {
