@@ -22,6 +22,9 @@ CREATE TABLE predicates (
     is_declared        boolean NOT NULL,
     -- The principal that created it, also once that one is gone; null: the owner did, or nobody.
     declared_by        bigint,
+    -- Whether a graph that is open to all named it. What came with closed graphs and texts alone is named by its IRI or as any text would name
+    -- it, and nobody is shown when the first of them came.
+    is_open            boolean NOT NULL DEFAULT false,
     created_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at         timestamptz NOT NULL DEFAULT clock_timestamp()
 );

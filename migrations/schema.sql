@@ -1302,6 +1302,7 @@ CREATE TABLE predicates (
     disjoint_with bigint[] NOT NULL,
     is_declared boolean NOT NULL,
     declared_by bigint,
+    is_open boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );

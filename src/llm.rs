@@ -98,6 +98,11 @@ impl LanguageModel {
         self.endpoint().map(|_| ())
     }
 
+    /// Whether somebody named an endpoint.
+    pub fn is_chosen(&self) -> bool {
+        self.endpoint.as_ref().is_some_and(|endpoint| endpoint.is_chosen)
+    }
+
     /// Refuses where no endpoint is named and none answers by default.
     pub async fn must_answer(&self) -> Result<(), LlmError> {
         let endpoint = self.endpoint()?;

@@ -24,7 +24,7 @@ use serde_json::Value;
 use sqlx::PgPool;
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, Ordering},
+    atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
 /// The most bytes of the requests of one task in one batch, so that a task that asks of a long text does not fill the memory.
@@ -45,17 +45,36 @@ pub struct Batching {
     /// The optional fields that the provider has refused.
     refused: AtomicU8,
     ready: GroupCommit,
+    /// Answers are being applied to many tasks at once.
+    applies: AtomicBool,
 }
 
 impl Batching {
     pub fn new(provider: ProviderName, model: String, caps: BatchCaps) -> Arc<Batching> {
-        Arc::new(Batching { provider, model, caps, refused: AtomicU8::new(0), ready: GroupCommit::default() })
+        let (refused, ready, applies) = (AtomicU8::new(0), GroupCommit::default(), AtomicBool::new(false));
+        Arc::new(Batching { provider, model, caps, refused, ready, applies })
     }
 
     /// Has a running task wait for a batch.
     #[tracing::instrument(level = "debug", skip_all, fields(task.id = task.grant.task_id.0, document.id = task.grant.document_id.0))]
     pub async fn park(self: &Arc<Batching>, pool: &PgPool, task: Parking) -> sqlx::Result<Parked> {
         self.ready.park(pool, self, task).await
+    }
+
+    /// Has many running tasks wait for a batch, in one transaction; [`Parked`] says of each what became of it.
+    pub async fn park_all(&self, pool: &PgPool, tasks: &[Parking]) -> sqlx::Result<Vec<Parked>> {
+        group_commit::together(pool, self, tasks).await
+    }
+
+    /// Keeps claims from taking up one by one what is applied together, until the value that this returns is dropped.
+    pub fn applying(&self) -> Applying<'_> {
+        self.applies.store(true, Ordering::Relaxed);
+        Applying(self)
+    }
+
+    /// Whether answers are being applied to many tasks at once.
+    pub fn is_applying(&self) -> bool {
+        self.applies.load(Ordering::Relaxed)
     }
 
     /// The request for a question, as one line of JSON.
@@ -76,6 +95,16 @@ impl Batching {
             self.refused.fetch_or(*bit, Ordering::Relaxed);
         })
         .is_some()
+    }
+}
+
+/// See [`Batching::applying`].
+#[derive(Debug)]
+pub struct Applying<'a>(&'a Batching);
+
+impl Drop for Applying<'_> {
+    fn drop(&mut self) {
+        self.0.applies.store(false, Ordering::Relaxed);
     }
 }
 

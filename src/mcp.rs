@@ -6,6 +6,7 @@
 mod arguments;
 mod door;
 mod ingestion;
+mod lines;
 mod prompts;
 mod resources;
 mod schema;
@@ -14,4 +15,5 @@ mod upload;
 mod window;
 
 pub use door::Door;
+pub use lines::Lines;
 pub use toolbox::Toolbox;

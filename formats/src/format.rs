@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
 /// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages and other legacy office files than
-/// workbooks are [`Format::Ole2`].
+/// workbooks and messages are [`Format::Ole2`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -29,10 +29,11 @@ pub enum Format {
     Ods,
     Xls,
     Xlsb,
+    Msg,
 }
 
 impl Format {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -54,6 +55,7 @@ impl Format {
         Self::Ods,
         Self::Xls,
         Self::Xlsb,
+        Self::Msg,
     ];
 
     /// The detector's name, as used on the wire.
@@ -80,6 +82,7 @@ impl Format {
             Self::Ods => "ods",
             Self::Xls => "xls",
             Self::Xlsb => "xlsb",
+            Self::Msg => "msg",
         }
     }
 
@@ -107,6 +110,7 @@ impl Format {
             Self::Ods => "application/vnd.oasis.opendocument.spreadsheet",
             Self::Xls => "application/vnd.ms-excel",
             Self::Xlsb => "application/vnd.ms-excel.sheet.binary.macroEnabled.12",
+            Self::Msg => "application/vnd.ms-outlook",
         }
     }
 
@@ -127,7 +131,7 @@ impl Format {
 
     /// Whether it holds files of its own, which [`members`](crate::members) reads.
     pub fn has_members(self) -> bool {
-        matches!(self, Self::Zip | Self::Eml)
+        matches!(self, Self::Zip | Self::Eml | Self::Msg)
     }
 
     /// Whether the contract promises text extraction for it.

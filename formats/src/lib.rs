@@ -29,6 +29,7 @@ mod markdown;
 mod markup;
 mod math;
 mod members;
+mod msg;
 mod notebook;
 mod odf;
 mod ole2;
@@ -87,6 +88,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Ole2 => ole2::probe(source),
         Format::Html => html::probe(source, limits),
         Format::Eml => mail::probe(source, limits),
+        Format::Msg => msg::probe(source, limits),
         Format::Json => json::probe(source, limits),
         Format::Ipynb => notebook::probe(source, limits),
         Format::Rtf => rtf::probe(source, limits),
@@ -116,6 +118,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Pptx => pptx::extract(source, limits),
         Format::Html => html::extract(source, limits),
         Format::Eml => mail::extract(source, limits),
+        Format::Msg => msg::extract(source, limits),
         Format::Json => json::extract(source, limits),
         Format::Ipynb => notebook::extract(source, limits),
         Format::Rtf => rtf::extract(source, limits),

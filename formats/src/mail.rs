@@ -1,12 +1,10 @@
-//! Reads e-mail: single messages, and mailboxes of them. What people see of the headers becomes lines of the text, of a
-//! body in several forms the best is taken, and attachments are listed.
+//! Reads e-mail: single messages, and mailboxes of them. Of a body in several forms the best is taken.
+
+mod writer;
 
 use crate::{
-    Extraction, Format, FormatError, Heading, Limits, Pattern, Patterns, charset,
-    extraction::check_text,
-    facts::{self, FactList},
-    html,
-    members::{Budget, LeftOut, MemberHead, MemberPart, TakePart},
+    Extraction, Format, FormatError, Limits, Pattern, Patterns, charset, html,
+    members::{Budget, MemberHead, TakePart},
     text,
 };
 use mail_parser::{
@@ -16,20 +14,9 @@ use mail_parser::{
 use std::{
     borrow::Cow,
     collections::BTreeSet,
-    fmt::Write,
     io::{Read, Seek},
 };
-
-/// Messages within messages that are opened; deeper ones are attachments.
-const DEPTH: u8 = 5;
-/// The most addresses of one field that are shown, and attachments of one message.
-const SHOWN: usize = 100;
-/// How many bytes of an attachment are given at once.
-const PIECE: usize = 256 << 10;
-/// A longer subject, address or name of an attachment is cut.
-const CHARACTERS: usize = 300;
-/// A text that has less than this share of the words of the same body in HTML only points to it.
-const WHOLE_BODY: f64 = 0.5;
+pub(crate) use writer::{Addresses, Attachment, DEPTH, Field, Letter, SUBJECT, Writer, best_body, cut, unnamed};
 
 const ATTACHMENTS: &str = "eml.attachments";
 
@@ -66,23 +53,9 @@ fn attached(
 ) -> Result<(), FormatError> {
     let Attached { opened, listed } = Attached::of(message, &body_parts(message), level);
     for part in listed {
-        let name = name_of(part).unwrap_or_else(|| format!("attachment {}", *index + 1));
-        let bytes = part.contents();
-        match (budget.spent(), budget.bytes.checked_sub(bytes.len() as u64)) {
-            (Some(reason), _) => take(MemberPart::LeftOut { name, reason })?,
-            (None, None) => {
-                budget.bytes = 0;
-                take(MemberPart::LeftOut { name, reason: LeftOut::MemberBytes })?;
-            }
-            (None, Some(left)) => {
-                (budget.bytes, budget.members) = (left, budget.members - 1);
-                take(MemberPart::Begin(MemberHead { index: *index, name, declared_mime: kind_of(part) }))?;
-                for piece in bytes.chunks(PIECE) {
-                    take(MemberPart::Bytes(piece.to_vec()))?;
-                }
-                take(MemberPart::End)?;
-            }
-        }
+        let name = name_of(part).unwrap_or_else(|| unnamed(*index));
+        let head = MemberHead { index: *index, name, declared_mime: kind_of(part) };
+        budget.give(head, part.contents(), take)?;
         *index += 1;
     }
     opened.into_iter().try_for_each(|inner| attached(inner, level + 1, index, budget, take))
@@ -124,17 +97,28 @@ fn kind_of(part: &MessagePart<'_>) -> Option<String> {
 /// Reads one message, or all of a mailbox; each becomes a section under its subject.
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
     let bytes = text::read_all(source, limits)?;
-    let mut writer = Writer { limits, read: Extraction::default(), attachments: FactList::default(), messages: 0 };
+    let mut writer = Writer::new(limits);
     for message in messages(&bytes) {
         let message = MessageParser::default().parse(message).filter(|message| !message.parts.is_empty());
         let message = message.ok_or_else(|| FormatError::corrupt(Format::Eml, "a message has no headers"))?;
-        writer.message(&message, 1)?;
+        write(&message, 1, &mut writer, limits)?;
     }
-    let Writer { mut read, attachments, messages, .. } = writer;
-    read.facts.insert("messages".to_owned(), messages.into());
-    attachments.record(ATTACHMENTS, &mut read.facts);
-    read.headings_from = Some("mail".to_owned());
-    read.within(limits)
+    writer.finish(ATTACHMENTS)
+}
+
+/// Writes a message and those within it.
+fn write(message: &Message<'_>, level: u8, writer: &mut Writer<'_>, limits: &Limits) -> Result<(), FormatError> {
+    let of_body = body_parts(message);
+    let Attached { opened, listed } = Attached::of(message, &of_body, level);
+    let attachments = listed.iter().map(|part| Attachment {
+        name: name_of(part),
+        kind: kind_of(part),
+        bytes: Some(part.contents().len() as u64),
+    });
+    let letter =
+        Letter { fields: fields(message), body: body(message, &of_body, limits)?, attachments: attachments.collect() };
+    writer.letter(letter, level)?;
+    opened.into_iter().try_for_each(|inner| write(inner, level + 1, writer, limits))
 }
 
 /// The messages of a mailbox, which begin with lines `From ` between an empty line and a header; a single message is one.
@@ -166,94 +150,8 @@ fn is_before_header(lines: &[u8]) -> bool {
     name.is_some_and(|name| !name.is_empty() && name.iter().all(u8::is_ascii_graphic))
 }
 
-struct Writer<'a> {
-    limits: &'a Limits,
-    read: Extraction,
-    attachments: FactList,
-    messages: u64,
-}
-
-impl Writer<'_> {
-    /// Writes a message: its subject as a heading, its fields, its body, its attachments, and the messages within it.
-    fn message(&mut self, message: &Message<'_>, level: u8) -> Result<(), FormatError> {
-        self.messages += 1;
-        let fields = fields(message);
-        if self.messages == 1 {
-            let facts = fields.iter().map(|(name, value)| (name.to_lowercase(), facts::text(value)));
-            self.read.facts.extend(facts);
-        }
-        let subject = fields.iter().find(|(name, _)| *name == SUBJECT).map_or("(no subject)", |(_, value)| value);
-        let heading = format!("{} {subject}", "#".repeat(usize::from(level)));
-        let start = self.paragraph(&heading)?;
-        self.read.headings.push(Heading { level, title: subject.to_owned(), start });
-        let lines = fields.iter().filter(|(name, _)| *name != SUBJECT).map(|(name, value)| format!("{name}: {value}"));
-        self.paragraph(&lines.collect::<Vec<_>>().join("\n"))?;
-        let of_body = body_parts(message);
-        self.body(body(message, &of_body, self.limits)?, level)?;
-        let Attached { opened, listed } = Attached::of(message, &of_body, level);
-        self.list(&listed)?;
-        for inner in opened {
-            self.message(inner, level + 1)?;
-        }
-        Ok(())
-    }
-
-    /// Appends a body; its headings are below that of its message.
-    fn body(&mut self, body: Extraction, level: u8) -> Result<(), FormatError> {
-        let start = self.paragraph(&body.text)?;
-        let below = body.headings.into_iter().map(|heading| Heading {
-            level: heading.level.saturating_add(level).min(9),
-            start: start + heading.start,
-            ..heading
-        });
-        self.read.headings.extend(below);
-        Ok(())
-    }
-
-    /// Lists attachments; their bytes are files of their own.
-    fn list(&mut self, parts: &[&MessagePart<'_>]) -> Result<(), FormatError> {
-        if parts.is_empty() {
-            return Ok(());
-        }
-        let mut list = "Attachments:\n".to_owned();
-        for (index, part) in parts.iter().enumerate() {
-            let (name, kind) = (name_of(part), kind_of(part));
-            let bytes = part.contents().len();
-            if index < SHOWN {
-                let named = name.as_deref().unwrap_or("without a name");
-                let kind = kind.as_deref().map(|kind| format!("{kind}, ")).unwrap_or_default();
-                // A String takes whatever is written.
-                let _ = write!(list, "\n- {named} ({kind}{bytes} bytes)");
-            }
-            self.attachments.push([
-                ("name", name.as_deref().map(facts::text)),
-                ("type", kind.as_deref().map(facts::text)),
-                ("bytes", Some(bytes.into())),
-            ]);
-        }
-        if let Some(more) = parts.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            let _ = write!(list, "\n- and {more} more");
-        }
-        self.paragraph(&list).map(drop)
-    }
-
-    /// Appends a text after an empty line, and returns where it begins.
-    fn paragraph(&mut self, text: &str) -> Result<usize, FormatError> {
-        let out = &mut self.read.text;
-        if !out.is_empty() && !text.is_empty() {
-            out.push_str("\n\n");
-        }
-        let start = out.len();
-        out.push_str(text);
-        check_text(out.len(), self.limits)?;
-        Ok(start)
-    }
-}
-
-const SUBJECT: &str = "Subject";
-
 /// What people see of the headers.
-fn fields(message: &Message<'_>) -> Vec<(&'static str, String)> {
+fn fields(message: &Message<'_>) -> Vec<Field> {
     let fields = [
         (SUBJECT, message.subject().map(cut)),
         ("From", message.from().map(addresses)),
@@ -261,8 +159,7 @@ fn fields(message: &Message<'_>) -> Vec<(&'static str, String)> {
         ("Cc", message.cc().map(addresses)),
         ("Date", message.date().map(mail_parser::DateTime::to_rfc3339)),
     ];
-    let present = |(name, value): (_, Option<String>)| Some((name, value.filter(|value| !value.is_empty())?));
-    fields.into_iter().filter_map(present).collect()
+    fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// The parts that are the body: those that the parser takes for it, and texts that it takes for attachments because they
@@ -308,9 +205,7 @@ fn body(message: &Message<'_>, parts: &BTreeSet<u32>, limits: &Limits) -> Result
             heading
         }));
     }
-    let words = |text: &str| text.split_whitespace().count() as f64;
-    let is_whole = words(&plain) > 0.0 && words(&plain) >= WHOLE_BODY * words(&page.text);
-    Ok(if is_whole { Extraction { text: plain, ..Extraction::default() } } else { page })
+    Ok(best_body(plain, page))
 }
 
 /// The text of a part in its true encoding; `None` for an image and the like. Programs declare what they do not write:
@@ -344,30 +239,11 @@ fn decoded<'a>(message: &Message<'_>, part: &'a MessagePart<'_>) -> Option<Cow<'
 }
 
 fn addresses(address: &Address<'_>) -> String {
-    let one = |address: &mail_parser::Addr<'_>| match (address.name(), address.address()) {
-        (Some(name), Some(address)) => format!("{} <{}>", cut(name), cut(address)),
-        (one, other) => cut(one.or(other).unwrap_or_default()),
-    };
-    let mut shown: Vec<String> = address.iter().take(SHOWN).map(one).collect();
-    if let Some(more) = address.iter().count().checked_sub(SHOWN).filter(|more| *more > 0) {
-        shown.push(format!("and {more} more"));
+    let mut addresses = Addresses::default();
+    for one in address.iter() {
+        addresses.push(one.name(), one.address());
     }
-    shown.join(", ")
-}
-
-/// A value in one line, without controls, and not too long.
-fn cut(value: &str) -> String {
-    let mut line = String::new();
-    for word in value.split_whitespace() {
-        if line.len() > 4 * CHARACTERS {
-            break;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.extend(word.chars().filter(|character| !character.is_control()).take(CHARACTERS));
-    }
-    line.chars().take(CHARACTERS).collect()
+    addresses.line()
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! The files within a file: members of an archive, attachments of a message. They come as a stream, so that nobody holds
 //! one in memory.
 
-use crate::{Format, FormatError, Limits, archive, mail};
+use crate::{Format, FormatError, Limits, archive, mail, msg};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     io::{Read, Seek},
 };
+
+/// How many bytes of a member are given at once.
+const PIECE: usize = 256 << 10;
 
 /// A step of the way through a container. A member begins, gives its bytes, and ends, or it is left out, perhaps after
 /// some of its bytes.
@@ -55,6 +58,10 @@ pub enum LeftOut {
     Members,
     /// The members before it have as many bytes as are read.
     MemberBytes,
+    /// It lies within more files than are opened.
+    MemberDepth,
+    /// It is a part of its program's own kind, and no file.
+    Object,
 }
 
 impl LeftOut {
@@ -70,6 +77,8 @@ impl LeftOut {
             Self::InputBytes => "input_bytes",
             Self::Members => "members",
             Self::MemberBytes => "member_bytes",
+            Self::MemberDepth => "member_depth",
+            Self::Object => "object",
         }
     }
 }
@@ -98,6 +107,7 @@ pub fn members<R: Read + Seek>(
     match format {
         Format::Zip => archive::members(source, limits, &mut budget, take),
         Format::Eml => mail::members(source, limits, &mut budget, take),
+        Format::Msg => msg::members(source, limits, &mut budget, take),
         _ => Err(FormatError::unsupported(format, "it is no container of files")),
     }
 }
@@ -115,6 +125,25 @@ impl Budget {
             Self { members: 0, .. } => Some(LeftOut::Members),
             Self { bytes: 0, .. } => Some(LeftOut::MemberBytes),
             _ => None,
+        }
+    }
+
+    /// Gives a member whose bytes are at hand, if there is room for it.
+    pub(crate) fn give(&mut self, head: MemberHead, bytes: &[u8], take: &mut TakePart<'_>) -> Result<(), FormatError> {
+        match (self.spent(), self.bytes.checked_sub(bytes.len() as u64)) {
+            (Some(reason), _) => take(MemberPart::LeftOut { name: head.name, reason }),
+            (None, None) => {
+                self.bytes = 0;
+                take(MemberPart::LeftOut { name: head.name, reason: LeftOut::MemberBytes })
+            }
+            (None, Some(left)) => {
+                (self.bytes, self.members) = (left, self.members - 1);
+                take(MemberPart::Begin(head))?;
+                for piece in bytes.chunks(PIECE) {
+                    take(MemberPart::Bytes(piece.to_vec()))?;
+                }
+                take(MemberPart::End)
+            }
         }
     }
 }

@@ -10,13 +10,21 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
 };
 
-/// The format of a compound file: a legacy workbook, or one that is told further when it is probed.
+/// The format of a compound file: a legacy workbook, a message, or one that is told further when it is probed.
 pub(crate) fn format<R: Read + Seek>(source: &mut R) -> io::Result<Format> {
     let names = directory::names(source)?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     // Other documents may hold workbooks, but not at the root, and a locked one has its own form.
-    let is_workbook = (has("workbook") || has("book")) && !has("encryptedpackage") && !has("worddocument");
-    Ok(if is_workbook { Format::Xls } else { Format::Ole2 })
+    let is_other = has("encryptedpackage") || has("worddocument");
+    Ok(if is_other {
+        Format::Ole2
+    } else if has("workbook") || has("book") {
+        Format::Xls
+    } else if has("__properties_version1.0") {
+        Format::Msg
+    } else {
+        Format::Ole2
+    })
 }
 
 /// What a compound file is.
@@ -60,7 +68,8 @@ impl CompoundKind {
             Self::LegacyWord => "save it as docx and upload that",
             Self::LegacyPowerpoint => "save it as pptx and upload that",
             Self::Visio | Self::Publisher | Self::Project | Self::Hangul => "save it as PDF and upload that",
-            Self::OutlookMessage => "save its text and each of its attachments, and upload those",
+            // It was stored before such messages were told apart.
+            Self::OutlookMessage => "delete the document and upload the message again",
             Self::Installer | Self::Unknown => "svc reads no text from such a file",
         }
     }
@@ -202,12 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn a_workbook_is_told_by_its_stream_at_the_root() {
+    fn workbooks_and_messages_are_told_by_their_streams_at_the_root() {
         let of = |streams: &[(&str, &[u8])]| format(&mut with_streams(streams)).unwrap();
         assert_eq!(of(&[("/a", b"x"), ("/Workbook", b"x"), ("/z", b"x")]), Format::Xls);
         assert_eq!(of(&[("/Book", &[0; 10_000])]), Format::Xls);
         assert_eq!(of(&[("/Workbook", b"x"), ("/EncryptedPackage", b"x")]), Format::Ole2);
         assert_eq!(of(&[("/WordDocument", b"x"), ("/Book", b"x")]), Format::Ole2);
+        assert_eq!(of(&[("/a", b"x"), ("/__properties_version1.0", b"x")]), Format::Msg);
+        assert_eq!(of(&[("/WordDocument", b"x"), ("/__properties_version1.0", b"x")]), Format::Ole2);
         let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();
         file.create_storage("/ObjectPool").unwrap();
         file.create_stream("/ObjectPool/Workbook").unwrap();

@@ -36,7 +36,7 @@ static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
         println!("left out: the corpus is not here, so only the samples are damaged");
     }
     let folders = ["pdf", "docx", "pptx", "xlsx", "ole2", "made"].map(|folder| corpus.join(folder));
-    let mut seeds = Vec::new();
+    let mut seeds = vec![Seed { name: "made.msg".to_owned(), bytes: Arc::new(message()) }];
     for folder in ["tests/samples", "formats/tests/files"].map(|folder| repository.join(folder)).iter().chain(&folders)
     {
         let Ok(entries) = fs::read_dir(folder) else { continue };
@@ -50,6 +50,36 @@ static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
     seeds.sort_by(|a, b| a.name.cmp(&b.name));
     seeds
 });
+
+/// A message of Outlook with a body in two forms, a recipient, an attachment and a message within it.
+fn message() -> Vec<u8> {
+    const RECIPIENT: &str = "/__recip_version1.0_#00000000";
+    const ATTACHMENT: &str = "/__attach_version1.0_#00000000";
+    const FORWARDED: &str = "/__attach_version1.0_#00000001";
+    const WITHIN: &str = "/__attach_version1.0_#00000001/__substg1.0_3701000D";
+    let mut message = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    for storage in [RECIPIENT, ATTACHMENT, FORWARDED, WITHIN] {
+        message.create_storage(storage).unwrap();
+    }
+    let mut put = |path: String, bytes: &[u8]| message.create_stream(path).unwrap().write_all(bytes).unwrap();
+    for (at, bytes) in [("", 64), (RECIPIENT, 24), (ATTACHMENT, 24), (FORWARDED, 24), (WITHIN, 40)] {
+        put(format!("{at}/__properties_version1.0"), &vec![0; bytes]);
+    }
+    for (at, property, text) in [
+        ("", "0037001E", "Ducks"),
+        ("", "1000001E", "Seventy ducks."),
+        ("", "10130102", "<h1>Ducks</h1><p>Seventy ducks were counted at the mill pond in the morning."),
+        (RECIPIENT, "39FE001E", "ben@example.org"),
+        (ATTACHMENT, "3707001E", "ducks.txt"),
+        (ATTACHMENT, "37010102", &"ducks ".repeat(1000)),
+        (WITHIN, "0037001E", "Herons"),
+        (WITHIN, "10090102", "12345678LZFu1234\0{\\rtf1 H\0erons.} "),
+    ] {
+        put(format!("{at}/__substg1.0_{property}"), text.as_bytes());
+    }
+    message.flush().unwrap();
+    message.into_inner().into_inner()
+}
 
 /// Damage to bytes.
 #[derive(Debug, Clone)]

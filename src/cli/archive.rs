@@ -2,6 +2,7 @@
 mod checking;
 mod exporting;
 mod importing;
+mod sorted;
 
 use super::CliError;
 use chrono::{DateTime, Utc};

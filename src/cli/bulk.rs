@@ -206,7 +206,7 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
     };
     let whereto: Arc<str> = json!({"query": target.query, "options": target.options}).to_string().into();
     let most = settings.bulk_inline_bytes;
-    let manifests = manifest::Reading { target: target.clone(), most, compares_urls: by_broker };
+    let manifests = manifest::Reading { target: target.clone(), most, by_broker };
     if arguments.dry_run {
         let (known, but) = Journal::look(&arguments.journal, &to)?;
         let root = broker::root(settings);

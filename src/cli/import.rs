@@ -27,7 +27,7 @@ const BYTES: usize = 4 << 20;
 /// The longest line. The service refuses a larger body in any case.
 const LINE_BYTES: usize = 15 << 20;
 /// What some programs put before a text in UTF-8.
-const BOM: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 /// The longest wait between two tries of a call that the service cannot take now.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 

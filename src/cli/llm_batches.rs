@@ -14,7 +14,7 @@ use crate::{
     service::Service,
     settings::{Settings, SettingsError},
     store::{self, llm_batches::BatchCaps},
-    worker::{Role, RunningWorker},
+    worker::{Role, RunningWorker, together::Together},
 };
 use clap::{Args, Parser, Subcommand};
 use std::{
@@ -29,6 +29,8 @@ use svc_client::wire::LlmBatchResponse;
 
 /// The time between two looks at the batches of the database.
 const LOOK: Duration = Duration::from_secs(1);
+/// The time between two looks for tasks to be put into batches together, after one that found only tasks which need more than one question.
+const REST: Duration = Duration::from_secs(60);
 /// The pause after the database could not be asked.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -263,16 +265,24 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     let embedder = load_embedder(&settings).await?;
     let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader).with_batching(batching);
     let (wake, lease) = (service.wake.clone(), service.settings.worker_lease);
-    let mut worker =
-        RunningWorker::start(role, service.tools(), backend.options.clone()).await.map_err(AppError::from)?;
+    let tools = service.tools();
+    let together = Together::new(&role, tools.clone());
+    if run.once {
+        // The worker ends as soon as it finds nothing to do.
+        together.apply().await;
+        together.ask().await;
+    }
+    let mut worker = RunningWorker::start(role, tools, backend.options.clone()).await.map_err(AppError::from)?;
     let ended = tokio::select! {
         () = asked_to_stop() => Ok(()),
         end = worker.wait() => match end {
             WorkerEnd::Failed(reason) => Err(CliError::Other(format!("the worker failed: {reason}"))),
             _ => Ok(()),
         },
-        error = keep(&mut keeper, &wake, lease), if !run.once => Err(CliError::Other(error.to_string())),
+        error = keep(&mut keeper, &together, &wake, lease), if !run.once => Err(CliError::Other(error.to_string())),
     };
+    // What takes longer is left: answers to the next worker, and what was claimed to its lease.
+    let _ = tokio::time::timeout(DRAIN, together.stop()).await;
     // A second signal means that nobody wants to wait, so whatever still runs is given back.
     worker.stop(DRAIN, asked_to_stop()).await;
     let ended = match (ended, run.once) {
@@ -298,14 +308,21 @@ async fn begin(keeper: &mut Keeper, hurry: bool, lease: Duration) -> Result<(), 
 }
 
 /// Moves batches on until another has had the right to do so for as long as a lease.
-async fn keep(keeper: &mut Keeper, wake: &Wake, lease: Duration) -> KeeperError {
+async fn keep(keeper: &mut Keeper, together: &Together, wake: &Wake, lease: Duration) -> KeeperError {
     let mut led = Instant::now();
+    // A worker before this one may have left answers behind.
+    let (mut has_answers, mut next_ask) = (true, Instant::now());
     loop {
         let pause = match keeper.pass(false).await {
             Ok(ended) => {
                 led = Instant::now();
-                if ended {
+                if ended || has_answers {
+                    has_answers = false;
+                    together.apply().await;
                     wake.notify(Lanes::of(Lane::Llm));
+                }
+                if Instant::now() >= next_ask && !together.ask().await {
+                    next_ask = Instant::now() + REST;
                 }
                 LOOK
             }

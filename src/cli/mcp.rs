@@ -2,7 +2,7 @@
 use super::CliError;
 use crate::{
     logging,
-    mcp::{Door, Toolbox},
+    mcp::{Door, Lines, Toolbox},
     registry,
     settings::Settings,
 };
@@ -19,7 +19,9 @@ pub async fn mcp(settings: &Settings, client: Client<Remote>) -> Result<ExitCode
         ));
     };
     let door = Door::of_client(Arc::new(Toolbox::new(registry::contract(), most)), client.0);
-    let running = match door.serve(stdio_pipes()).await {
+    let (read, write) = stdio_pipes();
+    let most = usize::try_from(settings.max_body_bytes).unwrap_or(usize::MAX);
+    let running = match door.serve(Lines::new(read, write, most)).await {
         Ok(running) => running,
         // Nobody has begun to speak.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(ExitCode::SUCCESS),

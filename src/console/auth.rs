@@ -240,15 +240,20 @@ pub async fn open(console: &Console, headers: &HeaderMap, token: &str) -> Result
     Ok(set_cookie(headers, SESSION, &secret, None))
 }
 
-/// How often each address showed a token lately that was wrong, or is not known to be right yet, in all and for each of the kinds of tokens.
+/// How often each address showed a token lately that was wrong, or is not known to be right yet.
 ///
 /// Behind a proxy all people have one address. Whoever tries tokens there uses up what the address may try, and then what each kind of tokens
 /// may that is tried: the others, whose tokens are of other kinds, still sign in.
 #[derive(Default)]
-pub struct Attempts(Mutex<HashMap<Tried, (Instant, u32)>>);
+pub struct Attempts(Mutex<HashMap<IpAddr, Tries>>);
 
-/// An address, and one kind of tokens or all.
-type Tried = (IpAddr, Option<u8>);
+/// The tries of one address.
+struct Tries {
+    since: Instant,
+    all: u32,
+    /// Those with each kind of tokens.
+    of_kind: [u32; 256],
+}
 
 /// A try that was counted.
 #[derive(Clone, Copy)]
@@ -266,31 +271,29 @@ impl Attempts {
     /// Counts a try of an address, before its token is looked for, so that many tries at once are not one. `None` if it may not try now.
     pub fn count(&self, address: IpAddr, token: &str) -> Option<Try> {
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.retain(|_, (since, _)| since.elapsed() < ATTEMPTS_IN);
+        attempts.retain(|_, tries| tries.since.elapsed() < ATTEMPTS_IN);
         let address = counted(address);
-        if attempts.len() >= MOST_ADDRESSES && !attempts.contains_key(&(address, None)) {
+        if attempts.len() >= MOST_ADDRESSES && !attempts.contains_key(&address) {
             return None;
         }
         // Nobody who does not know a token knows of what kind it is.
         let kind = Sha256::digest(token.as_bytes())[0];
-        let places = [(address, None), (address, Some(kind))];
-        let is_free = |place| attempts.get(&place).is_none_or(|(_, count)| *count < WRONG_TOKENS);
-        if !places.into_iter().any(is_free) {
+        let new = || Tries { since: Instant::now(), all: 0, of_kind: [0; 256] };
+        let Tries { all, of_kind, .. } = attempts.entry(address).or_insert_with(new);
+        let of_kind = &mut of_kind[usize::from(kind)];
+        if *all >= WRONG_TOKENS && *of_kind >= WRONG_TOKENS {
             return None;
         }
-        for place in places {
-            attempts.entry(place).or_insert((Instant::now(), 0)).1 += 1;
-        }
+        (*all, *of_kind) = (*all + 1, *of_kind + 1);
         Some(Try(address, kind))
     }
 
     /// The token was right, or nothing was learned of it.
     pub fn forgive(&self, Try(address, kind): Try) {
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in [(address, None), (address, Some(kind))] {
-            if let Some((_, count)) = attempts.get_mut(&place) {
-                *count = count.saturating_sub(1);
-            }
+        if let Some(Tries { all, of_kind, .. }) = attempts.get_mut(&address) {
+            let of_kind = &mut of_kind[usize::from(kind)];
+            (*all, *of_kind) = (all.saturating_sub(1), of_kind.saturating_sub(1));
         }
     }
 }
@@ -381,6 +384,17 @@ mod tests {
         }
         assert!(tried(right).is_some());
         assert!(attempts.count(IpAddr::V4(Ipv4Addr::BROADCAST), "wrong").is_some(), "another address");
+    }
+
+    #[test]
+    fn who_tries_many_tokens_from_some_addresses_keeps_out_nobody_at_another() {
+        let attempts = Attempts::default();
+        for host in 0..50 {
+            for number in 0..1_000 {
+                let _ = attempts.count(IpAddr::V4(Ipv4Addr::new(192, 0, 2, host)), &format!("guess {number}"));
+            }
+        }
+        assert!(attempts.count(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), "guess 0").is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -186,7 +186,7 @@ fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
             tr id={ "open-" (task.id) } {
                 td .w1 { a href={ "/tasks/" (task.id) } { "#" (task.id) } }
                 td .w1 { (task.task_type) }
-                td { (reason(task)) }
+                td { (standing(task)) }
             }
         } } } }
     }
@@ -216,6 +216,20 @@ fn failures(frontier: &FrontierResponse, story: &StoryResponse) -> Markup {
             }
         }
     } } } } }
+}
+
+/// How a task stands in a list: why it does not run, or for how long it has run and how far it is.
+pub fn standing(task: &TaskResponse) -> Markup {
+    html! {
+        (reason(task))
+        @if let Some(running) = &task.running {
+            span .dim {
+                " for " (say::time(say::since(running.since)))
+                @if let Some(progress) = &running.progress { " · " (say::progress(progress)) }
+            }
+            @if let Some(times) = say::times_usual(running.since, running.usual_ms) { " " (say::state("block", "◐", &format!("{times} times as long as usual"))) }
+        }
+    }
 }
 
 /// Why a task does not run, with the task in the way and the time that it waits for.

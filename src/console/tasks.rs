@@ -153,7 +153,7 @@ fn table(tasks: &[TaskResponse]) -> Markup {
                 td .num .w1 { a href={ "/tasks/" (task.id) } { "#" (task.id) } }
                 td .w1 { (task.task_type) @if let Some(badge) = &task.badge { " " span .dim { (badge) } } }
                 td .cut { a href={ "/documents/" (task.root_id) } { (task.title.as_deref().unwrap_or("a file that is gone")) } }
-                td { (document::reason(task)) }
+                td { (document::standing(task)) }
                 td .w1 .dim .hide-s { (task.retry_count) " of " (task.max_retries) @if task.lease_losses > 0 { ", lost " (task.lease_losses) } }
                 td .cut .dim .hide-s { @if let Some(error) = &task.last_error { (error.message.as_deref().or(error.code.as_deref()).unwrap_or_default()) } }
                 td .num .w1 .dim { (say::time(say::since(task.created_at))) }

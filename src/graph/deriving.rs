@@ -26,6 +26,10 @@ const SUB_CLASS_OF: &str = "http://www.w3.org/2000/01/rdf-schema#subClassOf";
 const PAUSE: Duration = Duration::from_millis(200);
 /// The time between two tries to become the one that derives, and after an error.
 const RETRY: Duration = Duration::from_secs(1);
+/// A group that took longer than `PAUSE` rests so many times as long, at most `LONGEST_REST`, before it is computed again: each time all of it is
+/// read, and writes that follow each other must not cost more than a share of the time.
+const RESTS: u32 = 3;
+const LONGEST_REST: Duration = Duration::from_secs(60);
 /// How often a group is computed while others write, before they wait for it.
 const TRIES: usize = 2;
 /// If the last try took longer than this, a group is tried `LONG_TRIES` times before those who write have to wait for it.
@@ -51,16 +55,22 @@ pub fn start(pool: PgPool, most: usize) -> JoinHandle<()> {
 /// Derives facts for as long as this process is the one and has its connection.
 async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
     let Some(mut conn) = derived::leader(pool).await? else { return Ok(()) };
+    let mut rests = Rests::default();
     loop {
         let waiting = derived::waiting(&mut conn).await?;
+        let waiting = rests.leave(waiting, Instant::now());
         let mut done: HashSet<PredicateId> = HashSet::new();
         let mut pause = if waiting.is_empty() { PAUSE } else { Duration::ZERO };
         for predicate in waiting {
             if done.contains(&predicate) {
                 continue;
             }
+            let begun = Instant::now();
             match derive(pool, predicate, most).await {
-                Ok(group) => done.extend(group),
+                Ok(group) => {
+                    rests.begin(&group, begun.elapsed(), Instant::now());
+                    done.extend(group);
+                }
                 // The others need not wait for what fails.
                 Err(error) => {
                     tracing::warn!(predicate.id = predicate.0, %error, "what follows from the facts of a predicate was not derived; it is tried again");
@@ -69,6 +79,26 @@ async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
             }
         }
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// When the predicates of large groups may be looked at again.
+#[derive(Default)]
+struct Rests(HashMap<PredicateId, Instant>);
+
+impl Rests {
+    /// Leaves of the predicates that wait those that do not rest.
+    fn leave(&mut self, waiting: Vec<PredicateId>, now: Instant) -> Vec<PredicateId> {
+        self.0.retain(|_, until| *until > now);
+        waiting.into_iter().filter(|predicate| !self.0.contains_key(predicate)).collect()
+    }
+
+    /// Begins the rest of a group that took so long.
+    fn begin(&mut self, group: &[PredicateId], took: Duration, now: Instant) {
+        if took > PAUSE {
+            let until = now + took.saturating_mul(RESTS).min(LONGEST_REST);
+            self.0.extend(group.iter().map(|predicate| (*predicate, until)));
+        }
     }
 }
 
@@ -430,5 +460,42 @@ impl Plan {
             tracing::debug!(predicates = ?self.predicates, new, closed = self.closed.len(), "facts were derived");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a group is computed in ten minutes in which somebody writes all the time, and another one beside it.
+    fn passes(took: Duration) -> (u32, u32) {
+        let (large, small) = ([PredicateId(1), PredicateId(2)], [PredicateId(3)]);
+        let (mut rests, begun) = (Rests::default(), Instant::now());
+        let (mut now, mut counts) = (begun, (0, 0));
+        while now < begun + Duration::from_secs(600) {
+            let due = rests.leave(vec![large[1], small[0], large[0]], now);
+            if due.contains(&large[0]) {
+                assert!(due.contains(&large[1]), "a group waits as a whole");
+                now += took;
+                rests.begin(&large, took, now);
+                counts.0 += 1;
+            }
+            if due.contains(&small[0]) {
+                rests.begin(&small, Duration::from_millis(5), now);
+                counts.1 += 1;
+            }
+            now += PAUSE;
+        }
+        counts
+    }
+
+    #[test]
+    fn a_large_group_takes_a_share_of_the_time_however_often_it_changes_and_holds_up_no_other() {
+        let (large, small) = passes(Duration::from_secs(5));
+        assert!((28..=31).contains(&large), "{large} passes of 5 s in 600 s");
+        assert!(small > 2_000, "{small} passes of another group");
+        // What takes very long is computed again after a minute, and what takes moments at once.
+        assert!((7..=8).contains(&passes(Duration::from_secs(30)).0));
+        assert!(passes(Duration::from_millis(20)).0 > 2_500);
     }
 }

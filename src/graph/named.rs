@@ -82,7 +82,11 @@ pub async fn resolve<'a>(
     let read: Vec<Reading<'_>> = names.iter().map(|name| Reading::of(base, name)).collect();
     let named: Vec<Named<'_>> = read
         .iter()
-        .map(|reading| Named { name: Some((reading.namespace.as_str(), reading.name.as_str())), iri: reading.whole })
+        .map(|reading| Named {
+            name: Some((reading.namespace.as_str(), reading.name.as_str())),
+            iri: reading.whole,
+            is_derived: reading.is_derived,
+        })
         .collect();
     let found = predicates::resolve(conn, scope, &named).await.or_fail()?;
     let name = |at: i64| usize::try_from(at - 1).ok().and_then(|at| names.get(at).copied());
@@ -94,16 +98,19 @@ struct Reading<'a> {
     namespace: String,
     name: String,
     whole: &'a str,
+    is_derived: bool,
 }
 
 impl Reading<'_> {
     fn of<'a>(base: &str, whole: &'a str) -> Reading<'a> {
-        let (namespace, name) = match (of_derived(base, whole), whole.split_once(':')) {
+        let derived = of_derived(base, whole);
+        let is_derived = derived.is_some();
+        let (namespace, name) = match (derived, whole.split_once(':')) {
             (Some(derived), _) => derived,
             (None, Some((namespace, name))) => (namespace.to_owned(), name.to_owned()),
             (None, None) => (DEFAULT_NAMESPACE.to_owned(), whole.to_owned()),
         };
-        Reading { namespace, name, whole }
+        Reading { namespace, name, whole, is_derived }
     }
 }
 
@@ -151,6 +158,7 @@ mod tests {
         let iri = derived_iri("urn:svc:", "dc", "is in/ä");
         assert_eq!(iri, "urn:svc:predicate/dc/is%20in%2F%C3%A4");
         let reading = Reading::of("urn:svc:", &iri);
-        assert_eq!((reading.namespace.as_str(), reading.name.as_str()), ("dc", "is in/ä"));
+        assert_eq!((reading.namespace.as_str(), reading.name.as_str(), reading.is_derived), ("dc", "is in/ä", true));
+        assert!(!Reading::of("urn:svc:", "dc:author").is_derived);
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     worker::wakeup,
 };
 use sqlx::PgConnection;
+use std::collections::{BTreeSet, HashMap};
 use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
@@ -34,7 +35,8 @@ impl Handle<ops::list_tasks> for Service {
         let (limit, after) = (call.query.limit.unwrap_or(100), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
         let rows = store::admin::tasks(&mut conn, &call.query, TaskId(after), limit + 1).await.or_fail()?;
-        let (tasks, next_cursor) = page_by_id(rows, limit, |task| task.id);
+        let (mut tasks, next_cursor) = page_by_id(rows, limit, |task| task.id);
+        self.say_running(&mut conn, &mut tasks).await?;
         Ok(TaskPage { tasks, next_cursor })
     }
 }
@@ -43,26 +45,40 @@ impl Handle<ops::read_task> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::read_task>) -> Result<TaskResponse, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
         let mut read = task(&mut conn, TaskId(call.path.id)).await?;
-        let holder = read.claimed_by.as_deref().filter(|_| !read.finished && read.blocked_by.is_none());
-        if let Some(worker) = holder {
+        if holder(&read).is_some() {
             self.sampler.look();
-            let worker = store::admin::workers(&mut conn, SnapshotPart::Tree, Some(worker)).await.or_fail()?.pop();
-            let root = worker.and_then(|worker| worker.snapshot?.root);
-            read.running = root.as_ref().and_then(|root| of_task(root, read.id)).map(|node| TaskRunning {
-                since: node.since,
-                progress: node.progress.clone(),
-                usual_ms: self.sampler.usual().get(&read.task_type).copied(),
-            });
         }
+        self.say_running(&mut conn, std::slice::from_mut(&mut read)).await?;
         Ok(read)
     }
 }
 
-/// The actor of a task in a worker's tree, which has four levels.
-fn of_task(node: &ActorNode, id: i64) -> Option<&ActorNode> {
-    match node.task_id == Some(id) {
-        true => Some(node),
-        false => node.children.iter().find_map(|child| of_task(child, id)),
+/// The worker that runs a task.
+fn holder(task: &TaskResponse) -> Option<&str> {
+    task.claimed_by.as_deref().filter(|_| !task.finished && task.blocked_by.is_none())
+}
+
+impl Service {
+    /// Says of tasks that run how far they are, as their workers told last.
+    async fn say_running(&self, conn: &mut PgConnection, tasks: &mut [TaskResponse]) -> Result<(), Failure> {
+        let held: Vec<(i64, &str)> = tasks.iter().filter_map(|task| Some((task.id, holder(task)?))).collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let (ids, workers): (Vec<i64>, BTreeSet<&str>) = held.into_iter().unzip();
+        let workers: Vec<&str> = workers.into_iter().collect();
+        let found = store::admin::actors_of(conn, &workers, &ids).await.or_fail()?;
+        let mut found: HashMap<i64, ActorNode> =
+            found.into_iter().filter_map(|node| Some((node.task_id?, node))).collect();
+        let usual = self.sampler.usual();
+        for task in tasks {
+            task.running = found.remove(&task.id).map(|node| TaskRunning {
+                since: node.since,
+                progress: node.progress,
+                usual_ms: usual.get(&task.task_type).copied(),
+            });
+        }
+        Ok(())
     }
 }
 

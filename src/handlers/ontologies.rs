@@ -16,7 +16,7 @@ use crate::{
     registry::Handle,
     service::Service,
     store::{
-        self,
+        self, graph_nodes,
         ontologies::{self, Described, Loaded, OntologyRow},
         triples::{self, around::Moment},
     },
@@ -26,7 +26,9 @@ use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_actors::{Lane, Lanes};
 use svc_client::{
-    Call, Code, Failure, Meta, RdfSyntax, ops,
+    Call, Code, Failure, Meta, RdfSyntax,
+    constraint::as_title,
+    ops,
     wire::{
         BatchItem, ClassPage, DocumentChange, NewBatch, OntologyClass, OntologyPage, OntologyQuery, OntologyResponse,
     },
@@ -92,8 +94,8 @@ async fn document(
     ontology: &Ontology,
     text: String,
 ) -> Result<(DocumentId, Caller), Failure> {
-    let title = ontology.title.clone().or_else(|| ontology.iri.clone()).unwrap_or_else(|| "Ontology".to_owned());
-    let title: String = title.chars().take(1_000).collect();
+    let mut names = [&ontology.title, &ontology.iri].into_iter().flatten().map(|name| as_title(name));
+    let title = names.find(|title| !title.is_empty()).unwrap_or_else(|| "Ontology".to_owned());
     if let Some(iri) = &ontology.iri {
         ontologies::hold(conn, iri).await.or_fail()?;
         let (by, scope) = (caller.principal_id(), caller.writable());
@@ -145,7 +147,7 @@ async fn load(
         classes: &classes,
     };
     ontologies::record(conn, id, &loaded).await.or_fail()?;
-    let described = describe(service, conn, caller, ontology).await?;
+    let described = describe(service, conn, caller, id, ontology).await?;
     let of: Vec<Described> = described.iter().map(|(_, described)| described.clone()).collect();
     let refused = ontologies::describe(conn, id, &of, caller.principal().is_none()).await.or_fail()?;
     if refused.is_empty() {
@@ -162,6 +164,7 @@ async fn describe<'a>(
     service: &Service,
     conn: &mut PgConnection,
     caller: &Caller,
+    id: DocumentId,
     ontology: &'a Ontology,
 ) -> Result<Vec<(&'a Property, Described)>, Failure> {
     let named = |property: &Property| {
@@ -172,7 +175,8 @@ async fn describe<'a>(
     iris.sort_unstable();
     iris.dedup();
     let graph = Graph { predicates: iris, prefixes: ontology.facts.prefixes.clone(), ..Graph::default() };
-    let (ids, _) = importing::predicates(conn, caller, &service.settings.rdf_base, &graph).await?;
+    let is_open = graph_nodes::are_open(conn, &[id]).await.or_fail()?;
+    let (ids, _) = importing::predicates(conn, caller, &service.settings.rdf_base, &graph, is_open).await?;
     let ids: HashMap<&str, PredicateId> = graph.predicates.iter().map(String::as_str).zip(ids).collect();
     let id = |iri: &String| ids.get(iri.as_str()).copied();
     let described = ontology.properties.iter().filter_map(|property| {

@@ -112,7 +112,7 @@ impl Handle<ops::create_predicate> for Service {
                 Code::Forbidden,
                 "the owner alone says what holds of a predicate, since it holds for the facts of all",
             )
-            .with("remedy", "send only a name, an IRI, a label and a description, or load an ontology of your own"));
+            .with("remedy", "send only a name, a label and a description, or load an ontology of your own"));
         }
         if caller.principal().is_some() {
             check_principals(&new)?;

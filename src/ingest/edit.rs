@@ -53,7 +53,7 @@ pub async fn take_out(
     goes_on: bool,
 ) -> Result<(), Failure> {
     let waiting = store::ingest_nodes::waited_for(conn, place.id()).await.or_fail()?;
-    let mut done = waiting.map(|at| (at.root_id, ChildrenDone { parent_id: at.parent_id, done: 1, failed: 0 }));
+    let mut done = waiting.map(|at| ChildrenDone { root_id: at.root_id, parent_id: at.parent_id, done: 1, failed: 0 });
     let containers = file.map(|file| place.containers(file.document())).unwrap_or_default();
     if let (Some(file), Some(parent)) = (file, containers.last()) {
         match (goes_on, done) {
@@ -67,10 +67,10 @@ pub async fn take_out(
             (false, Some(_)) => {}
             (false, None) => return Err(is_cancelled(file)),
         }
-        done = done.or(Some((file, ChildrenDone { parent_id: parent.id(), done: 0, failed: 0 })));
+        done = done.or(Some(ChildrenDone { root_id: file, parent_id: parent.id(), done: 0, failed: 0 }));
     }
     match done {
-        Some((root_id, done)) => store::ingest_nodes::children_done(conn, root_id, &[done]).await.or_fail(),
+        Some(done) => store::ingest_nodes::children_done(conn, &[done]).await.or_fail(),
         None => Ok(()),
     }
 }

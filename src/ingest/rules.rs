@@ -54,6 +54,7 @@ const PROBED: &[Format] = &[
     Format::Ods,
     Format::Xls,
     Format::Xlsb,
+    Format::Msg,
 ];
 /// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
 const WORKBOOKS: &[Format] =
@@ -142,7 +143,7 @@ pub static RULES: &[Rule] = &[
         task: &EXTRACT_MEMBERS,
         requires: &[Pattern::HasMembers],
         forbids: &[],
-        formats: &[Format::Zip, Format::Eml],
+        formats: &[Format::Zip, Format::Eml, Format::Msg],
         takes_ocr: false,
         after: &[&STRUCTURE_DECLARED, &STRUCTURE_INFERRED],
         option: None,
@@ -404,6 +405,7 @@ mod tests {
             (Format::Xlsx, &[], &[]),
             (Format::Zip, &[HasMembers], &["extract:members"]),
             (Format::Eml, &[HasMembers, HasTextLayer], &["extract:text", "structure:inferred", "extract:members"]),
+            (Format::Msg, &[HasMembers, HasTextLayer], &["extract:text", "structure:inferred", "extract:members"]),
             (Format::Zip, &[], &[]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");

@@ -18,6 +18,7 @@ use crate::{
         ingest_nodes::{Belongs, ChildrenDone, Frontier, Left, Rollup, Touched},
         nodes::Landed,
         places::Place,
+        rollups::Finished,
     },
 };
 use serde_json::{Map, Value, json};
@@ -153,44 +154,58 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
     }
     let empty = ids(nodes.iter().filter(|node| has_no_rollup(node)));
     store::rollups::forget_vectors(conn, &empty).await?;
-    let ids = ids(nodes);
+    let finished = |node: &Touched| Finished { id: node.document_id, parent_id: node.parent_id, root_id };
+    finish(conn, &nodes.iter().map(finished).collect::<Vec<_>>()).await
+}
+
+/// Settles containers of any files under which nothing is open, and tells those that wait for them. The caller keeps the settler away from them until
+/// its transaction ends.
+pub(super) async fn finish(conn: &mut PgConnection, nodes: &[Finished]) -> sqlx::Result<()> {
+    let ids: Vec<DocumentId> = nodes.iter().map(|node| node.id).collect();
     let moved = store::nodes::leave_flight(conn, &ids, Settled::Settled).await?;
     let left: BTreeSet<DocumentId> = moved.iter().map(|node| node.id).collect();
-    let parents = nodes.iter().filter(|node| left.contains(&node.document_id)).filter_map(|node| node.parent_id);
-    let events = children_done(parents, Settled::Settled);
-    store::ingest_nodes::children_done(conn, root_id, &events).await?;
-    let count = moved.len() as i64;
-    let change = Frontier { in_flight: -count, settled: count, ..Frontier::default() };
-    store::ingest_nodes::count(conn, root_id.document(), change).await?;
-    store::events::nodes(conn, root_id, &moved).await?;
-    if ids.contains(&root_id.document()) {
-        store::ingest_nodes::fold_frontier(conn, root_id).await?;
-        let failed = store::ingest_nodes::frontier(conn, root_id).await?.map_or(0, |frontier| frontier.failed);
-        if failed > 0 {
-            // Without this, a file without any readable text would look like any other settled file.
-            let reasons: Map<String, Value> = store::evidence::reasons_of_failures(conn, root_id)
-                .await?
-                .into_iter()
-                .map(|(reason, tasks)| (reason, tasks.into()))
-                .collect();
-            let parts = store::evidence::first_failed(conn, root_id, NAMED_PARTS).await?;
-            let evidence = json!({"nodes": failed, "tasks_by_reason": reasons, "parts": parts});
-            store::evidence::record(conn, root_id.document(), Evidence::FailedParts, &evidence).await?;
-        } else {
-            // What failed before may have been tried again.
-            store::evidence::remove(conn, root_id.document(), Evidence::FailedParts).await?;
-        }
-        if left.contains(&root_id.document()) {
-            store::events::settled(conn, root_id).await?;
-        }
+    let landed = || nodes.iter().filter(|node| left.contains(&node.id));
+    let events = children_done(landed().filter_map(|node| Some((node.root_id, node.parent_id?))), Settled::Settled);
+    store::ingest_nodes::children_done(conn, &events).await?;
+    let mut counts: BTreeMap<RootId, i64> = BTreeMap::new();
+    for node in landed() {
+        *counts.entry(node.root_id).or_default() += 1;
     }
-    Ok(())
+    let change = |count: i64| Frontier { in_flight: -count, settled: count, ..Frontier::default() };
+    let changes: Vec<_> = counts.into_iter().map(|(root_id, count)| (root_id.document(), change(count))).collect();
+    store::ingest_nodes::count_all(conn, &changes).await?;
+    let told: Vec<(RootId, DocumentId)> = landed().map(|node| (node.root_id, node.id)).collect();
+    store::events::nodes(conn, &told).await?;
+    let roots: Vec<RootId> =
+        nodes.iter().filter(|node| node.id == node.root_id.document()).map(|node| node.root_id).collect();
+    if roots.is_empty() {
+        return Ok(());
+    }
+    let folded = store::ingest_nodes::fold_frontiers(conn, &roots).await?;
+    let failed = |root_id: &RootId| folded.get(root_id).map_or(0, |frontier| frontier.failed);
+    let (hurt, whole): (Vec<RootId>, Vec<RootId>) = roots.iter().copied().partition(|root_id| failed(root_id) > 0);
+    for root_id in hurt {
+        // Without this, a file without any readable text would look like any other settled file.
+        let reasons: Map<String, Value> = store::evidence::reasons_of_failures(conn, root_id)
+            .await?
+            .into_iter()
+            .map(|(reason, tasks)| (reason, tasks.into()))
+            .collect();
+        let parts = store::evidence::first_failed(conn, root_id, NAMED_PARTS).await?;
+        let evidence = json!({"nodes": failed(&root_id), "tasks_by_reason": reasons, "parts": parts});
+        store::evidence::record(conn, root_id.document(), Evidence::FailedParts, &evidence).await?;
+    }
+    // What failed before may have been tried again.
+    let whole: Vec<DocumentId> = whole.into_iter().map(RootId::document).collect();
+    store::evidence::remove_all(conn, &whole, Evidence::FailedParts).await?;
+    let settled: Vec<RootId> = roots.into_iter().filter(|root_id| left.contains(&root_id.document())).collect();
+    store::events::settled(conn, &settled).await
 }
 
 /// Records that leaves settled or failed together, and notifies their parents and the frontier.
 pub async fn leaves_done(conn: &mut PgConnection, root_id: RootId, moved: &[Landed], to: Settled) -> sqlx::Result<()> {
-    let events = children_done(moved.iter().filter_map(|node| node.parent_id), to);
-    store::ingest_nodes::children_done(conn, root_id, &events).await?;
+    let events = children_done(moved.iter().filter_map(|node| Some((root_id, node.parent_id?))), to);
+    store::ingest_nodes::children_done(conn, &events).await?;
     let count = moved.len() as i64;
     let change = if to == Settled::Failed {
         Frontier { in_flight: -count, failed: count, ..Frontier::default() }
@@ -200,14 +215,15 @@ pub async fn leaves_done(conn: &mut PgConnection, root_id: RootId, moved: &[Land
     store::ingest_nodes::count(conn, root_id.document(), change).await
 }
 
-/// Builds the settle events for children that left flight together, from each child's parent.
-fn children_done(parents: impl Iterator<Item = DocumentId>, to: Settled) -> Vec<ChildrenDone> {
-    let mut by_parent: BTreeMap<DocumentId, i32> = BTreeMap::new();
+/// Builds the settle events for children that left flight together, from each child's root of ingestion and parent.
+fn children_done(parents: impl Iterator<Item = (RootId, DocumentId)>, to: Settled) -> Vec<ChildrenDone> {
+    let mut by_parent: BTreeMap<(RootId, DocumentId), i32> = BTreeMap::new();
     for parent in parents {
         *by_parent.entry(parent).or_default() += 1;
     }
     let failed = |done| if to == Settled::Failed { done } else { 0 };
-    by_parent.into_iter().map(|(parent_id, done)| ChildrenDone { parent_id, done, failed: failed(done) }).collect()
+    let event = |((root_id, parent_id), done)| ChildrenDone { root_id, parent_id, done, failed: failed(done) };
+    by_parent.into_iter().map(event).collect()
 }
 
 /// Records that a task was cancelled, as [`task_failed`] does; what fails with it counts as failed by the file's cancel.
@@ -275,8 +291,8 @@ async fn fail_with_task(
         let change = Frontier { in_flight: -1, failed: 1, ..Frontier::default() };
         store::ingest_nodes::count(conn, root_id.document(), change).await?;
         if let Some(parent_id) = parent_id {
-            let done = ChildrenDone { parent_id, done: 1, failed: 1 };
-            store::ingest_nodes::children_done(conn, root_id, &[done]).await?;
+            let done = ChildrenDone { root_id, parent_id, done: 1, failed: 1 };
+            store::ingest_nodes::children_done(conn, &[done]).await?;
         }
         store::events::failed(conn, document_id, root_id).await?;
     }

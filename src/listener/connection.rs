@@ -2,12 +2,12 @@
 use super::{
     Limits,
     activity::Activity,
-    body::{Answer, Paced},
+    body::{Answer, Paced, lend},
 };
 use crate::registry;
 use axum::Router;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, Request, Response, Version, header, uri::Authority};
+use http::{HeaderMap, HeaderValue, Request, Response, Version, header, uri::Authority};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::TokioIo;
 use std::{
@@ -32,8 +32,9 @@ use tower::ServiceExt;
 /// The longest header of a request: it has room for a query of 8,000 characters, each escaped.
 const HEADER_BYTES: usize = 128 * 1024;
 /// How long a closed connection is still read, so that a client which is sending its body gets the answer and not a
-/// reset.
-const LINGER: Duration = Duration::from_secs(5);
+/// reset; and for how long of that the client may send nothing.
+const LINGER: Duration = Duration::from_secs(30);
+const LINGER_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct Connection {
     stream: TcpStream,
@@ -102,7 +103,7 @@ impl Connection {
 async fn linger(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     let mut rest = vec![0; 16 * 1024];
-    while stream.read(&mut rest).await? > 0 {}
+    while tokio::time::timeout(LINGER_PAUSE, stream.read(&mut rest)).await?? > 0 {}
     Ok(())
 }
 
@@ -127,16 +128,28 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         let mut under_way = self.activity.request();
         let (router, limit, peer) = (self.router.clone(), self.limits.body, self.peer);
         Box::pin(async move {
+            // Who waits to be asked for its body would be asked by a look at it.
+            let may_look = !request.headers().contains_key(header::EXPECT);
+            let (parts, body) = request.into_parts();
+            let (body, rest) = lend(body);
+            let mut request = Request::from_parts(parts, axum::body::Body::new(Paced::new(body, limit)));
             let mut response = match check(request.version(), request.headers()) {
                 Ok(()) => {
-                    let mut request = request.map(|body| axum::body::Body::new(Paced::new(body, limit)));
                     if let Some(peer) = peer {
                         request.extensions_mut().insert(peer);
                     }
                     router.oneshot(request).await?
                 }
-                Err(failure) => registry::refusal(failure, &request),
+                Err(failure) => {
+                    let refusal = registry::refusal(failure, &request);
+                    drop(request);
+                    refusal
+                }
             };
+            // What is still to come of the body stands before the next request, which the client must not send here then.
+            if !rest.is_over(may_look).await {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             under_way.holds(response.extensions_mut().remove());
             Ok(response.map(|body| Answer { body, _request: under_way }))
         })

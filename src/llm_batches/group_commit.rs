@@ -87,7 +87,8 @@ async fn commit(pool: &PgPool, batching: &Batching, group: Vec<(Parking, Told)>)
     }
 }
 
-async fn together(pool: &PgPool, batching: &Batching, tasks: &[Parking]) -> sqlx::Result<Vec<Parked>> {
+/// Has tasks wait for a batch in one transaction.
+pub(super) async fn together(pool: &PgPool, batching: &Batching, tasks: &[Parking]) -> sqlx::Result<Vec<Parked>> {
     // If a crash of the server takes it back, the tasks are left to their leases.
     let mut tx = transaction::begin_unflushed(pool).await?;
     let became = store::llm_batches::park(&mut tx, batching.provider.as_str(), batching.caps, tasks).await?;

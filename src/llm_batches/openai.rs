@@ -22,11 +22,18 @@ use uuid::Uuid;
 
 /// The name under which our key stands in a batch's metadata.
 const KEY: &str = "svc_batch";
-/// How many pages of the provider's list are searched for a batch.
+/// How many pages of a list of the provider are searched.
 const PAGES: usize = 100;
+/// The most files of one batch that are deleted at once.
+const FILES: usize = 100;
 
 #[derive(Debug)]
 pub struct OpenAi(Api);
+
+/// The name of the file with the requests of a batch, by which it is found again.
+fn file_name(key: &str) -> String {
+    format!("svc-{key}.jsonl")
+}
 
 /// A request, as a line of the file.
 pub fn line(custom_id: &str, body: Value) -> String {
@@ -41,7 +48,7 @@ impl OpenAi {
     pub async fn submit(&self, submission: Submission<'_>) -> Result<Accepted, ProviderError> {
         let file = tokio::fs::File::open(submission.file).await.map_err(|error| away(error.to_string()))?;
         let part = Part::stream_with_length(reqwest::Body::from(file), submission.bytes)
-            .file_name(format!("svc-{}.jsonl", submission.key))
+            .file_name(file_name(&submission.key.to_string()))
             .mime_str("application/jsonl")
             .map_err(|error| away(error.to_string()))?;
         let form = Form::new().text("purpose", "batch").part("file", part);
@@ -52,34 +59,69 @@ impl OpenAi {
             "metadata": {KEY: submission.key.to_string()},
         });
         let made = self.0.json(self.0.call(Method::POST, "/batches").json(&batch)).await;
-        if made.is_err() {
-            // The next try brings a file of its own. A batch that the provider made all the same has read this one, or fails and is submitted again.
-            let _ = self.0.json(self.0.call(Method::DELETE, &format!("/files/{file}"))).await;
+        if let Err(ProviderError::NotTaken(_)) = made {
+            // There is no next try, which would look for the file.
+            let _ = self.forget_file(&file).await;
         }
         accepted(&made?)
     }
 
+    /// If there is no batch with this key, the files of requests that earlier tries have brought for it are deleted.
     pub async fn find(&self, key: Uuid, since: DateTime<Utc>) -> Result<Option<Accepted>, ProviderError> {
         let (key, since) = (key.to_string(), since.timestamp() - 3600);
-        let mut after = None;
+        let ours = self.listed("/batches", &[], since, 1, |batch| batch["metadata"][KEY] == *key).await?;
+        if let Some(ours) = ours.first() {
+            return accepted(ours).map(Some);
+        }
+        let (name, query) = (file_name(&key), [("purpose", "batch"), ("order", "desc")]);
+        match self.listed("/files", &query, since, FILES, |file| file["filename"] == *name).await {
+            Ok(files) => {
+                for file in &files {
+                    self.forget_file(&id(file)?).await?;
+                }
+            }
+            // Not every server with batches lists its files.
+            Err(ProviderError::Unknown(_) | ProviderError::NotTaken(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(None)
+    }
+
+    /// What matches in a list of the provider, the newest first and at most so much, down to what is older than `since`.
+    async fn listed(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        since: i64,
+        most: usize,
+        matches: impl Fn(&Value) -> bool,
+    ) -> Result<Vec<Value>, ProviderError> {
+        let (mut found, mut after) = (Vec::new(), None);
         for _ in 0..PAGES {
-            let mut call = self.0.call(Method::GET, "/batches").query(&[("limit", "100")]);
+            let mut call = self.0.call(Method::GET, path).query(&[("limit", "100")]).query(query);
             if let Some(after) = &after {
                 call = call.query(&[("after", after)]);
             }
             let page = self.0.json(call).await?;
-            let batches = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
-            if let Some(ours) = batches.iter().find(|batch| batch["metadata"][KEY] == *key) {
-                return accepted(ours).map(Some);
-            }
-            // The newest come first.
-            let Some(last) = batches.last() else { return Ok(None) };
-            if page["has_more"] != true || last["created_at"].as_i64().is_some_and(|at| at < since) {
-                return Ok(None);
+            let listed = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+            found.extend(listed.iter().filter(|one| matches(one)).cloned());
+            let Some(last) = listed.last() else { break };
+            let is_old = last["created_at"].as_i64().is_some_and(|at| at < since);
+            if found.len() >= most || page["has_more"] != true || is_old {
+                break;
             }
             after = Some(id(last)?);
         }
-        Ok(None)
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// Deletes a file, unless it is gone already.
+    async fn forget_file(&self, file: &str) -> Result<(), ProviderError> {
+        match self.0.json(self.0.call(Method::DELETE, &format!("/files/{}", segment(file)))).await {
+            Ok(_) | Err(ProviderError::Unknown(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     pub async fn progress(&self, provider_id: &str) -> Result<Progress, ProviderError> {

@@ -85,7 +85,8 @@ pub fn titles(graph: &Graph) -> Vec<String> {
 fn local(iri: &str) -> String {
     let part = iri.split(['/', '#', ':', '?']).rev().find(|part| !part.trim().is_empty()).unwrap_or(iri);
     let decoded = percent_decode_str(part).decode_utf8_lossy().replace('\0', "");
-    if decoded.trim().is_empty() { iri.to_owned() } else { decoded }
+    // A title of nothing but control characters would be empty.
+    if as_title(&decoded).is_empty() { iri.to_owned() } else { decoded }
 }
 
 /// The namespace and the name that a new predicate gets.
@@ -136,7 +137,8 @@ mod tests {
     #[test]
     fn a_node_is_called_by_its_label() {
         let text = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
-            <http://e/a> rdfs:label 'Hund'@de, ' Big\\n \\u001b[2JDog'@en , 'Cur' . <http://e/b> rdfs:label ' ' . <http://e/c%20d/> rdfs:seeAlso _:x .";
+            <http://e/a> rdfs:label 'Hund'@de, ' Big\\n \\u001b[2JDog'@en , 'Cur' . <http://e/b> rdfs:label ' ' . <http://e/c%20d/> rdfs:seeAlso _:x .
+            <http://e/%01> rdfs:seeAlso _:x .";
         let graph = read(text, RdfSyntax::Turtle, None, 100).unwrap();
         let called = titles(&graph);
         let title = |iri: &str| {
@@ -146,6 +148,7 @@ mod tests {
         assert_eq!(title("http://e/a"), "Big [2JDog");
         assert_eq!(title("http://e/b"), "b");
         assert_eq!(title("http://e/c%20d/"), "c d");
+        assert_eq!(title("http://e/%01"), "http://e/%01");
         assert!(called[3].starts_with("_:"), "{called:?}");
     }
 }

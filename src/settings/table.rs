@@ -307,7 +307,7 @@ settings! {
         SVC_RDF_BASE rdf_base: String = "urn:svc:", kind::iri_base();
         /// Most triples of one import of RDF; `svc rdf import` sends a larger text in parts.
         SVC_RDF_MAX_TRIPLES rdf_max_triples: usize = "50000", kind::integer(1..=1_000_000);
-        /// Most facts that rules derive from a group of predicates which depend on each other; if there are more, none of them is written.
+        /// Most facts of one access zone that rules derive from a group of predicates which depend on each other; if there are more, none of that zone is written.
         SVC_RULES_MAX_DERIVED rules_max_derived: usize = "100000", kind::integer(0..=10_000_000);
         /// Most documents that a search for paths comes to before it gives up and says so.
         SVC_PATH_MAX_DOCUMENTS path_max_documents: usize = "100000", kind::integer(2..=10_000_000);

@@ -16,8 +16,8 @@ use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
 use svc_client::wire::{
-    Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ParkedIn, ReservationResponse, SnapshotPart, TaskError,
-    TaskLane, TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
+    ActorNode, Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ParkedIn, ReservationResponse, SnapshotPart,
+    TaskError, TaskLane, TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
 };
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
@@ -380,6 +380,21 @@ pub async fn workers(
             snapshot: serde_json::from_value(row.snapshot.0).ok(),
         })
         .collect())
+}
+
+/// The actors of these tasks in the last trees of these workers.
+pub async fn actors_of(conn: &mut PgConnection, workers: &[&str], tasks: &[i64]) -> sqlx::Result<Vec<ActorNode>> {
+    // The root has the documents under it, these a document each, and a document its tasks.
+    let nodes: Vec<Json<Value>> = sqlx::query_scalar(
+        "SELECT n FROM workers w CROSS JOIN LATERAL jsonb_path_query(w.snapshot, '$.root.children[*].children[*].children[*]') n
+          WHERE w.worker_id = ANY($1) AND n->>'task_id' = ANY($2)",
+    )
+    .bind(workers)
+    .bind(tasks.iter().map(i64::to_string).collect::<Vec<_>>())
+    .fetch_all(conn)
+    .await?;
+    // A worker of another version may have written them.
+    Ok(nodes.into_iter().filter_map(|Json(node)| serde_json::from_value(node).ok()).collect())
 }
 
 #[derive(sqlx::FromRow)]

@@ -5,7 +5,7 @@
 //! gone. Nothing is told of the documents that a reprocess builds until they take their place.
 use super::{
     evidence::Evidence,
-    nodes::{Landed, OF_CALLERS, braces},
+    nodes::{OF_CALLERS, braces},
     scope::visible,
     text::storable_json,
 };
@@ -137,19 +137,19 @@ pub(super) async fn deleted(conn: &mut PgConnection, tops: &[DocumentId]) -> sql
     .map(|_| ())
 }
 
-/// Records that a file has settled, after a warning for each evidence that its readers should know.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn settled(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
-    warnings(conn, root_id).await?;
+/// Records that files have settled, after a warning for each evidence that their readers should know.
+pub async fn settled(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<()> {
+    warnings(conn, roots).await?;
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
          SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('nodes', f.total, 'nodes_failed', f.failed,
                 'seconds', round(extract(epoch FROM clock_timestamp() - d.created_at)::numeric, 3)), false
-           FROM documents d CROSS JOIN (SELECT coalesce(sum(total), 0)::bigint AS total, coalesce(sum(failed), 0)::bigint AS failed
-                                          FROM frontier_delta WHERE root_id = $1) f WHERE d.id = $1 AND ",
-        visible!()
+           FROM documents d CROSS JOIN LATERAL (SELECT coalesce(sum(total), 0)::bigint AS total, coalesce(sum(failed), 0)::bigint AS failed
+                                                  FROM frontier_delta WHERE root_id = d.id) f WHERE d.id = ANY($1) AND ",
+        visible!(),
+        " ORDER BY d.id"
     ))
-    .bind(root_id)
+    .bind(roots)
     .bind(EventKind::IngestSettled.as_str())
     .execute(conn)
     .await
@@ -159,22 +159,22 @@ pub async fn settled(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<(
 /// The most nodes that one event names.
 const NODES: i64 = 256;
 
-/// Records that nodes of a file settled together: an event for those under the same node that the same callers may read. A node that is
-/// an access root has an event of its own, because whoever may read it has a grant there.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn nodes(conn: &mut PgConnection, root_id: RootId, settled: &[Landed]) -> sqlx::Result<()> {
+/// Records that nodes settled together, each with the file that it is of: an event for those under the same node that the same callers may read. A node
+/// that is an access root has an event of its own, because whoever may read it has a grant there.
+pub async fn nodes(conn: &mut PgConnection, settled: &[(RootId, DocumentId)]) -> sqlx::Result<()> {
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
-         SELECT at.id, $2, at.path, part.guard, $3, jsonb_build_object('nodes', part.nodes), false
-           FROM (SELECT place, guard, jsonb_agg(id ORDER BY id) AS nodes
-                   FROM (SELECT d.id, d.guard, place, (row_number() OVER (PARTITION BY place, d.guard ORDER BY d.id) - 1) / $4 AS part
-                           FROM documents d CROSS JOIN LATERAL (SELECT CASE d.guard WHEN d.id THEN d.id ELSE d.parent_id END AS place) p
-                          WHERE d.id = ANY($1) AND d.id <> $2 AND ",
+         SELECT at.id, part.root_id, at.path, part.guard, $3, jsonb_build_object('nodes', part.nodes), false
+           FROM (SELECT root_id, place, guard, jsonb_agg(id ORDER BY id) AS nodes
+                   FROM (SELECT s.root_id, d.id, d.guard, place, (row_number() OVER (PARTITION BY s.root_id, place, d.guard ORDER BY d.id) - 1) / $4 AS part
+                           FROM unnest($1::bigint[], $2::bigint[]) AS s(id, root_id) JOIN documents d ON d.id = s.id
+                          CROSS JOIN LATERAL (SELECT CASE d.guard WHEN d.id THEN d.id ELSE d.parent_id END AS place) p
+                          WHERE d.id <> s.root_id AND ",
         visible!(),
-        ") n GROUP BY place, guard, part) part JOIN documents at ON at.id = part.place ORDER BY part.nodes -> 0"
+        ") n GROUP BY root_id, place, guard, part) part JOIN documents at ON at.id = part.place ORDER BY part.nodes -> 0"
     ))
-    .bind(settled.iter().map(|node| node.id).collect::<Vec<_>>())
-    .bind(root_id)
+    .bind(settled.iter().map(|(_, id)| *id).collect::<Vec<_>>())
+    .bind(settled.iter().map(|(root_id, _)| *root_id).collect::<Vec<_>>())
     .bind(EventKind::IngestNodes.as_str())
     .bind(NODES)
     .execute(conn)
@@ -182,9 +182,8 @@ pub async fn nodes(conn: &mut PgConnection, root_id: RootId, settled: &[Landed])
     .map(|_| ())
 }
 
-/// Records a warning for each evidence of a file that its readers should know.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn warnings(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
+/// Records a warning for each evidence of files that their readers should know.
+pub async fn warnings(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<()> {
     let warnings = [
         Evidence::ExtractEmpty,
         Evidence::OcrLeftOut,
@@ -196,10 +195,11 @@ pub async fn warnings(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
          SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('warning', e.name, 'detail', e.value), false
-           FROM documents d JOIN node_evidence e ON e.document_id = d.id AND e.name = ANY($3) AND e.value <> 'null' WHERE d.id = $1 AND ",
-        visible!()
+           FROM documents d JOIN node_evidence e ON e.document_id = d.id AND e.name = ANY($3) AND e.value <> 'null' WHERE d.id = ANY($1) AND ",
+        visible!(),
+        " ORDER BY d.id, e.name"
     ))
-    .bind(root_id)
+    .bind(roots)
     .bind(EventKind::IngestWarning.as_str())
     .bind(warnings.as_slice())
     .execute(conn)

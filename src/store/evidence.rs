@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 pub use names::Evidence;
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
+use std::collections::HashMap;
 use svc_client::wire::{Attempt, AttemptOutcome, ErrorType};
 use svc_ids::{DocumentId, RootId, TaskId};
 
@@ -48,8 +49,13 @@ pub(super) async fn record_as(
 /// Removes what was recorded under a name, because it holds no more.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn remove(conn: &mut PgConnection, document_id: DocumentId, name: Evidence) -> sqlx::Result<()> {
-    let query = "DELETE FROM node_evidence WHERE document_id = $1 AND name = $2";
-    sqlx::query(query).bind(document_id).bind(name.as_str()).execute(conn).await.map(|_| ())
+    remove_all(conn, &[document_id], name).await
+}
+
+/// Does the same for many nodes.
+pub async fn remove_all(conn: &mut PgConnection, documents: &[DocumentId], name: Evidence) -> sqlx::Result<()> {
+    let query = "DELETE FROM node_evidence WHERE document_id = ANY($1) AND name = $2";
+    sqlx::query(query).bind(documents).bind(name.as_str()).execute(conn).await.map(|_| ())
 }
 
 /// Records values of many nodes, as [`record`] does; each node has one value of a name.
@@ -149,6 +155,21 @@ pub async fn read_one(conn: &mut PgConnection, document_id: DocumentId, name: Ev
         .bind(name.as_str())
         .fetch_optional(conn)
         .await
+}
+
+/// The values of many nodes under one name; a node for which it was not recorded is absent.
+pub async fn read_each(
+    conn: &mut PgConnection,
+    documents: &[DocumentId],
+    name: Evidence,
+) -> sqlx::Result<HashMap<DocumentId, Value>> {
+    let values: Vec<(DocumentId, Value)> =
+        sqlx::query_as("SELECT document_id, value FROM node_evidence WHERE document_id = ANY($1) AND name = $2")
+            .bind(documents)
+            .bind(name.as_str())
+            .fetch_all(conn)
+            .await?;
+    Ok(values.into_iter().collect())
 }
 
 #[derive(sqlx::FromRow)]

@@ -225,8 +225,10 @@ pub async fn extracted(
     scope: &Readable,
     names: &[String],
 ) -> sqlx::Result<Vec<(String, PredicateId)>> {
-    let named: Vec<predicates::Named<'_>> =
-        names.iter().map(|name| predicates::Named { name: Some((NAMESPACE, name)), iri: "" }).collect();
+    let named: Vec<predicates::Named<'_>> = names
+        .iter()
+        .map(|name| predicates::Named { name: Some((NAMESPACE, name)), iri: "", is_derived: false })
+        .collect();
     let found = predicates::resolve(conn, scope, &named).await?;
     let name = |at: i64| usize::try_from(at - 1).ok().and_then(|at| names.get(at).cloned());
     Ok(found.into_iter().filter_map(|(at, id)| Some((name(at)?, id))).collect())

@@ -4,7 +4,7 @@ use super::{
     scope::{Readable, Writable, readable},
 };
 use sqlx::PgConnection;
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, PrincipalId};
 
 /// Keeps other imports into a zone away until the transaction ends, so that no IRI gets two documents there.
 #[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
@@ -35,7 +35,7 @@ pub struct Resolved {
     /// The position of the IRI, from 1.
     pub at: i64,
     pub id: DocumentId,
-    /// Not everybody may read it, and neither a source nor the lack of another one says that it is meant.
+    /// Not everybody may read it, and neither a source beside it nor the lack of another one says that it is meant.
     pub is_doubtful: bool,
 }
 
@@ -52,13 +52,45 @@ pub async fn resolve(
     add(&mut arguments, iris.iter().map(|iri| (*iri).to_owned()).collect::<Vec<_>>());
     add(&mut arguments, sources.to_vec());
     let query = concat!(
-        "SELECT DISTINCT ON (f.at) f.at, f.id, f.guard <> 0 AND f.source_id IS NULL AND ($1 OR f.places > 1) AS is_doubtful
-           FROM (SELECT n.at, n.source_id, d.id, d.guard, d.guard IS NOT DISTINCT FROM s.guard AS is_beside, count(*) OVER (PARTITION BY n.at) AS places
+        "SELECT DISTINCT ON (f.at) f.at, f.id, f.guard <> 0 AND NOT f.is_beside AND ($1 OR f.places > 1) AS is_doubtful
+           FROM (SELECT n.at, d.id, d.guard, d.guard IS NOT DISTINCT FROM s.guard AS is_beside, count(*) OVER (PARTITION BY n.at) AS places
                    FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY n(iri, source_id, at) JOIN graph_nodes g ON g.iri = n.iri
                    JOIN documents d ON d.id = g.document_id AND ",
         readable!(),
         "       LEFT JOIN documents s ON s.id = n.source_id) f
           ORDER BY f.at, NOT f.is_beside, f.guard <> 0, f.id"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
+/// A document of an archive that an IRI stands for.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Brought {
+    /// The position of the IRI, from 1.
+    pub at: i64,
+    pub id: DocumentId,
+    pub guard: DocumentId,
+}
+
+/// The documents in the scope that have these IRIs and that a principal, or the owner, created with keys that begin so; those that are open to all
+/// come first.
+pub async fn brought(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    iris: &[&str],
+    creator: Option<PrincipalId>,
+    keys: &str,
+) -> sqlx::Result<Vec<Brought>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, iris.iter().map(|iri| (*iri).to_owned()).collect::<Vec<_>>());
+    add(&mut arguments, creator);
+    add(&mut arguments, keys.to_owned());
+    let query = concat!(
+        "SELECT n.at, d.id, d.guard FROM unnest($3::text[]) WITH ORDINALITY n(iri, at) JOIN graph_nodes g ON g.iri = n.iri
+           JOIN document_keys k ON k.document_id = g.document_id AND k.principal_id IS NOT DISTINCT FROM $4::bigint AND starts_with(k.key, $5)
+           JOIN documents d ON d.id = g.document_id AND ",
+        readable!(),
+        " ORDER BY n.at, d.guard <> 0, d.id"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
@@ -104,6 +136,15 @@ pub async fn writable_root(conn: &mut PgConnection, scope: &Writable, iri: &str)
         " ORDER BY d.id LIMIT 1"
     );
     sqlx::query_scalar_with(query, arguments).persistent(false).fetch_optional(conn).await
+}
+
+/// Whether all of these documents are open to all.
+pub async fn are_open(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT NOT EXISTS (SELECT FROM documents WHERE id = ANY($1) AND guard <> 0)")
+        .bind(ids)
+        .persistent(false)
+        .fetch_one(conn)
+        .await
 }
 
 /// Gives documents, which the caller has just made, their IRIs.

@@ -135,6 +135,7 @@ pub async fn end_rollup(conn: &mut PgConnection, document_id: DocumentId, to: Ro
 /// Children of one container that are done.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildrenDone {
+    pub root_id: RootId,
     pub parent_id: DocumentId,
     pub done: i32,
     /// How many of them failed.
@@ -142,10 +143,9 @@ pub struct ChildrenDone {
 }
 
 /// Tells the settler about children that are done.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn children_done(conn: &mut PgConnection, root_id: RootId, by_parent: &[ChildrenDone]) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO settle_event (root_id, document_id, done, failed) SELECT $1, p, d, f FROM unnest($2::bigint[], $3::int[], $4::int[]) AS e(p, d, f)")
-        .bind(root_id)
+pub async fn children_done(conn: &mut PgConnection, by_parent: &[ChildrenDone]) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO settle_event (root_id, document_id, done, failed) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[])")
+        .bind(by_parent.iter().map(|children| children.root_id).collect::<Vec<_>>())
         .bind(by_parent.iter().map(|children| children.parent_id).collect::<Vec<_>>())
         .bind(by_parent.iter().map(|children| children.done).collect::<Vec<_>>())
         .bind(by_parent.iter().map(|children| children.failed).collect::<Vec<_>>())
@@ -288,6 +288,19 @@ pub async fn left(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Left
     )
     .bind(root_id)
     .fetch_one(conn)
+    .await
+}
+
+/// Those of these roots that the settler has to look at: there are events that nobody has taken, or a generation may have ended.
+pub async fn with_something_left(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<RootId>> {
+    sqlx::query_scalar(
+        "SELECT r.id FROM unnest($1::bigint[]) AS r(id)
+          WHERE EXISTS (SELECT 1 FROM settle_event e WHERE e.root_id = r.id) OR EXISTS (SELECT 1 FROM generations g WHERE g.generation_id = r.id)
+             OR EXISTS (SELECT 1 FROM generations g WHERE g.document_id = r.id)
+          ORDER BY r.id",
+    )
+    .bind(roots)
+    .fetch_all(conn)
     .await
 }
 

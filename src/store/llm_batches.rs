@@ -1,5 +1,6 @@
 //! Batches of requests for a provider of language models, and the tasks that wait in them. A task is `batched` from the moment in which its
 //! requests are in a batch that is still open, so that no crash loses it, until the batch has ended and a worker takes it up again.
+mod answered;
 mod results;
 
 use super::{
@@ -10,8 +11,9 @@ use super::{
     text::storable,
     word::Word,
 };
+pub use answered::{ended, take_up, waiting, with_errors};
 use chrono::{DateTime, Utc};
-pub use results::{BatchCounts, BatchResult, end, record, take_error};
+pub use results::{BatchCounts, BatchResult, Said, end, record, take_error};
 use sqlx::{PgConnection, PgPool};
 use std::{
     collections::{BTreeMap, HashSet},
@@ -248,7 +250,8 @@ async fn put_into(conn: &mut PgConnection, provider: &str, batch_id: i64, tasks:
     .map(|_| ())
 }
 
-/// Claims tasks whose batch has ended. They keep their regions.
+/// Claims tasks whose batch has ended. They keep their regions. An array of their ids, of which a planner expects few, has their rows found by the
+/// index also where the plan does not know how many are wanted.
 pub async fn resume(conn: &mut PgConnection, claimer: &Claimer, provider: &str, most: usize) -> sqlx::Result<Claimed> {
     let rows = sqlx::query(
         "WITH waiting AS MATERIALIZED (
@@ -256,14 +259,15 @@ pub async fn resume(conn: &mut PgConnection, claimer: &Claimer, provider: &str, 
                     SELECT q.id FROM task_queue q WHERE q.batch_id = b.id::text AND q.status = 'batched' ORDER BY q.id LIMIT $4
                        FOR NO KEY UPDATE SKIP LOCKED) t
               WHERE b.provider = $3 AND b.state = 'ended' AND NOT b.is_done LIMIT $4),
+         taken AS (
+             UPDATE task_queue t SET status = 'claimed', claimed_by = $1, heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + $2,
+                    claim_token = gen_random_uuid(), batch_id = NULL, batched_at = NULL
+              WHERE t.id = ANY (ARRAY(SELECT id FROM waiting))
+             RETURNING t.id, t.task_type, t.scope_document_id, t.root_id, t.write_mode, t.params, t.lane, t.node_path, t.first_leaf, t.last_leaf, t.retry_count,
+                    t.lapses, t.lease_losses, t.claim_token, t.priority, t.created_at, t.traceparent),
          held AS (
-             UPDATE task_reservation r SET claim_token = gen_random_uuid(), worker = $1, since = clock_timestamp()
-               FROM waiting WHERE r.task_id = waiting.id RETURNING r.task_id, r.claim_token)
-         UPDATE task_queue t SET status = 'claimed', claimed_by = $1, heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + $2,
-                claim_token = held.claim_token, batch_id = NULL, batched_at = NULL
-           FROM held WHERE t.id = held.task_id
-         RETURNING t.id, t.task_type, t.scope_document_id, t.root_id, t.write_mode, t.params, t.lane, t.node_path, t.first_leaf, t.last_leaf, t.retry_count,
-                t.lapses, t.lease_losses, t.claim_token, t.priority, t.created_at, t.traceparent",
+             UPDATE task_reservation r SET claim_token = taken.claim_token, worker = $1, since = clock_timestamp() FROM taken WHERE r.task_id = taken.id)
+         SELECT * FROM taken",
     )
     .bind(&claimer.worker_id)
     .bind(interval(claimer.lease))

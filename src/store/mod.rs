@@ -18,7 +18,7 @@ pub mod database;
 pub mod deliveries;
 pub mod documents;
 pub(crate) mod edits;
-pub(crate) mod entities;
+pub mod entities;
 pub mod event_feed;
 pub mod events;
 pub(crate) mod evidence;

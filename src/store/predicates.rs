@@ -50,7 +50,8 @@ macro_rules! named_in {
 }
 
 /// A predicate with what is said of it by hand and in the ontologies that the scope covers, as `shown`; its arguments are $1 and $2. A label
-/// that was given by hand comes before those of ontologies, and of these that of an open one first.
+/// that was given by hand comes before those of ontologies, and of these that of an open one first. Where closed graphs and texts alone have it,
+/// its time is that of the first fact with it that the scope covers, so that it does not tell when others stored theirs.
 macro_rules! shown {
     () => {
         concat!(
@@ -62,7 +63,8 @@ macro_rules! shown {
             named_in!("sub_property_of"),
             " AS sub_property_of, ",
             named_in!("disjoint_with"),
-            " AS disjoint_with, o.ontology_id, p.created_at, p.updated_at
+            " AS disjoint_with, o.ontology_id, coalesce(f.created_at, p.created_at) AS created_at,
+                    coalesce(f.created_at, p.updated_at) AS updated_at
                FROM predicates p CROSS JOIN LATERAL (
                     SELECT (array_agg(a.ontology_id ORDER BY d.guard <> 0, a.ontology_id))[1] AS ontology_id,
                            (array_agg(a.label ORDER BY d.guard <> 0, a.ontology_id) FILTER (WHERE a.label IS NOT NULL))[1] AS label,
@@ -74,7 +76,12 @@ macro_rules! shown {
                            (array_agg(a.inverse_of ORDER BY d.guard <> 0, a.ontology_id) FILTER (WHERE a.inverse_of IS NOT NULL))[1] AS inverse_of
                       FROM ontology_predicates a JOIN documents d ON d.id = a.ontology_id AND ",
             readable!(),
-            " WHERE a.predicate_id = p.id) o"
+            " WHERE a.predicate_id = p.id) o
+               LEFT JOIN LATERAL (
+                    SELECT t.created_at FROM triples t
+                     WHERE NOT $1::boolean AND NOT p.is_declared AND NOT p.is_open AND t.predicate_id = p.id AND ",
+            fact_readable!(),
+            " ORDER BY t.id LIMIT 1) f ON true"
         )
     };
 }
@@ -193,10 +200,13 @@ pub struct Named<'a> {
     /// Its namespace and its name, if the text can be read so.
     pub name: Option<(&'a str, &'a str)>,
     pub iri: &'a str,
+    /// The IRI is one that the service derives from that name.
+    pub is_derived: bool,
 }
 
 /// The predicates that are named, by their position in `names`. A name comes before an IRI that reads the same. Of several with one name the
 /// owner's comes first, then the oldest that came with a graph or a text, and then a principal's: nobody takes over the name of what others use.
+/// A derived IRI means one that has no other first, because only such a one is written with it; one that got its own since then still counts.
 pub async fn resolve(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -209,13 +219,15 @@ pub async fn resolve(
     add(&mut arguments, split(|(namespace, _)| namespace.to_owned()));
     add(&mut arguments, split(|(_, name)| name.to_owned()));
     add(&mut arguments, names.iter().map(|named| named.iri.to_owned()).collect::<Vec<_>>());
+    add(&mut arguments, names.iter().map(|named| named.is_derived).collect::<Vec<_>>());
     let query = concat!(
-        "SELECT n.at, p.id FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY n(namespace, name, iri, at)
+        "SELECT n.at, p.id
+           FROM unnest($3::text[], $4::text[], $5::text[], $6::bool[]) WITH ORDINALITY n(namespace, name, iri, is_derived, at)
           CROSS JOIN LATERAL (
                 SELECT p.id FROM predicates p
                  WHERE ((p.namespace = n.namespace AND p.name = n.name) OR p.iri = n.iri) AND ",
         predicate_readable!(),
-        "        ORDER BY coalesce(p.namespace = n.namespace AND p.name = n.name, false) DESC,
+        "        ORDER BY coalesce(p.namespace = n.namespace AND p.name = n.name, false) DESC, n.is_derived AND p.iri IS NOT NULL,
                        CASE WHEN NOT p.is_declared THEN 1 WHEN p.declared_by IS NULL THEN 0 ELSE 2 END, p.id LIMIT 1) p"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
@@ -229,24 +241,51 @@ pub struct Imported {
     pub name: String,
 }
 
-/// Stores the predicates of a graph that are not there yet; one whose name somebody declared, or another one of the graph has, gets another.
-/// Returns which those are.
-pub async fn import(conn: &mut PgConnection, new: &[Imported]) -> sqlx::Result<Vec<PredicateId>> {
-    sqlx::query_scalar(
-        "INSERT INTO predicates (namespace, name, iri, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive,
-                is_irreflexive, sub_property_of, disjoint_with, is_declared)
-         SELECT n.namespace,
-                CASE WHEN n.nth > 1 OR EXISTS (SELECT FROM predicates p WHERE p.is_declared AND p.namespace = n.namespace AND p.name = n.name)
-                     THEN left(n.name, 160) || '-' || left(encode(sha256(convert_to(n.iri, 'UTF8')), 'hex'), 16) ELSE n.name END,
-                n.iri, false, false, false, false, false, false, '{}', '{}', false
+/// The predicates of a graph with their names. In an open one, $4, a predicate whose name somebody declared, or another one of the graph has, gets
+/// another name; in a closed one it is called by its IRI alone, whatever else is there.
+macro_rules! of_graph {
+    () => {
+        "SELECT n.iri, n.namespace,
+                CASE WHEN $4::boolean AND (n.nth > 1 OR EXISTS (
+                              SELECT FROM predicates p WHERE p.is_declared AND p.namespace = n.namespace AND p.name = n.name))
+                     THEN left(n.name, 160) || '-' || left(encode(sha256(convert_to(n.iri, 'UTF8')), 'hex'), 16) ELSE n.name END AS name
            FROM (SELECT n.*, row_number() OVER (PARTITION BY n.namespace, n.name ORDER BY n.iri) AS nth
-                   FROM unnest($1::text[], $2::text[], $3::text[]) n(iri, namespace, name)) n
-          WHERE NOT EXISTS (SELECT FROM predicates p WHERE p.iri = n.iri)
-          ORDER BY n.iri ON CONFLICT DO NOTHING RETURNING id",
-    )
-    .bind(new.iter().map(|new| new.iri.as_str()).collect::<Vec<_>>())
-    .bind(new.iter().map(|new| new.namespace.as_str()).collect::<Vec<_>>())
-    .bind(new.iter().map(|new| new.name.as_str()).collect::<Vec<_>>())
+                   FROM unnest($1::text[], $2::text[], $3::text[]) n(iri, namespace, name)) n"
+    };
+}
+
+/// Stores the predicates of a graph that are not there yet, and returns which those are. One that is open to all names those that only closed
+/// graphs had.
+pub async fn import(conn: &mut PgConnection, new: &[Imported], is_open: bool) -> sqlx::Result<Vec<PredicateId>> {
+    let iris: Vec<&str> = new.iter().map(|new| new.iri.as_str()).collect();
+    let namespaces: Vec<&str> = new.iter().map(|new| new.namespace.as_str()).collect();
+    let names: Vec<&str> = new.iter().map(|new| new.name.as_str()).collect();
+    // Every import takes those that are there in the order of their IRIs, and then makes the others in it, so that none waits in a circle.
+    sqlx::query(concat!(
+        "WITH g AS (",
+        of_graph!(),
+        "), held AS (SELECT p.id, g.namespace, g.name FROM g JOIN predicates p ON p.iri = g.iri
+                      WHERE $4 AND NOT p.is_declared AND NOT p.is_open ORDER BY p.iri FOR NO KEY UPDATE OF p)
+         UPDATE predicates p SET namespace = h.namespace, name = h.name, is_open = true, created_at = clock_timestamp(), updated_at = clock_timestamp()
+           FROM held h WHERE p.id = h.id"
+    ))
+    .bind(&iris)
+    .bind(&namespaces)
+    .bind(&names)
+    .bind(is_open)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query_scalar(concat!(
+        "INSERT INTO predicates (namespace, name, iri, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive,
+                is_irreflexive, sub_property_of, disjoint_with, is_declared, is_open)
+         SELECT g.namespace, g.name, g.iri, false, false, false, false, false, false, '{}', '{}', false, $4 FROM (",
+        of_graph!(),
+        ") g WHERE NOT EXISTS (SELECT FROM predicates p WHERE p.iri = g.iri) ORDER BY g.iri ON CONFLICT DO NOTHING RETURNING id"
+    ))
+    .bind(iris)
+    .bind(namespaces)
+    .bind(names)
+    .bind(is_open)
     .fetch_all(conn)
     .await
 }

@@ -175,12 +175,25 @@ pub async fn reading_keys(
     under: DocumentId,
     documents: &[Placed<'_>],
 ) -> sqlx::Result<Vec<ReadingKey>> {
-    let ancestors: BTreeSet<i64> = documents.iter().flat_map(|(_, path, _)| below(under, path)).collect();
+    let keys = all_reading_keys(conn, &[(under, documents)]).await?;
+    Ok(keys.into_iter().next().unwrap_or_default())
+}
+
+/// The reading keys of documents under each of several nodes.
+pub async fn all_reading_keys(
+    conn: &mut PgConnection,
+    nodes: &[(DocumentId, &[Placed<'_>])],
+) -> sqlx::Result<Vec<Vec<ReadingKey>>> {
+    let mut ancestors = BTreeSet::new();
+    for (under, documents) in nodes {
+        ancestors.extend(documents.iter().flat_map(|(_, path, _)| below(*under, path)));
+    }
     let positions: Vec<(i64, Option<i32>)> = sqlx::query_as("SELECT id, position FROM documents WHERE id = ANY($1)")
         .bind(Vec::from_iter(ancestors))
         .fetch_all(conn)
         .await?;
-    Ok(keys(under, documents, &positions.into_iter().collect()))
+    let positions = positions.into_iter().collect();
+    Ok(nodes.iter().map(|(under, documents)| keys(*under, documents, &positions)).collect())
 }
 
 fn below(under: DocumentId, path: &[i64]) -> impl Iterator<Item = i64> {

@@ -125,19 +125,23 @@ pub async fn put_off_waiting(conn: &mut PgConnection, place: &Place, delay: Dura
     .map(|_| ())
 }
 
-/// Requests the end of the tasks that workers hold and that write nothing but what is at and under a node, which is about to be deleted.
-/// Returns how many had no such request before.
+/// Requests the end of the tasks that workers hold at and under a node, which is about to be deleted, if all of them write nothing but what is there:
+/// while one goes on, the others would be ended for a delete that may be refused. Returns how many had no such request before.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn cancel_held_within(conn: &mut PgConnection, place: &Place) -> sqlx::Result<i64> {
     sqlx::query(
-        "WITH held AS MATERIALIZED (
-             SELECT t.id FROM task_queue t
-              WHERE t.id IN (SELECT r.task_id FROM task_reservation r
-                              WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL))
-                AND starts_with(t.node_path, $1) AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL
-                -- A task that embeds documents of several folders goes on.
-                AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id)
-                                  JOIN documents d ON d.id = member.id::bigint WHERE d.id <> $3 AND NOT d.path @> ARRAY[$3::bigint])
+        "WITH around AS MATERIALIZED (
+             -- A task that embeds documents of several folders goes on.
+             SELECT t.id, starts_with(t.node_path, $1) AND NOT EXISTS (
+                        SELECT 1 FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id)
+                          JOIN documents d ON d.id = member.id::bigint WHERE d.id <> $3 AND NOT d.path @> ARRAY[$3::bigint]) AS is_within
+               FROM task_queue t
+              WHERE t.batch_id IS NULL AND t.id IN (
+                        SELECT r.task_id FROM task_reservation r
+                         WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL))),
+         held AS MATERIALIZED (
+             SELECT t.id FROM task_queue t JOIN around ON around.id = t.id
+              WHERE t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL AND NOT EXISTS (SELECT 1 FROM around WHERE NOT is_within)
               ORDER BY t.id FOR UPDATE OF t)
          UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
            FROM held WHERE t.id = held.id AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL",

@@ -183,3 +183,25 @@ pub async fn done(conn: &mut PgConnection, root_id: RootId, containers: &[Docume
     .await
     .map(|_| ())
 }
+
+/// A container under which nothing is open any more.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Finished {
+    pub id: DocumentId,
+    /// The container that waits for it.
+    pub parent_id: Option<DocumentId>,
+    pub root_id: RootId,
+}
+
+/// Records that containers are rolled up, each by a task that stands at it and ends with this. Returns those of which nothing is open any more, which
+/// the caller settles in this transaction.
+pub async fn end(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<Finished>> {
+    sqlx::query_as(
+        "WITH done AS (
+             UPDATE ingest_node SET rollup = 'done', open_tasks = open_tasks - 1 WHERE document_id = ANY($1) RETURNING document_id, parent_id, root_id, open_tasks)
+         SELECT document_id AS id, parent_id, root_id FROM done WHERE open_tasks = 0 ORDER BY document_id",
+    )
+    .bind(containers)
+    .fetch_all(conn)
+    .await
+}

@@ -2,18 +2,22 @@
 use super::{nodes::NOT_OF_A_FILE, places::Place, raptor::Placed, vectors::Weighted};
 use crate::usetype::Usetype;
 use sqlx::PgConnection;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use svc_ids::{DocumentId, TaskId};
 
 /// A text under a container: that of a leaf, or the summary of a container below.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Source {
+    /// The container that is told of.
+    pub container: DocumentId,
     pub id: DocumentId,
     /// The ids of its ancestors, root first.
     pub path: Vec<i64>,
     pub position: Option<i32>,
     pub title: String,
     pub content_hash: String,
+    /// The size of the text of a leaf; 0 for a summary, which is no longer than a window of the embedding model.
+    pub bytes: i32,
 }
 
 impl Source {
@@ -23,28 +27,29 @@ impl Source {
     }
 }
 
-/// The texts under a container that whoever reads the container may read too: the summaries below it, and the settled leaves that tasks
-/// made outside of these. Other files under the container do not count.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.0))]
-pub async fn sources(conn: &mut PgConnection, container: DocumentId) -> sqlx::Result<Vec<Source>> {
+/// The texts under containers that whoever reads a container may read too: the summaries below it, and the settled leaves that tasks
+/// made outside of these. Other files under a container do not count.
+pub async fn sources(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<Source>> {
     sqlx::query_as(
-        "WITH c AS MATERIALIZED (
-             SELECT id, guard, (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id
-                                 WHERE f.path @> ARRAY[$1::bigint]) AS files FROM documents WHERE id = $1),
-         told AS MATERIALIZED (
-             SELECT d.id FROM c JOIN documents d ON d.path @> ARRAY[c.id] AND d.guard = c.guard AND d.settled = 'settled' AND NOT d.path && c.files
-               JOIN ingest_node n ON n.document_id = d.id
-               JOIN node_evidence e ON e.document_id = d.id AND e.name = 'effective_content' AND e.value ? 'text'),
-         tells AS MATERIALIZED (SELECT coalesce(array_agg(id), '{}') AS ids FROM told)
-         SELECT d.id, d.path, d.position, d.title, d.content_hash
-           FROM c CROSS JOIN tells t JOIN documents d ON d.path @> ARRAY[c.id] AND d.guard = c.guard AND NOT d.path && c.files
-          WHERE NOT d.path && t.ids AND (d.id = ANY(t.ids)
-                OR (d.usetype = ANY($2) AND d.settled = 'settled' AND d.content <> ''
-                    AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
-                    AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)))
-          ORDER BY d.id",
+        "SELECT s.* FROM unnest($1::bigint[]) AS u(container) CROSS JOIN LATERAL (
+             WITH c AS MATERIALIZED (
+                 SELECT id, guard, (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id
+                                     WHERE f.path @> ARRAY[u.container]) AS files FROM documents WHERE id = u.container),
+             told AS MATERIALIZED (
+                 SELECT d.id FROM c JOIN documents d ON d.path @> ARRAY[c.id] AND d.guard = c.guard AND d.settled = 'settled' AND NOT d.path && c.files
+                   JOIN ingest_node n ON n.document_id = d.id
+                   JOIN node_evidence e ON e.document_id = d.id AND e.name = 'effective_content' AND e.value ? 'text'),
+             tells AS MATERIALIZED (SELECT coalesce(array_agg(id), '{}') AS ids FROM told)
+             SELECT u.container, d.id, d.path, d.position, d.title, d.content_hash,
+                    CASE WHEN d.id = ANY(t.ids) THEN 0 ELSE octet_length(d.content) END AS bytes
+               FROM c CROSS JOIN tells t JOIN documents d ON d.path @> ARRAY[c.id] AND d.guard = c.guard AND NOT d.path && c.files
+              WHERE NOT d.path && t.ids AND (d.id = ANY(t.ids)
+                    OR (d.usetype = ANY($2) AND d.settled = 'settled' AND d.content <> ''
+                        AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
+                        AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)))) s
+          ORDER BY s.container, s.id",
     )
-    .bind(container)
+    .bind(containers)
     .bind(Usetype::leaves())
     .bind(&NOT_OF_A_FILE[..])
     .fetch_all(conn)
@@ -106,6 +111,39 @@ pub async fn answer(conn: &mut PgConnection, asker: Asker<'_>, asked: &[u8]) -> 
     .await
 }
 
+#[derive(sqlx::FromRow)]
+struct AnswerRow {
+    document_id: DocumentId,
+    #[sqlx(flatten)]
+    kept: LlmAnswer,
+}
+
+/// The answers to questions that were asked for these documents, one question for each.
+pub async fn answers(
+    conn: &mut PgConnection,
+    documents: &[DocumentId],
+    asked: &[Vec<u8>],
+) -> sqlx::Result<HashMap<DocumentId, LlmAnswer>> {
+    let rows: Vec<AnswerRow> = sqlx::query_as(
+        "SELECT a.document_id, a.answer, a.is_cut, a.model, a.prompt_tokens, a.completion_tokens, a.batch_id
+           FROM unnest($1::bigint[], $2::bytea[]) AS q(document_id, asked) JOIN llm_answers a ON a.document_id = q.document_id AND a.asked = q.asked",
+    )
+    .bind(documents)
+    .bind(asked)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.document_id, row.kept)).collect())
+}
+
+/// Which of these questions have an answer, for whichever document.
+pub async fn answered(conn: &mut PgConnection, asked: &[Vec<u8>]) -> sqlx::Result<HashSet<Vec<u8>>> {
+    let answered: Vec<Vec<u8>> = sqlx::query_scalar("SELECT DISTINCT asked FROM llm_answers WHERE asked = ANY($1)")
+        .bind(asked)
+        .fetch_all(conn)
+        .await?;
+    Ok(answered.into_iter().collect())
+}
+
 /// Keeps an answer for a document, unless the document is gone.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = asker.document_id.0))]
 pub async fn keep_answer(
@@ -158,22 +196,45 @@ pub async fn keep_only(
     .map(|_| ())
 }
 
-/// Gives a container the vector of its summary. In the vectors above, it counts as much as before.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.0))]
-pub async fn set_vector(
+/// The same for many documents, of each of which one task asked one question.
+pub async fn keep_only_one(
     conn: &mut PgConnection,
-    container: DocumentId,
-    vector: &Weighted,
+    task_type: &str,
+    documents: &[DocumentId],
+    tasks: &[TaskId],
+    asked: &[Vec<u8>],
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "DELETE FROM llm_answers a USING unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS kept(document_id, task_id, asked)
+          WHERE a.document_id = kept.document_id AND a.task_type = $4 AND a.asked <> kept.asked
+            AND NOT EXISTS (SELECT FROM task_queue t WHERE t.scope_document_id = kept.document_id AND t.task_type = $4 AND t.id <> kept.task_id
+                               AND t.status <> 'completed')",
+    )
+    .bind(documents)
+    .bind(tasks)
+    .bind(asked)
+    .bind(task_type)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Gives containers the vectors of their summaries. In the vectors above, each counts as much as before.
+pub async fn set_vectors(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+    vectors: &[Weighted],
     model: &str,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO document_vectors AS v (document_id, embed_model, embed, weight) VALUES ($1, $4, $2, $3)
+        "INSERT INTO document_vectors AS v (document_id, embed_model, embed, weight)
+         SELECT n.id, $4, n.embed, n.weight FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS n(id, embed, weight) ORDER BY n.id
          ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed,
                 weight = CASE WHEN v.embed_model = excluded.embed_model THEN v.weight ELSE excluded.weight END",
     )
-    .bind(container)
-    .bind(&vector.vector)
-    .bind(vector.weight)
+    .bind(containers)
+    .bind(vectors.iter().map(|weighted| weighted.vector.clone()).collect::<Vec<_>>())
+    .bind(vectors.iter().map(|weighted| weighted.weight).collect::<Vec<_>>())
     .bind(model)
     .execute(conn)
     .await

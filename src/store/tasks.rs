@@ -109,6 +109,34 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
         .await
 }
 
+/// Does the same as [`finish`] for many tasks. Returns how many of them have ended; if that is not all, the caller must roll back everything.
+pub async fn finish_all(conn: &mut PgConnection, attempts: &[AttemptRow<'_>]) -> sqlx::Result<i64> {
+    let of = |field: fn(&Grant) -> i64| attempts.iter().map(|attempt| field(attempt.grant)).collect::<Vec<_>>();
+    sqlx::query_scalar(
+        "SELECT count(*) FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::timestamptz[],
+                                     $9::text[], $10::jsonb[])
+                           AS e(task, token, document, of_type, attempt, how, by_worker, begun, fingerprint, what)
+          WHERE finish_task(e.task, e.token, e.document, e.of_type, e.attempt, e.how, e.by_worker, e.begun, e.fingerprint, e.what)",
+    )
+    .bind(of(|grant| grant.task_id.0))
+    .bind(attempts.iter().map(|attempt| attempt.grant.token).collect::<Vec<_>>())
+    .bind(of(|grant| grant.document_id.0))
+    .bind(attempts.iter().map(|attempt| attempt.grant.task_type.as_str()).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.grant.attempt).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.outcome.as_str()).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.worker).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.started_at).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| fingerprint(&attempt.grant.params)).collect::<Vec<_>>())
+    .bind(
+        attempts
+            .iter()
+            .map(|attempt| storable_json(&Value::Object(attempt.detail.clone())).into_owned())
+            .collect::<Vec<_>>(),
+    )
+    .fetch_one(conn)
+    .await
+}
+
 /// The error at the end of a task if the token is stale or a cancel was requested.
 const STALE: &str = "SV001";
 

@@ -2,6 +2,7 @@
 pub mod heart;
 pub mod queue;
 mod starts;
+pub mod together;
 pub(crate) mod unserved;
 pub mod wakeup;
 
@@ -61,6 +62,15 @@ impl Role {
             max_tasks: None,
         }
     }
+
+    fn claimer(&self) -> Claimer {
+        Claimer {
+            worker_id: self.worker_id.clone(),
+            badges: (!self.badges.is_empty()).then(|| self.badges.clone()),
+            strict: self.strict_badges,
+            lease: self.lease,
+        }
+    }
 }
 
 /// A worker that runs in this process.
@@ -102,12 +112,7 @@ impl RunningWorker {
             task_types: tools.types.names_in(batches.then_some(Lane::Llm)).map(str::to_owned).collect(),
             lease: role.lease,
         };
-        let claimer = Claimer {
-            worker_id: role.worker_id.clone(),
-            badges: (!role.badges.is_empty()).then_some(role.badges),
-            strict: role.strict_badges,
-            lease: role.lease,
-        };
+        let claimer = role.claimer();
         let sending = webhooks::start(tools.pool.clone(), &tools.settings);
         let deriving = deriving::start(tools.pool.clone(), tools.settings.rules_max_derived);
         let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());

@@ -219,33 +219,7 @@ impl PgQueue {
 
     /// Ends held tasks for good.
     async fn end(&self, held: &[Held]) -> sqlx::Result<()> {
-        for task in held {
-            let mut tx = store::transaction::begin(&self.pool).await?;
-            settle::lock_for_failure(&mut tx, &self.types, &task.task_type, task.scope_document_id, &task.params.0)
-                .await?;
-            if !store::leases::end(&mut tx, task).await? {
-                continue;
-            }
-            let (types, id, params) = (&self.types, task.scope_document_id, &task.params.0);
-            let root_id = match task.cancelled {
-                true => settle::task_cancelled(&mut tx, types, &task.task_type, id, params).await?,
-                false => settle::task_failed(&mut tx, types, &task.task_type, id, params).await?,
-            };
-            tx.commit().await?;
-            if !task.cancelled {
-                tracing::error!(
-                    task.id = task.id.0,
-                    task.r#type = task.task_type,
-                    document.id = task.scope_document_id.0,
-                    root.id = root_id.map(|root_id| root_id.0),
-                    "a task lost its last lease and failed"
-                );
-            }
-            if let Some(root_id) = root_id {
-                settle::settle_or_leave(&self.pool, &self.badges, root_id).await;
-            }
-        }
-        Ok(())
+        end(&self.pool, &self.types, &self.badges, held).await
     }
 
     /// Deletes ended tasks in small transactions. The next look continues where this one ended.
@@ -325,6 +299,41 @@ impl PgQueue {
     }
 }
 
+/// Ends held tasks for good.
+pub(super) async fn end(
+    pool: &PgPool,
+    types: &TaskTypes,
+    badges: &BTreeMap<String, String>,
+    held: &[Held],
+) -> sqlx::Result<()> {
+    for task in held {
+        let mut tx = store::transaction::begin(pool).await?;
+        settle::lock_for_failure(&mut tx, types, &task.task_type, task.scope_document_id, &task.params.0).await?;
+        if !store::leases::end(&mut tx, task).await? {
+            continue;
+        }
+        let (id, params) = (task.scope_document_id, &task.params.0);
+        let root_id = match task.cancelled {
+            true => settle::task_cancelled(&mut tx, types, &task.task_type, id, params).await?,
+            false => settle::task_failed(&mut tx, types, &task.task_type, id, params).await?,
+        };
+        tx.commit().await?;
+        if !task.cancelled {
+            tracing::error!(
+                task.id = task.id.0,
+                task.r#type = task.task_type,
+                document.id = task.scope_document_id.0,
+                root.id = root_id.map(|root_id| root_id.0),
+                "a task lost its last lease and failed"
+            );
+        }
+        if let Some(root_id) = root_id {
+            settle::settle_or_leave(pool, badges, root_id).await;
+        }
+    }
+    Ok(())
+}
+
 /// How long to wait before the retry after this attempt: doubling, capped, and jittered so that failures do not return
 /// together.
 fn delay(attempt: i32) -> Duration {
@@ -341,6 +350,7 @@ impl Queue for PgQueue {
         let mut want = want.to_vec();
         // What a provider has answered comes first.
         if let Some(batching) = &self.core.batching
+            && !batching.is_applying()
             && let Some((_, most)) = want.iter_mut().find(|(lane, _)| *lane == Lane::Llm)
         {
             let provider = batching.provider.as_str();

@@ -297,7 +297,6 @@ async fn who_waits_for_tasks_is_answered_when_the_service_stops() {
     app.end().await;
 }
 
-/// The status line of the answer to this.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_texts_cut_leaves_slots_to_others() {
     let settings = [("SVC_EMBEDS_AT_ONCE", "2"), ("SVC_PRINCIPAL_SHARE", "0.5")];
@@ -324,6 +323,7 @@ async fn who_has_texts_cut_leaves_slots_to_others() {
     app.end().await;
 }
 
+/// The status line of the answer to this.
 async fn status(app: &TestApp, request: String) -> String {
     let mut stream = TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
     // The service may close before it has read everything.

@@ -296,6 +296,64 @@ async fn a_stop_waits_for_requests_and_for_nothing_else() {
     app.end().await;
 }
 
+/// Reads one answer: its head and its body.
+async fn one_answer(stream: &mut TcpStream) -> io::Result<String> {
+    let mut bytes: Vec<u8> = Vec::new();
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+        bytes.push(stream.read_u8().await?);
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).await?;
+    Ok(head + &String::from_utf8_lossy(&body))
+}
+
+/// Who is refused before its body is read learns whether the connection goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_before_the_body_says_that_the_connection_ends_or_lets_it_go_on() -> io::Result<()> {
+    let settings = [("SVC_MAX_BODY_BYTES", "1048576")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let length = 5 << 20;
+    let json = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n");
+    let form = format!("Content-Type: multipart/form-data; boundary=XX\r\nContent-Length: {length}\r\n");
+    for (path, more, token, status) in [
+        ("/documents", &json, TOKEN, "HTTP/1.1 413 "),
+        ("/documents", &json, "wrong", "HTTP/1.1 401 "),
+        ("/ingest/file", &form, "wrong", "HTTP/1.1 401 "),
+        ("/nowhere", &json, TOKEN, "HTTP/1.1 404 "),
+    ] {
+        let mut stream = sent(&app, &post(path, more).replace(TOKEN, token)).await;
+        // It sends all of it before it reads, as many clients do.
+        stream.write_all(&vec![b' '; length]).await?;
+        let answer = rest(&mut stream).await;
+        assert!(answer.starts_with(status) && answer.contains("connection: close\r\n"), "{path}: {answer}");
+    }
+    // Who waits to be asked for the body is not asked.
+    let waits = post("/documents", &format!("{json}Expect: 100-continue\r\n")).replace(TOKEN, "wrong");
+    let answer = rest(&mut sent(&app, &waits).await).await;
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("connection: close\r\n"), "{answer}");
+    // A short body is read, also if it comes a little later, and the next request is answered on the same connection.
+    let mut stream = connect(&app).await;
+    let short = post("/documents", "Content-Type: application/json\r\nContent-Length: 20\r\n").replace(TOKEN, "wrong");
+    for _ in 0..3 {
+        stream.write_all(short.as_bytes()).await?;
+        stream.flush().await?;
+        tokio::task::yield_now().await;
+        stream.write_all(b"{\"title\": \"a title\"}").await?;
+        let refused = one_answer(&mut stream).await?;
+        assert!(refused.starts_with("HTTP/1.1 401 ") && !refused.contains("connection: close"), "{refused}");
+    }
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: svc\r\n\r\n").await?;
+    let health = one_answer(&mut stream).await?;
+    assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
+    app.end().await;
+    Ok(())
+}
+
 /// The service reads a connection to its end even if the answer came early.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_still_sends_gets_the_answer_and_no_reset() -> io::Result<()> {

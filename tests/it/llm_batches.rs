@@ -3,6 +3,7 @@ mod facts;
 mod faults;
 mod keeper;
 mod parking;
+mod together;
 
 use crate::{
     crash::{Process, url},
@@ -214,6 +215,14 @@ async fn a_batch_is_submitted_answered_and_applied_at_both_providers() {
             assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2, "{}", path.display());
             let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
             assert_eq!(mode & 0o777, 0o600);
+        }
+        // It goes with the record of its batch, after SVC_BATCH_KEEP_DAYS.
+        for (age, is_kept) in [("167 hours", true), ("2 hours", false)] {
+            let older = format!("UPDATE llm_batches SET ended_at = ended_at - interval '{age}'");
+            sqlx::query(sqlx::AssertSqlSafe(older)).execute(&app.pool).await.unwrap();
+            once(&app, &provider, name, &store).await;
+            assert_eq!(std::fs::read_dir(kept.path()).unwrap().count() > 0, is_kept);
+            assert_eq!(!batches(&app).await.is_empty(), is_kept);
         }
         invariants::check_drained(&app.pool).await;
         app.end().await;

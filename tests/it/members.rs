@@ -150,6 +150,77 @@ async fn the_attachments_of_a_message_are_files_beside_its_text() {
     app.end().await;
 }
 
+/// A message of Outlook with a table attached, and another message.
+fn outlook() -> Vec<u8> {
+    const RECIPIENT: &str = "/__recip_version1.0_#00000000";
+    const TABLE: &str = "/__attach_version1.0_#00000000";
+    const FORWARDED: &str = "/__attach_version1.0_#00000001";
+    const WITHIN: &str = "/__attach_version1.0_#00000001/__substg1.0_3701000D";
+    let mut message = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    for storage in [RECIPIENT, TABLE, FORWARDED, WITHIN] {
+        message.create_storage(storage).unwrap();
+    }
+    let mut put = |path: String, bytes: &[u8]| message.create_stream(path).unwrap().write_all(bytes).unwrap();
+    for (at, bytes) in [("", 32), (RECIPIENT, 8), (TABLE, 8), (FORWARDED, 8), (WITHIN, 24)] {
+        put(format!("{at}/__properties_version1.0"), &vec![0; bytes]);
+    }
+    for (at, property, text) in [
+        ("", "0037", "Counts of the pond"),
+        ("", "0C1A", "Ann Onym"),
+        ("", "5D01", "ann@example.org"),
+        ("", "1000", "See the table of the warden."),
+        (RECIPIENT, "3001", "Ben"),
+        (RECIPIENT, "39FE", "ben@example.org"),
+        (TABLE, "3707", "pond.csv"),
+        (TABLE, "370E", "text/csv"),
+        (WITHIN, "0037", "The weir"),
+        (WITHIN, "1000", "Three kingfishers nest at the weir."),
+    ] {
+        let text: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        put(format!("{at}/__substg1.0_{property}001F"), &text);
+    }
+    put(format!("{TABLE}/__substg1.0_37010102"), b"Bird,Count\r\nSmew,17\r\nWigeon,40\r\nPochard,3\r\n");
+    message.flush().unwrap();
+    message.into_inner().into_inner()
+}
+
+#[tokio::test]
+async fn a_message_of_outlook_is_read_as_mail_is() {
+    let app = TestApp::start().await;
+    let (id, frontier) = ingested(&app, "counts.msg", outlook()).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{:?}", frontier.warnings);
+    let read = evidence(&app, id).await;
+    assert_eq!(
+        (&read["detected"]["format"], &read["detected"]["mime"], &read["structure"]["from"]),
+        (&json!("msg"), &json!("application/vnd.ms-outlook"), &json!("mail")),
+        "{read}"
+    );
+    let facts = &read["extract.text"];
+    assert_eq!(
+        (&facts["subject"], &facts["from"], &facts["to"], &facts["messages"]),
+        (
+            &json!("Counts of the pond"),
+            &json!("Ann Onym <ann@example.org>"),
+            &json!("Ben <ben@example.org>"),
+            &json!(2)
+        ),
+        "{facts}"
+    );
+    assert_eq!(read["msg.attachments"], json!([{"name": "pond.csv", "type": "text/csv", "bytes": 43}]), "{read}");
+    let files = files(&app, id).await;
+    let table = named(&files, "pond.csv");
+    assert_eq!((files.len(), table.parent_id, table.settled), (1, Some(id), Settled::Settled));
+    let smew = find(&app, "smew 17").await.swap_remove(0);
+    assert!(smew.path.starts_with(&[id, table.id]) && smew.usetype == "record", "{smew:?}");
+    for (words, text) in [("warden table", "See the table"), ("kingfishers nest", "Three kingfishers nest")] {
+        let first = find(&app, words).await.swap_remove(0);
+        assert!(first.path.starts_with(&[id]) && !first.path.contains(&table.id), "{words}: {first:?}");
+        assert!(first.content.contains(text), "{words}: {}", first.content);
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 #[tokio::test]
 async fn a_reprocess_replaces_the_files_and_their_readers_are_those_of_the_container() {
     let app = TestApp::start().await;

@@ -6,8 +6,9 @@ use crate::{
     triples::{doc, fact, predicate, under},
 };
 use chrono::{DateTime, Utc};
+use pgvector::HalfVector;
 use serde_json::{Value, json};
-use svc::store::{merges, scope::Readable};
+use svc::store::{entities as names, merges, scope::Readable};
 use svc_client::{
     Code, Json,
     wire::{
@@ -274,11 +275,11 @@ async fn a_near_name_is_found_among_thousands() {
     let first = text(&app, "Acme Corporation pays 7.", None).await;
     llm.will([pays("Acme Corporation")]);
     assert_eq!(extract(&app.client, first, ExtractFactsRequest::default()).await.entities, 1);
-    // All that came later means something else.
+    // All that came later means something else, also where no number of the names says so.
     let others = many(&app, 2_500).await;
     sqlx::query(
         "INSERT INTO entity_names (document_id, zone, name_key, type_key, embed, embed_model)
-         SELECT o.id, 0, 'another ' || o.id, '', (ARRAY(SELECT random() - 0.5 FROM generate_series(1, vector_dims(n.embed)) WHERE o.id > 0))::halfvec, n.embed_model
+         SELECT o.id, 0, 'another ' || translate(o.id::text, '0123456789', 'abcdefghij'), '', (ARRAY(SELECT random() - 0.5 FROM generate_series(1, vector_dims(n.embed)) WHERE o.id > 0))::halfvec, n.embed_model
            FROM unnest($1::bigint[]) o(id) CROSS JOIN entity_names n WHERE n.name_key = 'acme corporation'",
     )
     .bind(&others)
@@ -292,14 +293,35 @@ async fn a_near_name_is_found_among_thousands() {
     assert_eq!((done.entities, done.merges), (1, 1), "{done:?}");
     let merges = app.client.list_merges(MergeQuery::default()).await.unwrap().merges;
     assert_eq!((merges[0].kept_title.as_str(), merges[0].method), ("Acme Corporation", MergeMethod::Similarity));
-    // Whether the planner reads it is for the planner to say: it does where there are more.
-    let indexes: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM pg_indexes WHERE tablename = 'entity_names' AND indexdef LIKE '%USING hnsw%'",
-    )
-    .fetch_one(&app.pool)
-    .await
-    .unwrap();
-    assert_eq!(indexes, 1, "one of the model");
+    // The planner takes the index of its own accord where there are more names. Where it may not sort, the index alone gives the nearest ones
+    // in their order, if the statement names what the index is of.
+    let (model, vector): (String, HalfVector) =
+        sqlx::query_as("SELECT embed_model, embed FROM entity_names WHERE name_key = 'acme corporation'")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    let mut tx = app.pool.begin().await.unwrap();
+    let narrow = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off";
+    sqlx::raw_sql(narrow).execute(&mut *tx).await.unwrap();
+    let scans = "SELECT pg_stat_get_xact_numscans(c.oid) FROM pg_indexes i JOIN pg_class c ON c.relname = i.indexname
+                  WHERE i.tablename = 'entity_names' AND i.indexdef LIKE '%USING hnsw%'";
+    let before: Vec<i64> = sqlx::query_scalar(scans).fetch_all(&mut *tx).await.unwrap();
+    let near = names::near(&mut tx, DocumentId(0), &model, &[vector], DocumentId(0), 0.5).await.unwrap();
+    let found: Vec<&str> = near.iter().map(|near| near.name_key.as_str()).collect();
+    assert_eq!(found, ["acme corporation", "acme corporation ltd"], "those that are near enough, and no others");
+    let after: Vec<i64> = sqlx::query_scalar(scans).fetch_all(&mut *tx).await.unwrap();
+    assert!(before.len() == 1 && after[0] > before[0], "the one index of the model was read: {before:?}, {after:?}");
+    tx.rollback().await.unwrap();
+
+    // What is not near enough is another thing, whatever else it could be: the vectors of both names now lead away from theirs.
+    sqlx::query("UPDATE entity_names SET embed = embed - embed - embed WHERE name_key LIKE 'acme%'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let third = text(&app, "Acme Corporation Group pays 7.", None).await;
+    llm.will([pays("Acme Corporation Group")]);
+    let done = extract(&app.client, third, ExtractFactsRequest::default()).await;
+    assert_eq!((done.entities, done.merges), (1, 0), "{done:?}");
     sqlx::query("DELETE FROM documents WHERE id = ANY($1)").bind(others).execute(&app.pool).await.unwrap();
     app.end().await;
 }

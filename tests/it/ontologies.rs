@@ -173,8 +173,10 @@ async fn what_an_ontology_says_of_predicates_goes_with_it_and_leaves_what_others
     let q = someone(&app, "q").await;
     assert_eq!(q.client.read_ontology(DocumentPath { id: theirs.document_id }).await.unwrap_err().code, Code::NotFound);
     assert!(q.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies.is_empty());
-    assert!(named(&q.client, "eats").await.is_none());
-    assert_eq!(named(&app.client, "eats").await.unwrap().ontology_id, Some(theirs.document_id));
+    let seen = q.client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
+    assert!(seen.iter().all(|predicate| predicate.name != "eats"), "{seen:?}");
+    let eats = by_iri(&app.client, "eats").await;
+    assert_eq!((eats.namespace.as_str(), eats.ontology_id), ("imported", Some(theirs.document_id)));
     // The owner's comes beside it, and says the same to all.
     let ours = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap();
     assert_ne!(ours.document_id, theirs.document_id);
@@ -299,4 +301,15 @@ async fn an_export_has_what_ontologies_say_for_who_may_read_them_and_reads_back_
 
     app.end().await;
     other.end().await;
+}
+
+#[tokio::test]
+async fn an_ontology_is_called_by_one_line() {
+    let app = idle().await;
+    let iri = "http://example.org/zoo";
+    for (label, title) in [("Zoo\\n of \\u001b[2Jbirds", "Zoo of [2Jbirds"), ("\\u0007", iri)] {
+        let text = format!("<{iri}> a owl:Ontology ; rdfs:label '{label}' .");
+        assert_eq!(load(&app.client, OntologyQuery::default(), &text).await.unwrap().title, title);
+    }
+    app.end().await;
 }

@@ -63,6 +63,30 @@ async fn a_delete_ends_what_a_worker_holds_and_takes_what_waits() {
 }
 
 #[tokio::test]
+async fn a_delete_that_is_refused_for_a_task_above_has_ended_none_below() {
+    let app = app().await;
+    let above = node(&app, None).await;
+    let folder = node(&app, Some(above.0)).await;
+    let below = node(&app, Some(folder.0)).await;
+    task(&app, &above, WriteMode::Children, 0, None).await;
+    task(&app, &below, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 2).await;
+    assert_eq!(held.len(), 2);
+    let refused = app.client.delete_document(DocumentPath { id: folder.0 }).await.unwrap_err();
+    assert_eq!(refused.code, Code::Conflict);
+    let mut conn = app.pool.acquire().await.unwrap();
+    for grant in &held {
+        assert!(!tasks::is_cancelled(&mut conn, grant).await.unwrap(), "task {} goes on", grant.task_id);
+    }
+    drop(conn);
+    for grant in &held {
+        assert!(finish(&app.pool, grant).await);
+    }
+    app.client.delete_document(DocumentPath { id: folder.0 }).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_is_being_embedded_or_ingested_can_be_deleted() {
     let app = TestApp::start().await;
     let folder = app.create("Shelf", "What stands on it.", None).await.id;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use svc_client::{
     FileUpload, Json,
@@ -365,6 +365,33 @@ async fn a_summary_that_failed_is_made_once_there_is_a_model() {
         (&Value::Null, &json!("summary of a language model"))
     );
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn no_more_calls_are_under_way_than_the_setting_says() {
+    const TAKES: Duration = Duration::from_millis(100);
+    let llm = Llm::start().await;
+    let app = app(&llm, &[("SVC_LLM_CONCURRENCY", "2")]).await;
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let noted = begun.clone();
+    llm.will_say(move |call| {
+        noted.lock().unwrap().push(Instant::now());
+        tell(call).after(TAKES)
+    });
+    let mut files = Vec::new();
+    for more in 0..6 {
+        files.push(upload(&app, &section("", "oven", 80 + more), json!({})).await);
+    }
+    for file in files {
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    }
+    let begun = begun.lock().unwrap().clone();
+    assert_eq!(begun.len(), 6);
+    // Of any three calls one was over when the last began.
+    for three in begun.windows(3) {
+        assert!(three[2] - three[0] >= TAKES, "{begun:?}");
+    }
     app.end().await;
 }
 

@@ -2,16 +2,18 @@
 use crate::{
     principals::{grant, someone},
     support::{
-        TestApp, Wish,
+        TOKEN, TestApp, Wish, left_out,
         llm::{END, Llm, Reply, STREAM, pieces},
     },
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use std::process::Stdio;
 use svc_client::{
     Client, Code, Json, Remote,
     wire::{AnswerPart, GrantRight, NewDocument, NoAnswer, SynthesizeResponse, SynthesizeSearch, WaitQuery},
 };
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 async fn app(llm: &Llm, more: &[(&str, &str)]) -> TestApp {
     let mut settings = vec![("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model")];
@@ -166,6 +168,12 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
     assert!(asked(&app).await.unwrap().answer.is_some());
     assert!(asked(&app).await.unwrap().answer.is_some());
     assert_eq!(formats(), [json!("json_object"), Value::Null, Value::Null]);
+    // Each of these says that the server has too much to do.
+    for status in ["429 Too Many Requests", "503 Service Unavailable", "529 Overloaded"] {
+        llm.will([Reply::status(status, "retry-after: 0\r\n", "")]);
+        let failure = asked(&app).await.unwrap_err();
+        assert_eq!((failure.code, llm.asked().len()), (Code::Unavailable, 1), "{status}: {failure}");
+    }
     // Who is told to wait does not call meanwhile.
     llm.will([Reply::status("429 Too Many Requests", "retry-after: 60\r\n", ""), answer]);
     for _ in 0..2 {
@@ -187,6 +195,28 @@ async fn where_nobody_answers_the_setting_is_named() {
     assert_eq!((failure.code, &failure.members["setting"]), (Code::Unavailable, &json!("SVC_LLM_BASE_URL")));
     assert!(failure.detail.contains(&nobody), "{failure}");
     chosen.end().await;
+    // The same where nobody is called so, and where somebody is who does not speak TLS.
+    let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let secure = format!("https://{}/v1", plain.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = plain.accept().await {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    });
+    let mut addresses = vec![secure];
+    // A proxy would answer in place of a name that nobody has.
+    match ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"].iter().all(|name| std::env::var_os(name).is_none()) {
+        true => addresses.push("http://nobody.invalid/v1".to_owned()),
+        false => left_out("a name that nobody has, because a proxy would answer"),
+    }
+    for address in addresses {
+        let app = TestApp::with(Wish { settings: &[("SVC_LLM_BASE_URL", &address)], ..Wish::default() }).await;
+        app.create("Grey heron", HERON, None).await;
+        let failure = asked(&app).await.unwrap_err();
+        assert_eq!((failure.code, &failure.members["setting"]), (Code::Unavailable, &json!("SVC_LLM_BASE_URL")));
+        assert!(failure.detail.contains(&address), "{failure}");
+        app.end().await;
+    }
     let none = TestApp::start().await;
     let failure = asked(&none).await.unwrap_err();
     assert_eq!((failure.code, &failure.members["setting"]), (Code::NotConfigured, &json!("SVC_LLM_BASE_URL")));
@@ -290,5 +320,82 @@ async fn what_a_document_tells_the_model_to_do_is_data_between_marks_that_it_can
     let messages: Vec<String> = llm.asked().iter().map(|call| call.message().to_owned()).collect();
     assert_ne!(mark(&messages[0]), mark(&messages[1]), "each call has its own mark");
     assert_eq!(messages[0].matches(&mark(&messages[0])).count(), 2);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn each_setting_of_the_endpoint_falls_back_on_its_own_and_no_key_is_sent_where_none_is_set() {
+    let llm = Llm::start().await;
+    let base = llm.base.as_str();
+    let answer = Reply::said(&says(&[("They eat fish.", &[(1, "eats fish")])]));
+    let nobody = "http://127.0.0.1:1/v1";
+    for (settings, model) in [
+        ([("SVC_FALLBACK_LLM_URL", base), ("SVC_LLM_MODEL", "own"), ("SVC_FALLBACK_LLM_MODEL", "other")], "own"),
+        ([("SVC_LLM_BASE_URL", base), ("SVC_FALLBACK_LLM_URL", nobody), ("SVC_FALLBACK_LLM_MODEL", "other")], "other"),
+    ] {
+        let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+        app.create("Grey heron", HERON, None).await;
+        llm.will([answer.clone()]);
+        assert!(asked(&app).await.unwrap().answer.is_some());
+        let call = llm.asked().pop().unwrap();
+        assert_eq!(call.body["model"], model);
+        assert!(!call.head.contains("authorization"), "{}", call.head);
+        app.end().await;
+    }
+    for (own, fallback, told) in [("0", "0.3", "300ms"), ("0.4", "100", "400ms")] {
+        let timeouts = [("SVC_LLM_TIMEOUT", own), ("SVC_FALLBACK_LLM_TIMEOUT", fallback)];
+        let app = app(&llm, &timeouts).await;
+        app.create("Grey heron", HERON, None).await;
+        llm.will([Reply::Hold(Vec::new())]);
+        let failure = asked(&app).await.unwrap_err();
+        assert!(failure.code == Code::LlmFailed && failure.detail.contains(told), "{failure}");
+        app.end().await;
+    }
+}
+
+#[tokio::test]
+async fn svc_ask_prints_each_sentence_as_it_comes_and_its_sources_below() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let heron = app.create("Grey heron", HERON, None).await.id;
+    let command = |form: &str| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_svc"));
+        command
+            .args(["ask", "what does the grey heron eat", form])
+            .env("SVC_URL", &app.base)
+            .env("SVC_API_TOKEN", TOKEN)
+            .env("SVC_CONFIG", "/dev/null")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    };
+    let answer = says(&[("They eat fish.", &[(1, "eats fish,\nfrogs")]), ("They read.", &[])]);
+    llm.will([Reply::said(&answer)]);
+    let shown = command("--table").output().await.unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[..3], ["They eat fish. [1]", "They read. [no source]", ""], "{shown}");
+    assert!(lines[3].starts_with("[1] ") && lines[3].ends_with(&format!("(document {heron})")), "{shown}");
+    assert!(lines[4].contains("“eats fish, frogs”") && lines.len() == 5, "{shown}");
+
+    llm.will([Reply::said(&answer)]);
+    let told = command("--json").output().await.unwrap();
+    let told: SynthesizeResponse = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!((told.citations[0].document_id, told.sentences[1].unsupported), (heron, true));
+
+    llm.will([Reply::said("{\"answered\": false, \"sentences\": []}")]);
+    let shown = command("--table").output().await.unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("do not answer this") && !shown.contains("[1]"), "{shown}");
+
+    // The first sentence is shown before the second one is written.
+    let half = answer.find("They read").unwrap();
+    llm.will([Reply::Hold([STREAM.as_bytes(), pieces(&answer[..half]).as_bytes()].concat())]);
+    let mut asking = command("--table").spawn().unwrap();
+    let mut lines = BufReader::new(asking.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("They eat fish. [1]"));
+    asking.kill().await.unwrap();
+    llm.hung_up().await;
     app.end().await;
 }

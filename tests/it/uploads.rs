@@ -138,6 +138,22 @@ async fn many_uploads_at_once_take_nothing_from_anybody_else() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_time_that_the_store_cannot_hold_is_refused_by_its_field_and_nothing_is_stored() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let body = format!("{}--XX--", part(r#"name="file"; filename="a.txt""#, "some text"));
+    for time in ["-010000-01-01T00:00:00Z", "%2B10000-01-01T00:00:00Z"] {
+        let request = app.raw("POST", &format!("/ingest/file?event_time={time}")).header("content-type", FORM);
+        let response = request.body(body.clone()).send().await.unwrap();
+        assert_eq!(response.status(), 422, "{time}");
+        let problem: Value = response.json().await.unwrap();
+        assert_eq!(problem["field"], "event_time", "{time}: {problem}");
+    }
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(stored, 0);
+    app.end().await;
+}
+
 /// Only the caller reads what each of these makes, by its own wish or because the service makes it so.
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_uploads_of_the_same_bytes_that_only_their_caller_reads_make_one_node() {

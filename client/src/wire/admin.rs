@@ -160,7 +160,7 @@ pub struct TaskResponse {
     pub last_error: Option<TaskError>,
     /// Why it is not running; null if it is running or owes nothing more.
     pub blocked_by: Option<Blockage>,
-    /// How it runs; null unless it runs, and in lists.
+    /// How it runs; null unless it runs.
     #[serde(default)]
     pub running: Option<TaskRunning>,
 }

@@ -443,7 +443,7 @@ GraphStats {
 pub struct Derivation {
     /// How many predicates have facts or axioms that changed since what follows from them was derived.
     pub pending: u32,
-    /// Predicates of groups from which more follows than SVC_RULES_MAX_DERIVED allows, so that none of it is written; at most 1,000, as
-    /// `namespace:name`.
+    /// Predicates of groups from which more follows in a zone than SVC_RULES_MAX_DERIVED allows, so that none of it is written there; at most
+    /// 1,000, as `namespace:name`.
     pub given_up: Vec<String>,
 }

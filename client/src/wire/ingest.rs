@@ -1,6 +1,6 @@
 //! Uploads of files, and the ingestion that follows.
 use crate::{
-    constraint::{PRIORITY, constrain},
+    constraint::{Constraint, PRIORITY, constrain},
     operation::{Params, Wire},
     wire::{BlockedBy, ErrorType, ReprocessProgress, Settled},
     words::wire_words,
@@ -30,7 +30,7 @@ pub struct UploadQuery {
     pub event_time: Option<DateTime<Utc>>,
 }
 impl Params for UploadQuery {
-    constrain! { priority: PRIORITY }
+    constrain! { priority: PRIORITY, event_time: Constraint::Moment }
 }
 
 /// A new priority for a file.

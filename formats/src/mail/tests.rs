@@ -1,5 +1,5 @@
 use super::*;
-use crate::detect;
+use crate::{LeftOut, MemberPart, detect};
 use std::io::Cursor;
 
 fn read(bytes: impl AsRef<[u8]>) -> Extraction {
@@ -136,7 +136,7 @@ fn damaged_messages_are_read_as_far_as_they_go() {
     let bodiless = read(message("Subject: Only a subject\n"));
     assert!(bodiless.text.starts_with("# Only a subject\n\nFrom: ") && bodiless.text.ends_with("+01:00"));
     let long = read(message(&format!("Subject: {}\n\nDucks.\n", "very long ".repeat(1 << 20))));
-    assert_eq!(long.headings[0].title.chars().count(), CHARACTERS);
+    assert_eq!(long.headings[0].title.chars().count(), writer::CHARACTERS);
     let many = read(message(&format!("Subject: x\nCc: {}\n\nDucks.\n", "a@example.org, ".repeat(10_000))));
     assert!(many.text.contains("and 9900 more\n") && many.text.len() < 10_000, "{}", many.text.len());
 }

@@ -2,27 +2,30 @@
 use super::{
     BLOBS, Counts, DOCUMENTS, FACTS, FILES, FORMAT, GRANTS, LINKS, MANIFEST, MANIFEST_BYTES, Manifest, PREDICATES, at,
     blob, hash,
+    sorted::{Sorted, Sorting},
 };
 use crate::cli::{CliError, output::one_line};
 use oxttl::{TurtleParser, turtle::ReaderTurtleParser};
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use std::{
-    collections::{HashMap, HashSet},
     fs::{self, File},
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
     path::Path,
 };
 use svc_client::wire::{ArchivedDocument, ArchivedGrant, ArchivedLink, NewPredicate};
 
 /// The longest line. The service refuses a larger body in any case.
-const LINE_BYTES: u64 = 64 << 20;
+pub const LINE_BYTES: u64 = 64 << 20;
+/// No document of a store lies deeper.
+const DEEPEST: usize = 256;
 
 /// An archive that is whole.
 pub struct Checked {
     pub archive: String,
     pub counts: Counts,
-    /// The IRIs of the predicates of its facts.
-    pub predicates: HashSet<String>,
+    /// The lines of the predicates that its facts use.
+    pub predicates: Sorted,
     /// What the IRIs of the other store begin with; `None` without facts.
     pub base: Option<String>,
 }
@@ -53,33 +56,61 @@ pub fn check(folder: &Path) -> Result<Checked, CliError> {
         }
     }
     let mut counts = Counts::default();
-    let seen = documents(folder, &mut counts)?;
-    each(&folder.join(LINKS), |link: &ArchivedLink| {
+    let there = documents(folder, &mut counts)?;
+    let mut named = Sorting::new();
+    let links = folder.join(LINKS);
+    each(&links, |link: &ArchivedLink| {
         counts.links += 1;
         counts.links_outside += u64::from(link.outside);
-        let missing = [link.source, link.target].into_iter().find(|id| !seen.has(*id));
-        match missing.filter(|_| !link.outside) {
-            Some(id) => Err(format!("names the document {id}, which the archive has not")),
+        let mut ends = [link.source, link.target].into_iter().filter(|_| !link.outside);
+        ends.try_for_each(|id| named.add(id, counts.links)).map_err(unsorted)
+    })?;
+    all_there(&links, named, &there)?;
+    let mut named = Sorting::new();
+    let grants = folder.join(GRANTS);
+    each(&grants, |grant: &ArchivedGrant| {
+        counts.grants += 1;
+        named.add(grant.document, counts.grants).map_err(unsorted)
+    })?;
+    all_there(&grants, named, &there)?;
+    let mut declared = Sorting::new();
+    each(&folder.join(PREDICATES), |predicate: &NewPredicate| {
+        counts.predicates += 1;
+        match &predicate.iri {
+            Some(iri) => declared.add(number(iri), counts.predicates).map_err(unsorted),
             None => Ok(()),
         }
-    })?;
-    each(&folder.join(GRANTS), |grant: &ArchivedGrant| {
-        counts.grants += 1;
-        match seen.has(grant.document) {
-            true => Ok(()),
-            false => Err(format!("names the document {}, which the archive has not", grant.document)),
-        }
-    })?;
-    each(&folder.join(PREDICATES), |_: &NewPredicate| {
-        counts.predicates += 1;
-        Ok(())
     })?;
     if counts != manifest.counts {
         let reason = format!("counts other rows than there are: {:?}, and there are {counts:?}", manifest.counts);
         return Err(faulty(&folder.join(MANIFEST), None, &reason));
     }
-    let (predicates, base) = facts(&folder.join(FACTS))?;
+    let facts_path = folder.join(FACTS);
+    let (used, base) = facts(&facts_path)?;
+    let predicates = declared.sorted().and_then(|declared| declared.lines(&used));
+    let predicates = predicates.map_err(|error| faulty(&facts_path, None, &unsorted(error)))?;
     Ok(Checked { archive: manifest.archive, counts, predicates, base })
+}
+
+/// Checks that every document that a file names is in the archive.
+fn all_there(path: &Path, named: Sorting, there: &Sorted) -> Result<(), CliError> {
+    let missing = named.sorted().and_then(|named| named.missing(there));
+    match missing.map_err(|error| faulty(path, None, &unsorted(error)))? {
+        Some((id, line)) => Err(faulty_at(path, line, &format!("names the document {id}, which the archive has not"))),
+        None => Ok(()),
+    }
+}
+
+/// Why what an archive names could not be put in order.
+pub fn unsorted(error: io::Error) -> String {
+    let folder = std::env::temp_dir();
+    format!("cannot be sorted in {}: {error}; TMPDIR names a folder with more room", folder.display())
+}
+
+/// A number that stands for an IRI.
+fn number(iri: &str) -> i64 {
+    let hash = Sha256::digest(iri);
+    i64::from_be_bytes(std::array::from_fn(|at| hash[at]))
 }
 
 fn manifest(folder: &Path) -> Result<Manifest, CliError> {
@@ -125,28 +156,28 @@ fn manifest(folder: &Path) -> Result<Manifest, CliError> {
 }
 
 /// Checks the documents: each once, after its parent, and with the bytes of its file beside it.
-fn documents(folder: &Path, counts: &mut Counts) -> Result<Seen, CliError> {
-    let mut seen = Seen::default();
+fn documents(folder: &Path, counts: &mut Counts) -> Result<Sorted, CliError> {
+    let (path, mut ids) = (folder.join(DOCUMENTS), Sorting::new());
     // The documents above the next one. Everything under a document comes before what is not, so that this is short.
     let mut above: Vec<i64> = Vec::new();
-    each(&folder.join(DOCUMENTS), |document: &ArchivedDocument| {
+    each(&path, |document: &ArchivedDocument| {
         document.check().map_err(|(field, reason)| format!("{field}: {reason}"))?;
-        if !seen.add(document.id) {
-            return Err(format!("has the id {}, which an earlier line has", document.id));
-        }
+        counts.documents += 1;
+        ids.add(document.id, counts.documents).map_err(unsorted)?;
         match document.parent {
             Some(parent) => {
                 let Some(at) = above.iter().rposition(|id| *id == parent) else {
-                    let known = if seen.has(parent) { "is not above it" } else { "does not come before it" };
-                    return Err(format!("has the parent {parent}, which {known}"));
+                    return Err(format!("has the parent {parent}, which does not come before it or is not above it"));
                 };
                 above.truncate(at + 1);
             }
             None if document.detached => {}
             None => above.clear(),
         }
+        if above.len() == DEEPEST {
+            return Err(format!("lies under {DEEPEST} documents: no store has one that deep"));
+        }
         above.push(document.id);
-        counts.documents += 1;
         counts.vectors += u64::from(document.vector.is_some());
         let Some(file) = &document.file else { return Ok(()) };
         counts.files += 1;
@@ -163,11 +194,15 @@ fn documents(folder: &Path, counts: &mut Counts) -> Result<Seen, CliError> {
             false => Err(format!("{BLOBS}/{found} stands there under another hash: it was changed or damaged")),
         }
     })?;
-    Ok(seen)
+    let ids = ids.sorted().map_err(|error| faulty(&path, None, &unsorted(error)))?;
+    match ids.repeated().map_err(|error| faulty(&path, None, &unsorted(error)))? {
+        Some((id, line)) => Err(faulty_at(&path, line, &format!("has the id {id}, which an earlier line has"))),
+        None => Ok(ids),
+    }
 }
 
 /// Reads the rows of a file, one a line.
-pub fn each<T: DeserializeOwned>(path: &Path, mut row: impl FnMut(&T) -> Result<(), String>) -> Result<(), CliError> {
+fn each<T: DeserializeOwned>(path: &Path, mut row: impl FnMut(&T) -> Result<(), String>) -> Result<(), CliError> {
     let mut lines = Lines::open(path)?;
     while let Some((number, line)) = lines.next()? {
         let value: T = read(path, number, &line)?;
@@ -219,6 +254,10 @@ pub fn faulty(path: &Path, line: Option<usize>, reason: &str) -> CliError {
     })
 }
 
+fn faulty_at(path: &Path, line: u64, reason: &str) -> CliError {
+    faulty(path, Some(usize::try_from(line).unwrap_or(usize::MAX)), reason)
+}
+
 /// The parser of the facts of an archive.
 pub fn parser(path: &Path) -> Result<ReaderTurtleParser<BufReader<File>>, CliError> {
     let file = File::open(path).map_err(at(path))?;
@@ -236,61 +275,25 @@ pub fn no_turtle(path: &Path, error: &oxttl::TurtleParseError) -> CliError {
     }
 }
 
-fn facts(path: &Path) -> Result<(HashSet<String>, Option<String>), CliError> {
+/// The predicates that facts use, and what the IRIs of the other store begin with.
+fn facts(path: &Path) -> Result<(Sorted, Option<String>), CliError> {
     const PREDICATE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#predicate";
-    let (mut parser, mut predicates) = (parser(path)?, HashSet::new());
+    let at_fault = |error| faulty(path, None, &unsorted(error));
+    let (mut parser, mut used, mut triples) = (parser(path)?, Sorting::new(), 0);
     for triple in parser.by_ref() {
         let triple = triple.map_err(|error| no_turtle(path, &error))?;
+        triples += 1;
         if triple.predicate.as_str() == PREDICATE
             && let oxrdf::Term::NamedNode(predicate) = &triple.object
         {
-            predicates.insert(predicate.as_str().to_owned());
+            used.add(number(predicate.as_str()), triples).map_err(at_fault)?;
         }
     }
     let base = parser.prefixes().find(|(prefix, _)| *prefix == "document");
     let base = base.and_then(|(_, iri)| iri.strip_suffix("document/")).map(str::to_owned);
-    if base.is_none() && !predicates.is_empty() {
+    let used = used.sorted().map_err(at_fault)?;
+    if base.is_none() && !used.is_empty() {
         return Err(faulty(path, None, "does not say by its prefix `document` how documents are named"));
     }
-    Ok((predicates, base))
-}
-
-/// A set of ids. Those of a store lie close together, so that each takes a bit or little more.
-#[derive(Default)]
-struct Seen(HashMap<i64, [u64; 16]>);
-
-impl Seen {
-    /// The block of an id, and the word and bit in it.
-    fn place(id: i64) -> (i64, usize, u64) {
-        let within = id.rem_euclid(1024).unsigned_abs();
-        (id.div_euclid(1024), usize::try_from(within / 64).unwrap_or(0), 1 << (within % 64))
-    }
-
-    /// Adds an id; false if it is there.
-    fn add(&mut self, id: i64) -> bool {
-        let (block, word, bit) = Seen::place(id);
-        let word = &mut self.0.entry(block).or_default()[word];
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new
-    }
-
-    fn has(&self, id: i64) -> bool {
-        let (block, word, bit) = Seen::place(id);
-        self.0.get(&block).is_some_and(|words| words[word] & bit != 0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Seen;
-
-    #[test]
-    fn an_id_is_seen_once() {
-        let mut seen = Seen::default();
-        for id in [1, 63, 64, 1023, 1024, i64::MAX, 0] {
-            assert!(!seen.has(id) && seen.add(id) && seen.has(id) && !seen.add(id), "{id}");
-        }
-        assert!(!seen.has(2) && !seen.has(1025));
-    }
+    Ok((used, base))
 }

@@ -1,7 +1,7 @@
 //! `svc import` of an archive: checks it whole, then sends it. Running it again sends what is missing.
 use super::{
     Counts, DOCUMENTS, FACTS, GRANTS, LINKS, PREDICATES, blob,
-    checking::{Checked, Lines, check, each, faulty, no_turtle, parser, read},
+    checking::{Checked, LINE_BYTES, Lines, check, faulty, no_turtle, parser, read, unsorted},
     exporting::patient,
 };
 use crate::cli::{
@@ -319,16 +319,18 @@ impl Importing<'_> {
     /// Makes the predicates of the facts that this store has not.
     async fn predicates(&mut self) -> Result<(), CliError> {
         let path = self.folder.join(PREDICATES);
-        let mut wanted: Vec<NewPredicate> = Vec::new();
         let own = self.checked.base.as_deref().map(|base| format!("{base}predicate/"));
-        each(&path, |predicate: &NewPredicate| {
-            if predicate.iri.as_ref().is_some_and(|iri| self.checked.predicates.contains(iri)) {
-                let iri = predicate.iri.clone().filter(|iri| own.as_ref().is_none_or(|own| !iri.starts_with(own)));
-                wanted.push(NewPredicate { iri, ..predicate.clone() });
+        let at_fault = |error| faulty(&path, None, &unsorted(error));
+        let (mut lines, mut used) = (Lines::open(&path)?, self.checked.predicates.rows().map_err(at_fault)?);
+        let mut next = used.next().map_err(at_fault)?;
+        while let Some((number, line)) = lines.next()? {
+            if next.is_none_or(|(_, used)| used != number as u64) {
+                continue;
             }
-            Ok(())
-        })?;
-        for predicate in wanted {
+            next = used.next().map_err(at_fault)?;
+            let predicate: NewPredicate = read(&path, number, &line)?;
+            let iri = predicate.iri.clone().filter(|iri| own.as_ref().is_none_or(|own| !iri.starts_with(own)));
+            let predicate = NewPredicate { iri, ..predicate };
             let mut made = patient(async || self.client.create_predicate(Json(predicate.clone())).await).await;
             if made.as_ref().is_err_and(|failure| failure.code == Code::Forbidden) {
                 // What holds of a predicate is the owner's to say.
@@ -339,7 +341,7 @@ impl Importing<'_> {
             match made {
                 Ok(_) => self.summary.predicates += 1,
                 Err(failure) if failure.code == Code::Conflict => self.summary.predicates_existing += 1,
-                Err(failure) => return Err(refused(&path, None, failure)),
+                Err(failure) => return Err(refused(&path, Some(number), failure)),
             }
         }
         Ok(())
@@ -365,6 +367,10 @@ impl Importing<'_> {
             }
             if is_next {
                 last = Some(subject.as_str().to_owned());
+            }
+            if text.len() as u64 > LINE_BYTES {
+                let reason = format!("says more than {} MiB of {subject}", LINE_BYTES >> 20);
+                return Err(faulty(&path, None, &reason));
             }
             text.push_str(&triple.to_string());
             text.push_str(" .\n");

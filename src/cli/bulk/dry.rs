@@ -4,9 +4,12 @@ use super::{
     journal::Known,
     walk::{self, Candidate, Content, Found, Reading, Sources},
 };
-use crate::cli::{
-    CliError, SOME_FAILED,
-    output::{Output, count, one_line, say},
+use crate::{
+    cli::{
+        CliError, SOME_FAILED,
+        output::{Output, count, one_line, say},
+    },
+    feed::producer::Target,
 };
 use serde_json::json;
 use std::{path::Path, process::ExitCode, sync::Arc};
@@ -15,7 +18,7 @@ use std::{path::Path, process::ExitCode, sync::Arc};
 pub struct Plan<'a> {
     pub known: Known,
     pub whereto: Arc<str>,
-    pub target: crate::feed::producer::Target,
+    pub target: Target,
     /// How many bytes of a file go into a message, or are held.
     pub most: u64,
     /// The folder that a broker's service reads too; `None` over REST, which takes files of any size.
@@ -86,7 +89,7 @@ fn refuse(output: Output, file: &str, reason: &str) -> Result<(), CliError> {
 fn tell(
     output: Output,
     candidate: &Candidate,
-    otherwise: &crate::feed::producer::Target,
+    otherwise: &Target,
     (size, sha256, content): (u64, &str, &Content),
 ) -> Result<(), CliError> {
     let file = candidate.shown();

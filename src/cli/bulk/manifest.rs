@@ -1,9 +1,12 @@
 //! A manifest of `svc bulk`: a file with a line of JSON for each file to send, which says of it what a message of the bulk feed can say.
 use super::walk::{Candidate, Found, Origin};
-use crate::feed::{
-    broker::ENVELOPE,
-    message::{self, Source, Upload},
-    producer::Target,
+use crate::{
+    cli::import::BOM,
+    feed::{
+        broker::ENVELOPE,
+        message::{self, Source, Upload},
+        producer::Target,
+    },
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
@@ -28,12 +31,14 @@ pub struct Reading {
     pub target: Target,
     /// How many bytes a file in a line may have.
     pub most: u64,
-    /// Whether the service compares an address with its hash: it does for a message, and not for an upload.
-    pub compares_urls: bool,
+    /// Whether rows become messages. Of what a row says of the bytes at an address, only a message tells the service.
+    pub by_broker: bool,
 }
 
 /// What a line says of its file, besides where it is.
 pub struct Row {
+    /// The manifest and the number of the line.
+    pub at: String,
     pub target: Target,
     /// All that changes what becomes of the file, as a text of which its id and its key are made.
     pub whereto: Arc<str>,
@@ -79,10 +84,14 @@ pub fn find(manifest: &Path, reading: &Reading, found: &Sender<Found>) -> bool {
             Ok(_) => {}
             Err(error) => return found.blocking_send(unreadable(None, error.to_string())).is_ok(),
         }
+        let line = match number {
+            1 => line.strip_prefix(BOM).unwrap_or(&line[..]),
+            _ => &line[..],
+        };
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let told = match row(manifest, number, &line, reading) {
+        let told = match row(manifest, number, line, reading) {
             Ok(candidate) => Found::File(candidate),
             Err(reason) => unreadable(Some(number), reason),
         };
@@ -119,11 +128,18 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
     let whereto =
         json!({"query": target.query, "options": target.options, "filename": filename, "mime": declared_mime});
     let sha256 = sha256.map(|hash| hash.trim_start_matches("sha256:").to_owned());
-    let is_url = matches!(source, Source::Url(_));
-    if is_url && (byte_size.is_some() || (sha256.is_some() && !reading.compares_urls)) {
-        return Err("what an address sends is only compared with its sha256, and only over a broker".to_owned());
+    if matches!(source, Source::Url(_)) {
+        if byte_size.is_some() {
+            return Err("byte_size is not compared with what an address sends: leave it out".to_owned());
+        }
+        let unused = [("sha256", sha256.is_some()), ("declared_mime", declared_mime.is_some())];
+        if let Some((name, _)) = unused.into_iter().find(|(_, is_said)| *is_said && !reading.by_broker) {
+            let remedy = "leave it out, or send the row through a broker (SVC_AMQP_URL)";
+            return Err(format!("over REST nothing is done with the {name} of an address: {remedy}"));
+        }
     }
-    let here = || manifest.with_file_name(format!("{}:{number}", manifest.file_name().unwrap_or_default().display()));
+    let here = manifest.with_file_name(format!("{}:{number}", manifest.file_name().unwrap_or_default().display()));
+    let at = here.display().to_string();
     let (origin, path) = match source {
         Source::Url(url) => {
             let is_web = url.starts_with("https://") || url.starts_with("http://");
@@ -138,7 +154,7 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
             if bytes.len() as u64 > reading.most {
                 return Err(format!("inline_base64 takes {} bytes (SVC_BULK_INLINE_BYTES): name a path", reading.most));
             }
-            (Origin::Inline(bytes.into()), here())
+            (Origin::Inline(bytes.into()), here)
         }
         // A path is one of this machine here, and leads from the manifest.
         Source::Path(path) if !path.is_empty() && !path.contains('\0') => {
@@ -147,7 +163,7 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
         }
         Source::Path(_) | Source::Body => return Err("path takes the path of a file".to_owned()),
     };
-    let row = Row { target, whereto: whereto.to_string().into(), filename, declared_mime, sha256, byte_size };
+    let row = Row { at, target, whereto: whereto.to_string().into(), filename, declared_mime, sha256, byte_size };
     Ok(Candidate { origin, path, row: Some(Arc::new(row)) })
 }
 
@@ -155,12 +171,12 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
 mod tests {
     use super::*;
 
-    fn found(text: &str, compares_urls: bool) -> (Vec<Candidate>, Vec<(String, String)>) {
+    fn found(text: &str, by_broker: bool) -> (Vec<Candidate>, Vec<(String, String)>) {
         let folder = tempfile::tempdir().expect("a folder");
         let manifest = folder.path().join("files.jsonl");
         std::fs::write(&manifest, text).expect("written");
         let (sender, mut receiver) = tokio::sync::mpsc::channel(64);
-        let reading = Reading { target: Target::default(), most: 100, compares_urls };
+        let reading = Reading { target: Target::default(), most: 100, by_broker };
         assert!(find(&manifest, &reading, &sender));
         drop(sender);
         let (mut files, mut bad) = (Vec::new(), Vec::new());
@@ -204,10 +220,26 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_of_an_address_is_taken_where_somebody_compares_it() {
+    fn the_mark_that_some_editors_write_before_a_text_is_no_part_of_the_first_line() {
+        let line = r#"{"source": {"path": "a.md"}}"#;
+        let (files, bad) = found(&format!("\u{feff}{line}\n{line}\n\u{feff}{line}\n"), true);
+        assert_eq!((files.len(), bad.len()), (2, 1), "{bad:?}");
+        assert!(bad[0].0.ends_with(":3"), "{bad:?}");
+    }
+
+    #[test]
+    fn what_a_row_says_of_an_address_is_taken_where_somebody_looks_at_it_and_else_refused_with_a_remedy() {
         let hash = "ab".repeat(32);
-        let text = format!(r#"{{"source": {{"url": "https://example.org/x"}}, "sha256": "{hash}"}}"#);
-        assert_eq!(found(&text, true).0.len(), 1);
-        assert_eq!(found(&text, false).1.len(), 1);
+        for (name, said) in [("sha256", format!("\"{hash}\"")), ("declared_mime", "\"text/plain\"".to_owned())] {
+            let text = format!(r#"{{"source": {{"url": "https://example.org/x"}}, "{name}": {said}}}"#);
+            assert_eq!(found(&text, true).0.len(), 1);
+            let (files, bad) = found(&text, false);
+            let [(path, reason)] = &bad[..] else { panic!("{bad:?}") };
+            assert!(files.is_empty() && path.ends_with("files.jsonl:1"), "{path}");
+            assert!(
+                reason.contains(name) && reason.contains("leave it out") && reason.contains("SVC_AMQP_URL"),
+                "{reason}"
+            );
+        }
     }
 }

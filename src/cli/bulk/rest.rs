@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::time::{Duration, Instant};
 use svc_client::{
     Client, Code, Failure, FileUpload, Json, Remote,
-    wire::{DocumentPath, Entry, IngestQuery, NewIngestion, PriorityChange, Settled, UploadResponse},
+    wire::{DocumentPath, Entry, FrontierResponse, IngestQuery, NewIngestion, PriorityChange, Settled, UploadResponse},
 };
 
 /// How many uploads run at once.
@@ -81,35 +81,57 @@ struct Stored {
     was_existing: bool,
 }
 
-/// Uploads a file, and tries it again while the service cannot take it.
+/// Uploads a file or has an address fetched, and tries it again while the service cannot take it.
 async fn upload(
     client: &Client<Remote>,
     target: Target,
     ready: Ready,
     patience: Duration,
 ) -> (usize, String, String, Result<Stored, Failure>) {
-    let (begun, mut pause) = (Instant::now(), SOONEST);
-    let sent = loop {
-        match tried(client, &target, &ready).await {
-            Err(failure) if passes(&failure) && begun.elapsed() < patience => tokio::time::sleep(pause).await,
-            sent => break sent,
+    let sent = match &ready.content {
+        Content::Url(url) => {
+            let fetched = fetched(client, &target, url, &ready.candidate.name(), patience).await;
+            // Nothing else tells which row an address is of.
+            fetched.map_err(|mut failure| {
+                if let Some(line) = ready.candidate.line() {
+                    failure.detail = format!("{line}: {}", failure.detail);
+                }
+                failure
+            })
         }
-        pause = (pause * 2).min(LATEST);
+        Content::Bytes(_) | Content::Large(_) => {
+            patiently(patience, async || tried(client, &target, &ready).await).await
+        }
     };
     (ready.n, ready.candidate.shown(), ready.sha256, sent)
 }
 
-async fn tried(client: &Client<Remote>, target: &Target, ready: &Ready) -> Result<Stored, Failure> {
-    if let Content::Url(url) = &ready.content {
-        return fetched(client, target, url, &ready.candidate.name()).await;
+/// Makes a call, and makes it again while the service cannot take it.
+async fn patiently<T>(patience: Duration, mut call: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    let (begun, mut pause) = (Instant::now(), SOONEST);
+    loop {
+        match call().await {
+            Err(failure) if passes(&failure) && begun.elapsed() < patience => tokio::time::sleep(pause).await,
+            answer => return answer,
+        }
+        pause = (pause * 2).min(LATEST);
     }
+}
+
+async fn tried(client: &Client<Remote>, target: &Target, ready: &Ready) -> Result<Stored, Failure> {
     let body = body(ready, target.options.clone()).await.map_err(|error| Failure::field("file", error))?;
     let UploadResponse { document_id, content_hash, was_existing, .. } = client.upload_file(target.query, body).await?;
     Ok(Stored { document_id, content_hash, was_existing })
 }
 
 /// Has the service fetch an address, as a web page or as a PDF file, whichever it turns out to be.
-async fn fetched(client: &Client<Remote>, target: &Target, url: &str, name: &str) -> Result<Stored, Failure> {
+async fn fetched(
+    client: &Client<Remote>,
+    target: &Target,
+    url: &str,
+    name: &str,
+    patience: Duration,
+) -> Result<Stored, Failure> {
     let path = url.split(['?', '#']).next().unwrap_or(url);
     let mut entries = [Entry::WikiUrl, Entry::WikiPdf];
     if path.to_ascii_lowercase().ends_with(".pdf") {
@@ -127,36 +149,81 @@ async fn fetched(client: &Client<Remote>, target: &Target, url: &str, name: &str
         };
         client.ingest(IngestQuery { wait: false, ..IngestQuery::default() }, Json(new)).await
     };
-    let tree = match ask(entries[0]).await {
+    let tree = patiently(patience, async || match ask(entries[0]).await {
         // What is there has another media type.
         Err(failure) if failure.code == Code::FetchFailed && !failure.members.contains_key("upstream_status") => {
-            ask(entries[1]).await.map_err(|second| if second.code == Code::FetchFailed { failure } else { second })
+            ask(entries[1]).await.map_err(|second| match second.code {
+                Code::FetchFailed => neither(failure, &second),
+                _ => second,
+            })
         }
         asked => asked,
-    }?;
+    })
+    .await?;
+    // This is tried again by itself: the next fetch would find the file that this one made, and leave its priority alone.
     if target.query.priority != 0 && !tree.was_existing {
-        let change = PriorityChange { priority: target.query.priority };
-        client.change_priority(DocumentPath { id: tree.document_id }, Json(change)).await?;
+        let (id, priority) = (tree.document_id, target.query.priority);
+        let change = async || client.change_priority(DocumentPath { id }, Json(PriorityChange { priority })).await;
+        patiently(patience, change).await?;
     }
     let content_hash = tree.document.content_hash;
     Ok(Stored { document_id: tree.document_id, content_hash, was_existing: tree.was_existing })
 }
 
-/// Waits until what was accepted is ingested.
+/// Why an address is read neither as a page nor as a PDF file.
+fn neither(mut first: Failure, second: &Failure) -> Failure {
+    // Each entry names the media types that it takes, so that the reasons differ where these are at fault, and only there.
+    if first.detail != second.detail {
+        first.detail.push_str(
+            "; over REST an address is read as a web page or a PDF file: save what it holds and name its path, or send the row through a broker (SVC_AMQP_URL)",
+        );
+    }
+    first
+}
+
+/// Waits until what was accepted is ingested, or until nothing of it has ended for as long as the patience lasts.
 async fn wait(run: &mut Run, client: &Client<Remote>) -> Result<(), CliError> {
-    let open: Vec<i64> = run.ingesting.iter().flat_map(|ingesting| ingesting.open.keys().copied()).collect();
-    for id in open {
+    while let Some(first) = run.ingesting.as_ref().and_then(|ingesting| ingesting.open.keys().next().copied()) {
         run.show();
-        // What takes longer is left, as an answer of a broker would be.
-        let Ok(followed) = tokio::time::timeout(run.patience, follow(client, id, |_| ())).await else { continue };
-        let (word, detail) = match followed? {
-            Some(frontier) if frontier.settled == Settled::Settled => ("settled", None),
-            Some(frontier) => ("failed", frontier.warnings.first().cloned()),
-            None => ("cancelled", Some("somebody has deleted it".to_owned())),
-        };
-        run.ingested(id, Ended { word: word.to_owned(), code: None, detail })?;
+        let patience = run.patience.saturating_sub(run.moved.elapsed());
+        match tokio::time::timeout(patience, follow(client, first, |_| ())).await {
+            Ok(followed) => ended(run, first, followed?)?,
+            Err(_) => {
+                // What takes longer is left, as an answer of a broker would be, unless others have ended meanwhile.
+                if !look(run, client).await? {
+                    break;
+                }
+            }
+        }
     }
     Ok(())
+}
+
+/// Notes what has ended of all that is waited for; false if nothing has.
+async fn look(run: &mut Run, client: &Client<Remote>) -> Result<bool, CliError> {
+    let open: Vec<i64> = run.ingesting.iter().flat_map(|ingesting| ingesting.open.keys().copied()).collect();
+    let mut has_ended = false;
+    for id in open {
+        let frontier = match client.read_frontier(DocumentPath { id }).await {
+            Ok(frontier) if frontier.is_at_rest() => Some(frontier),
+            Err(failure) if failure.code == Code::NotFound => None,
+            Err(failure) if !may_pass(&failure) => return Err(failure.into()),
+            Ok(_) | Err(_) => continue,
+        };
+        ended(run, id, frontier)?;
+        has_ended = true;
+    }
+    Ok(has_ended)
+}
+
+/// Notes how an ingestion ended; a file without a frontier is gone.
+fn ended(run: &mut Run, id: i64, frontier: Option<FrontierResponse>) -> Result<(), CliError> {
+    let (word, detail) = match frontier {
+        Some(frontier) if frontier.settled == Settled::Settled => ("settled", None),
+        Some(frontier) => ("failed", frontier.warnings.first().cloned()),
+        None => ("cancelled", Some("somebody has deleted it".to_owned())),
+    };
+    run.ingested(id, Ended { word: word.to_owned(), code: None, detail })
 }
 
 async fn body(ready: &Ready, options: Option<serde_json::Value>) -> std::io::Result<FileUpload> {

@@ -102,6 +102,11 @@ impl Candidate {
         self.row.as_ref().map_or(otherwise, |row| &row.target)
     }
 
+    /// The manifest and the number of the line that names it.
+    pub fn line(&self) -> Option<&str> {
+        self.row.as_ref().map(|row| row.at.as_str())
+    }
+
     /// The media type that a manifest says.
     pub fn declared_mime(&self) -> Option<&str> {
         self.row.as_ref()?.declared_mime.as_deref()

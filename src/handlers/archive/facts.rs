@@ -1,7 +1,7 @@
 //! Facts of an archive: their ends and sources are documents that were imported before.
 use super::{
     super::{rdf::importing, shape_bindings::guard},
-    importing::imported,
+    importing::{imported, keys},
 };
 use crate::{
     access::Caller,
@@ -17,12 +17,12 @@ use crate::{
     registry::Handle,
     service::Service,
     store::{
-        self,
-        graph_nodes::{self, Resolved},
+        self, archive,
+        graph_nodes::{self, Brought, Resolved},
     },
 };
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{FactOutcome, ImportedArchive, ImportedFacts, NewFact, OnOverlap},
@@ -42,7 +42,7 @@ impl Handle<ops::import_facts> for Service {
         // Whoever imports facts that he may not state makes no predicates either.
         let (inside, outside) = facts(&graph, &nodes);
         let graph = only(&graph, &inside, &query.base, &self.settings.rdf_base);
-        let (predicates, _) = importing::predicates(&mut tx, caller, &self.settings.rdf_base, &graph).await?;
+        let (predicates, _) = importing::predicates(&mut tx, caller, &self.settings.rdf_base, &graph, false).await?;
         let inside: Vec<NewFact> = inside
             .into_iter()
             .zip(&graph.triples)
@@ -67,14 +67,34 @@ impl Handle<ops::import_facts> for Service {
     }
 }
 
-/// The documents that the nodes of a graph stand for, by their positions.
+/// The documents that the nodes of a graph stand for.
+struct Nodes {
+    /// By the positions of the nodes.
+    found: Vec<Option<DocumentId>>,
+    /// The documents of the archive that a node's IRI stands for. It may stand for one in each of several closed places.
+    named: HashMap<usize, Vec<Brought>>,
+    /// The guards of the documents that state facts.
+    guards: HashMap<DocumentId, DocumentId>,
+}
+
+impl Nodes {
+    /// The document that a node stands for in a fact: of several with its IRI the one beside the source.
+    fn end(&self, node: usize, source: Option<DocumentId>) -> Option<DocumentId> {
+        let guard = source.and_then(|source| self.guards.get(&source).copied());
+        let mut named = self.named.get(&node).into_iter().flatten();
+        let beside = named.find(|brought| Some(brought.guard) == guard);
+        beside.map(|brought| brought.id).or(self.found[node])
+    }
+}
+
+/// Finds the documents that the nodes of a graph stand for.
 async fn nodes(
     conn: &mut PgConnection,
     caller: &Caller,
     of: &ImportedArchive,
     base: &str,
     graph: &Graph,
-) -> Result<Vec<Option<DocumentId>>, Failure> {
+) -> Result<Nodes, Failure> {
     let olds: Vec<Option<i64>> = graph
         .nodes
         .iter()
@@ -84,8 +104,8 @@ async fn nodes(
             Node::Blank(label) => label.strip_prefix('b').and_then(|id| id.parse().ok()),
         })
         .collect();
-    let named: Vec<i64> = olds.iter().flatten().copied().collect();
-    let (known, _) = imported(conn, caller, of, &named).await?;
+    let known: Vec<i64> = olds.iter().flatten().copied().collect();
+    let (known, _) = imported(conn, caller, of, &known).await?;
     let mut found: Vec<Option<DocumentId>> =
         olds.iter().map(|old| old.and_then(|old| known.get(&old).copied())).collect();
     let foreign: Vec<(usize, &str)> = graph
@@ -98,33 +118,49 @@ async fn nodes(
         })
         .collect();
     let iris: Vec<&str> = foreign.iter().map(|(_, iri)| *iri).collect();
+    let position = |at: i64| usize::try_from(at - 1).ok().and_then(|at| foreign.get(at)).map(|(at, _)| *at);
     let sources = vec![of.parent_id; iris.len()];
     let resolved = graph_nodes::resolve(conn, &caller.readable(), &iris, &sources).await.or_fail()?;
     for Resolved { at, id, .. } in resolved.into_iter().filter(|resolved| !resolved.is_doubtful) {
-        if let Some((at, _)) = usize::try_from(at - 1).ok().and_then(|at| foreign.get(at)) {
-            found[*at] = Some(id);
+        if let Some(at) = position(at) {
+            found[at] = Some(id);
         }
     }
-    Ok(found)
+    // What the archive itself brought is what it means, however closed that is.
+    let brought = graph_nodes::brought(conn, &caller.readable(), &iris, caller.principal_id(), &keys(of)).await;
+    let mut named: HashMap<usize, Vec<Brought>> = HashMap::new();
+    for brought in brought.or_fail()? {
+        if let Some(at) = position(brought.at) {
+            named.entry(at).or_default().push(brought);
+        }
+    }
+    for (at, brought) in &named {
+        found[*at] = brought.first().map(|brought| brought.id);
+    }
+    let sources: Vec<DocumentId> =
+        graph.triples.iter().filter_map(|triple| found[triple.source?]).collect::<HashSet<_>>().into_iter().collect();
+    let guards = archive::guards(conn, &sources).await.or_fail()?;
+    Ok(Nodes { found, named, guards: guards.into_iter().map(|(guard, id)| (id, guard)).collect() })
 }
 
 /// The facts whose ends and source are there, with the positions of their triples, and how many others there are.
-fn facts(graph: &Graph, nodes: &[Option<DocumentId>]) -> (Vec<(usize, NewFact)>, u32) {
+fn facts(graph: &Graph, nodes: &Nodes) -> (Vec<(usize, NewFact)>, u32) {
     let fact = |triple: &reading::Triple| {
+        // A fact is as closed as its source, so that it is nobody's without it.
+        let source = match triple.source {
+            Some(source) => Some(nodes.found[source]?),
+            None => None,
+        };
         let fact = NewFact {
-            subject_id: Some(nodes[triple.subject]?.0),
+            subject_id: Some(nodes.end(triple.subject, source)?.0),
             fact_type: triple.fact_type,
             valid_from: triple.valid_from,
             valid_until: triple.valid_until,
-            // A fact is as closed as its source, so that it is nobody's without it.
-            source_id: match triple.source {
-                Some(source) => Some(nodes[source]?.0),
-                None => None,
-            },
+            source_id: source.map(|source| source.0),
             ..NewFact::default()
         };
         Some(match &triple.object {
-            Object::Node(node) => NewFact { object_id: Some(nodes[*node]?.0), ..fact },
+            Object::Node(node) => NewFact { object_id: Some(nodes.end(*node, source)?.0), ..fact },
             Object::Literal { value, datatype, language } => NewFact {
                 object_literal: Some(value.clone()),
                 object_datatype: language.is_none().then(|| datatype.clone()),

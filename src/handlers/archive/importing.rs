@@ -34,9 +34,14 @@ use svc_client::{
 };
 use svc_ids::{DocumentId, IndexId};
 
-/// The key by which a document of an archive is found again, for the caller that imported it.
-pub(super) fn key(of: &ImportedArchive, id: i64) -> String {
-    format!("archive:{}:{}:{id}", of.archive, of.parent_id.unwrap_or_default())
+/// What the keys of an archive's documents begin with, by which they are found again for the caller that imported them.
+pub(super) fn keys(of: &ImportedArchive) -> String {
+    format!("archive:{}:{}:", of.archive, of.parent_id.unwrap_or_default())
+}
+
+/// The key of a document of an archive.
+fn key(of: &ImportedArchive, id: i64) -> String {
+    format!("{}{id}", keys(of))
 }
 
 /// The documents that the caller imported of these ids, and those that it may no longer read.

@@ -11,7 +11,7 @@ const LONGEST: Duration = Duration::from_secs(8);
 const GRACE: Duration = Duration::from_secs(1);
 /// How long tasks that have not begun stand back after the last look, so that they go on by themselves whatever becomes of the edit.
 const STAND_BACK: Duration = Duration::from_secs(2);
-/// The time between two looks at the region.
+/// The shortest time between two looks at the region.
 const STEP: Duration = Duration::from_millis(50);
 /// How often a move is tried again. A task may work at its new place, where this does not look.
 const TRIES: u32 = 5;
@@ -47,6 +47,7 @@ impl Precedence {
             if self.begun.elapsed() >= LONGEST {
                 return Err(failure);
             }
+            let begun = Instant::now();
             let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
             let place = caller.writes(&mut tx, self.id).await.or_fail()??;
             let stopping = match self.ends_tasks && self.begun.elapsed() >= GRACE {
@@ -61,9 +62,30 @@ impl Precedence {
                 return Ok(());
             }
             tokio::select! {
-                () = tokio::time::sleep(STEP) => {}
+                () = tokio::time::sleep(rest(begun.elapsed())) => {}
                 () = service.ending.cancelled() => return Err(failure),
             }
+        }
+    }
+}
+
+/// How long an edit rests after a look that took this long. A look walks the whole region, so that a large one is looked at less often, but always
+/// before the tasks that stand back begin.
+fn rest(look: Duration) -> Duration {
+    (look * 4).clamp(STEP, STAND_BACK / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_at_a_large_region_is_followed_by_a_longer_rest_that_lets_no_task_begin() {
+        for milliseconds in [0, 1, 40, 100, 400, 8000] {
+            let look = Duration::from_millis(milliseconds);
+            let rest = rest(look);
+            assert!(rest >= STEP && rest < STAND_BACK / 2, "{rest:?} after {look:?}");
+            assert!(look > Duration::from_millis(100) || rest >= look * 4, "{rest:?} after {look:?}");
         }
     }
 }

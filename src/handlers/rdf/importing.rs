@@ -67,7 +67,10 @@ pub async fn import(
 ) -> Result<Imported, Failure> {
     let (base, graph) = (&service.settings.rdf_base, what.graph);
     let nodes = nodes(service, conn, caller, what).await?;
-    let (predicates, predicates_created) = predicates(conn, caller, base, graph).await?;
+    // A fact is as closed as what states it and as its ends.
+    let placed: Vec<DocumentId> = nodes.ids.iter().copied().chain(what.parent_id.map(DocumentId)).collect();
+    let is_open = graph_nodes::are_open(conn, &placed).await.or_fail()?;
+    let (predicates, predicates_created) = predicates(conn, caller, base, graph, is_open).await?;
     let mut ill_typed = 0;
     let facts: Vec<NewFact> = graph
         .triples
@@ -289,24 +292,27 @@ impl Making {
 }
 
 /// Finds the predicates of a graph, by their positions, and makes those that are missing; returns how many these are. One that the caller could not
-/// read until now is as new to it as one that was made.
+/// read until now is as new to it as one that was made. The prefixes of a graph that is not open to all name nothing, because all that use the same
+/// IRI see its name.
 pub async fn predicates(
     conn: &mut PgConnection,
     caller: &Caller,
     base: &str,
     graph: &Graph,
+    is_open: bool,
 ) -> Result<(Vec<PredicateId>, u32), Failure> {
     let (mut own, mut new) = (Vec::new(), Vec::new());
+    let prefixes: &[(String, String)] = if is_open { graph.prefixes.as_slice() } else { &[] };
     for iri in &graph.predicates {
         match named::of_derived(base, iri) {
             Some((namespace, name)) => own.push((iri, namespace, name)),
             None => {
-                let (namespace, name) = names::of_predicate(iri, &graph.prefixes);
+                let (namespace, name) = names::of_predicate(iri, prefixes);
                 new.push(predicates::Imported { iri: iri.clone(), namespace, name });
             }
         }
     }
-    let made: HashSet<PredicateId> = predicates::import(conn, &new).await.or_fail()?.into_iter().collect();
+    let made: HashSet<PredicateId> = predicates::import(conn, &new, is_open).await.or_fail()?.into_iter().collect();
     let iris: Vec<&str> = new.iter().map(|new| new.iri.as_str()).collect();
     let mut ids: HashMap<String, PredicateId> =
         predicates::with_iris(conn, &iris).await.or_fail()?.into_iter().collect();
@@ -314,8 +320,10 @@ pub async fn predicates(
     let all: Vec<i64> = ids.values().map(|id| id.0).collect();
     let known: HashSet<PredicateId> = predicates::existing(conn, &scope, &all).await.or_fail()?.into_iter().collect();
     let created = ids.values().filter(|id| made.contains(id) || !known.contains(id)).count();
-    let named: Vec<Named<'_>> =
-        own.iter().map(|(iri, namespace, name)| Named { name: Some((namespace, name)), iri }).collect();
+    let named: Vec<Named<'_>> = own
+        .iter()
+        .map(|(iri, namespace, name)| Named { name: Some((namespace, name)), iri, is_derived: true })
+        .collect();
     for (at, id) in predicates::resolve(conn, &scope, &named).await.or_fail()? {
         if let Some((iri, ..)) = usize::try_from(at - 1).ok().and_then(|at| own.get(at)) {
             ids.insert((*iri).clone(), id);

@@ -38,7 +38,7 @@ pub(super) async fn made(
         return Err(unusable(&described.url, &format!("its page of {id} does not describe a paper")));
     };
     let mut made = pdf_at(core, parse(&format!("{base}/pdf/{id}"))?, accepts).await?;
-    made.title = Some(title.chars().take(1000).collect());
+    made.title = Some(title);
     made.evidence.push((Evidence::Arxiv, facts.into()));
     Ok(made)
 }

@@ -183,7 +183,7 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
         failed: after.failed - before.failed,
     };
     store::ingest_nodes::count(conn, id, change).await?;
-    store::ingest_nodes::fold_frontier(conn, id.as_root()).await?;
+    store::ingest_nodes::fold_frontiers(conn, &[id.as_root()]).await?;
     tell(conn, file, generation, Told { after, followed, lost, moved, facts_followed, facts_lost }).await?;
     Ok(())
 }
@@ -242,7 +242,7 @@ async fn tell(conn: &mut PgConnection, file: &Place, generation: &Generation, to
         .map(|fact| json!({"triple_id": fact.id, "subject_id": fact.subject_id, "object_id": fact.object_id}))
         .collect();
     store::reprocess::record(conn, file, &done).await?;
-    store::events::warnings(conn, id.as_root()).await?;
+    store::events::warnings(conn, &[id.as_root()]).await?;
     let seconds = (chrono::Utc::now() - generation.started_at).num_milliseconds() as f64 / 1000.0;
     let data = json!({
         "nodes": told.after.total, "nodes_failed": told.after.failed, "seconds": seconds,

@@ -7,7 +7,7 @@ use crate::{
     llm_batches::{TASK_BYTES, TASK_REQUESTS, code},
     store::{
         self,
-        llm_batches::{Parked, Parking, Request},
+        llm_batches::{Parked, Parking, Request, Said},
         summaries::{Asker, LlmAnswer},
     },
 };
@@ -52,6 +52,13 @@ pub(super) enum Asked {
     Error(LlmError),
     /// It is asked in the next batch.
     Later,
+}
+
+/// What a process that asks by batches does about a question.
+enum Turn {
+    Asked(Asked),
+    /// It calls the language model: no batch has answered, and the task has no further attempt for another one.
+    Call(Vec<u8>, Ask),
 }
 
 /// A question for a batch.
@@ -126,12 +133,15 @@ impl<'a> Asking<'a> {
     }
 
     /// The answer to one question, which its hash tells from others; an earlier one if there is one.
-    pub async fn asked(&mut self, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
+    pub async fn asked(&mut self, mut hash: Vec<u8>, mut ask: Ask) -> Result<Asked, TaskFailure> {
         let mut conn = self.tools.pool.acquire().await.classified()?;
         let known = store::summaries::answer(&mut conn, self.asker(), &hash).await.classified()?;
         self.kept += usize::from(known.is_some());
         if known.is_none() && self.tools.batching.is_some() {
-            return self.asked_later(&mut conn, hash, ask).await;
+            match self.asked_later(&mut conn, hash, ask).await? {
+                Turn::Asked(asked) => return Ok(asked),
+                Turn::Call(its_hash, itself) => (hash, ask) = (its_hash, itself),
+            }
         }
         drop(conn);
         let answer = match known {
@@ -159,21 +169,24 @@ impl<'a> Asking<'a> {
     }
 
     /// What a batch said against a question; else the question is asked in the next batch.
-    async fn asked_later(&mut self, conn: &mut PgConnection, hash: Vec<u8>, ask: Ask) -> Result<Asked, TaskFailure> {
-        let error =
-            store::llm_batches::take_error(conn, self.grant.task_id, &hash, code::TOO_LONG).await.classified()?;
-        let Some((kind, message)) = error else {
-            // Equal parts are asked of once.
-            if self.wanted.iter().any(|wanted| wanted.hash == hash) {
-                return Ok(Asked::Later);
-            }
-            self.wanted_bytes += ask.message.len();
-            self.wanted.push(Wanted { hash, ask });
-            return Ok(Asked::Later);
+    async fn asked_later(&mut self, conn: &mut PgConnection, hash: Vec<u8>, ask: Ask) -> Result<Turn, TaskFailure> {
+        let task_id = self.grant.task_id;
+        let kept = [code::TOO_LONG, code::ONLY_REASONING];
+        let said = store::llm_batches::take_error(conn, task_id, &hash, &kept).await.classified()?;
+        let Some(Said { code: kind, message, times }) = said else {
+            self.want(hash, ask);
+            return Ok(Turn::Asked(Asked::Later));
         };
         match kind.as_str() {
-            code::TOO_LONG => Ok(Asked::Error(LlmError::TooLong(message))),
+            code::TOO_LONG => Ok(Turn::Asked(Asked::Error(LlmError::TooLong(message)))),
+            // The model is asked once more not to reason.
+            code::ONLY_REASONING if ask.thinks && times == 1 => {
+                self.want(hash, Ask { thinks: false, ..ask });
+                Ok(Turn::Asked(Asked::Later))
+            }
             code::ONLY_REASONING => {
+                // Whoever has the task retried has the model asked again.
+                store::llm_batches::take_error(conn, task_id, &hash, &kept[..1]).await.classified()?;
                 let message = format!(
                     "{message}: set SVC_SUMMARIZATION_DISABLE_THINKING=true, or name a model that does not reason"
                 );
@@ -184,8 +197,21 @@ impl<'a> Asking<'a> {
             kind => {
                 // A provider that takes no batch now, as for a limit of the account, may take one when another has ended.
                 let retry_after = (kind == code::BROKEN).then_some(BROKEN_PAUSE);
-                Err(TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) })
+                let failure = TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) };
+                let can_call = self.tools.language_model.is_chosen();
+                match can_call && store::tasks::is_last(conn, self.grant, &failure).await.classified()? {
+                    true => Ok(Turn::Call(hash, ask)),
+                    false => Err(failure),
+                }
             }
+        }
+    }
+
+    /// Keeps a question for the next batch; equal parts are asked of once.
+    fn want(&mut self, hash: Vec<u8>, ask: Ask) {
+        if !self.wanted.iter().any(|wanted| wanted.hash == hash) {
+            self.wanted_bytes += ask.message.len();
+            self.wanted.push(Wanted { hash, ask });
         }
     }
 
@@ -251,12 +277,25 @@ impl<'a> Asking<'a> {
 
     /// What the questions took, as evidence.
     pub fn took(&self, prompt: &str) -> Value {
-        json!({
-            "model": (!self.name.is_empty()).then_some(self.name.as_str()), "prompt": prompt, "calls": self.asked.len(), "kept_calls": self.kept,
-            "batched_calls": self.batched, "prompt_tokens": self.tokens.0, "completion_tokens": self.tokens.1,
-            "milliseconds": u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        })
+        let calls = Calls { all: self.asked.len(), kept: self.kept, batched: self.batched };
+        took(prompt, &self.name, calls, self.tokens, self.begun)
     }
+}
+
+/// How many questions there were, how many of them an earlier attempt had asked, and how many were answered by a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calls {
+    pub all: usize,
+    pub kept: usize,
+    pub batched: usize,
+}
+
+/// What questions took, as evidence.
+pub(super) fn took(prompt: &str, model: &str, calls: Calls, tokens: (i64, i64), begun: Instant) -> Value {
+    json!({
+        "model": (!model.is_empty()).then_some(model), "prompt": prompt, "calls": calls.all, "kept_calls": calls.kept, "batched_calls": calls.batched,
+        "prompt_tokens": tokens.0, "completion_tokens": tokens.1, "milliseconds": u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+    })
 }
 
 /// Tells questions apart.

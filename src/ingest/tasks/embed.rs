@@ -105,7 +105,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     if batch.is_some() {
         let moved = store::nodes::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
         settle::leaves_done(tx.conn(), grant.root_id, &moved, Settled::Settled).await.classified()?;
-        store::events::nodes(tx.conn(), grant.root_id, &moved).await.classified()?;
+        let settled: Vec<_> = moved.iter().map(|node| (grant.root_id, node.id)).collect();
+        store::events::nodes(tx.conn(), &settled).await.classified()?;
     }
     let mut detail = Map::new();
     // A task for many documents stands at one of them, whose readers need not read the others.

@@ -43,8 +43,6 @@ use svc_ids::DocumentId;
 const NAMED: usize = 100;
 /// How many members are on their way to the object store at a time.
 const PUTS_AT_ONCE: usize = 8;
-/// The reason of all members of a container that lies too deep.
-const DEPTH: &str = "member_depth";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -63,8 +61,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     }
     let mut found = read(tools, grant, format, limits).await?;
     if is_too_deep {
-        found.left_out.reasons = BTreeMap::from([(DEPTH.to_owned(), found.left_out.count)]);
-        found.left_out.first.iter_mut().for_each(|left| left["reason"] = DEPTH.into());
+        found.left_out.reasons = BTreeMap::from([(LeftOut::MemberDepth.to_string(), found.left_out.count)]);
+        found.left_out.first.iter_mut().for_each(|left| left["reason"] = LeftOut::MemberDepth.as_str().into());
     }
     put_ahead(tools, &mut found).await?;
 

@@ -118,8 +118,10 @@ async fn insert(
     store::segments::end(tx.conn(), &container, top, failed.iter().sum()).await.classified()?;
     // The settler looks at the lowest segments, whose children are done.
     let lowest = sections.levels.first().into_iter().flatten();
-    let done: Vec<ChildrenDone> = lowest.map(|id| ChildrenDone { parent_id: *id, done: 0, failed: 0 }).collect();
-    ingest_nodes::children_done(tx.conn(), grant.root_id, &done).await.classified()?;
+    let root_id = grant.root_id;
+    let done: Vec<ChildrenDone> =
+        lowest.map(|id| ChildrenDone { root_id, parent_id: *id, done: 0, failed: 0 }).collect();
+    ingest_nodes::children_done(tx.conn(), &done).await.classified()?;
     let total = i64::try_from(sections.nodes.len()).unwrap_or(i64::MAX);
     let change = Frontier { total, in_flight: total, ..Frontier::default() };
     ingest_nodes::count(tx.conn(), grant.root_id.document(), change).await.classified()

@@ -202,9 +202,9 @@ async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[B
     // An empty section has nothing to wait for.
     let bare: Vec<ChildrenDone> = sections()
         .filter(|(_, node)| node.children == 0)
-        .map(|(index, _)| ChildrenDone { parent_id: made.ids[index], done: 0, failed: 0 })
+        .map(|(index, _)| ChildrenDone { root_id: made.root_id, parent_id: made.ids[index], done: 0, failed: 0 })
         .collect();
-    store::ingest_nodes::children_done(tx.conn(), made.root_id, &bare).await.classified()?;
+    store::ingest_nodes::children_done(tx.conn(), &bare).await.classified()?;
     let total = made.nodes.len() as i64;
     let change = Frontier { total, in_flight: total, ..Frontier::default() };
     store::ingest_nodes::count(tx.conn(), made.root_id.document(), change).await.classified()

@@ -10,7 +10,7 @@ use super::{
     asking::{Asked, Asking, hash},
     rollup::EMBEDDING,
     structure::model,
-    windows,
+    windows::{self, Embedded},
 };
 use crate::{
     embedding::Model,
@@ -20,16 +20,19 @@ use crate::{
         self,
         evidence::Evidence,
         nodes::TextRow,
+        raptor::{Placed, ReadingKey},
+        rollups::Container,
         summaries::{LlmAnswer, Source},
         vectors,
         word::Word,
     },
     usetype::Usetype,
 };
-use groups::Groups;
-pub(super) use groups::beginning;
+pub(super) use groups::{Groups, beginning};
 use serde_json::{Map, Value, json};
-use svc_actors::{Meter, Outcome, TaskFailure};
+use sqlx::PgConnection;
+use std::collections::HashMap;
+use svc_actors::{Grant, Meter, Outcome, TaskFailure};
 use svc_client::wire::Settled;
 use svc_ids::DocumentId;
 use svc_ranking::sentences;
@@ -53,7 +56,10 @@ const SUMMARY: &str = "summary of a language model";
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let model = model(tools).await?;
-    let sources = sources(tools, grant.document_id).await?;
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let mut sources = sources(&mut conn, &[grant.document_id]).await.classified()?;
+    drop(conn);
+    let sources = sources.remove(&grant.document_id).unwrap_or_default();
     let mut writing = Writing::new(tools, &apply, model);
     match writing.summarise(&sources).await {
         Ok(Summarised::Told(told)) => writing.apply(apply, &sources, told).await,
@@ -98,19 +104,80 @@ async fn with_reason(tools: &Tools, id: DocumentId, mut failure: TaskFailure) ->
 }
 
 /// The documents of sources, each with the hash of its text.
-fn hashes(sources: &[Source]) -> Vec<(DocumentId, String)> {
+pub(super) fn hashes(sources: &[Source]) -> Vec<(DocumentId, String)> {
     sources.iter().map(|source| (source.id, source.content_hash.clone())).collect()
 }
 
-/// The sources in the order in which they are read.
-async fn sources(tools: &Tools, id: DocumentId) -> Result<Vec<Source>, TaskFailure> {
-    let mut conn = tools.pool.acquire().await.classified()?;
-    let sources = store::summaries::sources(&mut conn, id).await.classified()?;
-    let placed: Vec<_> = sources.iter().map(Source::placed).collect();
-    let keys = store::raptor::reading_keys(&mut conn, id, &placed).await.classified()?;
-    let mut keyed: Vec<_> = keys.into_iter().zip(sources).collect();
-    keyed.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(keyed.into_iter().map(|(_, source)| source).collect())
+/// The sources of containers, those of each in the order in which they are read.
+pub(super) async fn sources(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+) -> sqlx::Result<HashMap<DocumentId, Vec<Source>>> {
+    let mut found: HashMap<DocumentId, Vec<Source>> = HashMap::new();
+    for source in store::summaries::sources(conn, containers).await? {
+        found.entry(source.container).or_default().push(source);
+    }
+    let placed: Vec<(DocumentId, Vec<Placed<'_>>)> =
+        found.iter().map(|(id, sources)| (*id, sources.iter().map(Source::placed).collect())).collect();
+    let nodes: Vec<(DocumentId, &[Placed<'_>])> = placed.iter().map(|(id, placed)| (*id, placed.as_slice())).collect();
+    let keys = store::raptor::all_reading_keys(conn, &nodes).await?;
+    let mut keys: HashMap<DocumentId, Vec<ReadingKey>> = nodes.iter().map(|(id, _)| *id).zip(keys).collect();
+    for (id, sources) in &mut found {
+        let keys = keys.remove(id).unwrap_or_default();
+        let mut keyed: Vec<_> = keys.into_iter().zip(std::mem::take(sources)).collect();
+        keyed.sort_by(|a, b| a.0.cmp(&b.0));
+        *sources = keyed.into_iter().map(|(_, source)| source).collect();
+    }
+    Ok(found)
+}
+
+/// The language model that the options of a task's file name.
+pub(super) fn llm_of(grant: &Grant) -> Option<String> {
+    grant.params["rollup"]["llm_model"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// The most words of a summary that is to fill half of the window of an embedding model: three words take about four tokens. Four summaries fit a group
+/// of the next level, of so many bytes.
+pub(super) fn words(model: &Model, most: usize) -> usize {
+    (model.document_window() / 2 * 3 / 4).min(MOST_WORDS).min(most / 4 / 8).max(8)
+}
+
+/// A summary as a text to be embedded.
+pub(super) fn row(id: DocumentId, text: &str) -> TextRow {
+    TextRow {
+        id,
+        title: String::new(),
+        content: text.to_owned(),
+        usetype: Usetype::Summary.as_str().to_owned(),
+        settled: Word(Settled::InFlight),
+    }
+}
+
+/// What is shown of a container that has a summary.
+pub(super) fn effective(container: &Container, window: usize, told: &Told, left_out: usize) -> Value {
+    let mut effective = json!({
+        "method": "llm_summary", "source_children": container.children, "tokens": container.tokens, "window": window,
+        "characters": told.text.chars().count(), "text": told.text,
+    });
+    if let Some(at) = told.truncated_at {
+        effective["truncated_at"] = at.into();
+    }
+    if left_out > 0 {
+        effective["left_out"] = left_out.into();
+    }
+    effective
+}
+
+/// What is said of the rollup of a container that has a summary.
+pub(super) fn rolled_up(rollup: Option<Value>, has_vector: bool) -> Value {
+    let mut rollup = rollup.unwrap_or_else(|| json!({}));
+    if let Some(rollup) = rollup.as_object_mut() {
+        rollup.remove("not_summarized");
+    }
+    if has_vector {
+        rollup["embedding"] = SUMMARY.into();
+    }
+    rollup
 }
 
 /// A text of the language model.
@@ -146,17 +213,14 @@ struct Writing<'a> {
 impl<'a> Writing<'a> {
     fn new(tools: &'a Tools, apply: &Apply<'a>, model: Model) -> Writing<'a> {
         let grant = apply.grant;
-        let llm = grant.params["rollup"]["llm_model"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
         let most = most_bytes(tools);
-        // The summary is to fill half of the window, and three words take about four tokens. Four of them fit a group of the next level.
-        let words = (model.document_window() / 2 * 3 / 4).min(MOST_WORDS).min(most / 4 / 8).max(8);
         Writing {
             tools,
-            asking: Asking::new(tools, grant, llm),
+            asking: Asking::new(tools, grant, llm_of(grant)),
+            words: words(&model, most),
             model,
             meter: apply.meter.clone(),
             id: grant.document_id,
-            words,
             most,
             left_out: 0,
         }
@@ -296,14 +360,7 @@ impl<'a> Writing<'a> {
 
     async fn apply(self, apply: Apply<'_>, sources: &[Source], told: Told) -> Result<Outcome, TaskFailure> {
         let (tools, grant, id) = (self.tools, apply.grant, self.id);
-        let row = TextRow {
-            id,
-            title: String::new(),
-            content: told.text.clone(),
-            usetype: Usetype::Summary.as_str().to_owned(),
-            settled: Word(Settled::InFlight),
-        };
-        let embedded = windows::embed(&self.model, &[row]).await?;
+        let embedded = windows::embed(&self.model, &[row(id, &told.text)]).await?;
         vectors::ensure_index(&tools.pool, self.model.identity(), self.model.native_width()).await.classified()?;
         let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
             sources.iter().map(|source| (source.id, source.content_hash.clone())).unzip();
@@ -322,28 +379,13 @@ impl<'a> Writing<'a> {
             return Err(TaskFailure::away("changed", message));
         }
         let rollup = store::evidence::read_one(tx.conn(), id, Evidence::Rollup).await.classified()?;
-        let mut rollup = rollup.unwrap_or_else(|| json!({}));
-        if let Some(rollup) = rollup.as_object_mut() {
-            rollup.remove("not_summarized");
-        }
-        if let Some(vector) = embedded.vectors.first() {
-            store::summaries::set_vector(tx.conn(), id, vector, self.model.identity()).await.classified()?;
-            rollup["embedding"] = SUMMARY.into();
-        }
-        let mut effective = json!({
-            "method": "llm_summary", "source_children": container.children, "tokens": container.tokens, "window": self.model.document_window(),
-            "characters": told.text.chars().count(), "text": told.text,
-        });
-        if let Some(at) = told.truncated_at {
-            effective["truncated_at"] = at.into();
-        }
-        if self.left_out > 0 {
-            effective["left_out"] = self.left_out.into();
-        }
+        let Embedded { ids: with_vector, vectors, .. } = embedded;
+        store::summaries::set_vectors(tx.conn(), &with_vector, &vectors, self.model.identity()).await.classified()?;
         let took = self.asking.took(PROMPT);
+        let effective = effective(&container, self.model.document_window(), &told, self.left_out);
         let evidence = [
             (id, Evidence::EffectiveContent, effective),
-            (id, Evidence::Rollup, rollup),
+            (id, Evidence::Rollup, rolled_up(rollup, !with_vector.is_empty())),
             (id, Evidence::LlmSummarize, took.clone()),
         ];
         store::evidence::record_all(tx.conn(), &evidence).await.classified()?;
@@ -364,19 +406,29 @@ pub(super) async fn ask(
     text: &str,
     words: usize,
 ) -> Result<Asked, TaskFailure> {
-    let hash = hash(&[PROMPT, asking.model(), &words.to_string(), text]);
+    let hash = question(asking.model(), text, words);
+    let ask = asked_for(tools, asking.llm.clone(), text, words);
+    asking.asked(hash, ask).await
+}
+
+/// Tells the question of so many words about a text from others.
+pub(super) fn question(model: &str, text: &str, words: usize) -> Vec<u8> {
+    hash(&[PROMPT, model, &words.to_string(), text])
+}
+
+/// How a language model, that of the settings if none is named, is asked for a summary of a text in so many words.
+pub(super) fn asked_for(tools: &Tools, llm: Option<String>, text: &str, words: usize) -> Ask {
     let mark = mark();
-    let ask = Ask {
+    Ask {
         purpose: "summarize",
         instructions: INSTRUCTIONS.to_owned(),
         message: format!("Summarise the text between the marks in at most {words} words.\n\n{mark}\n{text}\n{mark}\n"),
         max_tokens: ANSWER_TOKENS as u32,
         temperature: 0.0,
         schema: None,
-        model: asking.llm.clone(),
+        model: llm,
         thinks: tools.settings.summarization_disable_thinking != Some(true),
-    };
-    asking.asked(hash, ask).await
+    }
 }
 
 /// As many sentences of a text as have at most so many tokens.

@@ -126,7 +126,7 @@ pub async fn indexes_of_all(conn: &mut PgConnection) -> sqlx::Result<Vec<IndexId
     .await
 }
 
-/// The guards of documents that this transaction made.
+/// The guards of documents.
 pub async fn guards(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, DocumentId)>> {
     sqlx::query_as("SELECT guard, id FROM documents WHERE id = ANY($1) ORDER BY guard, id")
         .bind(ids)

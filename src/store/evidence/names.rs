@@ -119,6 +119,8 @@ evidence! {
         absent "the file has no scanned pages, or no OCR engine was configured";
     /// The attachments of the message and of those within it, each with name, type and bytes.
     EmlAttachments = "eml.attachments", by "`extract:text`", null "there are none", absent "the file is not an e-mail, or has no text", of "eml";
+    /// The attachments of the message of Outlook and of those within it, each with name, type and bytes.
+    MsgAttachments = "msg.attachments", by "`extract:text`", null "there are none", absent "the file is not a message of Outlook, or has no text", of "msg";
     /// What the nodes under the file were made of: the `rule`, the numbers of `sections` and `chunks`, and what declared
     /// the sections.
     Structure = "structure", by "`structure:declared`, `structure:inferred`",
@@ -131,7 +133,7 @@ evidence! {
     Members = "members", by "`extract:members`",
         absent "the file is no archive and no message with attachments";
     /// How many files within the file were not read, by the reason, and the first hundred of them, each with `name` and `reason`: `encrypted`, `compression`
-    /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, or `member_depth` for all.
+    /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, `object` (of a program, no file), or `member_depth`.
     MembersLeftOut = "members.left_out", by "`extract:members`",
         absent "every file within the file was read, or there is none";
     /// Which sheet of its workbook the node is: index, name, kind, and whether it is hidden.

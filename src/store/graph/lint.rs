@@ -129,22 +129,28 @@ macro_rules! found {
 }
 
 /// Facts with a ruled predicate whose key has one value at a time: those that hold while another value does, with the one that holds longest of those
-/// before. What has a key alone is left out first.
+/// before. What has a key alone is left out first. Values in two languages are not held against each other; one without a language, which is blank
+/// then, is held against all.
 macro_rules! not_unique {
-    ($key:literal, $value:literal, $node:literal) => {
+    ($key:literal, $value:literal, $language:literal, $node:literal) => {
         found!(
             "SELECT f.subject_id AS document_id, ARRAY[f.before[2]::bigint, f.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-               FROM (SELECT k.*, max(ARRAY[extract(epoch FROM coalesce(upper(k.held), 'infinity')), k.id]) OVER
-                                     (PARTITION BY k.predicate_id, k.key ORDER BY coalesce(lower(k.held), '-infinity'), k.id
-                                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                       FROM (SELECT min(c.id) AS id, min(c.subject_id) AS subject_id, c.predicate_id, c.key, unnest(range_agg(c.valid)) AS held
+               FROM (SELECT k.*, CASE WHEN k.language = '' THEN max(k.until) OVER (of_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                                      ELSE greatest(max(k.until) FILTER (WHERE k.language = '') OVER (of_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+                                                    max(k.until) OVER (of_language ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) END AS before
+                       FROM (SELECT u.*, ARRAY[extract(epoch FROM coalesce(upper(u.held), 'infinity')), u.id] AS until FROM (
+                             SELECT min(c.id) AS id, min(c.subject_id) AS subject_id, c.predicate_id, c.key, min(c.language) AS language,
+                                    unnest(range_agg(c.valid)) AS held
                                FROM (SELECT c.*, count(*) OVER (PARTITION BY c.predicate_id, c.key) AS together
-                                       FROM (SELECT t.id, t.subject_id, t.predicate_id, t.valid, ", $key, " AS key, ", $value, " AS value
+                                       FROM (SELECT t.id, t.subject_id, t.predicate_id, t.valid, ", $key, " AS key, ", $value, " AS value, ", $language, " AS language
                                                FROM triples t LEFT JOIN graph_nodes n ON n.document_id = ", $node, "
                                                LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
                                                LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id
                                               WHERE t.predicate_id = ANY($7::bigint[] || $8::bigint[]) AND ", ruled!("t"), " AND ", believed!(), " OFFSET 0) c) c
-                              WHERE c.together > 1 GROUP BY c.predicate_id, c.key, c.value) k) f JOIN predicates p ON p.id = f.predicate_id
+                              WHERE c.together > 1 GROUP BY c.predicate_id, c.key, c.value) u) k
+                     WINDOW of_key AS (PARTITION BY k.predicate_id, k.key ORDER BY coalesce(lower(k.held), '-infinity'), k.id),
+                            of_language AS (PARTITION BY k.predicate_id, k.key, k.language ORDER BY coalesce(lower(k.held), '-infinity'), k.id)) f
+               JOIN predicates p ON p.id = f.predicate_id
               WHERE extract(epoch FROM coalesce(lower(f.held), '-infinity')) < f.before[1]"
         )
     };
@@ -249,7 +255,8 @@ pub async fn values(conn: &mut PgConnection, facts: &[TripleId]) -> sqlx::Result
     .await
 }
 
-/// Objects of a functional predicate that hold beside another one. Documents that are merged, or have one IRI, are the same.
+/// Objects of a functional predicate that hold beside another one. Documents that are merged, or have one IRI, are the same. What is said in one
+/// language contradicts nothing that is said in another.
 pub async fn functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
     let ruled = ruled(conn, within, said_of!("x.is_functional")).await?;
     if ruled.is_empty() {
@@ -258,6 +265,7 @@ pub async fn functional(conn: &mut PgConnection, within: &Within, sets: &Sets) -
     let query = not_unique!(
         "coalesce(s.one, t.subject_id)",
         "coalesce(o.one::text, n.iri, t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
+        "lower(coalesce(t.object_language, ''))",
         "t.object_id"
     );
     let mut arguments = within.arguments_with(sets);
@@ -274,6 +282,7 @@ pub async fn inverse_functional(conn: &mut PgConnection, within: &Within, sets: 
     let query = not_unique!(
         "coalesce(o.one::text, t.object_id::text, concat_ws(' ', t.object_datatype, t.object_language, t.object_literal))",
         "coalesce(s.one::text, n.iri, t.subject_id::text)",
+        "''::text",
         "t.subject_id"
     );
     let mut arguments = within.arguments_with(sets);

@@ -4,6 +4,7 @@ use crate::store::{
     scope::{Readable, readable},
 };
 use sqlx::PgConnection;
+use std::collections::HashMap;
 use svc_ids::{DocumentId, RootId};
 
 /// The counts of nodes under a root, or changes of these counts.
@@ -18,17 +19,24 @@ pub struct Frontier {
 /// Adds a change at or under a node to the counts of every root of ingestion at or above it; this only appends.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
 pub async fn count(conn: &mut PgConnection, at: DocumentId, change: Frontier) -> sqlx::Result<()> {
+    count_all(conn, &[(at, change)]).await
+}
+
+/// Adds many changes, each at or under a node.
+pub async fn count_all(conn: &mut PgConnection, changes: &[(DocumentId, Frontier)]) -> sqlx::Result<()> {
+    let of = |field: fn(&Frontier) -> i64| changes.iter().map(|(_, change)| field(change)).collect::<Vec<_>>();
     sqlx::query(
         "INSERT INTO frontier_delta
-         SELECT n.document_id, $2, $3, $4, $5 FROM documents d CROSS JOIN unnest(d.path || d.id) AS above(id)
-           JOIN ingest_node n ON n.document_id = above.id AND n.root_id = above.id
-          WHERE d.id = $1",
+         SELECT n.document_id, c.total, c.in_flight, c.settled, c.failed
+           FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(at, total, in_flight, settled, failed)
+           JOIN documents d ON d.id = c.at CROSS JOIN LATERAL unnest(d.path || d.id) AS above(id)
+           JOIN ingest_node n ON n.document_id = above.id AND n.root_id = above.id",
     )
-    .bind(at)
-    .bind(change.total)
-    .bind(change.in_flight)
-    .bind(change.settled)
-    .bind(change.failed)
+    .bind(changes.iter().map(|(at, _)| *at).collect::<Vec<_>>())
+    .bind(of(|change| change.total))
+    .bind(of(|change| change.in_flight))
+    .bind(of(|change| change.settled))
+    .bind(of(|change| change.failed))
     .execute(conn)
     .await
     .map(|_| ())
@@ -71,15 +79,22 @@ pub async fn count_by_path(conn: &mut PgConnection, scope: &Readable, id: Docume
     .await
 }
 
-/// Folds a root's deltas into one row; call it when nobody else counts under the root.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn fold_frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
-    sqlx::query(
-        "WITH old AS (DELETE FROM frontier_delta WHERE root_id = $1 RETURNING *)
-         INSERT INTO frontier_delta SELECT $1, sum(total), sum(in_flight), sum(settled), sum(failed) FROM old HAVING count(*) > 0",
+#[derive(sqlx::FromRow)]
+struct FoldedRow {
+    root_id: RootId,
+    #[sqlx(flatten)]
+    frontier: Frontier,
+}
+
+/// Folds the deltas of each of these roots into one row, and returns what it counts; call it when nobody else counts under them.
+pub async fn fold_frontiers(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<HashMap<RootId, Frontier>> {
+    let folded: Vec<FoldedRow> = sqlx::query_as(
+        "WITH old AS (DELETE FROM frontier_delta WHERE root_id = ANY($1) RETURNING *)
+         INSERT INTO frontier_delta SELECT root_id, sum(total), sum(in_flight), sum(settled), sum(failed) FROM old GROUP BY root_id
+         RETURNING root_id, total, in_flight, settled, failed",
     )
-    .bind(root_id)
-    .execute(conn)
-    .await
-    .map(|_| ())
+    .bind(roots)
+    .fetch_all(conn)
+    .await?;
+    Ok(folded.into_iter().map(|row| (row.root_id, row.frontier)).collect())
 }

@@ -163,23 +163,34 @@ pub async fn end(
     Ok(true)
 }
 
-/// Takes what a provider said against a question of a task, if it did, with what it said against the task's other questions, so that the next attempt asks all
-/// of them again. Errors with the code `kept` stay.
+/// What a provider said against a question of a task.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Said {
+    #[sqlx(rename = "error_code")]
+    pub code: String,
+    #[sqlx(rename = "error_message")]
+    pub message: String,
+    /// In how many batches it said the same.
+    pub times: i64,
+}
+
+/// Takes what a provider said last against a question of a task, if it did, with what it said against the task's other questions, so that the next attempt
+/// asks all of them again. Errors with the codes `kept` stay.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
 pub async fn take_error(
     conn: &mut PgConnection,
     task_id: TaskId,
     asked: &[u8],
-    kept: &str,
-) -> sqlx::Result<Option<(String, String)>> {
+    kept: &[&str],
+) -> sqlx::Result<Option<Said>> {
     sqlx::query_as(
         "WITH said AS (
-             SELECT error_code, error_message FROM llm_batch_requests
+             SELECT error_code, coalesce(error_message, '') AS error_message, count(*) OVER (PARTITION BY error_code) AS times FROM llm_batch_requests
               WHERE task_id = $1 AND asked = $2 AND is_over AND error_code IS NOT NULL AND NOT is_dropped ORDER BY batch_id DESC LIMIT 1),
          taken AS (
              DELETE FROM llm_batch_requests q USING said
-              WHERE q.task_id = $1 AND q.is_over AND q.error_code IS NOT NULL AND q.error_code <> $3 AND said.error_code <> $3)
-         SELECT error_code, error_message FROM said",
+              WHERE q.task_id = $1 AND q.is_over AND q.error_code IS NOT NULL AND q.error_code <> ALL($3) AND said.error_code <> ALL($3))
+         SELECT error_code, error_message, times FROM said",
     )
     .bind(task_id)
     .bind(asked)

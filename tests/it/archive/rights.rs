@@ -2,13 +2,16 @@
 use super::{done, held, moment, rows, said};
 use crate::{
     principals::{Someone, grant, idle, someone},
+    rdf::import,
     support::{TestApp, repository},
 };
 use serde_json::{Value, json};
 use std::process::{Command, Output};
 use svc_client::{
     Code, Json,
-    wire::{DocumentPath, FactQuery, GrantRight, NewBatch, NewFact, NewPredicate, PrincipalPath, ValidAt},
+    wire::{
+        DocumentPath, FactQuery, GrantRight, ImportQuery, NewBatch, NewFact, NewPredicate, PrincipalPath, ValidAt,
+    },
 };
 
 /// Runs `svc` as somebody.
@@ -107,6 +110,36 @@ async fn what_is_closed_stays_out_and_stays_closed() {
     done(&third, &["export", again.to_str().unwrap()]).await;
     assert_eq!(held(&again), held(&whole));
     for app in [app, other, third] {
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_graphs_come_back_with_their_facts_each_in_its_own_place() {
+    let (app, other) = (idle().await, idle().await);
+    let documents = json!([{"title": "one", "content": "", "private": true}, {"title": "two", "content": "", "private": true}]);
+    let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+    let made = app.client.create_documents(Json(batch)).await.unwrap();
+    // One IRI stands for a document in each of the two.
+    for (document, name) in made.documents.iter().zip(["one", "two"]) {
+        let query = ImportQuery { parent_id: Some(document.document_id), ..ImportQuery::default() };
+        let text = format!("<http://e/ann> <http://e/is> '{name}' ; <http://e/knows> <http://e/bea> .");
+        import(&app.client, query, &text).await.unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+    let imported = done(&other, &["import", archive.to_str().unwrap()]).await;
+    assert_eq!((&imported["facts"]["created"], &imported["facts"]["outside"]), (&json!(4), &json!(0)), "{imported}");
+    let beside: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM triples t JOIN documents s ON s.id = t.subject_id JOIN documents r ON r.id = t.source_id
+           LEFT JOIN documents o ON o.id = t.object_id WHERE s.guard = r.id AND coalesce(o.guard, s.guard) = s.guard",
+    )
+    .fetch_one(&other.pool)
+    .await
+    .unwrap();
+    assert_eq!(beside, 4);
+    for app in [app, other] {
         app.end().await;
     }
 }

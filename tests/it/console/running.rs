@@ -16,7 +16,7 @@ use svc::{
     store::tasks::{self, NewTask},
 };
 use svc_actors::{Lane, TaskFailure, WriteMode};
-use svc_client::wire::{ActorNode, BlockedBy, TaskPath, TaskProgress, TaskTypePath, WorkerQuery};
+use svc_client::wire::{ActorNode, BlockedBy, TaskPath, TaskProgress, TaskQuery, TaskTypePath, WorkerQuery};
 use svc_ids::{DocumentId, RootId, TaskId};
 use tokio::sync::Semaphore;
 
@@ -73,8 +73,14 @@ async fn a_task_says_how_far_it_is_wherever_it_is_shown() {
     let trees = workers.iter().filter_map(|worker| worker.snapshot.as_ref()?.root.as_ref());
     let actor = trees.into_iter().find_map(|root| of_task(root, id)).unwrap();
     assert_eq!(actor.progress.as_ref(), Some(&progress));
+    let listed = app.client.list_tasks(TaskQuery::default()).await.unwrap().tasks;
+    let listed = listed.into_iter().find(|task| task.id == id).and_then(|task| task.running);
+    assert_eq!(listed.and_then(|running| running.progress).as_ref(), Some(&progress));
     let cookie = console.sign_in(TOKEN).await;
     assert!(console.text(&format!("/tasks/{id}"), &cookie).await.contains("3 of 1,000 pages are done"));
+    for list in ["/tasks".to_owned(), "/tasks?status=running".to_owned(), format!("/documents/{}", root.0)] {
+        assert!(console.text(&list, &cookie).await.contains("3 of 1,000 pages"), "{list}");
+    }
     assert!(console.text("/actors", &cookie).await.contains("3 of 1,000 pages"));
     let status = crate::cli::svc(&app, &["--table", "status"]).await;
     let said = String::from_utf8(status.stdout).unwrap();

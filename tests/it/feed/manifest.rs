@@ -1,11 +1,12 @@
 //! Manifests of `svc bulk`: every field of a message by row, through the broker and by uploads, what is said beforehand, and what is waited for.
 use super::{
+    base64,
     bulk::{by_broker, by_uploads, ran, text},
     count, feed, hash, note,
 };
 use crate::{
     cli::lines,
-    support::{TestApp, Wish, document, web::Web},
+    support::{TestApp, Wish, document, proxy::Proxy, until, web::Web},
 };
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Output};
@@ -13,10 +14,6 @@ use svc_client::{
     Json,
     wire::{DocumentPath, EmbedQuery, GrantRight, WaitQuery},
 };
-
-fn base64(bytes: &[u8]) -> String {
-    super::base64(bytes)
-}
 
 /// Writes a manifest beside its files.
 fn manifest(folder: &Path, rows: &[Value]) -> String {
@@ -133,17 +130,72 @@ async fn without_a_broker_a_row_says_the_same() {
     let parent = app.client.create_document(WaitQuery::default(), Json(document("Folder", "."))).await.unwrap().id;
     let work = tempfile::tempdir().unwrap();
     let mut all = rows(work.path(), parent, &web.url("/f.html"));
-    // Nobody would compare it.
-    all.push(json!({"source": {"url": web.url("/f.html")}, "sha256": hash(b"x")}));
+    web.put("/g.md", "200 OK", "content-type: text/markdown\r\n", note(95_004).as_bytes());
+    all.extend([
+        // Nobody would look at these.
+        json!({"source": {"url": web.url("/f.html")}, "sha256": hash(b"x")}),
+        json!({"source": {"url": web.url("/f.html")}, "declared_mime": "text/plain"}),
+        // No entry takes what is there.
+        json!({"source": {"url": web.url("/g.md")}}),
+    ]);
     let path = manifest(work.path(), &all);
     let journal = work.path().join("journal");
     let sent = ran(by_uploads(&app, &journal, &[&path])).await;
     let account = last(&sent);
-    assert_eq!((&account["accepted"], &account["left"]), (&json!(3), &json!(1)), "{sent:?}");
-    assert!(lines(&sent)[0]["file"].as_str().unwrap().ends_with("files.jsonl:4"), "{sent:?}");
+    let counts = ["accepted", "left", "rejected"].map(|name| account[name].as_u64().unwrap());
+    assert_eq!(counts, [3, 2, 1], "{sent:?}");
+    let said = lines(&sent);
+    let reasons = |outcome: &str| -> Vec<(&str, &str)> {
+        let of = said.iter().filter(|line| line["outcome"] == outcome);
+        of.map(|line| (line["file"].as_str().unwrap(), line["reason"].as_str().unwrap())).collect()
+    };
+    for ((file, reason), (number, name)) in reasons("left").into_iter().zip([(4, "sha256"), (5, "declared_mime")]) {
+        assert!(file.ends_with(&format!("files.jsonl:{number}")), "{file}");
+        assert!(
+            reason.contains(name) && reason.contains("leave it out") && reason.contains("SVC_AMQP_URL"),
+            "{reason}"
+        );
+    }
+    let [(_, reason)] = reasons("rejected")[..] else { panic!("{said:?}") };
+    for part in ["files.jsonl:6: ", "text/markdown", "name its path", "SVC_AMQP_URL"] {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
     is_as_said(&app, parent).await;
+    // What was rejected is tried again.
     let again = ran(by_uploads(&app, &journal, &[&path, "--dry-run"])).await;
-    assert_eq!(last(&again), json!({"would_send": 0, "left": 1, "before": 3}));
+    assert_eq!(last(&again), json!({"would_send": 1, "left": 2, "before": 3}));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_keeps_its_priority_though_the_service_is_away_after_it_was_fetched() {
+    let web = Web::start().await;
+    let page =
+        format!("<!doctype html><html><body><article><p>{}</p></article></body></html>", note(95_030).repeat(20));
+    web.put("/f.html", "200 OK", "content-type: text/html\r\n", page.as_bytes());
+    let allow = format!("[{:?}]", web.at);
+    let wish = Wish { settings: &[("SVC_FETCH_ALLOW", &allow)], no_worker: true, ..Wish::default() };
+    let app = TestApp::with(wish).await;
+    // The database takes no writes when the priority is first changed.
+    sqlx::raw_sql(
+        "CREATE SEQUENCE changes;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN IF nextval('changes') = 1 THEN RAISE EXCEPTION 'a fault' USING ERRCODE = '25006'; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE OF priority ON ingest_node FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let path = manifest(work.path(), &[json!({"source": {"url": web.url("/f.html")}, "priority": 5})]);
+    let sent = ran(by_uploads(&app, &work.path().join("journal"), &[&path])).await;
+    let account = last(&sent);
+    assert_eq!((&account["accepted"], &account["duplicate"]), (&json!(1), &json!(0)), "{sent:?}");
+    let kept: Vec<(i32, i64)> = sqlx::query_as("SELECT priority, (SELECT last_value FROM changes) FROM ingest_node")
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(kept, [(5, 2)]);
     app.end().await;
 }
 
@@ -181,5 +233,35 @@ async fn who_waits_without_a_broker_learns_the_same() {
     let work = tempfile::tempdir().unwrap();
     let path = good_and_bad(work.path());
     is_failed(&ran(by_uploads(&app, &work.path().join("journal"), &[&path, "--wait"])).await);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_without_a_broker_is_patient_since_the_last_file_ended() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let proxy = Proxy::of_service(app.base.trim_start_matches("http://").parse().unwrap()).await;
+    let work = tempfile::tempdir().unwrap();
+    let names = ["a.md", "b.md"];
+    for (name, number) in names.into_iter().zip(95_020..) {
+        fs::write(work.path().join(name), note(number)).unwrap();
+    }
+    let path = manifest(work.path(), &names.map(|name| json!({"source": {"path": name}})));
+    let mut command = by_uploads(&app, &work.path().join("journal"), &[&path, "--wait", "--patience", "5"]);
+    command.env("SVC_URL", format!("http://{}", proxy.address));
+    let running = tokio::spawn(ran(command));
+    let [first, second] = until("both are stored", async || {
+        let stored: Vec<i64> =
+            sqlx::query_scalar("SELECT id FROM documents ORDER BY id").fetch_all(&app.pool).await.unwrap();
+        <[i64; 2]>::try_from(stored).ok()
+    })
+    .await;
+    let asked = |id: i64| proxy.times_heard(&format!("GET /ingest/file/{id}/frontier"));
+    until("the first one is waited for", async || (asked(first) > 0).then_some(())).await;
+    app.client.delete_document(DocumentPath { id: second }).await.unwrap();
+    // It is followed, then looked at with the other one, and followed again because that has ended.
+    until("it is waited for once more", async || (asked(first) > 2).then_some(())).await;
+    app.client.delete_document(DocumentPath { id: first }).await.unwrap();
+    let account = last(&running.await.unwrap());
+    assert_eq!((&account["failed"], &account["waiting"]), (&json!(2), &json!(0)), "{account}");
     app.end().await;
 }

@@ -149,6 +149,51 @@ async fn what_contradicts_itself_is_found_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn texts_in_two_languages_contradict_each_other_only_where_one_value_is_allowed_in_all() {
+    let app = idle().await;
+    let [a, b, c] = [doc(&app, "a", None).await, doc(&app, "b", None).await, doc(&app, "c", None).await];
+    let functional = NewPredicate { name: "motto".to_owned(), functional: true, ..NewPredicate::default() };
+    app.client.create_predicate(Json(functional)).await.unwrap();
+    let said = async |id: i64, text: &str, language: Option<&str>| {
+        let new = NewFact {
+            object_id: None,
+            object_literal: Some(text.to_owned()),
+            object_language: language.map(str::to_owned),
+            ..fact(id, "motto", 0)
+        };
+        told(&app, new).await
+    };
+    let found = async || {
+        let found = lint(&app.client, only(LintAudit::Contradiction)).await;
+        found.into_iter().map(|found| (found.0, found.2, found.3)).collect::<Vec<_>>()
+    };
+    for (text, language) in [("early", "en"), ("frueh", "de"), ("tidlig", "da")] {
+        said(a, text, Some(language)).await;
+        said(b, text, Some(language)).await;
+    }
+    assert_eq!(found().await, []);
+    // Two of one language exclude each other, whatever stands between them, and what has no language excludes all.
+    let late = said(a, "late", Some("EN")).await;
+    let first = said(c, "early", None).await;
+    let second = said(c, "frueh", Some("de")).await;
+    let early = app.client.list_facts(FactQuery { subject_id: Some(a), ..FactQuery::default() }).await.unwrap();
+    let early = early.facts.iter().find(|fact| fact.object_literal.as_deref() == Some("early")).unwrap().id;
+    let wrong =
+        [(LintKind::Functional, Some(a), vec![early, late]), (LintKind::Functional, Some(c), vec![first, second])];
+    assert_eq!(found().await, wrong);
+    // A shape that allows one value says so of all languages together.
+    let shape = "ex:One a sh:NodeShape ; sh:targetSubjectsOf <urn:svc:predicate/default/motto> ;
+        sh:property [ sh:path <urn:svc:predicate/default/motto> ; sh:maxCount 1 ] .";
+    load(&app.client, OntologyQuery::default(), shape).await.unwrap();
+    crate::shape_bindings::bind(&app.client, "http://example.org/One", None, Some(ShapeMode::Warn)).await.unwrap();
+    let counted = found().await.into_iter().filter(|found| found.0 == LintKind::MaxCount);
+    let mut counted: Vec<Option<i64>> = counted.map(|found| found.1).collect();
+    counted.sort_unstable();
+    assert_eq!(counted, [Some(a), Some(b), Some(c)]);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_a_closed_ontology_excludes_is_found_by_its_readers_alone() {
     let app = idle().await;
     let [a, b, c] = [doc(&app, "a", None).await, doc(&app, "b", None).await, doc(&app, "c", None).await];

@@ -2,11 +2,13 @@
 use super::{app, batches, command, effective, ended, finished, going_on, once, run_arguments, tasks, waiting};
 use crate::{
     crash::Process,
-    summarize::{section, upload},
+    summarize::{children, evidence, section, upload},
     support::{
         TestApp, Wish,
         batches::{Batch, BatchProvider, Ends, Fate, Says},
-        invariants, until,
+        invariants,
+        llm::{Llm, Reply},
+        until,
     },
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -18,7 +20,10 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use svc_client::wire::{DocumentPath, LlmBatchOutcome, Settled, TaskStatus};
+use svc_client::{
+    Json,
+    wire::{DocumentPath, LlmBatchOutcome, Settled, TaskPath, TaskStatus, WaitQuery},
+};
 
 #[tokio::test]
 async fn a_batch_that_expires_fails_or_is_cancelled_gives_its_tasks_back_and_keeps_what_was_answered() {
@@ -174,6 +179,94 @@ async fn what_a_batch_did_not_answer_is_asked_again_as_a_whole_and_without_what_
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_model_that_only_thinks_is_asked_once_more_not_to_before_its_task_fails() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    for never_answers in [false, true] {
+        let subject = if never_answers { "volcano" } else { "oven" };
+        provider.will_say(move |asked| match asked.params.get("chat_template_kwargs") {
+            Some(_) if !never_answers => Says::Text("About ovens.".into()),
+            _ => Says::Thought("Hm, hm.".into()),
+        });
+        let file = upload(&app, &section("", subject, 80), json!({})).await;
+        waiting(&app, 1).await;
+        let before = provider.batches().len();
+        let state = finished(&app, &provider, "openai", &[], file).await;
+        let asked: Vec<bool> = provider.batches()[before..]
+            .iter()
+            .flat_map(|batch| &batch.requests)
+            .map(|asked| asked.params["chat_template_kwargs"] == json!({"enable_thinking": false}))
+            .collect();
+        assert_eq!((state, asked), (Settled::Settled, vec![false, true]), "once with thinking and once without");
+        let of_file = evidence(&app, file).await;
+        if never_answers {
+            let why = of_file["rollup"]["not_summarized"]["reason"].as_str().unwrap();
+            assert!(why.contains("SVC_SUMMARIZATION_DISABLE_THINKING"), "{why}");
+        } else {
+            assert_eq!(of_file["effective_content"]["text"], "About ovens.");
+        }
+    }
+    // Whoever has the task retried has the model asked again.
+    provider.will_say(|_| Says::Text("About volcanoes.".into()));
+    let failed = tasks(&app, TaskStatus::Failed).await;
+    assert_eq!((failed.len(), failed[0].retry_count), (1, 0), "{failed:?}");
+    app.client.retry_task(TaskPath { id: failed[0].id }).await.unwrap();
+    let file = failed[0].root_id;
+    assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+    until("the summary", async || {
+        once(&app, &provider, "openai", &[]).await;
+        provider.end(Ends::Completed);
+        (effective(&app, file).await["text"] == "About volcanoes.").then_some(())
+    })
+    .await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_no_batch_answers_is_asked_of_the_endpoint_in_the_last_attempt() {
+    let (app, provider, llm) = (app().await, BatchProvider::start().await, Llm::start().await);
+    provider.will_say(|_| Says::Expires);
+    llm.will([Reply::said("The endpoint describes ovens.")]);
+    let run = async |endpoint: Option<&str>| {
+        let mut command = command(&app, &[&run_arguments(&provider, "openai")[..], &["--once"]].concat());
+        if let Some(endpoint) = endpoint {
+            command.env("SVC_LLM_BASE_URL", endpoint).env("SVC_LLM_MODEL", "asked-model");
+        }
+        let output = ended(command).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    for endpoint in [Some(llm.base.as_str()), None] {
+        let file = upload(&app, &section("", if endpoint.is_some() { "oven" } else { "volcano" }, 80), json!({})).await;
+        waiting(&app, 1).await;
+        sqlx::query("UPDATE task_queue SET max_retries = 1 WHERE NOT final").execute(&app.pool).await.unwrap();
+        let before = provider.batches().len();
+        for batches in 1..=2 {
+            run(endpoint).await;
+            assert_eq!(provider.batches().len(), before + batches);
+            provider.end(Ends::Expired);
+            run(endpoint).await;
+            sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
+                .execute(&app.pool)
+                .await
+                .unwrap();
+        }
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+        let of_file = evidence(&app, file).await;
+        match endpoint {
+            Some(_) => {
+                assert_eq!(of_file["effective_content"]["text"], "The endpoint describes ovens.");
+                let took = &of_file["llm.summarize"];
+                assert_eq!((&took["calls"], &took["batched_calls"]), (&json!(1), &json!(0)));
+            }
+            None => assert!(of_file["rollup"]["not_summarized"]["reason"].as_str().unwrap().contains("expired")),
+        }
+    }
+    assert_eq!(llm.asked().len(), 1, "only the last attempt calls");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 /// Kills the worker at each step of a batch's way, before and after the provider has done what it was asked, and has another go on.
 #[tokio::test]
 async fn a_worker_that_is_killed_between_any_two_steps_loses_no_task_and_applies_none_twice() {
@@ -213,6 +306,67 @@ async fn a_worker_that_is_killed_between_any_two_steps_loses_no_task_and_applies
         other.kill();
         invariants::check(&app.pool).await;
     }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// A worker that is killed after it brought a file of requests and before it had a batch made of it leaves no copy of the texts behind.
+#[tokio::test]
+async fn a_file_of_requests_of_which_no_batch_was_made_is_deleted() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let file = upload(&app, &section("", "oven", 80), json!({})).await;
+    waiting(&app, 1).await;
+    provider.has_files(&["of somebody else.jsonl"]);
+    provider.will(|call| if call == "POST /batches" { Fate::HeldBefore } else { Fate::Answered });
+    let victim = going_on(&app, &provider, "openai");
+    provider.called("POST /batches").await;
+    victim.kill();
+    let left = provider.files().pop().unwrap();
+    assert!(left.name.starts_with("svc-") && provider.batches().is_empty(), "{left:?}");
+    // The list has several pages, and the first try to read it fails.
+    provider.has_files(&["svc-of-another-service.jsonl", "b.jsonl", "c.jsonl"]);
+    provider.will(|call| if call == "GET /files" { Fate::Refused(503) } else { Fate::Answered });
+    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    let refused = ended(command(&app, &arguments)).await;
+    assert!(!refused.status.success());
+    assert_eq!(provider.files().len(), 5, "no other file is brought before the first is found");
+    provider.will(|_| Fate::Answered);
+    once(&app, &provider, "openai", &[]).await;
+    assert_eq!(provider.batches().len(), 1);
+    let kept = provider.files();
+    assert!(kept.iter().all(|file| file.id != left.id), "{kept:?}");
+    let names: Vec<&str> = kept.iter().map(|file| file.name.as_str()).collect();
+    // The name is that of the batch, whichever try brought the file.
+    assert_eq!(
+        names,
+        ["of somebody else.jsonl", "svc-of-another-service.jsonl", "b.jsonl", "c.jsonl", left.name.as_str()]
+    );
+    // A batch that was made although its answer was lost keeps its file, and none is made again.
+    let other = upload(&app, &section("", "volcano", 80), json!({})).await;
+    waiting(&app, 1).await;
+    provider.will(|call| if call == "POST /batches" { Fate::AnswerLost } else { Fate::Answered });
+    let lost = ended(command(&app, &arguments)).await;
+    assert!(!lost.status.success());
+    provider.will(|_| Fate::Answered);
+    once(&app, &provider, "openai", &[]).await;
+    assert_eq!((provider.batches().len(), provider.files().len()), (2, 6));
+    provider.end(Ends::Completed);
+    for file in [file, other] {
+        assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+    }
+    // A server that lists no files is asked in vain, and gets the batch.
+    let third = upload(&app, &section("", "comet", 80), json!({})).await;
+    waiting(&app, 1).await;
+    provider.will(|call| match call {
+        "POST /batches" => Fate::Refused(503),
+        "GET /files" => Fate::Refused(404),
+        _ => Fate::Answered,
+    });
+    assert!(!ended(command(&app, &arguments)).await.status.success());
+    provider.will(|call| if call == "GET /files" { Fate::Refused(404) } else { Fate::Answered });
+    once(&app, &provider, "openai", &[]).await;
+    provider.end(Ends::Completed);
+    assert_eq!(finished(&app, &provider, "openai", &[], third).await, Settled::Settled);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
@@ -264,14 +418,30 @@ async fn whatever_comes_in_whatever_order_each_task_ends_once() {
                 }
             }
             5 if !files.is_empty() && gone.len() < 3 => {
-                let file = files.swap_remove(random.random_range(0..files.len()));
-                if random.random() {
-                    app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
-                    gone.push(file);
-                } else {
-                    // It may be held for a moment.
-                    until("the delete", async || app.client.delete_document(DocumentPath { id: file }).await.ok())
-                        .await;
+                let at = random.random_range(0..files.len());
+                match random.random_range(0..3) {
+                    0 => {
+                        let file = files.swap_remove(at);
+                        app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+                        gone.push(file);
+                    }
+                    1 => {
+                        let file = files.swap_remove(at);
+                        // It may be held for a moment.
+                        until("the delete", async || app.client.delete_document(DocumentPath { id: file }).await.ok())
+                            .await;
+                    }
+                    _ => {
+                        let mut part = files[at];
+                        while let Some(child) = children(&app, part).await.first() {
+                            part = child.id;
+                        }
+                        let content = format!("The glacier moved {} times.", random.random::<u32>());
+                        let change = serde_json::from_value(json!({"content": content})).unwrap();
+                        // What is held at this moment is not edited.
+                        let path = DocumentPath { id: part };
+                        let _ = app.client.update_document(path, WaitQuery::default(), Json(change)).await;
+                    }
                 }
             }
             6 => {

@@ -19,7 +19,7 @@ use svc::{
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState, Settled, TaskStatus};
 
 /// A keeper that leaves out every pause.
-fn keeper(app: &TestApp, provider: &BatchProvider, batching: &Arc<Batching>, spool: &Path) -> Keeper {
+pub(super) fn keeper(app: &TestApp, provider: &BatchProvider, batching: &Arc<Batching>, spool: &Path) -> Keeper {
     let key = app.service.settings.batch_anthropic_key.clone();
     let settings = KeeperSettings {
         provider: Provider::anthropic(&provider.base, key).unwrap(),

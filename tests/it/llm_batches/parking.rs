@@ -1,8 +1,10 @@
 //! Tasks that begin to wait for a batch in one transaction.
 use crate::{
-    queue::{app, claim, node, task},
+    queue::{app, claim, claimer, node, task},
     support::TestApp,
 };
+use sqlx::PgConnection;
+use std::time::Duration;
 use svc::store::{
     llm_batches::{self, BatchCaps, Parked, Parking, Request},
     locks, transaction,
@@ -77,5 +79,92 @@ async fn what_keeps_one_task_from_waiting_keeps_no_other_and_full_batches_are_cl
             .unwrap();
     let waiting = [0, 3, 4, 5].map(|at: usize| grants[at].task_id.0);
     assert_eq!(attempts, waiting);
+    app.end().await;
+}
+
+/// However many tasks wait in batches, what looks for some of them reads no others, whether its statements are planned with their values or without.
+#[tokio::test]
+async fn who_looks_for_some_of_many_parked_tasks_reads_only_these() {
+    const PARKED: i64 = 50_000;
+    const BATCHES: i64 = 20;
+    const MOST: usize = 16;
+    let app = app().await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, None).await;
+    // Two batches have ended, in the second of which nothing waits; the others are at their provider.
+    let batches: Vec<i64> = sqlx::query_scalar(
+        "INSERT INTO llm_batches (provider, model, state) SELECT 'mock', 'm', CASE WHEN n < 3 THEN 'ended' ELSE 'submitted' END
+           FROM generate_series(1, $1 + 1) n ORDER BY n RETURNING id",
+    )
+    .bind(BATCHES)
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    let (full, empty) = (batches[0], batches[1]);
+    let full_ones: Vec<i64> = batches.iter().copied().filter(|id| *id != empty).collect();
+    // As many tasks as wait have ended.
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, ready, status, final, batch_id, batched_at, claim_token)
+         SELECT 'summarize:llm', scope_document_id, 'llm', (1000000 + n) || '/', 0, root_id, 'self', false,
+                CASE WHEN n > $1 THEN 'batched' ELSE 'completed' END, n <= $1, CASE WHEN n > $1 THEN ($2::bigint[])[(n % $3 + 1)::integer]::text END,
+                CASE WHEN n > $1 THEN now() END, CASE WHEN n > $1 THEN gen_random_uuid() END
+           FROM task_queue, generate_series(1, 2 * $1) n ORDER BY n",
+    )
+    .bind(PARKED)
+    .bind(&full_ones)
+    .bind(BATCHES)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    // Only those that are taken up need their regions here.
+    sqlx::query(
+        "INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
+         SELECT id, claim_token, 'w', node_path, node_depth, write_mode, region_paths(node_path, write_mode, NULL, NULL), region_depths(node_depth, write_mode, NULL)
+           FROM task_queue WHERE batch_id = $1::text ORDER BY id LIMIT 100",
+    )
+    .bind(full)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    sqlx::query("ANALYZE task_queue").execute(&app.pool).await.unwrap();
+    let read = async |conn: &mut PgConnection| -> (i64, i64) {
+        let query = "SELECT coalesce(sum(seq_scan), 0)::bigint, coalesce(sum(idx_tup_fetch), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'task_queue'";
+        sqlx::query_as(query).fetch_one(conn).await.unwrap()
+    };
+    for plan in ["auto", "force_generic_plan"] {
+        for look in ["resume", "waiting", "tidy"] {
+            let mut tx = transaction::begin(&app.pool).await.unwrap();
+            let set = sqlx::AssertSqlSafe(format!("SET LOCAL plan_cache_mode = {plan}"));
+            sqlx::query(set).execute(&mut *tx).await.unwrap();
+            let before = read(&mut tx).await;
+            match look {
+                "resume" => {
+                    let claimed = llm_batches::resume(&mut tx, &claimer("w"), "mock", MOST).await.unwrap();
+                    assert_eq!(claimed.grants.len(), MOST);
+                }
+                "waiting" => {
+                    let page = llm_batches::waiting(&mut tx, full, "summarize:llm", (0, MOST)).await.unwrap().unwrap();
+                    assert_eq!(page.0.len(), MOST);
+                    assert_eq!(page.1, page.0.iter().map(|grant| grant.task_id.0).max().unwrap());
+                }
+                _ => {
+                    llm_batches::tidy(&mut tx, Duration::from_secs(3600)).await.unwrap();
+                    let done: Vec<i64> = sqlx::query_scalar("SELECT id FROM llm_batches WHERE is_done")
+                        .fetch_all(&mut *tx)
+                        .await
+                        .unwrap();
+                    assert_eq!(done, [empty], "only that in which nothing waits is done with");
+                }
+            }
+            let after = read(&mut tx).await;
+            let (scans, fetched) = (after.0 - before.0, after.1 - before.1);
+            assert_eq!(scans, 0, "{look} with {plan}");
+            assert!(fetched <= 8 * MOST as i64, "{look} with {plan} reads {fetched} rows");
+            tx.rollback().await.unwrap();
+        }
+    }
+    for table in ["task_reservation", "task_queue", "llm_batches"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("DELETE FROM {table}"))).execute(&app.pool).await.unwrap();
+    }
     app.end().await;
 }

@@ -5,10 +5,12 @@ use crate::{
     support::document,
     triples::{doc, predicate, says},
 };
+use chrono::{DateTime, Utc};
 use svc_client::{
     Client, Code, Json, Remote,
     wire::{
-        DocumentPath, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate, TurtleQuery, WaitQuery,
+        DocumentPath, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate, PredicatePath,
+        PredicateQuery, PredicateResponse, TurtleQuery, WaitQuery,
     },
 };
 
@@ -56,6 +58,9 @@ async fn nobody_takes_in_what_another_imports() {
     predicate(&app, "salary").await;
     let refused = app.client.assert_fact(Json(salary(None))).await.unwrap_err();
     assert_eq!((refused.status, refused.members["field"].as_str()), (422, Some("subject_iri")), "{refused:?}");
+    // A source that does not stand beside it says nothing of it.
+    let apart = doc(&app, "Apart").await;
+    assert_eq!(app.client.assert_fact(Json(salary(Some(apart)))).await.unwrap_err().status, 422);
     // The principal means its own.
     let [own] = node(&app, "http://acme/ceo").await[..] else { panic!("one document") };
     assert_eq!(one.client.assert_fact(Json(salary(None))).await.unwrap().fact.subject_id, own);
@@ -126,6 +131,55 @@ async fn nobody_takes_the_name_of_what_others_use() {
         of_graph.predicate_id,
         "it reads D"
     );
+    // An IRI that is made of a name is written only for a predicate without one of its own, and means it when it is read.
+    let derived = "urn:svc:predicate/schema/boss";
+    let own = under_own(&one.client).await;
+    for (client, subject) in [(&one.client, own), (&app.client, d)] {
+        let said = client.assert_fact(Json(says(subject, derived, "Eva"))).await.unwrap();
+        assert_eq!(said.fact.predicate_id, hers);
+    }
+    import(&app.client, ImportQuery::default(), &format!("<urn:svc:document/{d}> <{derived}> 'Flo' .")).await.unwrap();
+    let all = named(&app.client, derived).await;
+    assert_eq!(all.iter().map(|fact| fact.predicate_id).collect::<Vec<_>>(), [hers, hers], "{all:?}");
+    app.end().await;
+}
+
+/// Two that use the same vocabulary share its predicates, and neither learns when or under which prefix the other stored its own.
+#[tokio::test]
+async fn a_predicate_tells_nothing_of_the_imports_of_others() {
+    let app = idle().await;
+    let [one, two] = [someone(&app, "one").await, someone(&app, "two").await];
+    let text = |prefix: &str| {
+        format!("@prefix {prefix}: <http://shared.example/terms#> . <http://e/a> {prefix}:knows <http://e/b> .")
+    };
+    let seen = async |client: &Client<Remote>| -> PredicateResponse {
+        let query = PredicateQuery { q: Some("knows".to_owned()), ..PredicateQuery::default() };
+        client.list_predicates(query).await.unwrap().predicates.remove(0)
+    };
+    import(&one.client, ImportQuery::default(), &text("merger-with-acme")).await.unwrap();
+    let between: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&app.pool).await.unwrap();
+    import(&two.client, ImportQuery::default(), &text("t")).await.unwrap();
+    let hers = seen(&two.client).await;
+    assert!(hers.created_at >= between && hers.updated_at >= between, "{hers:?} came after {between}");
+    assert_eq!((hers.namespace.as_str(), hers.name.as_str()), ("imported", "knows"));
+    assert_eq!(two.client.read_predicate(PredicatePath { id: hers.id }).await.unwrap(), hers);
+    let [fact] = &two.client.list_facts(FactQuery::default()).await.unwrap().facts[..] else { panic!("one fact") };
+    assert_eq!((fact.predicate.as_str(), fact.predicate_id), ("imported:knows", hers.id));
+    let his = seen(&one.client).await;
+    assert!(his.created_at < between && his.id == hers.id, "each sees the time of its own: {his:?}");
+    // Two of one name in a closed graph have that name both, because another's graph may have only one of them.
+    let both = "<http://e/a> <http://shared.example/x#same> 1 ; <http://shared.example/y#same> 2 .";
+    import(&one.client, ImportQuery::default(), both).await.unwrap();
+    let same = PredicateQuery { q: Some("same".to_owned()), ..PredicateQuery::default() };
+    let same = one.client.list_predicates(same).await.unwrap().predicates;
+    assert_eq!(same.iter().map(|predicate| predicate.name.as_str()).collect::<Vec<_>>(), ["same", "same"]);
+
+    // The prefix of a graph that all may read names it for all.
+    import(&app.client, ImportQuery::default(), &text("terms")).await.unwrap();
+    for client in [&app.client, &one.client, &two.client] {
+        let seen = seen(client).await;
+        assert_eq!((seen.namespace.as_str(), seen.id), ("terms", hers.id));
+    }
     app.end().await;
 }
 

@@ -7,10 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// What the provider says of one request.
@@ -19,6 +16,8 @@ pub enum Says {
     Text(String),
     /// A text whose end is cut off.
     Cut(String),
+    /// What the model thinks, and no answer.
+    Thought(String),
     /// A status, with the type and the message of the error.
     Error(u16, &'static str, &'static str),
     /// The batch ends before the request is answered.
@@ -79,8 +78,17 @@ pub struct Batch {
     lines: Vec<String>,
 }
 
+/// A file that was uploaded.
+#[derive(Clone, Debug)]
+pub struct StoredFile {
+    pub id: String,
+    pub name: String,
+    content: Bytes,
+    created: i64,
+}
+
 struct Inner {
-    files: BTreeMap<String, Bytes>,
+    files: Vec<StoredFile>,
     batches: Vec<Batch>,
     answer: Answer,
     fates: Fates,
@@ -105,7 +113,7 @@ impl BatchProvider {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}/v1", listener.local_addr().unwrap());
         let inner = Inner {
-            files: BTreeMap::new(),
+            files: Vec::new(),
             batches: Vec::new(),
             answer: Box::new(|asked| Says::Text(format!("A summary for {}.", asked.custom_id))),
             fates: Box::new(|_| Fate::Answered),
@@ -161,6 +169,22 @@ impl BatchProvider {
         self.inner().batches.clone()
     }
 
+    /// The uploaded files that nobody has deleted, oldest first.
+    pub fn files(&self) -> Vec<StoredFile> {
+        self.inner().files.clone()
+    }
+
+    /// Has files that somebody else uploaded.
+    pub fn has_files(&self, names: &[&str]) {
+        for name in names {
+            let mut inner = self.inner();
+            inner.next += 1;
+            let id = format!("file-{}", inner.next);
+            let created = chrono::Utc::now().timestamp();
+            inner.files.push(StoredFile { id, name: (*name).to_owned(), content: Bytes::new(), created });
+        }
+    }
+
     /// The calls so far, by method and path.
     pub fn calls(&self) -> Vec<String> {
         self.inner().calls.clone()
@@ -194,6 +218,11 @@ fn lines(batch: &Batch, answer: &mut Answer) -> Vec<String> {
             (Says::Nothing, _) => continue,
             (Says::Text(text), false) => openai(asked, 200, &chat(&text, "stop")),
             (Says::Cut(text), false) => openai(asked, 200, &chat(&text, "length")),
+            (Says::Thought(text), false) => {
+                let mut body = chat("", "stop");
+                body["choices"][0]["message"]["reasoning_content"] = text.into();
+                openai(asked, 200, &body)
+            }
             (Says::Error(status, kind, message), false) => {
                 openai(asked, status, &json!({"error": {"message": message, "type": kind, "code": null}}))
             }
@@ -207,6 +236,11 @@ fn lines(batch: &Batch, answer: &mut Answer) -> Vec<String> {
             }
             (Says::Cut(text), true) => {
                 anthropic(asked, json!({"type": "succeeded", "message": message(&text, "max_tokens")}))
+            }
+            (Says::Thought(text), true) => {
+                let mut said = message("", "end_turn");
+                said["content"] = json!([{"type": "thinking", "thinking": text}]);
+                anthropic(asked, json!({"type": "succeeded", "message": said}))
             }
             (Says::Error(_, kind, message), true) => anthropic(
                 asked,
@@ -303,8 +337,28 @@ impl BatchProvider {
         let value = match parts.as_slice() {
             ["POST", "files"] => {
                 let id = format!("file-{number}");
-                inner.files.insert(id.clone(), part_of_form(head, body));
+                let (name, content) = part_of_form(head, body);
+                inner.files.push(StoredFile { id: id.clone(), name, content, created });
                 json!({"id": id, "object": "file", "purpose": "batch"})
+            }
+            ["GET", "files"] => {
+                let query = uri.query().unwrap_or_default();
+                assert!(query.contains("purpose=batch") && query.contains("order=desc"), "{query}");
+                let after = query.split("after=").nth(1);
+                let newest: Vec<&StoredFile> = inner.files.iter().rev().collect();
+                let start = after.map_or(0, |after| newest.iter().position(|file| file.id == after).unwrap() + 1);
+                let page: Vec<Value> = (newest.iter().skip(start).take(2))
+                    .map(|file| json!({"id": file.id, "object": "file", "purpose": "batch", "filename": file.name, "created_at": file.created}))
+                    .collect();
+                json!({"object": "list", "has_more": start + page.len() < newest.len(), "data": page})
+            }
+            ["DELETE", "files", id] => {
+                let before = inner.files.len();
+                inner.files.retain(|file| file.id != *id);
+                if inner.files.len() == before {
+                    return not_found();
+                }
+                json!({"id": id, "object": "file", "deleted": true})
             }
             ["POST", "batches"] => {
                 let asked: Value = serde_json::from_slice(body).unwrap();
@@ -312,7 +366,7 @@ impl BatchProvider {
                     (&asked["endpoint"], &asked["completion_window"]),
                     (&json!("/v1/chat/completions"), &json!("24h"))
                 );
-                let file = inner.files[asked["input_file_id"].as_str().unwrap()].clone();
+                let file = inner.files.iter().find(|file| asked["input_file_id"] == *file.id).unwrap().content.clone();
                 let requests = String::from_utf8(file.to_vec()).unwrap();
                 let requests = requests.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
                 let requests = requests.map(|line| {
@@ -460,13 +514,14 @@ fn shown(batch: &Batch) -> Value {
     })
 }
 
-/// The file in a form.
-fn part_of_form(head: &HeaderMap, body: &Bytes) -> Bytes {
+/// The name and the content of the file in a form.
+fn part_of_form(head: &HeaderMap, body: &Bytes) -> (String, Bytes) {
     let media = head[header::CONTENT_TYPE].to_str().unwrap();
     let boundary = format!("--{}", media.split("boundary=").nth(1).unwrap());
     let text = std::str::from_utf8(body).unwrap();
     assert!(text.contains("name=\"purpose\"\r\n\r\nbatch\r\n"), "{text}");
     let file = text.split(&boundary).find(|part| part.contains("filename=")).unwrap();
-    let (_, content) = file.split_once("\r\n\r\n").unwrap();
-    Bytes::copy_from_slice(content.strip_suffix("\r\n").unwrap().as_bytes())
+    let (head, content) = file.split_once("\r\n\r\n").unwrap();
+    let name = head.split("filename=\"").nth(1).unwrap().split('"').next().unwrap();
+    (name.to_owned(), Bytes::copy_from_slice(content.strip_suffix("\r\n").unwrap().as_bytes()))
 }

@@ -85,9 +85,11 @@ impl S3 {
                     });
                     let serving =
                         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+                    // The look at whether it is away comes first, or else a request that is already here may be answered.
                     tokio::select! {
-                        _ = serving => {}
+                        biased;
                         _ = away.wait_for(|is_away| *is_away) => {}
+                        _ = serving => {}
                     }
                 });
             }

@@ -19,7 +19,7 @@ fn walked(sources: Sources) -> (Vec<Candidate>, usize, Vec<String>) {
 }
 
 fn manifests() -> manifest::Reading {
-    manifest::Reading { target: Default::default(), most: MOST, compares_urls: true }
+    manifest::Reading { target: Default::default(), most: MOST, by_broker: true }
 }
 
 fn read_now(candidate: &Candidate) -> Reading {

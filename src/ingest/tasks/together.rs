@@ -1,0 +1,411 @@
+//! Many summaries at once, in a process that asks by batches. A summary that takes one question, as nearly all do, is asked for together with others, and
+//! applied together with others once its answer has come: what a task of its own would read and write is read and written in one statement for all.
+//!
+//! Whatever needs more is left to tasks of their own: parts and levels, an answer that was cut off or is too long, what a provider said against a
+//! question, and everything of a group that fails.
+use super::{
+    OrTaskFailure,
+    asking::{Calls, took},
+    structure::model,
+    summary::{self, Groups, PROMPT, Told},
+    trace,
+    types::SUMMARIZE_LLM,
+    windows,
+};
+use crate::{
+    embedding::Model,
+    ingest::{Tools, segments::outdate_sums, settle},
+    llm_batches::Batching,
+    otlp::Attribute,
+    store::{
+        self,
+        evidence::Evidence,
+        llm_batches::{Parked, Parking, Request},
+        summaries::{LlmAnswer, Source},
+        tasks::AttemptRow,
+        vectors::Weighted,
+    },
+    telemetry,
+};
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    time::Instant,
+};
+use svc_actors::{Grant, Lanes, TaskFailure};
+use svc_client::wire::AttemptOutcome;
+use svc_ids::{DocumentId, RootId, TaskId};
+
+/// The most bytes of the texts of a group, which is in memory as a whole.
+const BYTES: usize = 8 << 20;
+
+/// The least bytes that a summary below a container is taken for, whose size is not known before it is read, and about the most that it has.
+const SUMMARY_BYTES: (usize, usize) = (64, 4096);
+
+/// A task with the sources of its summary.
+type Member<'a> = (&'a Grant, Vec<Source>);
+
+/// The question of a summary that takes only one.
+struct Question<'a> {
+    grant: &'a Grant,
+    /// The documents that it asks of, each with the hash of its text.
+    sources: Vec<(DocumentId, String)>,
+    /// The language model of the file's options.
+    llm: Option<String>,
+    text: String,
+    hash: Vec<u8>,
+}
+
+/// A summary whose answer has come.
+struct Summary<'a> {
+    question: Question<'a>,
+    told: Told,
+    /// The answer, whose text is in `told`.
+    answer: LlmAnswer,
+}
+
+impl Summary<'_> {
+    fn id(&self) -> DocumentId {
+        self.question.grant.document_id
+    }
+}
+
+/// What all summaries have in common.
+struct Common<'a> {
+    tools: &'a Tools,
+    batching: &'a Batching,
+    model: Model,
+    /// The most bytes of a text that takes one question.
+    most: usize,
+    words: usize,
+}
+
+/// Puts the questions of claimed tasks into batches. Returns the tasks that are not ours any more; the others take more than one question.
+pub(crate) async fn ask(tools: &Tools, worker: &str, grants: &[Grant]) -> HashSet<TaskId> {
+    let mut asked = HashSet::new();
+    let ended = async {
+        let Some(common) = Common::new(tools).await? else { return Ok::<_, TaskFailure>(()) };
+        for group in common.groups(grants).await? {
+            let tasks = group.len();
+            match common.park(worker, group).await {
+                Ok(parked) => asked.extend(parked),
+                Err(failure) => left(&failure, tasks),
+            }
+        }
+        Ok(())
+    };
+    if let Err(failure) = ended.await {
+        left(&failure, grants.len());
+    }
+    asked
+}
+
+/// Applies the answers to tasks that wait in a batch which has ended; those to which nothing fits stay there.
+pub(crate) async fn apply(tools: &Tools, worker: &str, grants: &[Grant]) {
+    let ended = async {
+        let Some(common) = Common::new(tools).await? else { return Ok::<_, TaskFailure>(()) };
+        for group in common.groups(grants).await? {
+            let tasks = group.len();
+            match common.apply(worker, group).await {
+                Ok(applied) => {
+                    show(worker, &applied, AttemptOutcome::Completed);
+                    tell(tools, &applied).await.classified()?;
+                }
+                Err(failure) => left(&failure, tasks),
+            }
+        }
+        Ok(())
+    };
+    if let Err(failure) = ended.await {
+        left(&failure, grants.len());
+    }
+}
+
+fn left(failure: &TaskFailure, tasks: usize) {
+    tracing::warn!(
+        code = failure.code,
+        error = failure.message,
+        tasks,
+        "summaries cannot be made together; each is made alone"
+    );
+}
+
+/// Shows what came of tasks, as each would by itself.
+fn show(worker: &str, tasks: &[&Grant], outcome: AttemptOutcome) {
+    for grant in tasks {
+        trace(grant, worker).end([Attribute::new("task.outcome", outcome.as_str())], None);
+    }
+    metrics::counter!(telemetry::TASKS_ENDED, "task_type" => SUMMARIZE_LLM.name, "outcome" => outcome.as_str())
+        .increment(tasks.len() as u64);
+}
+
+/// Has whatever waits for tasks that have ended go on. What a crash keeps from here, the sweep of the settler does.
+async fn tell(tools: &Tools, applied: &[&Grant]) -> sqlx::Result<()> {
+    if applied.is_empty() {
+        return Ok(());
+    }
+    let roots: BTreeSet<RootId> = applied.iter().map(|grant| grant.root_id).collect();
+    let mut conn = tools.pool.acquire().await?;
+    let roots = store::ingest_nodes::with_something_left(&mut conn, &Vec::from_iter(roots)).await?;
+    drop(conn);
+    for root_id in roots {
+        settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await;
+    }
+    // Others may wait for the regions, and settling may have queued tasks.
+    tools.wake.notify(Lanes::ALL);
+    Ok(())
+}
+
+impl<'a> Common<'a> {
+    async fn new(tools: &'a Tools) -> Result<Option<Common<'a>>, TaskFailure> {
+        let Some(batching) = tools.batching.as_deref() else { return Ok(None) };
+        let (model, most) = (model(tools).await?, summary::most_bytes(tools));
+        let words = summary::words(&model, most);
+        Ok(Some(Common { tools, batching, model, most, words }))
+    }
+
+    /// The summaries among tasks whose texts may take one question, in groups that fit the memory.
+    async fn groups<'g>(&self, grants: &'g [Grant]) -> Result<Vec<Vec<Member<'g>>>, TaskFailure> {
+        let summaries: Vec<&'g Grant> = grants.iter().filter(|grant| grant.task_type == SUMMARIZE_LLM.name).collect();
+        let ids: Vec<DocumentId> = summaries.iter().map(|grant| grant.document_id).collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let mut sources = summary::sources(&mut conn, &ids).await.classified()?;
+        drop(conn);
+        let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for grant in summaries {
+            let Some(sources) = sources.remove(&grant.document_id) else { continue };
+            let (least, about) = sizes(&sources);
+            if least > self.most {
+                continue;
+            }
+            if bytes + about > BYTES && !group.is_empty() {
+                groups.push(std::mem::take(&mut group));
+                bytes = 0;
+            }
+            bytes += about;
+            group.push((grant, sources));
+        }
+        groups.extend(Some(group).filter(|group| !group.is_empty()));
+        Ok(groups)
+    }
+
+    /// The questions of a group, without those of tasks that take several or none.
+    async fn questions<'g>(&self, group: Vec<Member<'g>>) -> Result<Vec<Question<'g>>, TaskFailure> {
+        let ids: Vec<DocumentId> =
+            group.iter().flat_map(|(_, sources)| sources.iter().map(|source| source.id)).collect();
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let texts = store::summaries::texts(&mut conn, &ids).await.classified()?;
+        drop(conn);
+        let (whole, members): (Vec<String>, Vec<Member<'g>>) = group
+            .into_iter()
+            .filter_map(|(grant, sources)| Some((self.whole(&sources, &texts)?, (grant, sources))))
+            .unzip();
+        drop(texts);
+        let mut questions = Vec::with_capacity(members.len());
+        for ((text, fits), (grant, sources)) in self.fitting(whole).await?.into_iter().zip(members) {
+            // Nobody is asked about a text that fits the window as it is.
+            if !fits {
+                let llm = summary::llm_of(grant);
+                let name = llm.as_deref().unwrap_or(&self.batching.model);
+                let hash = summary::question(name, &text, self.words);
+                questions.push(Question { grant, sources: summary::hashes(&sources), llm, text, hash });
+            }
+        }
+        Ok(questions)
+    }
+
+    /// The texts of sources as one, if the language model can read them at once.
+    fn whole(&self, sources: &[Source], texts: &HashMap<DocumentId, String>) -> Option<String> {
+        let mut groups = Groups::new(self.most);
+        for source in sources {
+            let text = texts.get(&source.id).map_or("", String::as_str);
+            if !groups.add(&source.title, text).is_empty() {
+                return None;
+            }
+        }
+        groups.end()
+    }
+
+    /// Says of texts whether each fits the window of the embedding model.
+    async fn fitting(&self, texts: Vec<String>) -> Result<Vec<(String, bool)>, TaskFailure> {
+        let model = self.model.clone();
+        let counted = tokio::task::spawn_blocking(move || {
+            let window = model.document_window();
+            // A tokenizer that fails on a text has a defect; then the length in bytes is a safe upper bound.
+            let counted = texts.into_iter().map(|text| {
+                let tokens = model.count_tokens(&text).unwrap_or(text.len());
+                (text, tokens <= window)
+            });
+            counted.collect::<Vec<_>>()
+        });
+        counted.await.classified()
+    }
+
+    async fn park(&self, worker: &str, group: Vec<Member<'_>>) -> Result<Vec<TaskId>, TaskFailure> {
+        let questions = self.questions(group).await?;
+        let hashes: Vec<Vec<u8>> = questions.iter().map(|question| question.hash.clone()).collect();
+        let tasks: Vec<TaskId> = questions.iter().map(|question| question.grant.task_id).collect();
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let answered = store::summaries::answered(&mut conn, &hashes).await.classified()?;
+        let with_errors = store::llm_batches::with_errors(&mut conn, &tasks).await.classified()?;
+        drop(conn);
+        let is_new = |one: &Question<'_>| !answered.contains(&one.hash) && !with_errors.contains(&one.grant.task_id);
+        let tasks: Vec<Parking> = questions.into_iter().filter(is_new).map(|question| self.parking(question)).collect();
+        if tasks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let became = self.batching.park_all(&self.tools.pool, &tasks).await.classified()?;
+        let waiting = tasks.iter().zip(&became).filter(|(_, became)| **became == Parked::Waits);
+        let waiting: Vec<&Grant> = waiting.map(|(task, _)| &task.grant).collect();
+        show(worker, &waiting, AttemptOutcome::Batched);
+        let are_gone = tasks.iter().zip(became).filter(|(_, became)| matches!(became, Parked::Waits | Parked::Lost));
+        Ok(are_gone.map(|(task, _)| task.grant.task_id).collect())
+    }
+
+    fn parking(&self, question: Question<'_>) -> Parking {
+        let Question { grant, sources, llm, text, hash } = question;
+        let custom_id = format!("task-{}", grant.task_id);
+        let model = llm.clone().unwrap_or_else(|| self.batching.model.clone());
+        let line = self.batching.line(&custom_id, &summary::asked_for(self.tools, llm, &text, self.words));
+        let requests = vec![Request { custom_id, asked: hash, line }];
+        Parking { grant: grant.clone(), model, requests, sources }
+    }
+
+    /// Applies the answers to the questions of a group; returns the tasks that have ended.
+    async fn apply<'g>(&self, worker: &str, group: Vec<Member<'g>>) -> Result<Vec<&'g Grant>, TaskFailure> {
+        let begun = (Instant::now(), Utc::now());
+        let questions = self.questions(group).await?;
+        let documents: Vec<DocumentId> = questions.iter().map(|question| question.grant.document_id).collect();
+        let hashes: Vec<Vec<u8>> = questions.iter().map(|question| question.hash.clone()).collect();
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let mut answers = store::summaries::answers(&mut conn, &documents, &hashes).await.classified()?;
+        drop(conn);
+        let mut answered: Vec<(Question<'g>, LlmAnswer)> = questions
+            .into_iter()
+            .filter_map(|question| answers.remove(&question.grant.document_id).map(|answer| (question, answer)))
+            .filter(|(_, answer)| !answer.is_cut)
+            .collect();
+        let texts: Vec<String> = answered.iter_mut().map(|(_, answer)| std::mem::take(&mut answer.answer)).collect();
+        let fitting = answered.into_iter().zip(self.fitting(texts).await?).filter(|(_, (_, fits))| *fits);
+        let told = |text: String| Told { text, truncated_at: None };
+        let summaries: Vec<Summary<'g>> =
+            fitting.map(|((question, answer), (text, _))| Summary { question, told: told(text), answer }).collect();
+        if summaries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: Vec<_> = summaries.iter().map(|summary| summary::row(summary.id(), &summary.told.text)).collect();
+        let embedded = windows::embed(&self.model, &rows).await?;
+        let vectors = embedded.ids.into_iter().zip(embedded.vectors).collect();
+        let (pool, width) = (&self.tools.pool, self.model.native_width());
+        store::vectors::ensure_index(pool, self.model.identity(), width).await.classified()?;
+        self.write(worker, begun, summaries, vectors).await
+    }
+
+    /// Writes summaries and ends their tasks, in one transaction. A task whose container, texts or claim is another by now is left out.
+    async fn write<'g>(
+        &self,
+        worker: &str,
+        (begun, started_at): (Instant, DateTime<Utc>),
+        summaries: Vec<Summary<'g>>,
+        mut vectors: HashMap<DocumentId, Weighted>,
+    ) -> Result<Vec<&'g Grant>, TaskFailure> {
+        let badges = &self.tools.settings.task_badges;
+        let mut tx = store::transaction::begin(&self.tools.pool).await.classified()?;
+        // Who deletes, moves or closes something in one of these trees is not waited for.
+        let free = store::locks::try_trees(&mut tx, &documents_of(&summaries)).await.classified()?;
+        let summaries: Vec<Summary<'g>> = only(summaries, free);
+        let ids = documents_of(&summaries);
+        let Some(first) = ids.first() else {
+            tx.rollback().await.classified()?;
+            return Ok(Vec::new());
+        };
+        let containers = store::rollups::lock(&mut tx, *first, &ids).await.classified()?;
+        let containers: HashMap<DocumentId, _> =
+            containers.into_iter().map(|container| (container.place.id(), container)).collect();
+        let claims: Vec<(DocumentId, &[(DocumentId, String)])> =
+            summaries.iter().map(|summary| (summary.id(), summary.question.sources.as_slice())).collect();
+        let unchanged = store::raptor::all_unchanged(&mut tx, &claims).await.classified()?;
+        let mut summaries = only(summaries, unchanged);
+        summaries.retain(|summary| containers.contains_key(&summary.id()));
+        let grants: Vec<&'g Grant> = summaries.iter().map(|summary| summary.question.grant).collect();
+        let taken = store::llm_batches::take_up(&mut tx, &grants).await.classified()?;
+        summaries.retain(|summary| taken.contains(&summary.question.grant.task_id));
+        if summaries.is_empty() {
+            tx.rollback().await.classified()?;
+            return Ok(Vec::new());
+        }
+
+        let ids = documents_of(&summaries);
+        let mut rollups = store::evidence::read_each(&mut tx, &ids, Evidence::Rollup).await.classified()?;
+        let (with_vector, weighted): (Vec<DocumentId>, Vec<Weighted>) =
+            ids.iter().filter_map(|id| Some((*id, vectors.remove(id)?))).unzip();
+        let have_vectors: HashSet<DocumentId> = with_vector.iter().copied().collect();
+        let window = self.model.document_window();
+        let (mut evidence, mut details) = (Vec::with_capacity(3 * ids.len()), Vec::with_capacity(ids.len()));
+        for summary in &summaries {
+            let (id, answer) = (summary.id(), &summary.answer);
+            let effective = summary::effective(&containers[&id], window, &summary.told, 0);
+            let calls = Calls { all: 1, kept: 1, batched: usize::from(answer.batch_id.is_some()) };
+            let tokens = (answer.prompt_tokens, answer.completion_tokens);
+            let took = took(PROMPT, &answer.model, calls, tokens, begun);
+            details.push(took.as_object().cloned().unwrap_or_default());
+            evidence.push((id, Evidence::EffectiveContent, effective));
+            evidence.push((id, Evidence::Rollup, summary::rolled_up(rollups.remove(&id), have_vectors.contains(&id))));
+            evidence.push((id, Evidence::LlmSummarize, took));
+        }
+        let model = self.model.identity();
+        store::summaries::set_vectors(&mut tx, &with_vector, &weighted, model).await.classified()?;
+        store::evidence::record_all(&mut tx, &evidence).await.classified()?;
+        let tasks: Vec<TaskId> = summaries.iter().map(|summary| summary.question.grant.task_id).collect();
+        let hashes: Vec<Vec<u8>> = summaries.iter().map(|summary| summary.question.hash.clone()).collect();
+        let name = SUMMARIZE_LLM.name;
+        store::summaries::keep_only_one(&mut tx, name, &ids, &tasks, &hashes).await.classified()?;
+        let is_file = |summary: &&Summary<'_>| summary.id() == summary.question.grant.root_id.document();
+        let files: Vec<DocumentId> = summaries.iter().filter(is_file).map(Summary::id).collect();
+        outdate_sums(badges, &mut tx, &files).await.classified()?;
+        let finished = store::rollups::end(&mut tx, &ids).await.classified()?;
+        settle::finish(&mut tx, &finished).await.classified()?;
+        let attempts: Vec<AttemptRow<'_>> = summaries
+            .iter()
+            .zip(&details)
+            .map(|(summary, detail)| attempt(summary.question.grant, worker, started_at, detail))
+            .collect();
+        if store::tasks::finish_all(&mut tx, &attempts).await.classified()? < attempts.len() as i64 {
+            let message = "a task was not ours any more although its row was locked, which is a defect";
+            return Err(TaskFailure::retryable("stale", message));
+        }
+        tx.commit().await.classified()?;
+        Ok(summaries.iter().map(|summary| summary.question.grant).collect())
+    }
+}
+
+/// How many bytes the texts of sources have at least, and about how many.
+fn sizes(sources: &[Source]) -> (usize, usize) {
+    let size = |source: &Source| match usize::try_from(source.bytes) {
+        Ok(bytes) if bytes > 0 => (bytes, bytes),
+        _ => SUMMARY_BYTES,
+    };
+    sources.iter().map(size).fold((0, 0), |(least, about), (more, about_more)| (least + more, about + about_more))
+}
+
+fn attempt<'a>(
+    grant: &'a Grant,
+    worker: &'a str,
+    started_at: DateTime<Utc>,
+    detail: &'a Map<String, Value>,
+) -> AttemptRow<'a> {
+    AttemptRow { grant, worker, started_at, outcome: AttemptOutcome::Completed, detail }
+}
+
+fn documents_of(summaries: &[Summary<'_>]) -> Vec<DocumentId> {
+    summaries.iter().map(Summary::id).collect()
+}
+
+/// Those of these summaries of which it is true.
+fn only<'a>(summaries: Vec<Summary<'a>>, are: Vec<bool>) -> Vec<Summary<'a>> {
+    summaries.into_iter().zip(are).filter(|(_, is)| *is).map(|(summary, _)| summary).collect()
+}

@@ -1,0 +1,71 @@
+//! Tasks whose batch has ended, taken up many at once in the transaction that applies their answers: until it commits they wait in their batch, so that
+//! a crash leaves them there.
+use crate::store::tasks::read_claimed;
+use sqlx::PgConnection;
+use std::collections::HashSet;
+use svc_actors::Grant;
+use svc_ids::TaskId;
+use uuid::Uuid;
+
+/// The batches of a provider that have ended and in which tasks may wait.
+pub async fn ended(conn: &mut PgConnection, provider: &str) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar("SELECT id FROM llm_batches WHERE provider = $1 AND state = 'ended' AND NOT is_done ORDER BY id")
+        .bind(provider)
+        .fetch_all(conn)
+        .await
+}
+
+/// A page of the tasks of a type that wait in a batch, with the tokens by which they hold their regions; nothing is claimed. Returns the last of the
+/// page too, where the next one begins.
+pub async fn waiting(
+    conn: &mut PgConnection,
+    batch_id: i64,
+    task_type: &str,
+    (after, most): (i64, usize),
+) -> sqlx::Result<Option<(Vec<Grant>, i64)>> {
+    let rows = sqlx::query(
+        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses,
+                claim_token, priority, created_at, traceparent
+           FROM task_queue
+          WHERE batch_id = $1::text AND id > $2 AND status = 'batched' AND task_type = $3 AND cancel_requested_at IS NULL ORDER BY id LIMIT $4",
+    )
+    .bind(batch_id)
+    .bind(after)
+    .bind(task_type)
+    .bind(i64::try_from(most).unwrap_or(i64::MAX))
+    .fetch_all(conn)
+    .await?;
+    let grants = read_claimed(&rows)?.grants;
+    let last = grants.iter().map(|grant| grant.task_id.0).max();
+    Ok(last.map(|last| (grants, last)))
+}
+
+/// Takes tasks out of the batches in which they wait, for a transaction that also ends them. Returns those that still held their regions by these tokens
+/// and of which nobody wants the end.
+pub async fn take_up(conn: &mut PgConnection, tasks: &[&Grant]) -> sqlx::Result<HashSet<TaskId>> {
+    let (ids, tokens): (Vec<TaskId>, Vec<Uuid>) = tasks.iter().map(|grant| (grant.task_id, grant.token)).unzip();
+    let taken: Vec<TaskId> = sqlx::query_scalar(
+        "WITH held AS MATERIALIZED (
+             SELECT t.id FROM task_queue t
+              WHERE t.id = ANY($1) AND (t.id, t.claim_token) IN (SELECT * FROM unnest($1::bigint[], $2::uuid[]))
+                AND t.status = 'batched' AND t.cancel_requested_at IS NULL
+              ORDER BY t.id FOR NO KEY UPDATE OF t)
+         UPDATE task_queue t SET status = 'running', batch_id = NULL, batched_at = NULL FROM held WHERE t.id = held.id RETURNING t.id",
+    )
+    .bind(ids)
+    .bind(tokens)
+    .fetch_all(conn)
+    .await?;
+    Ok(taken.into_iter().collect())
+}
+
+/// Those of these tasks against whose questions a provider said something, which a task of its own has to look at.
+pub async fn with_errors(conn: &mut PgConnection, tasks: &[TaskId]) -> sqlx::Result<HashSet<TaskId>> {
+    let tasks: Vec<TaskId> = sqlx::query_scalar(
+        "SELECT DISTINCT task_id FROM llm_batch_requests WHERE task_id = ANY($1) AND is_over AND error_code IS NOT NULL AND NOT is_dropped",
+    )
+    .bind(tasks)
+    .fetch_all(conn)
+    .await?;
+    Ok(tasks.into_iter().collect())
+}

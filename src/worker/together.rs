@@ -1,0 +1,128 @@
+//! What a process that asks by batches does for many tasks at once, beside its actors, which do the rest one by one.
+use super::{Role, queue};
+use crate::{
+    ingest::{
+        Tools,
+        tasks::{together, types::SUMMARIZE_LLM},
+    },
+    store::{self, tasks::Claimer},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+use svc_actors::{Lane, Lanes};
+use tokio_util::task::TaskTracker;
+use tracing::instrument::WithSubscriber;
+use uuid::Uuid;
+
+/// How many tasks are claimed at once to be asked of. A process that is killed meanwhile leaves them to their leases.
+const ASKED: usize = 100;
+/// The most tasks that are held, because they have to be asked of one by one, until the others have been asked of.
+const HELD: usize = 500;
+/// How many tasks are ended in one transaction.
+const APPLIED: usize = 500;
+
+/// Asks and applies for many tasks at once. What goes wrong is logged, and left to the actors.
+#[derive(Clone)]
+pub struct Together {
+    tools: Tools,
+    claimer: Claimer,
+    /// The work under way, which goes on if whoever waits for it goes away.
+    work: TaskTracker,
+    stops: Arc<AtomicBool>,
+}
+
+impl Together {
+    pub fn new(role: &Role, tools: Tools) -> Together {
+        Together { claimer: role.claimer(), tools, work: TaskTracker::new(), stops: Arc::default() }
+    }
+
+    /// Applies the answers of the batches that have ended.
+    pub async fn apply(&self) {
+        let this = self.clone();
+        let work = async move {
+            if let Err(error) = this.apply_all().await {
+                tracing::warn!(error = %error, "the answers of batches cannot be applied together; they are applied one by one");
+            }
+        };
+        // What panics has committed nothing, and the actors do it.
+        let _ = self.work.spawn(work.with_current_subscriber()).await;
+    }
+
+    async fn apply_all(&self) -> sqlx::Result<()> {
+        let Some(batching) = &self.tools.batching else { return Ok(()) };
+        let _applying = batching.applying();
+        let mut conn = self.tools.pool.acquire().await?;
+        let batches = store::llm_batches::ended(&mut conn, batching.provider.as_str()).await?;
+        drop(conn);
+        for batch_id in batches {
+            let mut after = 0;
+            while !self.stops.load(Ordering::Relaxed) {
+                let mut conn = self.tools.pool.acquire().await?;
+                let page = (after, APPLIED);
+                let page = store::llm_batches::waiting(&mut conn, batch_id, SUMMARIZE_LLM.name, page).await?;
+                drop(conn);
+                let Some((grants, last)) = page else { break };
+                together::apply(&self.tools, &self.claimer.worker_id, &grants).await;
+                after = last;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the questions of the tasks that wait into batches. Returns false if those that wait now have to be asked of one by one.
+    pub async fn ask(&self) -> bool {
+        let this = self.clone();
+        let work = async move {
+            let mut held = Vec::new();
+            let asked = this.ask_all(&mut held).await;
+            let given_back = this.give_back(&held).await;
+            if let Err(error) = asked.and(given_back) {
+                tracing::warn!(error = %error, "tasks cannot be put into batches together; they are put there one by one");
+            }
+            held.is_empty()
+        };
+        self.work.spawn(work.with_current_subscriber()).await.unwrap_or(false)
+    }
+
+    async fn ask_all(&self, held: &mut Vec<Uuid>) -> sqlx::Result<()> {
+        let begun = Instant::now();
+        let want = [(Lane::Llm, ASKED)];
+        // What is held has to be given back before its lease ends.
+        while !self.stops.load(Ordering::Relaxed) && held.len() < HELD && begun.elapsed() < self.claimer.lease / 2 {
+            let claimed =
+                self.tools.kept.run(async |conn| store::tasks::claim(conn, &self.claimer, &want).await).await?;
+            if claimed.grants.is_empty() {
+                break;
+            }
+            let asked = together::ask(&self.tools, &self.claimer.worker_id, &claimed.grants).await;
+            held.extend(claimed.grants.iter().filter(|grant| !asked.contains(&grant.task_id)).map(|grant| grant.token));
+            if asked.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn give_back(&self, held: &[Uuid]) -> sqlx::Result<()> {
+        if held.is_empty() {
+            return Ok(());
+        }
+        let tools = &self.tools;
+        let cancelled = store::leases::give_back(&tools.pool, held).await?;
+        queue::end(&tools.pool, &tools.types, &tools.settings.task_badges, &cancelled).await?;
+        tools.wake.notify(Lanes::of(Lane::Llm));
+        Ok(())
+    }
+
+    /// Begins nothing new, and waits for what is under way.
+    pub async fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+        self.work.close();
+        self.work.wait().await;
+    }
+}

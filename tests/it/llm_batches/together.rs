@@ -1,0 +1,207 @@
+//! Summaries that are asked for and applied many at once.
+use super::{app, command, effective, finished, keeper::keeper, once, run_arguments, tasks, waiting};
+use crate::{
+    crash::Process,
+    summarize::{children, evidence, section, upload},
+    support::{
+        self, TOKEN, TestApp,
+        batches::{BatchProvider, Ends, Says},
+        invariants,
+        statements::counted,
+        until, until_a_statement_waits,
+    },
+};
+use serde_json::json;
+use sqlx::AssertSqlSafe;
+use std::process::Stdio;
+use svc::{
+    llm_batches::{Batching, ProviderName},
+    service::Service,
+    store::transaction,
+    worker::{Role, together::Together},
+};
+use svc_client::{
+    Json,
+    wire::{DocumentPath, Settled, TaskStatus, WaitQuery},
+};
+
+/// Uploads a file about each subject, whose summaries wait for the batch worker then.
+async fn files(app: &TestApp, subjects: &[&str]) -> Vec<i64> {
+    let mut files = Vec::new();
+    for subject in subjects {
+        files.push(upload(app, &section("", subject, 80), json!({})).await);
+    }
+    waiting(app, subjects.len()).await;
+    files
+}
+
+/// How many transactions have written these rows last.
+async fn transactions(app: &TestApp, rows: &str) -> i64 {
+    let query = AssertSqlSafe(format!("SELECT count(DISTINCT xmin::text) FROM {rows}"));
+    sqlx::query_scalar(query).fetch_one(&app.pool).await.unwrap()
+}
+
+const COMPLETED: &str = "task_queue WHERE task_type = 'summarize:llm' AND status = 'completed'";
+
+async fn hurry(app: &TestApp) {
+    let query = "UPDATE task_queue SET retry_after = now() WHERE retry_after > now()";
+    sqlx::query(query).execute(&app.pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_transaction_asks_and_one_applies_and_what_is_not_as_it_should_be_holds_no_other_up() {
+    for name in ["openai", "anthropic"] {
+        let (app, provider) = (app().await, BatchProvider::start().await);
+        let subjects = ["oven", "volcano", "heron", "bridge", "court", "glacier", "harbour", "comet"];
+        let files = files(&app, &subjects).await;
+        once(&app, &provider, name, &[]).await;
+        assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), subjects.len());
+        assert_eq!(transactions(&app, "llm_batch_requests").await, 1);
+
+        // One answer is cut off, one request fails, one text is another by now, and one file is cancelled.
+        let about = |message: &str, subject: &str| message.contains(&format!("The {subject} of"));
+        provider.will_say(move |asked| match asked.message.as_str() {
+            message if about(message, "court") => Says::Cut("A whole sentence. And half a".into()),
+            message if about(message, "glacier") => Says::Error(429, "rate_limit_error", "slow down"),
+            _ => Says::Text(format!("A summary for {}.", asked.custom_id)),
+        });
+        let chunk = children(&app, files[6]).await[0].id;
+        let change = serde_json::from_value(json!({"content": "The harbour was closed."})).unwrap();
+        app.client.update_document(DocumentPath { id: chunk }, WaitQuery::default(), Json(change)).await.unwrap();
+        app.client.cancel_ingest(DocumentPath { id: files[7] }).await.unwrap();
+        provider.end(Ends::Completed);
+        once(&app, &provider, name, &[]).await;
+        for file in &files[..4] {
+            assert_eq!(app.settled(*file).await.settled, Settled::Settled, "{name}");
+            let of_file = evidence(&app, *file).await;
+            let took = &of_file["llm.summarize"];
+            assert_eq!(of_file["effective_content"]["method"], "llm_summary");
+            assert_eq!(
+                (&took["calls"], &took["kept_calls"], &took["batched_calls"], &took["prompt_tokens"]),
+                (&json!(1), &json!(1), &json!(1), &json!(70)),
+                "{name}"
+            );
+            let attempts = of_file["attempts"].as_array().unwrap();
+            let of_summary = attempts.iter().filter(|attempt| attempt["task_type"] == "summarize:llm");
+            let outcomes: Vec<_> = of_summary.map(|attempt| attempt["outcome"].as_str().unwrap()).collect();
+            assert_eq!(outcomes, ["batched", "completed"], "{name}");
+        }
+        let completed: i64 = sqlx::query_scalar(AssertSqlSafe(format!("SELECT count(*) FROM {COMPLETED}")))
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        assert_eq!((completed, transactions(&app, COMPLETED).await), (4, 1), "{name}");
+        invariants::check(&app.pool).await;
+
+        provider.will_say(|asked| Says::Text(format!("A summary for {}.", asked.custom_id)));
+        for file in &files[4..7] {
+            hurry(&app).await;
+            assert_eq!(finished(&app, &provider, name, &[], *file).await, Settled::Settled, "{name}");
+            assert_eq!(effective(&app, *file).await["method"], "llm_summary", "{name}");
+        }
+        assert_eq!(app.settled(files[7]).await.settled, Settled::Failed);
+        invariants::check_drained(&app.pool).await;
+        app.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_is_killed_while_it_applies_many_has_applied_none() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let files = files(&app, &["oven", "volcano", "heron"]).await;
+    once(&app, &provider, "openai", &[]).await;
+    provider.end(Ends::Completed);
+    // Somebody holds a row that the transaction comes to.
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(files[2])
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    let mut victim = command(&app, &arguments);
+    let victim = Process(victim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    until_a_statement_waits(&app.pool).await;
+    victim.kill();
+    held.rollback().await.unwrap();
+    assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), files.len(), "they wait where they were");
+    invariants::check(&app.pool).await;
+    for file in files {
+        assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+    }
+    assert_eq!(provider.batches().len(), 1, "no answer is paid again");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_summary_that_cannot_be_written_keeps_no_other_from_being_written() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let files = files(&app, &["oven", "volcano", "heron"]).await;
+    once(&app, &provider, "openai", &[]).await;
+    provider.end(Ends::Completed);
+    let refuse = format!(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one' USING ERRCODE = '40001'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON document_vectors FOR EACH ROW WHEN (NEW.document_id = {}) EXECUTE FUNCTION refuse()",
+        files[1]
+    );
+    sqlx::raw_sql(AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();
+    once(&app, &provider, "openai", &[]).await;
+    for file in [files[0], files[2]] {
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    }
+    let failed = tasks(&app, TaskStatus::Failed).await;
+    assert_eq!((failed.len(), failed[0].retry_count, failed[0].finished), (1, 1, false));
+    sqlx::raw_sql("DROP TRIGGER refuse ON document_vectors; DROP FUNCTION refuse()").execute(&app.pool).await.unwrap();
+    hurry(&app).await;
+    assert_eq!(finished(&app, &provider, "openai", &[], files[1]).await, Settled::Settled);
+    assert_eq!(effective(&app, files[1]).await["method"], "llm_summary");
+    assert_eq!(provider.batches().len(), 1, "no answer is paid again");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn many_summaries_take_no_more_statements_than_few() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    provider.ends_at_once();
+    let caps = ProviderName::Anthropic.caps();
+    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), caps);
+    let embedder = Some(support::engine().into());
+    let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
+    let service = service.with_batching(batching.clone());
+    let mut role = Role::of(&service.settings);
+    (role.worker_id, role.badges) = ("of-the-batches".to_owned(), vec!["batch".to_owned()]);
+    let together = Together::new(&role, service.tools());
+    let spool = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(&app, &provider, &batching, spool.path());
+    let mut counts = Vec::new();
+    // The first round makes what is made once.
+    let rounds: [&[&str]; 3] =
+        [&["oven"], &["volcano", "heron"], &["bridge", "court", "glacier", "harbour", "comet", "tower", "river"]];
+    for subjects in rounds {
+        let files = files(&app, subjects).await;
+        until("the settler", async || {
+            let left: i64 = sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap();
+            (left == 0).then_some(())
+        })
+        .await;
+        let (goes_on, asked) = counted(together.ask()).await;
+        assert!(goes_on, "nothing has to be asked of alone");
+        assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), subjects.len());
+        until("the answers", async || keeper.pass(true).await.unwrap().then_some(())).await;
+        let ((), applied) = counted(together.apply()).await;
+        for file in files {
+            assert_eq!(app.settled(file).await.settled, Settled::Settled);
+            assert_eq!(effective(&app, file).await["method"], "llm_summary");
+        }
+        counts.push((asked, applied));
+    }
+    // A new connection may add one or two.
+    let (few, many) = (counts[1], counts[2]);
+    assert!(many.0 <= few.0 + 2 && many.1 <= few.1 + 2, "{counts:?}");
+    assert!(few.0 > 5 && few.1 > 10, "they are counted: {counts:?}");
+    together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
