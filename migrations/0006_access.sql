@@ -48,6 +48,12 @@ CREATE TABLE access_roots (
 );
 CREATE INDEX access_roots_above ON access_roots (above);
 
+-- How often guards have changed, in the one row: a standby that has counted as far has replayed these changes.
+CREATE TABLE access_changes (
+    changes bigint NOT NULL
+);
+INSERT INTO access_changes VALUES (0);
+
 -- What is under a root may be read by the principals that have a grant on it, and written where the grant says so.
 CREATE TABLE access_grants (
     principal_id bigint NOT NULL REFERENCES principals (id) ON DELETE CASCADE,

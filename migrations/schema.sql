@@ -811,6 +811,10 @@ ALTER TABLE access_audit ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE access_changes (
+    changes bigint NOT NULL
+);
+
 CREATE TABLE access_grants (
     principal_id bigint NOT NULL,
     document_id bigint NOT NULL,

@@ -307,7 +307,7 @@ impl App {
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
         let console = listen_for_console(&settings).await?;
         let service = Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader);
-        let service = Arc::new(service.with_task_types(types).with_ocr().await?);
+        let service = Arc::new(service.with_task_types(types).with_replicas()?.with_ocr().await?);
         load_cross_encoder(&service).await?;
         drop(feed::start(&service));
         telemetry::keep_shown(&service.sampler);

@@ -29,6 +29,7 @@ mod otlp;
 mod rdf;
 pub mod reader;
 pub mod registry;
+pub mod replicas;
 mod sampler;
 pub mod search;
 mod secrets;

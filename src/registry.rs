@@ -20,8 +20,9 @@ use std::{
     time::{Duration, Instant},
 };
 use svc_client::{
-    Call, Code, Conditional, Described, Download, Failure, FileBytes, Meta, Operation, OperationInfo, Outcome, Params,
-    Reply, Transport, VERSION, VERSION_HEADER, Validated, constraint::Constraint, operation_table, ops,
+    AFTER_HEADER, Call, Code, Conditional, Described, Download, Failure, FileBytes, Meta, Operation, OperationInfo,
+    Outcome, POSITION_HEADER, Params, Reply, Transport, VERSION, VERSION_HEADER, Validated, constraint::Constraint,
+    operation_table, ops,
 };
 use utoipa::openapi::{
     self,
@@ -36,6 +37,7 @@ mod lifetime;
 mod mcp;
 mod multipart;
 mod numbers;
+mod reading;
 mod streamed;
 mod strict;
 mod surface;
@@ -111,6 +113,11 @@ impl Form {
                     let path: O::Path = path(&mut parts).await?;
                     let query: O::Query = query(&parts)?;
                     let meta = meta(&parts);
+                    let replicas = service.replicas().filter(|_| reading::names_position(&O::INFO));
+                    let after = match replicas {
+                        Some(_) => reading::After::of(&parts.headers)?,
+                        None => reading::After::Anything,
+                    };
                     let arriving = service.admission.arriving(caller.principal_id())?;
                     let admitted = O::Body::admit(&service, caller.principal_id(), &parts.headers).await?;
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
@@ -122,8 +129,17 @@ impl Form {
                     }
                     // Whatever wraps a handler moves a pointer, or each layer would take the handler's size from the thread's stack.
                     let answer = Box::pin(async {
-                        let value = service.handle(&caller, Call { meta, path, query, body }).await?;
+                        let call: Call<O, Received<O>> = Call { meta, path, query, body };
+                        let (value, position) = match replicas {
+                            Some(replicas) => {
+                                Box::pin(reading::carry_out::<O>(&service, replicas, &caller, after, call)).await?
+                            }
+                            None => (service.handle(&caller, call).await?, None),
+                        };
                         let mut response = O::Reply::encode(value);
+                        if let Some(position) = position.and_then(|at| HeaderValue::try_from(at.to_string()).ok()) {
+                            response.headers_mut().insert(POSITION_HEADER, position);
+                        }
                         // The request keeps its slots until there is room for the answer.
                         let bytes = http_body::Body::size_hint(response.body()).exact().unwrap_or_default();
                         let room = service.admission.answer(caller.principal_id(), bytes).await;
@@ -181,7 +197,7 @@ impl Mounted {
 
 macro_rules! mount_all { ($(
     $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
-        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails $codes:tt)? $(, tool $tool:ident)?;
+        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails $codes:tt)? $(, tool $tool:ident)? $(, on $on:ident)?;
 )*) => {
     fn registry() -> Vec<Mounted> { vec![$( Mounted::of::<ops::$name>()$( .or(Form::of::<ops::$other>()) )? ),*] }
 } }
@@ -228,7 +244,12 @@ fn mount(service: Arc<Service>, rows: Vec<Mounted>) -> Router {
 fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
     use tower_http::cors::{AllowOrigin, CorsLayer};
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
-    let own = [header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static(VERSION_HEADER)];
+    let own = [
+        header::AUTHORIZATION,
+        header::CONTENT_TYPE,
+        HeaderName::from_static(VERSION_HEADER),
+        HeaderName::from_static(AFTER_HEADER),
+    ];
     let meta = Meta::headers().into_iter().map(|meta| meta.name);
     let headers: Vec<HeaderName> = own.into_iter().chain(mcp::HEADERS).chain(otlp::HEADERS).chain(meta).collect();
     let shown = [
@@ -239,6 +260,7 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
         header::RETRY_AFTER,
         RATE_LIMIT,
         RATE_LIMIT_POLICY,
+        HeaderName::from_static(POSITION_HEADER),
     ];
     let methods = [http::Method::GET, http::Method::POST, http::Method::PATCH, http::Method::PUT, http::Method::DELETE];
     CorsLayer::new()

@@ -7,6 +7,7 @@ use crate::{
     disk::Disk,
     embedding::{EmbedError, Embedder},
     load::{self, Load},
+    replicas::Replicas,
     store::{
         admin::{self, Outside},
         database::{self, DatabaseError},
@@ -21,7 +22,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -141,6 +142,8 @@ pub struct Sampler {
     taken: watch::Sender<u64>,
     /// What the bulk feed says of itself.
     pub feed: feed::Feed,
+    /// The standbys that may answer reads, if the settings name some.
+    pub replicas: OnceLock<Arc<Replicas>>,
     /// After this time in a batch of a provider a task counts as stalled.
     batch_stall: Duration,
 }
@@ -173,6 +176,7 @@ impl Sampler {
             looks: Mutex::default(),
             taken: watch::Sender::new(0),
             feed: feed::Feed::default(),
+            replicas: OnceLock::new(),
             batch_stall,
         }
     }
@@ -185,6 +189,9 @@ impl Sampler {
         tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.sample().await));
         tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.ask_blob_store().await));
         drop(load::keep_told(&self.load, self.pool.clone()));
+        if let Some(replicas) = self.replicas.get() {
+            replicas.start();
+        }
         if self.embedder.is_some() {
             tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.ask_runner().await));
         }
@@ -355,13 +362,14 @@ impl Sampler {
         })
     }
 
-    /// What is wrong with the queue, the disk and the object store now, and what grows beyond one server.
+    /// What is wrong with the queue, the disk, the object store and the standbys now, and what grows beyond one server.
     pub async fn findings(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<Finding>> {
         let growth = self.load.growth(&mut *conn).await?;
         let outside = Outside {
             disk: self.disk.check().err().into_iter().collect(),
             blob_store: self.lock().blob_store.clone().and_then(Result::err),
             feed: self.feed.is_away(),
+            standbys: self.replicas.get().map(|replicas| replicas.troubles()).unwrap_or_default(),
             growth: Some(growth),
         };
         admin::findings(conn, WAIT, self.batch_stall, outside).await

@@ -15,10 +15,14 @@ use crate::{
     ocr,
     rdf::shapes::kept::KeptShapes,
     reader::Reader,
+    replicas::Replicas,
     sampler::Sampler,
     settings::Settings,
     spool::SpoolCache,
-    store::{database, lexicon::Lexicon},
+    store::{
+        database::{self, DatabaseError},
+        lexicon::Lexicon,
+    },
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
@@ -45,7 +49,8 @@ const RUNNER_CALLS: usize = 16;
 /// How many streams of events may read from the database at once.
 const WATCHERS: usize = 2;
 
-/// One running service; cheap to share.
+/// One running service; cheap to share, and to copy with other connections for reads.
+#[derive(Clone)]
 pub struct Service {
     /// This uses the connections of requests; no statement on them may take longer than the settings allow.
     core: Core,
@@ -55,18 +60,18 @@ pub struct Service {
     pub sampler: Arc<Sampler>,
     /// Requests under way, including those whose clients have gone.
     pub requests: TaskTracker,
-    pub keys: Keys,
-    pub admission: Admission,
-    pub copies: Copies,
+    pub keys: Arc<Keys>,
+    pub admission: Arc<Admission>,
+    pub copies: Arc<Copies>,
     /// The task types that plans, uploads and this process's worker know.
     pub(crate) task_types: TaskTypes,
     pub metrics: PrometheusHandle,
     /// Concurrency limits for runner calls, one per kind, so that queued documents never block queries.
-    pub runner_documents: Semaphore,
-    pub runner_queries: Semaphore,
+    pub runner_documents: Arc<Semaphore>,
+    pub runner_queries: Arc<Semaphore>,
     pub started: Instant,
     /// The process was asked to stop and takes nothing more.
-    pub stopping: AtomicBool,
+    pub stopping: Arc<AtomicBool>,
     /// Cancelled when the listener stops, to end the streams of events, which would last for hours.
     pub ending: CancellationToken,
     /// Slots for reading from the database on behalf of a stream of events.
@@ -74,9 +79,9 @@ pub struct Service {
     /// Tells streams of events that there are new ones.
     pub news: News,
     /// The shapes that writes of facts met last.
-    pub(crate) shapes: KeptShapes,
+    pub(crate) shapes: Arc<KeptShapes>,
     /// How often this process ended tokens or sessions, or changed what somebody may do.
-    rights: AtomicU64,
+    rights: Arc<AtomicU64>,
 }
 
 /// A service is its core, with the keys and limits for its callers.
@@ -107,8 +112,8 @@ impl Service {
         Service {
             sampler: Arc::new(sampler),
             requests: TaskTracker::new(),
-            keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
-            admission: Admission::new(Places {
+            keys: Arc::new(Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public())),
+            admission: Arc::new(Admission::new(Places {
                 connections: settings.max_connections,
                 uploads: settings.uploads_at_once,
                 downloads: settings.downloads_at_once,
@@ -125,19 +130,19 @@ impl Service {
                 },
                 principal_share: settings.principal_share,
                 largest_body: ArchivePart::most_bytes(settings.max_body_bytes),
-            }),
-            copies: Copies::new(&pool),
+            })),
+            copies: Arc::new(Copies::new(&pool)),
             task_types: TaskTypes::default(),
             metrics: crate::telemetry::recorder(),
-            runner_documents: Semaphore::new(RUNNER_CALLS),
-            runner_queries: Semaphore::new(RUNNER_CALLS),
+            runner_documents: Arc::new(Semaphore::new(RUNNER_CALLS)),
+            runner_queries: Arc::new(Semaphore::new(RUNNER_CALLS)),
             started: Instant::now(),
-            stopping: AtomicBool::new(false),
+            stopping: Arc::default(),
             ending: CancellationToken::new(),
             watching: Arc::new(Semaphore::new(WATCHERS)),
             news: News::new(&pool),
-            shapes: KeptShapes::default(),
-            rights: AtomicU64::new(0),
+            shapes: Arc::default(),
+            rights: Arc::default(),
             core: Core {
                 pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),
@@ -175,6 +180,28 @@ impl Service {
         Service { task_types, ..self }
     }
 
+    /// The same service, whose reads the standbys of its settings may answer, if they name some.
+    ///
+    /// # Errors
+    /// The address of a standby cannot be read.
+    pub fn with_replicas(self) -> Result<Service, DatabaseError> {
+        if let Some(replicas) = Replicas::new(&self.settings, &self.pool)? {
+            // Nobody else has set it: it is set here alone, and once for a service.
+            let _ = self.sampler.replicas.set(Arc::new(replicas));
+        }
+        Ok(self)
+    }
+
+    /// The standbys that may answer reads; `None` if there are none.
+    pub fn replicas(&self) -> Option<&Arc<Replicas>> {
+        self.sampler.replicas.get()
+    }
+
+    /// The same service with the connections of a standby in place of those of requests.
+    pub(crate) fn reading_at(&self, standby: &PgPool) -> Service {
+        Service { core: Core { pool: standby.clone(), ..self.core.clone() }, ..self.clone() }
+    }
+
     /// The same service with the OCR engine of its settings, if they name one. Call it once the task types are known.
     ///
     /// # Errors
@@ -206,6 +233,9 @@ impl Service {
         self.sampler.close().await;
         self.copies.close().await;
         self.pool.close().await;
+        if let Some(replicas) = self.replicas() {
+            replicas.close().await;
+        }
     }
 
     /// What the tasks of this process work with.

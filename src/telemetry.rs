@@ -3,6 +3,7 @@
 use crate::{
     load::{BM25_SECONDS, ENCODE_SECONDS, SEARCH_SECONDS},
     otlp,
+    replicas::{BEHIND_SECONDS, READS, UP},
     sampler::{Numbers, Sample, Sampler},
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -116,6 +117,9 @@ fn describe() {
     metrics::describe_gauge!(LARGE_OBJECT_BYTES, "Bytes of the database's table of large objects; read every minute");
     metrics::describe_gauge!(VECTOR_INDEX_BYTES, "Bytes of the HNSW indexes; read every minute");
     metrics::describe_gauge!(CACHE_BYTES, "Memory that the database has for pages, by its effective_cache_size");
+    metrics::describe_counter!(READS, "Reads that a standby may answer, by the server that did");
+    metrics::describe_gauge!(UP, "Whether a standby answers reads, by standby: 1 or 0");
+    metrics::describe_gauge!(BEHIND_SECONDS, "How far a standby is behind the primary, to the second, by standby");
     metrics::describe_gauge!(WORKERS, "Workers with a heartbeat within their lease");
 }
 

@@ -41,9 +41,18 @@ macro_rules! tool {
     };
 }
 
+macro_rules! on {
+    () => {
+        On::Primary
+    };
+    ($on:ident) => {
+        On::$on
+    };
+}
+
 macro_rules! define_operations { ($(
     $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
-        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails [$($code:ident),+])? $(, tool $tool:ident)?;
+        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails [$($code:ident),+])? $(, tool $tool:ident)? $(, on $on:ident)?;
 )*) => {
     /// One marker type per operation with the name of its row, and one for the second form that a row may answer in.
     #[expect(non_camel_case_types, reason = "one snake_case name is marker, handler, method, operationId and label")]
@@ -55,7 +64,7 @@ macro_rules! define_operations { ($(
     $(
         define_operation!($name $args $reply, OperationInfo {
             name: stringify!($name), method: http::Method::$method, path: $path, access: access!($($access)?),
-            needs: needs!($($need)?), tool: tool!($($tool)?), fails: &[$($(Code::$code),+)?], docs: &[$($doc),+],
+            needs: needs!($($need)?), tool: tool!($($tool)?), on: on!($($on)?), fails: &[$($(Code::$code),+)?], docs: &[$($doc),+],
         });
         $( define_operation!($other $args $other_reply, {
             let mut info = <ops::$name as Operation>::INFO;

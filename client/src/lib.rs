@@ -13,6 +13,7 @@ mod incoming;
 mod meta;
 mod operation;
 mod operations;
+mod position;
 mod remote;
 mod reply;
 pub mod wire;
@@ -23,8 +24,9 @@ pub use events::{Event, EventStream, Events, PROBLEM, Sent, event_data};
 pub use failure::{Code, Failure};
 pub use incoming::Incoming;
 pub use meta::{Given, Meta, MetaHeader};
-pub use operation::{Access, Call, Need, Operation, OperationInfo, Outcome, Params, Tool, Transport, Wire};
+pub use operation::{Access, Call, Need, On, Operation, OperationInfo, Outcome, Params, Tool, Transport, Wire};
 pub use operations::{Client, OPERATIONS, ops};
+pub use position::{AFTER_HEADER, NOW, NoPosition, POSITION_HEADER, Position};
 pub use remote::{Remote, Sender, Untyped, UntypedBody};
 #[cfg(feature = "openapi")]
 pub use reply::Described;

@@ -16,6 +16,8 @@ pub struct OperationInfo {
     pub needs: Option<Need>,
     /// What a language model may do with it, if it is a tool.
     pub tool: Option<Tool>,
+    /// Which servers of the database may answer it.
+    pub on: On,
     /// The codes that the handler refuses with, besides those that follow from the operation's parameters and body.
     pub fails: &'static [Code],
     /// The lines of documentation; the first is the summary.
@@ -63,6 +65,15 @@ pub enum Need {
     Model,
     /// The embedding model, in this process.
     OwnModel,
+}
+
+/// Which servers of the database may answer an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// The primary alone: it writes, or it follows work that goes on there.
+    Primary,
+    /// A standby too, if there is one: it reads, and nothing of its answer is sent before all of it is read.
+    Replica,
 }
 
 /// What an operation does as a tool of a language model, which is told so.
@@ -116,7 +127,7 @@ mod described {
 pub(crate) use described::{IntoParams, ToSchema};
 
 /// Path or query parameters.
-pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'static {
+pub trait Params: Clone + Serialize + DeserializeOwned + IntoParams + Send + Sync + 'static {
     /// Constraints on fields beyond their types, by the names on the wire.
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
@@ -128,7 +139,7 @@ pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'sta
 }
 
 /// A JSON value of the contract.
-pub trait Wire: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static {
+pub trait Wire: Clone + Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static {
     /// Constraints on fields beyond their types, by the names on the wire; `outer.inner` names a field of a nested
     /// object.
     fn constraints() -> Vec<(&'static str, Constraint)> {

@@ -2,7 +2,7 @@
 use crate::{Code, Events, Meta, body::*, meta::Given, operation::*, reply::*, wire::*};
 
 /// Passes the table to a macro: `operation_table!(mount_all)`. A row without an `access` needs the right to read;
-/// one with a `tool` is offered to language models.
+/// one with a `tool` is offered to language models, and one `on Replica` may be answered by a standby of the database.
 #[macro_export]
 macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Stores one file and queues its ingestion; returns before that work is done.
@@ -50,11 +50,11 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Creates up to 1,000 documents in one transaction: all of them, or none, and then the error names the first one at fault by its `index`.
     POST   "/documents/batch"             create_documents(body: Json<NewBatch>) -> Json<BatchResponse>, access Write, fails [Conflict];
     /// Lists the documents without a parent, page by page.
-    GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>, tool Read;
+    GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>, tool Read, on Replica;
     /// Lists the stored files, latest first, page by page.
-    GET    "/documents/files"             list_files(query: FileQuery) -> Json<FilePage>;
+    GET    "/documents/files"             list_files(query: FileQuery) -> Json<FilePage>, on Replica;
     /// Reads one document; its vector only on request.
-    GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>, tool Read;
+    GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>, tool Read, on Replica;
     /// Changes the fields of a document that the body names, or moves it with all under it.
     ///
     /// A new text is searched by its words at once, and by its meaning once it is embedded anew; the vector of the old text is
@@ -68,28 +68,28 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Deletes a document, all under it, and their stored bytes; with `If-Match` only if it is still what the caller read.
     DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> Guarded<NoContent>, access Write, fails [PreconditionFailed], tool Destructive;
     /// Lists a document's children in their order, page by page.
-    GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, tool Read;
+    GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, tool Read, on Replica;
     /// Lists the documents above a document, root first, page by page.
     ///
     /// A document that the caller may not read is left out; `path` has its id nevertheless.
-    GET    "/documents/{id}/ancestors"    list_ancestors(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
+    GET    "/documents/{id}/ancestors"    list_ancestors(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, on Replica;
     /// Lists the other children of a document's parent in their order, page by page; for a root, the other roots.
-    GET    "/documents/{id}/siblings"     list_siblings(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
+    GET    "/documents/{id}/siblings"     list_siblings(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, on Replica;
     /// Lists everything under a document, page by page: each document before what is under it, and siblings by id.
-    GET    "/documents/{id}/subtree"      list_subtree(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, tool Read;
+    GET    "/documents/{id}/subtree"      list_subtree(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, tool Read, on Replica;
     /// Lists a document's typed links, in both directions.
-    GET    "/documents/{id}/links"        list_links(path: DocumentPath, query: PageQuery) -> Json<LinkPage>;
+    GET    "/documents/{id}/links"        list_links(path: DocumentPath, query: PageQuery) -> Json<LinkPage>, on Replica;
     /// Links a document to another one.
     POST   "/documents/{id}/links"        create_link(path: DocumentPath, body: Json<NewLink>) -> Created<LinkResponse>, access Write;
     /// Deletes a link that leads from this document.
     DELETE "/documents/{id}/links/{link_id}" delete_link(path: LinkPath) -> NoContent, access Write;
     /// Reads everything that the pipeline recorded about a document.
-    GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>, tool Read;
+    GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>, tool Read, on Replica;
     /// Tells what happened to a file, in the order in which it began: the attempts of all tasks in its tree.
     ///
     /// Attempts that are alike are one entry, so that a file of a thousand sections is told in a few lines. The latest entries come first, and
     /// `next_cursor` leads to those before them.
-    GET    "/documents/{id}/story"        read_story(path: DocumentPath, query: StoryQuery) -> Json<StoryResponse>;
+    GET    "/documents/{id}/story"        read_story(path: DocumentPath, query: StoryQuery) -> Json<StoryResponse>, on Replica;
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook], tool Read;
 
@@ -114,7 +114,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// if all tasks end within a minute.
     POST   "/documents/{id}/extract-facts" extract_facts(path: DocumentPath, query: WaitQuery, body: OptionalJson<ExtractFactsRequest>) -> Accepted<ExtractFactsResponse>, access Write, fails [NotConfigured, TooLarge];
     /// Chooses the texts under a document that cover all of them best within a budget of tokens.
-    POST   "/documents/{id}/raptor/portfolio" choose_portfolio(path: DocumentPath, body: Json<PortfolioRequest>) -> Json<PortfolioResponse>, needs Model, fails [TooLarge, TextTooLong];
+    POST   "/documents/{id}/raptor/portfolio" choose_portfolio(path: DocumentPath, body: Json<PortfolioRequest>) -> Json<PortfolioResponse>, needs Model, fails [TooLarge, TextTooLong], on Replica;
 
     /// Follows what happens, as server-sent events: kinds and fields are in docs/events.md. The stream does not end by itself.
     ///
@@ -148,30 +148,30 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/documents/{id}/tokens"       embed_tokens(path: DocumentPath) -> Json<TokensResponse>, access Write, needs Model, fails [TextTooLong];
 
     /// Searches by the cosine similarity of document vectors.
-    POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
+    POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong], on Replica;
     /// Finds the documents whose vectors are the nearest to that of one document, but for that one, what is under it, and what is above it.
-    GET    "/documents/{id}/similar"      find_similar(path: DocumentPath, query: SimilarQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, Conflict];
+    GET    "/documents/{id}/similar"      find_similar(path: DocumentPath, query: SimilarQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, Conflict], on Replica;
     /// Searches by PostgreSQL full text.
     ///
     /// First comes what has all that is asked for. If that is fewer than `limit`, documents follow that have some of the words, unless the
     /// query says `or`; phrases and what is forbidden hold for these too.
-    POST   "/search/fulltext"             search_fulltext(body: Json<FulltextSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+    POST   "/search/fulltext"             search_fulltext(body: Json<FulltextSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong], on Replica;
     /// Searches by BM25 over an index.
-    POST   "/search/bm25"                 search_bm25(body: Json<Bm25Search>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+    POST   "/search/bm25"                 search_bm25(body: Json<Bm25Search>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong], on Replica;
     /// Searches by late interaction of stored token vectors.
-    POST   "/search/maxsim"               search_maxsim(body: Json<MaxsimSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
+    POST   "/search/maxsim"               search_maxsim(body: Json<MaxsimSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong], on Replica;
     /// Searches by rank fusion of vector and BM25.
-    POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong], tool Read;
+    POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong], tool Read, on Replica;
     /// Searches by the method that suits the query, or by that of the context; the answer says which, and why.
     ///
     /// A query with "phrases", -not or an upper-case `OR` between words goes to `fulltext`, an identifier to `bm25`, and everything else to `hybrid` with equal weights. Without a
     /// model the words decide.
-    POST   "/search/auto"                 search_auto(body: Json<AutoSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong], tool Read;
+    POST   "/search/auto"                 search_auto(body: Json<AutoSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong], tool Read, on Replica;
     /// Asks up to 20 searches in one call, each by its own method; each is answered as if it were asked alone.
     ///
     /// Their queries are embedded together, and they are answered one after the other, by the rights that the caller has at the beginning. A search that fails has
     /// its `failure` in the place of its answer. All answers together include no more text than one alone, each its share.
-    POST   "/search/batch"                search_batch(body: Json<SearchBatch>) -> Json<SearchBatchResponse>;
+    POST   "/search/batch"                search_batch(body: Json<SearchBatch>) -> Json<SearchBatchResponse>, on Replica;
     /// Searches as `POST /search/auto` does, and has the language model answer the question from the best texts alone.
     ///
     /// Each sentence of the answer names its sources, and each citation is a literal piece of a source. A sentence without one is marked
@@ -181,7 +181,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// `Failure` and closes the stream. The call of the model ends when the client hangs up.
     POST   "/search/synthesize"           synthesize(body: Json<SynthesizeSearch>) -> Json<SynthesizeResponse>, or follow_synthesis -> Events<AnswerPart>, fails [NotConfigured, TextTooLong, LlmFailed, UngroundedAnswer], tool Read;
     /// Searches as `POST /search/auto` does, for a browser's address line.
-    GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+    GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong], on Replica;
 
     /// Stores values of a search under a name, which searches give as their `context`.
     POST   "/search-contexts"             create_context(body: Json<NewContext>) -> Created<ContextResponse>, access Owner, fails [Conflict];
@@ -198,13 +198,13 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     ///
     /// Text becomes blocks, with HTML that is safe to show; with `Accept: text/html` the answer is a page of them. What is under an ingested
     /// file is shown with its text in the order of the file.
-    GET    "/view/{id}"                   view_document(path: DocumentPath) -> Conditional<Json<ViewResponse>>, or view_page -> Conditional<Text<Html>>;
+    GET    "/view/{id}"                   view_document(path: DocumentPath) -> Conditional<Json<ViewResponse>>, or view_page -> Conditional<Text<Html>>, on Replica;
     /// Shows the next page of what is under a document, also where its view shows nothing of it.
-    POST   "/view/{id}/expand-children"   expand_children(path: DocumentPath, body: OptionalJson<ExpandRequest>) -> Json<ViewChildren>;
+    POST   "/view/{id}/expand-children"   expand_children(path: DocumentPath, body: OptionalJson<ExpandRequest>) -> Json<ViewChildren>, on Replica;
     /// Lists the documents above a document, root first. One that the caller may not read is a gap without a name.
-    GET    "/view/{id}/breadcrumbs"       list_breadcrumbs(path: DocumentPath) -> Json<BreadcrumbList>;
+    GET    "/view/{id}/breadcrumbs"       list_breadcrumbs(path: DocumentPath) -> Json<BreadcrumbList>, on Replica;
     /// Lists what refers to a document, page by page: links, facts, and texts that name it as `[[id]]`.
-    GET    "/view/{id}/back-references"   list_back_references(path: DocumentPath, query: PageQuery) -> Json<BackReferencePage>;
+    GET    "/view/{id}/back-references"   list_back_references(path: DocumentPath, query: PageQuery) -> Json<BackReferencePage>, on Replica;
     /// Lists the rules by which views show documents.
     GET    "/usetype-presentations"       list_presentations() -> Json<PresentationList>;
     /// Creates the rule for a usetype, or for all that begin alike.
@@ -223,9 +223,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Every variable that the text uses must be declared. A text that breaks the grammar is refused with its line and column.
     POST   "/templates"                   create_template(query: WaitQuery, body: Json<NewTemplate>) -> Created<CreatedDocument>, access Write, fails [TooLarge];
     /// Lists the templates, page by page.
-    GET    "/templates"                   list_templates(query: PageQuery) -> Json<DocumentPage>;
+    GET    "/templates"                   list_templates(query: PageQuery) -> Json<DocumentPage>, on Replica;
     /// Reads one template; its variables and partials are its `structured_content`.
-    GET    "/templates/{id}"              read_template(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>;
+    GET    "/templates/{id}"              read_template(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>, on Replica;
     /// Changes the fields of a template that the body names. The evidence `versions` keeps what it was, with who changed it and when.
     PATCH  "/templates/{id}"              update_template(path: DocumentPath, query: WaitQuery, body: Json<TemplateChange>) -> Versioned<Json<UpdatedDocument>>, access Write, fails [PreconditionFailed, TooLarge];
     /// Deletes a template; with `If-Match` only if it is still what the caller read.
@@ -235,7 +235,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// A template reaches nothing but its values, its partials and the documents that the caller names and may read, and ends after a number of steps.
     POST   "/templates/{id}/render"       render_template(path: DocumentPath, body: OptionalJson<RenderRequest>) -> Json<RenderedTemplate>, fails [TooLarge];
     /// Searches the templates by any method.
-    POST   "/templates/search"            search_templates(body: Json<TemplateSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+    POST   "/templates/search"            search_templates(body: Json<TemplateSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong], on Replica;
 
     /// Creates a search index of everything, or of some subtrees, and begins to build it.
     POST   "/indexes"                     create_index(body: Json<NewIndex>) -> Created<IndexResponse>, access Owner, fails [Conflict];
@@ -277,23 +277,23 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Asserts up to 5,000 facts in one transaction: all of them, or none, and then the error names the first one at fault by its `index`.
     POST   "/triples/batch"               assert_facts(body: Json<NewFacts>) -> Json<BatchedFacts>, access Write, fails [Conflict, TooLarge, ShapeViolation];
     /// Lists facts as they hold and are believed now, or at other times, page by page.
-    GET    "/triples"                     list_facts(query: FactQuery) -> Json<FactPage>, tool Read;
+    GET    "/triples"                     list_facts(query: FactQuery) -> Json<FactPage>, tool Read, on Replica;
     /// Reads one fact, also one that is no longer believed.
-    GET    "/triples/{id}"                read_fact(path: FactPath) -> Json<FactResponse>;
+    GET    "/triples/{id}"                read_fact(path: FactPath) -> Json<FactResponse>, on Replica;
     /// Lists every form that a statement had in the store, oldest first, page by page.
-    GET    "/triples/{id}/history"        read_fact_history(path: FactPath, query: PageQuery) -> Json<FactHistory>;
+    GET    "/triples/{id}/history"        read_fact_history(path: FactPath, query: PageQuery) -> Json<FactHistory>, on Replica;
     /// Puts another object in the place of a fact's, for all of its time or for a part; the old fact is closed and stays readable.
     POST   "/triples/{id}/supersede"      supersede_fact(path: FactPath, body: Json<Supersession>) -> Created<SupersededFact>, access Write, fails [Conflict, ShapeViolation], tool Write;
     /// Ends the belief in a fact, for all of its time or for a part; the fact stays readable.
     POST   "/triples/{id}/invalidate"     invalidate_fact(path: FactPath, body: OptionalJson<Invalidation>) -> Json<InvalidatedFact>, access Write, fails [Conflict, ShapeViolation];
     /// Lists which entities are taken for one, page by page.
-    GET    "/graph/merges"                list_merges(query: MergeQuery) -> Json<MergePage>, fails [NotFound];
+    GET    "/graph/merges"                list_merges(query: MergeQuery) -> Json<MergePage>, fails [NotFound], on Replica;
     /// Takes two documents for one, from now on and until that is undone. No fact is rewritten.
     POST   "/graph/merges"                merge_entities(body: Json<NewMerge>) -> Created<MergeResponse>, access Write, fails [NotFound, Conflict];
     /// Undoes a merge: every answer is as it would be without it.
     DELETE "/graph/merges/{id}"           undo_merge(path: MergePath) -> NoContent, access Write, fails [Conflict];
     /// Finds the shortest paths between two documents along facts that the caller may read.
-    POST   "/triples/path-find"           find_paths(body: Json<PathSearch>) -> Json<PathResponse>, tool Read;
+    POST   "/triples/path-find"           find_paths(body: Json<PathSearch>) -> Json<PathResponse>, tool Read, on Replica;
 
     /// Reads facts as Turtle, ordered by subject, while they are found.
     ///
@@ -312,11 +312,11 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// the text says of individuals becomes facts, and its shapes can be bound. `not_used` counts what says nothing to the service.
     POST   "/ontologies"                  create_ontology(query: OntologyQuery, body: TurtleText) -> Created<OntologyResponse>, access Write, fails [Conflict, TooLarge, ShapeViolation];
     /// Lists the ontologies, page by page.
-    GET    "/ontologies"                  list_ontologies(query: PageQuery) -> Json<OntologyPage>;
+    GET    "/ontologies"                  list_ontologies(query: PageQuery) -> Json<OntologyPage>, on Replica;
     /// Reads what is known of one ontology.
-    GET    "/ontologies/{id}"             read_ontology(path: DocumentPath) -> Json<OntologyResponse>;
+    GET    "/ontologies/{id}"             read_ontology(path: DocumentPath) -> Json<OntologyResponse>, on Replica;
     /// Lists the classes of an ontology with those that they are below, page by page.
-    GET    "/ontologies/{id}/classes"     list_classes(path: DocumentPath, query: PageQuery) -> Json<ClassPage>;
+    GET    "/ontologies/{id}/classes"     list_classes(path: DocumentPath, query: PageQuery) -> Json<ClassPage>, on Replica;
     /// Deletes an ontology with its classes and bindings; the facts that it alone stated are closed and stay readable to the owner.
     DELETE "/ontologies/{id}"             delete_ontology(path: DocumentPath) -> NoContent, access Write, fails [Conflict];
     /// Binds a shape, by SHACL Core: what the facts of nodes must be like.
@@ -333,36 +333,36 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Takes a binding away; the shape stays in its ontology.
     DELETE "/shape-bindings/{id}"         delete_shape_binding(path: ShapeBindingPath) -> NoContent, access Write;
     /// Holds the facts of one moment that the caller may read against a bound shape.
-    POST   "/shape-bindings/{id}/validate" validate_shape(path: ShapeBindingPath, query: ValidationQuery) -> Json<ValidationReport>;
+    POST   "/shape-bindings/{id}/validate" validate_shape(path: ShapeBindingPath, query: ValidationQuery) -> Json<ValidationReport>, on Replica;
 
     /// Shows the most central documents of the graph that the caller may read.
-    GET    "/graph/centrality"            rank_documents(query: CentralityQuery) -> Json<CentralityResponse>, fails [TooLarge];
+    GET    "/graph/centrality"            rank_documents(query: CentralityQuery) -> Json<CentralityResponse>, fails [TooLarge], on Replica;
     /// Shows the subtrees that the rest of the graph leads to.
-    GET    "/graph/subtree-authority"     rank_subtrees(query: AuthorityQuery) -> Json<AuthorityResponse>, fails [TooLarge];
+    GET    "/graph/subtree-authority"     rank_subtrees(query: AuthorityQuery) -> Json<AuthorityResponse>, fails [TooLarge], on Replica;
     /// Shows the chains of the heaviest documents that a tree hangs on.
-    GET    "/graph/spines"                find_spines(query: SpineQuery) -> Json<SpinesResponse>, fails [NotFound, TooLarge];
+    GET    "/graph/spines"                find_spines(query: SpineQuery) -> Json<SpinesResponse>, fails [NotFound, TooLarge], on Replica;
     /// Shows groups of documents with more edges among them than to others, by the Leiden algorithm.
-    GET    "/graph/communities"           find_communities(query: CommunityQuery) -> Json<CommunitiesResponse>, fails [TooLarge];
+    GET    "/graph/communities"           find_communities(query: CommunityQuery) -> Json<CommunitiesResponse>, fails [TooLarge], on Replica;
     /// Shows the documents around one, and the facts that lead to them.
-    GET    "/graph/neighbors"             find_neighbors(query: NeighborQuery) -> Json<NeighborResponse>, fails [NotFound], tool Read;
+    GET    "/graph/neighbors"             find_neighbors(query: NeighborQuery) -> Json<NeighborResponse>, fails [NotFound], tool Read, on Replica;
     /// Shows which facts changed between two moments, page by page.
-    GET    "/graph/diff"                  compare_facts(query: DiffQuery) -> Json<DiffResponse>;
+    GET    "/graph/diff"                  compare_facts(query: DiffQuery) -> Json<DiffResponse>, on Replica;
     /// Counts what there is in the graph that the caller may read.
-    GET    "/graph/stats"                 read_graph_stats(query: GraphQuery) -> Json<GraphStats>, fails [TooLarge];
+    GET    "/graph/stats"                 read_graph_stats(query: GraphQuery) -> Json<GraphStats>, fails [TooLarge], on Replica;
     /// Audits what the caller may read for what hangs on nothing, contradicts itself, is stale, is not covered by search, or is open to all.
     ///
     /// All audits are of one moment.
-    POST   "/graph/lint"                  lint_graph(body: Json<LintRequest>) -> Json<LintResponse>;
+    POST   "/graph/lint"                  lint_graph(body: Json<LintRequest>) -> Json<LintResponse>, on Replica;
 
     /// Reads documents with all that hangs on them, page by page: each before what is under it (docs/backup.md).
     ///
     /// `svc export` makes a folder of it, which `svc import` brings into another store. What the caller may not read is left out, and so are
     /// trees of summaries, which are made anew.
-    GET    "/archive/documents"           export_documents(query: ArchiveQuery) -> Json<ArchivePage>;
+    GET    "/archive/documents"           export_documents(query: ArchiveQuery) -> Json<ArchivePage>, on Replica;
     /// Reads links with an end in a part of the tree, page by page; `outside` says that the other end is not in it.
-    GET    "/archive/links"               export_links(query: ArchiveQuery) -> Json<ArchiveLinkPage>;
+    GET    "/archive/links"               export_links(query: ArchiveQuery) -> Json<ArchiveLinkPage>, on Replica;
     /// Reads the grants in a part of the tree, page by page, with the principals by their names.
-    GET    "/archive/grants"              export_grants(query: ArchiveQuery) -> Json<ArchiveGrantPage>, access Owner;
+    GET    "/archive/grants"              export_grants(query: ArchiveQuery) -> Json<ArchiveGrantPage>, access Owner, on Replica;
     /// Stores documents of an archive under new ids: all of the call, or none. What an earlier call of the caller stored is found again.
     ///
     /// A vector of the model of this store is taken over, and the document is found at once; any other document is embedded anew.

@@ -3,19 +3,23 @@ use crate::{
     Body, Code, Failure, FileUpload, VERSION, VERSION_HEADER,
     incoming::{Incoming, lost},
     operation::{Call, Operation, OperationInfo, Outcome, Transport},
+    position::{AFTER_HEADER, NOW, POSITION_HEADER, Position},
     reply::Reply,
 };
 use futures_util::future::BoxFuture;
 use http::header;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// Carries requests to a service otherwise than over the network.
 pub type Sender =
     Arc<dyn Fn(http::Request<reqwest::Body>) -> BoxFuture<'static, http::Response<reqwest::Body>> + Send + Sync>;
 
-/// A service at a remote address.
+/// A service at a remote address. It and its clones are never answered from an older store than an earlier answer showed them.
 #[derive(Clone)]
 pub struct Remote {
     base: String,
@@ -23,6 +27,10 @@ pub struct Remote {
     http: reqwest::Client,
     answer_limit: usize,
     sender: Option<Sender>,
+    /// The latest position that an answer named; 0 before the first.
+    known: Arc<AtomicU64>,
+    /// Whether the first request asks for the store of its own moment.
+    begins_now: bool,
 }
 
 /// What an operation is sent by a caller that does not know its types.
@@ -52,7 +60,15 @@ impl Remote {
     /// Makes a client for the service at `base`, for example `http://127.0.0.1:8000`.
     pub fn new(base: &str, token: &str, http: reqwest::Client) -> Remote {
         let (base, token) = (base.trim_end_matches('/').to_owned(), token.to_owned());
-        Remote { base, token, http, answer_limit: ANSWER_LIMIT, sender: None }
+        let known = Arc::default();
+        Remote { base, token, http, answer_limit: ANSWER_LIMIT, sender: None, known, begins_now: false }
+    }
+
+    /// Returns the same client, whose first answer too has all that was written before it asks: for a program that goes on where another
+    /// one has ended.
+    #[must_use]
+    pub fn beginning_now(self) -> Remote {
+        Remote { begins_now: true, ..self }
     }
 
     /// Returns the same client with another limit, in bytes, for answers that are read whole; streams have none.
@@ -96,7 +112,12 @@ impl Remote {
 
     fn request(&self, info: &OperationInfo, path: &Value) -> reqwest::RequestBuilder {
         let request = self.http.request(info.method.clone(), format!("{}{}", self.base, fill(info.path, path)));
-        request.header(VERSION_HEADER, VERSION).bearer_auth(&self.token)
+        let request = request.header(VERSION_HEADER, VERSION).bearer_auth(&self.token);
+        match self.known.load(Ordering::Acquire) {
+            0 if self.begins_now => request.header(AFTER_HEADER, NOW),
+            0 => request,
+            known => request.header(AFTER_HEADER, Position(known).to_string()),
+        }
     }
 
     async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Incoming, Failure> {
@@ -108,6 +129,10 @@ impl Remote {
             },
         };
         let response = response.map_err(|error| lost(&self.base, &error))?;
+        let named = response.headers().get(POSITION_HEADER).and_then(|value| value.to_str().ok());
+        if let Some(Position(position)) = named.and_then(|named| named.parse().ok()) {
+            self.known.fetch_max(position, Ordering::AcqRel);
+        }
         Ok(Incoming::new(response, &self.base, self.answer_limit))
     }
 

@@ -409,5 +409,6 @@ fn client_with(settings: &Settings, http: reqwest::ClientBuilder) -> Result<Clie
         "" if is_this_machine(&url) => token_file::read(&settings.data_dir).unwrap_or_default(),
         token => token.to_owned(),
     };
-    Ok(Client(Remote::new(&url, &token, http)))
+    // Another command may have written just now what this one is to find.
+    Ok(Client(Remote::new(&url, &token, http).beginning_now()))
 }

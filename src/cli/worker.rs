@@ -13,6 +13,7 @@ use crate::{
     load::Load,
     logging, otlp,
     reader::{Reader, serve_if_asked},
+    replicas::Replicas,
     secrets,
     service::Service,
     settings::{Settings, SettingsError},
@@ -72,9 +73,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Says what keeps tasks from running (unserved, no_handler, lapsed, stuck, starved, stalled, paused,
-    /// batch_stalled, unequal_leases, disk, blob_store, feed_away), and what tells that one server will not do for much
-    /// longer (file_bytes, vector_memory, slow_searches, slow_ingestion, slow_bm25, slow_claims); exits with 1 if
-    /// anything does.
+    /// batch_stalled, unequal_leases, disk, blob_store, feed_away, standby_away, standby_behind), and what tells that
+    /// one server will not do for much longer (file_bytes, vector_memory, slow_searches, slow_ingestion, slow_bm25,
+    /// slow_claims); exits with 1 if anything does.
     Doctor {
         /// Reports a task as starved, stalled or stuck once it could run and has waited for this long.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
@@ -178,11 +179,19 @@ async fn no_room(pool: &sqlx::PgPool) -> sqlx::Result<Option<String>> {
     }
 }
 
-/// Reports what is wrong with the queue, the disk, the object store and the broker, and what grows beyond one server, one line per finding.
+/// Reports what is wrong with the queue, the disk, the object store, the broker and the standbys, and what grows beyond one server, one line per finding.
 async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;
+    let replicas = Replicas::new(settings, &backend.pool).map_err(crate::app::AppError::from)?;
     let findings = async {
+        let standbys = match &replicas {
+            Some(replicas) => {
+                replicas.examine().await;
+                replicas.troubles()
+            }
+            None => Vec::new(),
+        };
         let room =
             [Disk::new(&settings.data_dir, settings.disk_least_free).check().err(), no_room(&backend.pool).await?];
         let stored = Blobs::new(settings).state(&backend.pool).await;
@@ -194,12 +203,16 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
             disk: room.into_iter().flatten().collect(),
             blob_store: stored.and_then(Result::err).map(|error| error.to_string()),
             feed: feed::broker::missing(settings).await.map(|error| (error.to_string(), 0.0)),
+            standbys,
             growth: Some(Load::new(settings).growth(&mut conn).await?),
         };
         let findings = store::admin::findings(&mut conn, patience, settings.batch_stall, outside).await?;
         Ok::<_, sqlx::Error>((findings, workers, state))
     }
     .await;
+    if let Some(replicas) = &replicas {
+        replicas.close().await;
+    }
     backend.stop().await;
     let (findings, workers, state) =
         findings.map_err(|error| CliError::Other(format!("the queue cannot be read: {error}")))?;

@@ -316,6 +316,11 @@ fn finding(found: &Finding) -> Markup {
             let what = html! { "The bulk feed has had no broker for " (oldest) ": " (about) "." };
             note(true, what, help, Some(("/feed".to_owned(), "See the feed")))
         }
+        FindingKind::StandbyAway => note(false, html! { "A standby answers no reads: " (about) "." }, help, None),
+        FindingKind::StandbyBehind => {
+            let what = html! { "A standby is too far behind to answer reads: " (about) "." };
+            note(false, what, help, None)
+        }
         FindingKind::FileBytes => note(false, html! { "The database holds much of files: " (about) "." }, help, None),
         FindingKind::VectorMemory => {
             let what = html! { "The indexes of vectors are larger than half the memory: " (about) "." };

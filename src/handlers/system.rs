@@ -47,7 +47,7 @@ impl Handle<ops::read_readiness> for Service {
         let model = model(self, &known);
         let checks = checks(self, &known, &model);
         // Without these it still finds and shows what it has.
-        let can_wait = [CheckedPart::Feed, CheckedPart::BlobStore, CheckedPart::Writes];
+        let can_wait = [CheckedPart::Feed, CheckedPart::BlobStore, CheckedPart::Writes, CheckedPart::Standbys];
         let ready = checks.iter().all(|check| check.ok || can_wait.contains(&check.name));
         // Names of workers, versions and counts are only for the owner.
         if !matches!(caller, Caller::Owner) {
@@ -103,6 +103,9 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
     }
     if let Some(state) = &known.blob_store {
         check(CheckedPart::BlobStore, state.clone());
+    }
+    if let Some(replicas) = service.replicas() {
+        check(CheckedPart::Standbys, replicas.state());
     }
     let Some(sample) = known.fresh() else {
         let reason = known.failure.clone();

@@ -52,6 +52,10 @@ pub trait Decode: Body + Sized {
     }
     /// Reads the body of a request.
     fn decode(service: &Service, request: Request) -> impl Future<Output = Result<Self::Received, Failure>> + Send;
+    /// The same body once more, for a second try; `None` if it is received only once.
+    fn again(_: &Self::Received) -> Option<Self::Received> {
+        None
+    }
     /// Receives the body of a call in process. It is never decoded, so the constraints that types cannot express are
     /// checked here.
     fn receive(self, service: &Service) -> impl Future<Output = Result<Self::Received, Failure>> + Send;
@@ -85,6 +89,10 @@ impl Decode for Nothing {
             Ok(Err(failure)) if failure.code != Code::TooLarge => Err(failure),
             _ => Err(refusal()),
         }
+    }
+
+    fn again(_: &Self) -> Option<Self> {
+        Some(Nothing {})
     }
 
     async fn receive(self, _: &Service) -> Result<Self, Failure> {
@@ -128,6 +136,10 @@ impl<T: Wire> Decode for Json<T> {
         }
     }
 
+    fn again(received: &Self) -> Option<Self> {
+        Some(Json(received.0.clone()))
+    }
+
     async fn receive(self, _: &Service) -> Result<Self, Failure> {
         self.0.check().map(|()| self)
     }
@@ -155,6 +167,10 @@ impl<T: Wire> Decode for OptionalJson<T> {
             return Nothing::decode(service, request).await.map(|_| OptionalJson(None));
         }
         Json::decode(service, request).await.map(|Json(value)| OptionalJson(Some(value)))
+    }
+
+    fn again(received: &Self) -> Option<Self> {
+        Some(OptionalJson(received.0.clone()))
     }
 
     async fn receive(self, _: &Service) -> Result<Self, Failure> {

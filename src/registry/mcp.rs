@@ -173,7 +173,8 @@ impl Server {
             }
             .boxed()
         };
-        Ok(Remote::new(HERE, "", http).sent_by(Arc::new(send)))
+        // An earlier call of the model may have written just now what this one is to find.
+        Ok(Remote::new(HERE, "", http).sent_by(Arc::new(send)).beginning_now())
     }
 }
 

@@ -80,7 +80,7 @@ async fn every_operation_is_one_route_one_entry_and_two_methods() {
     }
     macro_rules! both_clients { ($(
         $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
-            $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails $codes:tt)? $(, tool $tool:ident)?;
+            $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails $codes:tt)? $(, tool $tool:ident)? $(, on $on:ident)?;
     )*) => { $(
         let _ = Client::<Remote>::$name;
         let _ = Client::<InProcess>::$name;

@@ -137,6 +137,20 @@ pub(super) fn secret_address(schemes: &'static [&'static str]) -> Kind<Secret> {
     Kind { blank: true, secret: true, ..Kind::new(takes, read, |secret| mask_password(&secret.0)) }
 }
 
+/// Several of these addresses with commas between them, each shown without its password.
+pub(super) fn secret_addresses(schemes: &'static [&'static str]) -> Kind<Vec<Secret>> {
+    let one = secret_address(schemes);
+    let read = move |text: &str| {
+        let addresses = text.split(',').map(str::trim).filter(|address| !address.is_empty());
+        addresses.map(|address| one.read(address)).collect()
+    };
+    let write = |addresses: &Vec<Secret>| {
+        addresses.iter().map(|address| mask_password(&address.0)).collect::<Vec<_>>().join(",")
+    };
+    let takes = format!("blank, or addresses that begin with {}://, with commas between them", schemes.join(":// or "));
+    Kind { blank: true, secret: true, ..Kind::new(takes, read, write) }
+}
+
 pub(super) fn web_address() -> Kind<String> {
     let fits = |text: &str| {
         let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));

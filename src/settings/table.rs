@@ -148,6 +148,11 @@ settings! {
         /// A PostgreSQL with pgvector, as postgres://user:password@host/name; blank: the embedded one in the data
         /// folder.
         SVC_DATABASE_URL database_url: Secret = "", kind::secret_address(&["postgres", "postgresql"]);
+        /// Standbys of this database that may answer reads, as such addresses with commas between them, each of one server;
+        /// blank: the primary answers all.
+        SVC_DATABASE_READ_URL database_read_url: Vec<Secret> = "", kind::secret_addresses(&["postgres", "postgresql"]);
+        /// Longest time that a read waits for a standby to have what its caller knows, before the primary answers it.
+        SVC_READ_WAIT_SECONDS read_wait: Duration = "0.05", kind::seconds(0.0..=60.0);
         /// Most connections that the requests of a process share; its tasks share as many of their own.
         SVC_DATABASE_POOL_SIZE database_pool_size: usize = "16", kind::integer(2..=1000);
         /// When migrations are applied at the start: blank: only on the embedded database; auto: on any database.

@@ -111,6 +111,7 @@ fn hostile_values_are_refused() {
         ("SVC_TOKEN_EMBED_DIMS", "[]"),
         ("SVC_TASK_BADGES", "[\"a\"]"),
         ("SVC_DATABASE_URL", "mysql://a"),
+        ("SVC_DATABASE_READ_URL", "postgres://a,mysql://b"),
         ("SVC_RDF_BASE", "store/"),
         ("SVC_RDF_BASE", "http://store.example"),
         ("SVC_RDF_BASE", "http://a store.example/"),
@@ -132,6 +133,7 @@ fn secrets_show_nowhere() {
     let env = [
         ("SVC_API_TOKEN", "s3cret"),
         ("SVC_DATABASE_URL", "postgres://svc:s3cret@db.example/svc"),
+        ("SVC_DATABASE_READ_URL", "postgres://svc:s3cret@one.example/svc, postgres://svc:s3cret@two.example/svc"),
         ("SVC_AMQP_URL", "amqp://svc:s3cret/%40@mq.example/x"),
         ("SVC_LLM_API_KEY", "s3cret"),
         ("SVC_BLOB_ACCESS_KEY_ID", "id"),
@@ -145,6 +147,8 @@ fn secrets_show_nowhere() {
     let rows = settings.rows();
     let row = |name: &str| &*rows.iter().find(|row| row.name == name).unwrap().value;
     assert_eq!(row("SVC_DATABASE_URL"), "postgres://svc:********@db.example/svc");
+    let both = "postgres://svc:********@one.example/svc,postgres://svc:********@two.example/svc";
+    assert_eq!((row("SVC_DATABASE_READ_URL"), settings.database_read_url.len()), (both, 2));
 
     let bad = refusal(Some("api_token = \"s3cret"), &[]);
     assert!(bad.contains("line 1") && !bad.contains("s3cret"), "{bad}");

@@ -24,9 +24,11 @@ pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
         .map(|_| ())
 }
 
-/// Lets this transaction change guards. Call it as the transaction's first statement.
+/// Lets this transaction change guards. Call it as the transaction's first statement. It counts the change, by which a standby is known to
+/// have replayed it.
 pub async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Access.key()).execute(conn).await.map(|_| ())
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Access.key()).execute(&mut *conn).await?;
+    sqlx::query("UPDATE access_changes SET changes = changes + 1").execute(conn).await.map(|_| ())
 }
 
 /// Makes a node that this transaction created, and that has nothing under it, an access root.

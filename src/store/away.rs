@@ -121,6 +121,7 @@ fn not_held(state: &str) -> Option<(&'static str, &'static str)> {
 
 impl IntoFailure for sqlx::Error {
     fn into_failure(self) -> Failure {
+        super::replicas::note_failure();
         let away = away(&self);
         if away == Some(Away::DiskFull) {
             tracing::error!(error = %self, "the disk of the database is full");

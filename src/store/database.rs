@@ -13,6 +13,9 @@ use std::{str::FromStr, time::Duration};
 /// been used since is asked however long ago that was.
 const SUSPECTED: Duration = Duration::from_secs(60);
 
+/// How long a read waits for a connection to a standby, before the primary answers it.
+const STANDBY_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Idle time below which a connection of the pool is used without a ping.
 const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
 
@@ -21,6 +24,10 @@ const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
 pub enum DatabaseError {
     #[error("SVC_DATABASE_URL is not a PostgreSQL URL: {0}")]
     Url(String),
+    #[error(
+        "SVC_DATABASE_READ_URL has an address that is no PostgreSQL URL: it takes postgres://user:password@host:port/database"
+    )]
+    ReadUrl,
     #[error("the database does not answer: {0}")]
     Unreachable(#[source] sqlx::Error),
     #[error("PostgreSQL {found} is too old: svc needs {needed} or later")]
@@ -70,6 +77,11 @@ pub fn options(url: &str) -> Result<PgConnectOptions, DatabaseError> {
         .map_err(|_| DatabaseError::Url("it takes postgres://user:password@host:port/database".to_owned()))
 }
 
+/// Reads an address of SVC_DATABASE_READ_URL, which the message does not repeat either.
+pub fn read_options(url: &str) -> Result<PgConnectOptions, DatabaseError> {
+    PgConnectOptions::from_str(url).map_err(|_| DatabaseError::ReadUrl)
+}
+
 /// Options with which a connection can neither hang for hours on a dead peer nor keep a transaction open past the
 /// lease.
 pub fn guarded(options: PgConnectOptions, lease: Duration) -> PgConnectOptions {
@@ -105,12 +117,26 @@ pub fn pool_of_samples(pool: &PgPool, limit: Duration) -> PgPool {
     connect(options.options([("statement_timeout", limit.as_str()), ("enable_seqscan", "off"), ("jit", "off")]), 1)
 }
 
+/// A pool to a standby, whose server ends a statement that takes longer than `limit`.
+pub fn pool_of_reads(options: PgConnectOptions, connections: u32, lease: Duration, limit: Duration) -> PgPool {
+    let limit = format!("{}ms", limit.as_millis().clamp(1, i32::MAX as u128));
+    let options = guarded(options, lease).options([("statement_timeout", limit.as_str())]);
+    tested(connections)
+        .acquire_timeout(STANDBY_PATIENCE)
+        .before_acquire(|conn, idle| {
+            Box::pin(async move {
+                if idle.idle_for > PRESUMED_ALIVE {
+                    conn.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+        .connect_lazy_with(options)
+}
+
 fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
-    PgPoolOptions::new()
-        .max_connections(connections)
+    tested(connections)
         .acquire_timeout(Duration::from_secs(5))
-        // Each connection was tested when it was returned; one that was used just now is not tested again.
-        .test_before_acquire(false)
         .before_acquire(|conn, idle| {
             Box::pin(async move {
                 if !is_trusted(conn, idle.age, idle.idle_for).await? {
@@ -122,17 +148,21 @@ fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
                 Ok(true)
             })
         })
-        .after_release(|conn, _| {
-            Box::pin(async move {
-                // A caller that is cut off in the middle of a statement leaves the statement behind. The server cancels
-                // it soon after its connection is closed, and nobody else has to wait for its end.
-                match tokio::time::timeout(GRACE, drain(conn)).await {
-                    Ok(drained) => drained.map(|()| true),
-                    Err(_) => Ok(false),
-                }
-            })
-        })
         .connect_lazy_with(options)
+}
+
+/// Pools whose connections are tested when they are returned; one that was used just now is not tested again.
+fn tested(connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new().max_connections(connections).test_before_acquire(false).after_release(|conn, _| {
+        Box::pin(async move {
+            // A caller that is cut off in the middle of a statement leaves the statement behind. The server cancels
+            // it soon after its connection is closed, and nobody else has to wait for its end.
+            match tokio::time::timeout(GRACE, drain(conn)).await {
+                Ok(drained) => drained.map(|()| true),
+                Err(_) => Ok(false),
+            }
+        })
+    })
 }
 
 /// Refuses a server that svc cannot work on, saying what is missing.

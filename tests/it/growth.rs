@@ -19,7 +19,7 @@ use svc_client::wire::{Finding, FindingKind};
 const SIGNS: &[(FindingKind, &str)] = &[
     (FindingKind::FileBytes, "rung 2: name an object store in SVC_BLOB_STORE"),
     (FindingKind::VectorMemory, "rung 1: give the server more memory"),
-    (FindingKind::SlowSearches, "rung 3: give the server more processors"),
+    (FindingKind::SlowSearches, "rung 3: let standbys answer reads"),
     (FindingKind::SlowIngestion, "rung 4: give the server faster disks"),
     (FindingKind::SlowBm25, "rung 5: search indexes of parts"),
     (FindingKind::SlowClaims, "the queue: run fewer and larger workers"),

@@ -79,6 +79,7 @@ mod reading;
 mod readme;
 mod refusals;
 mod regions;
+mod replicas;
 mod reprocess;
 mod rerank;
 mod retries;

@@ -273,14 +273,22 @@ async fn the_dashboard_asks_for_metrics_that_there_are() {
     named.retain(|name| !name.starts_with("svc_feed_"));
     let missing: Vec<&String> = named.iter().filter(|name| !there.contains(name.as_str())).collect();
     assert!(missing.is_empty() && named.len() >= 15, "{missing:?} of {named:?}: {printed}");
-    // And nothing is left out of it but what streams, batches and types without a handler tell.
+    // And nothing is left out of it but what streams, batches, types without a handler and standbys tell.
     let described = printed
         .lines()
         .filter(|line| !line.contains("svc_feed_"))
         .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next());
     let shown = |name: &str| named.contains(name) || named.contains(&format!("{name}_bucket"));
     let unshown: Vec<&str> = described.filter(|name| !shown(name)).collect();
-    let known = ["svc_llm_batches_total", "svc_spool_copies_total", "svc_streams", "svc_tasks_without_handler"];
+    let known = [
+        "svc_llm_batches_total",
+        "svc_reads_total",
+        "svc_spool_copies_total",
+        "svc_standby_behind_seconds",
+        "svc_standby_up",
+        "svc_streams",
+        "svc_tasks_without_handler",
+    ];
     assert!(unshown.iter().all(|name| known.contains(name)), "{unshown:?}");
     sqlx::query("DELETE FROM task_queue WHERE NOT final").execute(&app.pool).await.unwrap();
     app.end().await;

@@ -26,6 +26,8 @@ wire_words! {
         Disk = "disk",
         BlobStore = "blob_store",
         FeedAway = "feed_away",
+        StandbyAway = "standby_away",
+        StandbyBehind = "standby_behind",
         FileBytes = "file_bytes",
         VectorMemory = "vector_memory",
         SlowSearches = "slow_searches",
@@ -42,7 +44,8 @@ pub struct Finding {
     /// `unserved`: no living worker answers to the badge. `no_handler`: none can run the task type. `lapsed`: leases expired and nobody
     /// took the tasks back. `batch_stalled`: a provider should long have ended a batch. `stuck`: tasks have waited for long for a region or an intent. `starved`: younger tasks overtake these.
     /// `stalled`: nobody takes the tasks, although a worker could. `blob_store`: the object store with the bytes of files is away.
-    /// `feed_away`: this process does not reach the message broker that `SVC_AMQP_URL` names.
+    /// `feed_away`: this process does not reach the message broker that `SVC_AMQP_URL` names. `standby_away` and `standby_behind`: the primary answers
+    /// the reads of a server that `SVC_DATABASE_READ_URL` names, because that is away or far behind.
     /// The others are signs that one server will not do for much longer. `file_bytes`: the database holds very many bytes of files. `vector_memory`: the indexes
     /// of vectors are larger than half the memory. `slow_searches` and `slow_bm25`: searches by vectors and full text, and by BM25, take long in the database.
     /// `slow_ingestion`: embed tasks wait for the database and not for a model. `slow_claims`: claims of tasks take long.

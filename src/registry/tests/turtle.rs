@@ -22,6 +22,7 @@ impl Operation for read_graph {
         access: Access::Read,
         needs: None,
         tool: None,
+        on: svc_client::On::Primary,
         fails: &[Code::NotFound],
         docs: &[" Reads a graph."],
     };

@@ -36,6 +36,12 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
             "see that svc-batch-worker runs and what it logs; svc-batch-worker cancel has the tasks tried again"
         }
         FindingKind::Paused => "resume the task type: POST /admin/task-types/{task_type}/resume",
+        FindingKind::StandbyAway => {
+            "rung 3: the primary answers what this server would: see that it runs as a standby of the primary, and that SVC_DATABASE_READ_URL names it"
+        }
+        FindingKind::StandbyBehind => {
+            "rung 3: the primary answers what this server would: see that its replay is not paused, give it faster disks, or lower its max_standby_streaming_delay"
+        }
         FindingKind::FileBytes => {
             "rung 2: name an object store in SVC_BLOB_STORE and run svc blobs move --to object; the table shrinks when VACUUM FULL pg_largeobject rewrites it. \
              SVC_GROWTH_FILE_BYTES says from where on this is told"
@@ -44,7 +50,7 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
             "rung 1: give the server more memory and say so in its effective_cache_size, or embed with a narrower model; half the width takes little over half the memory"
         }
         FindingKind::SlowSearches => {
-            "rung 3: give the server more processors and memory, after a look whether SVC_DATABASE_POOL_SIZE is too small; reads from replicas are not built. \
+            "rung 3: let standbys answer reads (SVC_DATABASE_READ_URL), or give the server more processors and memory, after a look whether SVC_DATABASE_POOL_SIZE is too small. \
              SVC_GROWTH_SEARCH_SECONDS says from where on this is told"
         }
         FindingKind::SlowIngestion => {
@@ -71,6 +77,8 @@ pub struct Outside {
     pub blob_store: Option<String>,
     /// Why the bulk feed has no broker, and for how many seconds.
     pub feed: Option<(String, f64)>,
+    /// Standbys that answer no reads, with the reasons, and for how many seconds.
+    pub standbys: Vec<(FindingKind, String, f64)>,
     /// From what the signs of growth are read; without it none is found.
     pub growth: Option<Growth>,
 }
@@ -139,6 +147,7 @@ pub async fn findings(
     findings.extend(outside.disk.into_iter().map(|reason| finding(FindingKind::Disk, reason, 0, 0.0)));
     findings.extend(outside.blob_store.map(|reason| finding(FindingKind::BlobStore, reason, 0, 0.0)));
     findings.extend(outside.feed.map(|(reason, seconds)| finding(FindingKind::FeedAway, reason, 0, seconds)));
+    findings.extend(outside.standbys.into_iter().map(|(kind, about, seconds)| finding(kind, about, 0, seconds)));
     if let Some(growth) = outside.growth {
         let signs = growth::signs(&mut *conn, patience, &growth).await?;
         findings.extend(signs.into_iter().map(|sign| finding(sign.kind, sign.about, sign.tasks, sign.seconds)));

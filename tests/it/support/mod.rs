@@ -14,6 +14,7 @@ pub mod rude;
 pub mod s3;
 pub mod searches;
 pub mod server;
+pub mod standby;
 pub mod statements;
 pub mod web;
 mod workbook;
@@ -148,7 +149,7 @@ impl TestApp {
         };
         let reader = wish.reader.unwrap_or_else(reader);
         let service = Service::new(settings.clone(), pool.clone(), Some(embedder), TOKEN, reader);
-        let service = Arc::new(service.with_task_types(wish.types).with_ocr().await.unwrap());
+        let service = Arc::new(service.with_task_types(wish.types).with_replicas().unwrap().with_ocr().await.unwrap());
         let worker = if wish.no_worker {
             None
         } else {

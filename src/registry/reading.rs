@@ -1,0 +1,168 @@
+//! Where a request is carried out: at the primary, or, if it only reads, at a standby that has what its caller knows.
+use super::{Decode, Handle, Received};
+use crate::{
+    access::Caller,
+    replicas::{self, Needed, Replicas},
+    service::Service,
+    store,
+};
+use http::HeaderMap;
+use svc_client::{
+    AFTER_HEADER, Access, Call, Code, Failure, NOW, On, Operation, OperationInfo, Outcome, Position, Reply,
+};
+
+/// How old the store may be that a caller is answered from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// The caller knows nothing that the answer could lack.
+    Anything,
+    Position(Position),
+    /// The answer has everything that was committed before the request.
+    Now,
+}
+
+impl After {
+    /// Reads what a request demands.
+    pub(super) fn of(headers: &HeaderMap) -> Result<After, Failure> {
+        let Some(value) = headers.get(AFTER_HEADER) else { return Ok(After::Anything) };
+        match value.to_str().unwrap_or_default() {
+            NOW => Ok(After::Now),
+            text => text
+                .parse()
+                .map(After::Position)
+                .map_err(|_| Failure::field(AFTER_HEADER, "takes the `SVC-Position` of an earlier answer, or `now`")),
+        }
+    }
+}
+
+/// The value of an answer, and how far its caller knows the store from then on.
+pub(super) type Answered<O> = (<<O as Operation>::Reply as Reply>::Value, Option<Position>);
+
+/// Whether the answers of an operation are of the store, and so name a position.
+pub(super) fn names_position(info: &OperationInfo) -> bool {
+    matches!(info.access, Access::Read | Access::Write | Access::Owner)
+}
+
+/// Carries out a call where standbys may answer. What fails at a standby is carried out again at the primary.
+pub(super) async fn carry_out<O>(
+    service: &Service,
+    replicas: &Replicas,
+    caller: &Caller,
+    after: After,
+    call: Call<O, Received<O>>,
+) -> Result<Answered<O>, Failure>
+where
+    O: Operation,
+    Service: Handle<O>,
+    O::Body: Decode,
+{
+    if O::INFO.on == On::Replica {
+        let (meta, path, query) = (call.meta.clone(), call.path.clone(), call.query.clone());
+        let again: Option<Call<O, Received<O>>> =
+            O::Body::again(&call.body).map(|body| Call { meta, path, query, body });
+        if let Some(again) = again
+            && let Some(answered) = at_a_standby::<O>(service, replicas, caller, after, again).await
+        {
+            return answered;
+        }
+        count("primary");
+    }
+    let value = Box::pin(service.handle(caller, call)).await?;
+    let position = match replicas.written().await {
+        Ok(written) => Some(written.position),
+        Err(error) => {
+            tracing::warn!(%error, "an answer names no position, because the primary does not say how far it is");
+            None
+        }
+    };
+    Ok((value, position))
+}
+
+/// Carries out a read at a standby; `None` if the primary has to do it.
+async fn at_a_standby<O>(
+    service: &Service,
+    replicas: &Replicas,
+    caller: &Caller,
+    after: After,
+    call: Call<O, Received<O>>,
+) -> Option<Result<Answered<O>, Failure>>
+where
+    O: Operation,
+    Service: Handle<O>,
+    O::Body: Decode,
+{
+    let turn = replicas.find(needed(replicas, caller, after).await?).await?;
+    let there = service.reading_at(turn.pool());
+    // The primary has as long again, if this takes too long.
+    let limit = service.settings.request_timeout / 2;
+    let read = tokio::time::timeout(limit, Box::pin(there.handle(caller, call)));
+    let (outcome, has_failed): (Result<Outcome<O>, _>, bool) = store::replicas::reading(read).await;
+    match outcome {
+        Ok(Ok(value)) if !has_failed => {
+            let position = turn.end().await?;
+            count(turn.name());
+            Some(Ok((value, Some(position))))
+        }
+        // The service has no slot for it, wherever it reads.
+        Ok(Err(failure)) if failure.code == Code::TooManyRequests => Some(Err(failure)),
+        // Also what is not there: it may be so new that this standby has not replayed it.
+        _ => {
+            tracing::debug!(standby = turn.name(), "the primary answers what a standby did not");
+            None
+        }
+    }
+}
+
+/// What a standby must have replayed; `None` if the primary does not say what that is.
+async fn needed(replicas: &Replicas, caller: &Caller, after: After) -> Option<Needed> {
+    let position = match after {
+        After::Position(position) => Some(position),
+        After::Anything | After::Now => None,
+    };
+    let is_bounded = caller.principal().is_some();
+    if !is_bounded && after != After::Now {
+        return Some(Needed { position, rights: None });
+    }
+    // The caller's rights were looked up before this, so that what they rest on is counted here.
+    let written = replicas.written().await.ok()?;
+    let position = if after == After::Now { Some(written.position) } else { position };
+    Some(Needed { position, rights: is_bounded.then_some(written.rights) })
+}
+
+fn count(server: &str) {
+    metrics::counter!(replicas::READS, "server" => server.to_owned()).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+    use svc_client::OPERATIONS;
+
+    #[test]
+    fn a_request_demands_nothing_a_position_or_the_moment() {
+        let of = |value: &'static str| {
+            let name = http::HeaderName::from_static(AFTER_HEADER);
+            After::of(&HeaderMap::from_iter([(name, HeaderValue::from_static(value))]))
+        };
+        assert_eq!(After::of(&HeaderMap::new()).ok(), Some(After::Anything));
+        assert_eq!(of("now").ok(), Some(After::Now));
+        assert_eq!(of("0/16B3748").ok(), Some(After::Position(Position(0x16B_3748))));
+        for other in ["", "later", "0/16B3748, 0/16B3749"] {
+            let failure = of(other).expect_err("refused");
+            assert_eq!(failure.code, Code::InvalidField, "{other}");
+            assert_eq!(failure.members["field"], AFTER_HEADER, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_what_needs_no_right_to_write_is_answered_by_a_standby() {
+        for row in OPERATIONS.iter().filter(|row| row.on == On::Replica) {
+            assert!(super::super::lifetime::only_reads(row) && names_position(row), "{}", row.name);
+        }
+        for name in ["read_frontier", "list_tasks", "read_bytes", "export_turtle", "synthesize", "read_caller"] {
+            let row = OPERATIONS.iter().find(|row| row.name == name).expect(name);
+            assert_eq!(row.on, On::Primary, "{name}");
+        }
+    }
+}
