@@ -81,7 +81,8 @@ struct Common<'a> {
     words: usize,
 }
 
-/// Puts the questions of claimed tasks into batches. Returns the tasks that are not ours any more; the others take more than one question.
+/// Puts the questions of claimed tasks into batches. Returns the tasks that wait there; the others are left to the caller, who gives back those that are
+/// still claimed and ends those of which somebody wants the end.
 pub(crate) async fn ask(tools: &Tools, worker: &str, grants: &[Grant]) -> HashSet<TaskId> {
     let mut asked = HashSet::new();
     let ended = async {
@@ -259,11 +260,10 @@ impl<'a> Common<'a> {
             return Ok(Vec::new());
         }
         let became = self.batching.park_all(&self.tools.pool, &tasks).await.classified()?;
-        let waiting = tasks.iter().zip(&became).filter(|(_, became)| **became == Parked::Waits);
+        let waiting = tasks.iter().zip(became).filter(|(_, became)| *became == Parked::Waits);
         let waiting: Vec<&Grant> = waiting.map(|(task, _)| &task.grant).collect();
         show(worker, &waiting, AttemptOutcome::Batched);
-        let are_gone = tasks.iter().zip(became).filter(|(_, became)| matches!(became, Parked::Waits | Parked::Lost));
-        Ok(are_gone.map(|(task, _)| task.grant.task_id).collect())
+        Ok(waiting.iter().map(|grant| grant.task_id).collect())
     }
 
     fn parking(&self, question: Question<'_>) -> Parking {

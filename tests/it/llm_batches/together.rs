@@ -13,7 +13,7 @@ use crate::{
 };
 use serde_json::json;
 use sqlx::AssertSqlSafe;
-use std::process::Stdio;
+use std::{process::Stdio, time::Duration};
 use svc::{
     llm_batches::{Batching, ProviderName},
     service::Service,
@@ -201,6 +201,44 @@ async fn many_summaries_take_no_more_statements_than_few() {
     let (few, many) = (counts[1], counts[2]);
     assert!(many.0 <= few.0 + 2 && many.1 <= few.1 + 2, "{counts:?}");
     assert!(few.0 > 5 && few.1 > 10, "they are counted: {counts:?}");
+    together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_cancelled_while_many_are_asked_of_ends_without_waiting_for_its_lease() {
+    let app = app().await;
+    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps());
+    let embedder = Some(support::engine().into());
+    let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
+    let service = service.with_batching(batching);
+    let mut role = Role::of(&service.settings);
+    (role.worker_id, role.badges) = ("of-the-batches".to_owned(), vec!["batch".to_owned()]);
+    role.lease = Duration::from_secs(600);
+    let together = Together::new(&role, service.tools());
+    let files = files(&app, &["oven", "volcano"]).await;
+    // Whoever has claimed the tasks waits here, before it puts them into a batch.
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("LOCK TABLE llm_answers IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    let asks = together.clone();
+    let asking = tokio::spawn(async move { asks.ask().await });
+    until("the claim", async || {
+        let claimed = "SELECT count(*) FROM task_queue WHERE task_type = 'summarize:llm' AND status = 'claimed'";
+        let claimed: i64 = sqlx::query_scalar(claimed).fetch_one(&app.pool).await.unwrap();
+        (claimed == 2).then_some(())
+    })
+    .await;
+    let cancelled = app.client.cancel_ingest(DocumentPath { id: files[0] }).await.unwrap();
+    assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (0, 1));
+    held.rollback().await.unwrap();
+    asking.await.unwrap();
+    let (failed, batched) = (tasks(&app, TaskStatus::Failed).await, tasks(&app, TaskStatus::Batched).await);
+    assert_eq!(failed.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[0]], "nothing holds it any more");
+    assert_eq!(batched.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[1]]);
+    assert_eq!(app.settled(files[0]).await.settled, Settled::Failed);
+    invariants::check(&app.pool).await;
+    app.client.cancel_ingest(DocumentPath { id: files[1] }).await.unwrap();
     together.stop().await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
