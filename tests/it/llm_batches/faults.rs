@@ -404,6 +404,23 @@ async fn a_file_of_requests_of_which_no_batch_was_made_is_deleted() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_file_of_requests_that_its_server_does_not_delete_holds_no_batch_up() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let file = upload(&app, &section("", "oven", 80), json!({})).await;
+    waiting(&app, 1).await;
+    provider.will(|call| if call == "POST /batches" { Fate::Refused(503) } else { Fate::Answered });
+    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    assert!(!ended(command(&app, &arguments)).await.status.success());
+    assert_eq!((provider.files().len(), provider.batches().len()), (1, 0));
+    provider.will(|call| if call.starts_with("DELETE /files") { Fate::Refused(405) } else { Fate::Answered });
+    once(&app, &provider, "openai", &[]).await;
+    assert_eq!((provider.files().len(), provider.batches().len()), (2, 1));
+    assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 /// Random results, cancels, expiries, edits and kills: each task ends once, and every region is free at the end.
 #[tokio::test]
 async fn whatever_comes_in_whatever_order_each_task_ends_once() {
