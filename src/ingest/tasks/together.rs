@@ -40,8 +40,8 @@ use svc_ids::{DocumentId, RootId, TaskId};
 /// The most bytes of the texts of a group, which is in memory as a whole.
 const BYTES: usize = 8 << 20;
 
-/// The least bytes that a summary below a container is taken for, whose size is not known before it is read, and about the most that it has.
-const SUMMARY_BYTES: (usize, usize) = (64, 4096);
+/// About the most bytes of a summary below a container, whose size is not known before it is read.
+const SUMMARY_BYTES: usize = 4096;
 
 /// A task with the sources of its summary.
 type Member<'a> = (&'a Grant, Vec<Source>);
@@ -174,15 +174,13 @@ impl<'a> Common<'a> {
             return Ok(Vec::new());
         }
         let mut conn = self.tools.pool.acquire().await.classified()?;
-        let mut sources = summary::sources(&mut conn, &ids).await.classified()?;
+        // A text that surely takes more questions is read by a task of its own; here the texts of hundreds of tasks are read at once.
+        let mut sources = summary::sources(&mut conn, &ids, Some(self.most)).await.classified()?;
         drop(conn);
         let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
         for grant in summaries {
             let Some(sources) = sources.remove(&grant.document_id) else { continue };
-            let (least, about) = sizes(&sources);
-            if least > self.most {
-                continue;
-            }
+            let about = size(&sources);
             if bytes + about > BYTES && !group.is_empty() {
                 groups.push(std::mem::take(&mut group));
                 bytes = 0;
@@ -383,13 +381,13 @@ impl<'a> Common<'a> {
     }
 }
 
-/// How many bytes the texts of sources have at least, and about how many.
-fn sizes(sources: &[Source]) -> (usize, usize) {
+/// About how many bytes the texts of sources have.
+fn size(sources: &[Source]) -> usize {
     let size = |source: &Source| match usize::try_from(source.bytes) {
-        Ok(bytes) if bytes > 0 => (bytes, bytes),
+        Ok(bytes) if bytes > 0 => bytes,
         _ => SUMMARY_BYTES,
     };
-    sources.iter().map(size).fold((0, 0), |(least, about), (more, about_more)| (least + more, about + about_more))
+    sources.iter().map(size).sum()
 }
 
 fn attempt<'a>(

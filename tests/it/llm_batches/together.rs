@@ -4,10 +4,10 @@ use crate::{
     crash::Process,
     summarize::{children, evidence, section, upload},
     support::{
-        self, TOKEN, TestApp,
+        self, TOKEN, TestApp, Wish,
         batches::{BatchProvider, Ends, Says},
         invariants,
-        statements::counted,
+        statements::{counted, with_rows},
         until, until_a_statement_waits,
     },
 };
@@ -33,6 +33,17 @@ async fn files(app: &TestApp, subjects: &[&str]) -> Vec<i64> {
     }
     waiting(app, subjects.len()).await;
     files
+}
+
+/// What a batch worker does for many tasks at once. Its claims outlast every test.
+fn together(app: &TestApp) -> Together {
+    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps());
+    let embedder = Some(support::engine().into());
+    let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
+    let mut role = Role::of(&service.settings);
+    (role.worker_id, role.badges) = ("of-the-batches".to_owned(), vec!["batch".to_owned()]);
+    role.lease = Duration::from_secs(600);
+    Together::new(&role, service.with_batching(batching).tools())
 }
 
 /// How many transactions have written these rows last.
@@ -209,14 +220,7 @@ async fn many_summaries_take_no_more_statements_than_few() {
 #[tokio::test]
 async fn a_task_that_is_cancelled_while_many_are_asked_of_ends_without_waiting_for_its_lease() {
     let app = app().await;
-    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps());
-    let embedder = Some(support::engine().into());
-    let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
-    let service = service.with_batching(batching);
-    let mut role = Role::of(&service.settings);
-    (role.worker_id, role.badges) = ("of-the-batches".to_owned(), vec!["batch".to_owned()]);
-    role.lease = Duration::from_secs(600);
-    let together = Together::new(&role, service.tools());
+    let together = together(&app);
     let files = files(&app, &["oven", "volcano"]).await;
     // Whoever has claimed the tasks waits here, before it puts them into a batch.
     let mut held = transaction::begin(&app.pool).await.unwrap();
@@ -240,6 +244,29 @@ async fn a_task_that_is_cancelled_while_many_are_asked_of_ends_without_waiting_f
     invariants::check(&app.pool).await;
     app.client.cancel_ingest(DocumentPath { id: files[1] }).await.unwrap();
     together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_asks_of_many_reads_nothing_of_a_text_that_takes_more_than_one_question() {
+    let settings = [
+        ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
+        ("SVC_WORKER_BADGE", "here"),
+        ("SVC_LLM_CONTEXT_TOKENS", "2048"),
+    ];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let together = together(&app);
+    let options = json!({"structure": {"max_tokens": 60}, "rollup": {"max_children": 1000}});
+    let file = upload(&app, &section("", "oven", 200), options).await;
+    waiting(&app, 1).await;
+    let parts = children(&app, file).await.len();
+    let (goes_on, rows) = with_rows(together.ask()).await;
+    assert!(!goes_on, "it has to be asked of alone");
+    assert!(parts > 30 && rows > 0 && rows < parts, "{rows} rows for a text of {parts} parts");
+    assert!(tasks(&app, TaskStatus::Claimed).await.is_empty() && tasks(&app, TaskStatus::Batched).await.is_empty());
+    together.stop().await;
+    app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
