@@ -88,10 +88,13 @@ pub(crate) async fn ask(tools: &Tools, worker: &str, grants: &[Grant]) -> HashSe
     let ended = async {
         let Some(common) = Common::new(tools).await? else { return Ok::<_, TaskFailure>(()) };
         for group in common.groups(grants).await? {
-            let tasks = group.len();
+            let (tasks, files) = (group.len(), files_of(&group));
             match common.park(worker, group).await {
                 Ok(parked) => asked.extend(parked),
                 Err(failure) => left(&failure, tasks),
+            }
+            if settle_around(tools, &files).await.classified()? {
+                tools.wake.notify(settle::QUEUES);
             }
         }
         Ok(())
@@ -107,14 +110,14 @@ pub(crate) async fn apply(tools: &Tools, worker: &str, grants: &[Grant]) {
     let ended = async {
         let Some(common) = Common::new(tools).await? else { return Ok::<_, TaskFailure>(()) };
         for group in common.groups(grants).await? {
-            let tasks = group.len();
+            let (tasks, files) = (group.len(), files_of(&group));
             match common.apply(worker, group).await {
-                Ok(applied) => {
-                    show(worker, &applied, AttemptOutcome::Completed);
-                    tell(tools, &applied).await.classified()?;
-                }
+                Ok(applied) => show(worker, &applied, AttemptOutcome::Completed),
                 Err(failure) => left(&failure, tasks),
             }
+            settle_around(tools, &files).await.classified()?;
+            // Others may wait for the regions, and settling may have queued tasks.
+            tools.wake.notify(Lanes::ALL);
         }
         Ok(())
     };
@@ -141,21 +144,22 @@ fn show(worker: &str, tasks: &[&Grant], outcome: AttemptOutcome) {
         .increment(tasks.len() as u64);
 }
 
-/// Has whatever waits for tasks that have ended go on. What a crash keeps from here, the sweep of the settler does.
-async fn tell(tools: &Tools, applied: &[&Grant]) -> sqlx::Result<()> {
-    if applied.is_empty() {
-        return Ok(());
-    }
-    let roots: BTreeSet<RootId> = applied.iter().map(|grant| grant.root_id).collect();
+/// Takes what is left to settle in the trees of these files, which were kept from the settler: the events of what was written, and those that tasks of
+/// other files have left meanwhile. What a crash keeps from here, the sweep of the settler does. Returns true if tasks may have been queued.
+async fn settle_around(tools: &Tools, files: &[RootId]) -> sqlx::Result<bool> {
     let mut conn = tools.pool.acquire().await?;
-    let roots = store::ingest_nodes::with_something_left(&mut conn, &Vec::from_iter(roots)).await?;
+    let roots = store::ingest_nodes::with_something_left(&mut conn, files).await?;
     drop(conn);
+    let mut queued = false;
     for root_id in roots {
-        settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await;
+        queued |= settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await;
     }
-    // Others may wait for the regions, and settling may have queued tasks.
-    tools.wake.notify(Lanes::ALL);
-    Ok(())
+    Ok(queued)
+}
+
+fn files_of(group: &[Member<'_>]) -> Vec<RootId> {
+    let files: BTreeSet<RootId> = group.iter().map(|(grant, _)| grant.root_id).collect();
+    Vec::from_iter(files)
 }
 
 impl<'a> Common<'a> {

@@ -13,7 +13,7 @@ use crate::{
 };
 use serde_json::json;
 use sqlx::AssertSqlSafe;
-use std::{process::Stdio, time::Duration};
+use std::{process::Stdio, sync::Arc, time::Duration};
 use svc::{
     llm_batches::{Batching, ProviderName},
     service::Service,
@@ -21,8 +21,8 @@ use svc::{
     worker::{Role, together::Together},
 };
 use svc_client::{
-    Json,
-    wire::{DocumentPath, Settled, TaskStatus, WaitQuery},
+    FileUpload, Json,
+    wire::{DocumentPath, Settled, TaskStatus, UploadQuery, WaitQuery},
 };
 
 /// Uploads a file about each subject, whose summaries wait for the batch worker then.
@@ -35,9 +35,12 @@ async fn files(app: &TestApp, subjects: &[&str]) -> Vec<i64> {
     files
 }
 
+fn batching() -> Arc<Batching> {
+    Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps())
+}
+
 /// What a batch worker does for many tasks at once. Its claims outlast every test.
-fn together(app: &TestApp) -> Together {
-    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps());
+fn together(app: &TestApp, batching: Arc<Batching>) -> Together {
     let embedder = Some(support::engine().into());
     let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
     let mut role = Role::of(&service.settings);
@@ -220,7 +223,7 @@ async fn many_summaries_take_no_more_statements_than_few() {
 #[tokio::test]
 async fn a_task_that_is_cancelled_while_many_are_asked_of_ends_without_waiting_for_its_lease() {
     let app = app().await;
-    let together = together(&app);
+    let together = together(&app, batching());
     let files = files(&app, &["oven", "volcano"]).await;
     // Whoever has claimed the tasks waits here, before it puts them into a batch.
     let mut held = transaction::begin(&app.pool).await.unwrap();
@@ -256,7 +259,7 @@ async fn who_asks_of_many_reads_nothing_of_a_text_that_takes_more_than_one_quest
         ("SVC_LLM_CONTEXT_TOKENS", "2048"),
     ];
     let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
-    let together = together(&app);
+    let together = together(&app, batching());
     let options = json!({"structure": {"max_tokens": 60}, "rollup": {"max_children": 1000}});
     let file = upload(&app, &section("", "oven", 200), options).await;
     waiting(&app, 1).await;
@@ -267,6 +270,66 @@ async fn who_asks_of_many_reads_nothing_of_a_text_that_takes_more_than_one_quest
     assert!(tasks(&app, TaskStatus::Claimed).await.is_empty() && tasks(&app, TaskStatus::Batched).await.is_empty());
     together.stop().await;
     app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_that_ends_beside_many_that_are_applied_waits_for_no_sweep() {
+    let (app, provider, batching) = (app().await, BatchProvider::start().await, batching());
+    provider.ends_at_once();
+    let together = together(&app, batching.clone());
+    let spool = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(&app, &provider, &batching, spool.path());
+    let folder = app.create("Folder", "Files lie here.", None).await.id;
+    let put = async |name: &str, text: String| {
+        let query = UploadQuery { parent_id: Some(folder), ..UploadQuery::default() };
+        app.client.upload_file(query, FileUpload::from_bytes(name, text, None)).await.unwrap().document_id
+    };
+    let long = put("long.md", section("", "oven", 80)).await;
+    waiting(&app, 1).await;
+    together.ask().await;
+    until("the answer", async || keeper.pass(true).await.unwrap().then_some(())).await;
+    // The transaction that applies the answer keeps the settler from the folder, and waits for a row.
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(long)
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let applies = together.clone();
+    let applying = tokio::spawn(async move { applies.apply().await });
+    let holds = async |query: &str| -> bool {
+        sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_one(&app.pool).await.unwrap()
+    };
+    until("the lock of the tree", async || {
+        let query = "SELECT EXISTS (SELECT 1 FROM pg_locks l JOIN pg_database b ON b.oid = l.database AND b.datname = current_database()
+                                     WHERE l.locktype = 'advisory' AND l.classid = 7378 AND l.mode = 'ExclusiveLock' AND l.granted)";
+        holds(query).await.then_some(())
+    })
+    .await;
+    let short = put("short.md", "Herons eat fish.".to_owned()).await;
+    let mut last = 0;
+    until("the tasks of the other file", async || {
+        let left: (i64, i64) = sqlx::query_as(
+            "SELECT (SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final), (SELECT coalesce(max(id), 0) FROM settle_event WHERE root_id = $1)",
+        )
+        .bind(short)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        last = left.1;
+        (left.0 == 0 && left.1 > 0).then_some(())
+    })
+    .await;
+    held.rollback().await.unwrap();
+    applying.await.unwrap();
+    let left = format!("SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = {short} AND id <= {last})");
+    assert!(!holds(&left).await, "whoever kept the settler away has it look");
+    for file in [long, short] {
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    }
+    together.stop().await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
