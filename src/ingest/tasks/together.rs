@@ -172,7 +172,9 @@ impl<'a> Common<'a> {
 
     /// The summaries among tasks whose texts may take one question, in groups that fit the memory.
     async fn groups<'g>(&self, grants: &'g [Grant]) -> Result<Vec<Vec<Member<'g>>>, TaskFailure> {
-        let summaries: Vec<&'g Grant> = grants.iter().filter(|grant| grant.task_type == SUMMARIZE_LLM.name).collect();
+        // A task that may have ended its worker runs alone, so that it takes no other with it.
+        let is_ours = |grant: &&'g Grant| grant.task_type == SUMMARIZE_LLM.name && !grant.runs_alone;
+        let summaries: Vec<&'g Grant> = grants.iter().filter(is_ours).collect();
         let ids: Vec<DocumentId> = summaries.iter().map(|grant| grant.document_id).collect();
         if ids.is_empty() {
             return Ok(Vec::new());

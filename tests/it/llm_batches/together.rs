@@ -333,3 +333,25 @@ async fn a_file_that_ends_beside_many_that_are_applied_waits_for_no_sweep() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_task_that_may_have_ended_its_worker_is_not_asked_of_with_others() {
+    let app = app().await;
+    let together = together(&app, batching());
+    let files = files(&app, &["oven", "volcano"]).await;
+    sqlx::query("UPDATE task_queue SET lease_losses = 1 WHERE root_id = $1 AND task_type = 'summarize:llm'")
+        .bind(files[0])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert!(!together.ask().await, "one has to be asked of alone");
+    let (pending, batched) = (tasks(&app, TaskStatus::Pending).await, tasks(&app, TaskStatus::Batched).await);
+    assert_eq!(pending.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[0]]);
+    assert_eq!(batched.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[1]]);
+    together.stop().await;
+    for file in files {
+        app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
