@@ -49,6 +49,20 @@ fn together(app: &TestApp, batching: Arc<Batching>) -> Together {
     Together::new(&role, service.with_batching(batching).tools())
 }
 
+/// What somebody who keeps the settler from whole trees holds.
+const TREES: &str = "FROM pg_locks l JOIN pg_database b ON b.oid = l.database AND b.datname = current_database()
+                     WHERE l.locktype = 'advisory' AND l.classid = 7378 AND l.mode = 'ExclusiveLock' AND l.granted";
+
+/// Waits until many answers are being applied.
+async fn until_many_are_applied(app: &TestApp) {
+    let query = format!("SELECT EXISTS (SELECT 1 {TREES})");
+    until("the locks of the trees", async || is_so(app, &query).await.then_some(())).await;
+}
+
+async fn is_so(app: &TestApp, query: &str) -> bool {
+    sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_one(&app.pool).await.unwrap()
+}
+
 /// How many transactions have written these rows last.
 async fn transactions(app: &TestApp, rows: &str) -> i64 {
     let query = AssertSqlSafe(format!("SELECT count(DISTINCT xmin::text) FROM {rows}"));
@@ -142,6 +156,47 @@ async fn a_worker_that_is_killed_while_it_applies_many_has_applied_none() {
     invariants::check(&app.pool).await;
     for file in files {
         assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+    }
+    assert_eq!(provider.batches().len(), 1, "no answer is paid again");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// What ends a worker while it applies many answers is left to a task of its own by the next one, and holds no other up there.
+#[tokio::test]
+async fn what_a_killed_worker_left_is_applied_one_by_one() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let files = files(&app, &["oven", "volcano", "heron"]).await;
+    once(&app, &provider, "openai", &[]).await;
+    provider.end(Ends::Completed);
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(files[2])
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    for worker in 0..2 {
+        let mut victim = command(&app, &arguments);
+        let victim = Process(victim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        if worker == 0 {
+            until_many_are_applied(&app).await;
+            victim.kill();
+            // The server does not notice that its client is gone while it waits for a row.
+            let end = format!("SELECT pg_terminate_backend(l.pid) {TREES}");
+            sqlx::query(AssertSqlSafe(end)).execute(&app.pool).await.unwrap();
+            assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), files.len(), "they wait where they were");
+        } else {
+            for file in &files[..2] {
+                assert_eq!(app.settled(*file).await.settled, Settled::Settled);
+            }
+            victim.kill();
+        }
+    }
+    held.rollback().await.unwrap();
+    for file in files {
+        assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+        assert_eq!(effective(&app, file).await["method"], "llm_summary");
     }
     assert_eq!(provider.batches().len(), 1, "no answer is paid again");
     invariants::check_drained(&app.pool).await;
@@ -299,15 +354,7 @@ async fn a_file_that_ends_beside_many_that_are_applied_waits_for_no_sweep() {
         .unwrap();
     let applies = together.clone();
     let applying = tokio::spawn(async move { applies.apply().await });
-    let holds = async |query: &str| -> bool {
-        sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_one(&app.pool).await.unwrap()
-    };
-    until("the lock of the tree", async || {
-        let query = "SELECT EXISTS (SELECT 1 FROM pg_locks l JOIN pg_database b ON b.oid = l.database AND b.datname = current_database()
-                                     WHERE l.locktype = 'advisory' AND l.classid = 7378 AND l.mode = 'ExclusiveLock' AND l.granted)";
-        holds(query).await.then_some(())
-    })
-    .await;
+    until_many_are_applied(&app).await;
     let short = put("short.md", "Herons eat fish.".to_owned()).await;
     let mut last = 0;
     until("the tasks of the other file", async || {
@@ -325,7 +372,7 @@ async fn a_file_that_ends_beside_many_that_are_applied_waits_for_no_sweep() {
     held.rollback().await.unwrap();
     applying.await.unwrap();
     let left = format!("SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = {short} AND id <= {last})");
-    assert!(!holds(&left).await, "whoever kept the settler away has it look");
+    assert!(!is_so(&app, &left).await, "whoever kept the settler away has it look");
     for file in [long, short] {
         assert_eq!(app.settled(file).await.settled, Settled::Settled);
     }
