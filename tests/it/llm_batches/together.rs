@@ -387,14 +387,14 @@ async fn a_task_that_may_have_ended_its_worker_is_not_asked_of_with_others() {
     let together = together(&app, batching());
     let files = files(&app, &["oven", "volcano"]).await;
     sqlx::query("UPDATE task_queue SET lease_losses = 1 WHERE root_id = $1 AND task_type = 'summarize:llm'")
-        .bind(files[0])
+        .bind(files[1])
         .execute(&app.pool)
         .await
         .unwrap();
     assert!(!together.ask().await, "one has to be asked of alone");
     let (pending, batched) = (tasks(&app, TaskStatus::Pending).await, tasks(&app, TaskStatus::Batched).await);
-    assert_eq!(pending.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[0]]);
-    assert_eq!(batched.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[1]]);
+    assert_eq!(pending.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[1]]);
+    assert_eq!(batched.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[0]]);
     together.stop().await;
     for file in files {
         app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
