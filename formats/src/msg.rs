@@ -15,7 +15,7 @@ use std::{
     io::{Cursor, Read, Seek},
     path::{Path, PathBuf},
 };
-use storage::{OF_FILE, OF_MESSAGE, OF_PART, Storage, TABLE, read};
+use storage::{Bounded, OF_FILE, OF_MESSAGE, OF_PART, Storage, TABLE, read};
 
 const ATTACHMENTS: &str = "msg.attachments";
 
@@ -67,7 +67,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
 
 /// Reads a message and those within it; each becomes a section under its subject.
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
-    let (mut file, message) = open(source)?;
+    let (mut file, message) = open(source, limits)?;
     let mut writer = Writer::new(limits);
     write(&mut file, &message, 1, &mut writer, limits)?;
     writer.finish(ATTACHMENTS)
@@ -80,11 +80,12 @@ pub(crate) fn members<R: Read + Seek>(
     budget: &mut Budget,
     take: &mut TakePart<'_>,
 ) -> Result<(), FormatError> {
-    let (file, message) = open(source)?;
+    let (file, message) = open(source, limits)?;
     Members { file, limits, budget, take, index: 0 }.give(&message, 1)
 }
 
-fn open<R: Read + Seek>(source: R) -> Result<(CompoundFile<R>, Storage), FormatError> {
+fn open<R: Read + Seek>(source: R, limits: &Limits) -> Result<(CompoundFile<Bounded<R>>, Storage), FormatError> {
+    let source = Bounded::new(source, limits);
     let mut file = CompoundFile::open(source).map_err(|error| FormatError::corrupt(Format::Msg, error))?;
     let message = Storage::open(&mut file, Path::new("/"), OF_FILE, None)?;
     Ok((file, message))
@@ -271,8 +272,8 @@ fn body<R: Read + Seek>(
     let plain = message.text(file, id::BODY, limits.input_bytes)?.unwrap_or_default().trim().to_owned();
     match rich_body(file, message, limits) {
         Ok(rich) => Ok(best_body(plain, rich)),
-        // A body that has a text does not need the other form of it.
-        Err(error) if plain.is_empty() => Err(error),
+        // A body that has a text does not need the other form of it, unless that is only out of reach now.
+        Err(error) if plain.is_empty() || !error.is_permanent() => Err(error),
         Err(_) => Ok(best_body(plain, Extraction::default())),
     }
 }

@@ -261,7 +261,8 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
         kept: Duration::from_secs_f64(settings.batch_keep_days * 86_400.0),
     };
     let mut keeper = Keeper::new(backend.pool.clone(), keeper);
-    begin(&mut keeper, run.once, settings.worker_lease).await.map_err(|error| CliError::Other(error.to_string()))?;
+    let begun = begin(&mut keeper, run.once, settings.worker_lease).await;
+    let has_answers = begun.map_err(|error| CliError::Other(error.to_string()))?;
     let embedder = load_embedder(&settings).await?;
     let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader).with_batching(batching);
     let (wake, lease) = (service.wake.clone(), service.settings.worker_lease);
@@ -269,7 +270,9 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     let together = Together::new(&role, tools.clone());
     if run.once {
         // The worker ends as soon as it finds nothing to do.
-        together.apply().await;
+        if has_answers {
+            together.apply().await;
+        }
         together.ask().await;
     }
     let mut worker = RunningWorker::start(role, tools, backend.options.clone()).await.map_err(AppError::from)?;
@@ -279,7 +282,7 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
             WorkerEnd::Failed(reason) => Err(CliError::Other(format!("the worker failed: {reason}"))),
             _ => Ok(()),
         },
-        error = keep(&mut keeper, &together, &wake, lease), if !run.once => Err(CliError::Other(error.to_string())),
+        error = keep(&mut keeper, &together, has_answers, &wake, lease), if !run.once => Err(CliError::Other(error.to_string())),
     };
     // What takes longer is left: answers to the next worker, and what was claimed to its lease.
     let _ = tokio::time::timeout(DRAIN, together.stop()).await;
@@ -296,22 +299,27 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Moves batches on for the first time. A worker that was killed a moment ago may still seem to have the right to do so.
-async fn begin(keeper: &mut Keeper, hurry: bool, lease: Duration) -> Result<(), KeeperError> {
+/// Moves batches on for the first time; returns whether any has ended now. A worker that was killed a moment ago may still seem to have the right to do
+/// so. What that one left of earlier batches may be what killed it, so these answers are applied by tasks of their own, whose lost leases count.
+async fn begin(keeper: &mut Keeper, hurry: bool, lease: Duration) -> Result<bool, KeeperError> {
     let begun = Instant::now();
     loop {
         match keeper.pass(hurry).await {
             Err(KeeperError::Another) if begun.elapsed() < lease => tokio::time::sleep(LOOK / 5).await,
-            ended => return ended.map(|_| ()),
+            ended => return ended,
         }
     }
 }
 
 /// Moves batches on until another has had the right to do so for as long as a lease.
-async fn keep(keeper: &mut Keeper, together: &Together, wake: &Wake, lease: Duration) -> KeeperError {
-    let mut led = Instant::now();
-    // A worker before this one may have left answers behind.
-    let (mut has_answers, mut next_ask) = (true, Instant::now());
+async fn keep(
+    keeper: &mut Keeper,
+    together: &Together,
+    mut has_answers: bool,
+    wake: &Wake,
+    lease: Duration,
+) -> KeeperError {
+    let (mut led, mut next_ask) = (Instant::now(), Instant::now());
     loop {
         let pause = match keeper.pass(false).await {
             Ok(ended) => {

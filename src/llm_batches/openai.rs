@@ -116,10 +116,10 @@ impl OpenAi {
         Ok(found)
     }
 
-    /// Deletes a file, unless it is gone already.
+    /// Deletes a file, unless it is gone already or the server deletes none: a file that stays must not keep its batch from being submitted.
     async fn forget_file(&self, file: &str) -> Result<(), ProviderError> {
         match self.0.json(self.0.call(Method::DELETE, &format!("/files/{}", segment(file)))).await {
-            Ok(_) | Err(ProviderError::Unknown(_)) => Ok(()),
+            Ok(_) | Err(ProviderError::Unknown(_) | ProviderError::NotTaken(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -291,13 +291,16 @@ pub async fn left(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Left
     .await
 }
 
-/// Those of these roots that the settler has to look at: there are events that nobody has taken, or a generation may have ended.
+/// The roots that the settler has to look at after it was kept away from the trees of these roots: those in the trees with events that nobody has taken,
+/// and those of these whose generation may have ended.
 pub async fn with_something_left(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<RootId>> {
     sqlx::query_scalar(
-        "SELECT r.id FROM unnest($1::bigint[]) AS r(id)
-          WHERE EXISTS (SELECT 1 FROM settle_event e WHERE e.root_id = r.id) OR EXISTS (SELECT 1 FROM generations g WHERE g.generation_id = r.id)
-             OR EXISTS (SELECT 1 FROM generations g WHERE g.document_id = r.id)
-          ORDER BY r.id",
+        "SELECT e.root_id FROM (SELECT DISTINCT root_id FROM settle_event) e JOIN documents d ON d.id = e.root_id
+          WHERE coalesce(d.path[1], d.id) IN (SELECT coalesce(t.path[1], t.id) FROM documents t WHERE t.id = ANY($1))
+         UNION
+         SELECT r.id FROM unnest($1::bigint[]) AS r(id)
+          WHERE EXISTS (SELECT 1 FROM generations g WHERE g.generation_id = r.id) OR EXISTS (SELECT 1 FROM generations g WHERE g.document_id = r.id)
+          ORDER BY 1",
     )
     .bind(roots)
     .fetch_all(conn)

@@ -28,10 +28,17 @@ impl Source {
 }
 
 /// The texts under containers that whoever reads a container may read too: the summaries below it, and the settled leaves that tasks
-/// made outside of these. Other files under a container do not count.
-pub async fn sources(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<Source>> {
+/// made outside of these. Other files under a container do not count. Nothing is read of a container whose texts have more than `most` bytes together; a
+/// summary, whose size is not known before it is read, counts as 64.
+pub async fn sources(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+    most: Option<i64>,
+) -> sqlx::Result<Vec<Source>> {
     sqlx::query_as(
-        "SELECT s.* FROM unnest($1::bigint[]) AS u(container) CROSS JOIN LATERAL (
+        "SELECT s.* FROM (
+         SELECT s.*, sum(CASE s.bytes WHEN 0 THEN 64 ELSE s.bytes END) OVER (PARTITION BY s.container) AS size
+           FROM unnest($1::bigint[]) AS u(container) CROSS JOIN LATERAL (
              WITH c AS MATERIALIZED (
                  SELECT id, guard, (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id
                                      WHERE f.path @> ARRAY[u.container]) AS files FROM documents WHERE id = u.container),
@@ -46,12 +53,13 @@ pub async fn sources(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx
               WHERE NOT d.path && t.ids AND (d.id = ANY(t.ids)
                     OR (d.usetype = ANY($2) AND d.settled = 'settled' AND d.content <> ''
                         AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
-                        AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)))) s
-          ORDER BY s.container, s.id",
+                        AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)))) s) s
+          WHERE $4::bigint IS NULL OR s.size <= $4 ORDER BY s.container, s.id",
     )
     .bind(containers)
     .bind(Usetype::leaves())
     .bind(&NOT_OF_A_FILE[..])
+    .bind(most)
     .fetch_all(conn)
     .await
 }

@@ -1,12 +1,12 @@
 //! The storages of an Outlook message and the properties that they have: small ones in a table, the others in a stream
 //! each. What a file says of its own lengths is believed as far as there are bytes.
 
-use crate::{Format, FormatError, charset, rtf};
+use crate::{Format, FormatError, Limit, Limits, charset, rtf};
 use cfb::CompoundFile;
 use encoding_rs::UTF_16LE;
 use std::{
     collections::HashMap,
-    io::{Read, Seek},
+    io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
@@ -34,6 +34,39 @@ const OBJECT: u16 = 0x000D;
 /// The numbers of code pages: that of the message's texts, and that of its body on the Internet.
 const MESSAGE_PAGE: u16 = 0x3FFD;
 const INTERNET_PAGE: u16 = 0x3FDE;
+
+/// A file of which no more bytes are read than a limit allows, because many streams may claim the same ones.
+pub(super) struct Bounded<R> {
+    source: R,
+    left: u64,
+}
+
+impl<R> Bounded<R> {
+    pub(super) fn new(source: R, limits: &Limits) -> Self {
+        // What the file itself may have is read once in any case.
+        Self { source, left: limits.unpacked_bytes.max(limits.input_bytes) }
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(bytes)?;
+        match self.left.checked_sub(read as u64) {
+            Some(left) => self.left = left,
+            None => {
+                self.left = 0;
+                return Err(FormatError::over(Limit::UnpackedBytes, "many of its streams claim the same bytes").into());
+            }
+        }
+        Ok(read)
+    }
+}
+
+impl<R: Seek> Seek for Bounded<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.source.seek(to)
+    }
+}
 
 /// A message, a recipient or an attachment.
 pub(super) struct Storage {
@@ -163,9 +196,14 @@ pub(super) fn read<R: Read + Seek>(
     match read {
         Ok(_) => Ok(Some(bytes)),
         // Only an error of the system is none of the file's.
-        Err(error) if error.raw_os_error().is_some() => Err(error.into()),
+        Err(error) if error.raw_os_error().is_some() || is_refusal(&error) => Err(error.into()),
         Err(_) => Ok(None),
     }
+}
+
+/// Whether the file is refused as a whole, since so much was read of it already.
+fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<FormatError>())
 }
 
 /// The id and the type of the property that a stream or storage of this name is.
@@ -175,8 +213,10 @@ fn property(name: &str) -> Option<(u16, u16)> {
     Some(((tag >> 16) as u16, tag as u16))
 }
 
+/// The number of a recipient or an attachment, from which the name is made again.
 fn numbered(name: &str, prefix: &str) -> Option<u32> {
-    u32::from_str_radix(name.strip_prefix(prefix)?, 16).ok()
+    let number = name.strip_prefix(prefix).filter(|number| number.len() == 8 && !number.starts_with('+'))?;
+    u32::from_str_radix(number, 16).ok()
 }
 
 /// Programs write UTF-8 whatever the code page says, and nothing else reads as it.

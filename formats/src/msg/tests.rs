@@ -274,6 +274,76 @@ fn limits_hold() {
     assert!(read.headings[0].title.chars().count() == 300 && read.text.contains("and 50 more\n\nDucks."));
 }
 
+/// Has the entries of all streams of one length say that they are another one, which is the only one of its length.
+fn claim(bytes: &mut [u8], of: u64, other: u64) {
+    let entry = memchr::memmem::find(bytes, &other.to_le_bytes()).unwrap();
+    // The sector where a stream begins stands before its length.
+    let other = bytes[entry - 4..entry + 8].to_vec();
+    let claiming: Vec<usize> = memchr::memmem::find_iter(bytes, &of.to_le_bytes()).collect();
+    for entry in claiming {
+        bytes[entry - 4..entry + 8].copy_from_slice(&other);
+    }
+}
+
+#[test]
+fn bytes_that_many_streams_claim_are_not_read_for_each() {
+    let mut made = Made::new("Outermost", "");
+    made.binary("", id::BODY_HTML, format!("<p>Seventy ducks.</p><!--{}-->", "x".repeat(200_000)).as_bytes());
+    let whole = "<p>Seventy ducks.</p><!---->".len() as u64 + 200_000;
+    for number in 0..20 {
+        let at = made.within("", number, "Inner");
+        made.binary(&at, id::BODY_HTML, &[b' '; 5000]);
+    }
+    let mut bytes = made.bytes();
+    claim(&mut bytes, 5000, whole);
+    let read = extract(Cursor::new(&bytes), &Limits::default()).unwrap();
+    assert_eq!(read.text.matches("Seventy ducks.").count(), 21);
+    let limits = Limits { input_bytes: 1 << 20, unpacked_bytes: 2 << 20, ..Limits::default() };
+    assert!(bytes.len() < 1 << 20, "the file itself is small");
+    assert_eq!(extract(Cursor::new(&bytes), &limits).unwrap_err().limit(), Some(Limit::UnpackedBytes));
+}
+
+#[test]
+fn a_part_of_another_name_is_none() {
+    let mut made = Made::new("Ducks", "Seventy ducks.");
+    made.storage("/__recip_version1.0_#1").storage("/__attach_version1.0_#+0000001");
+    made.recipient(1, 1, "Ben", "b@example.org");
+    assert_eq!(read(made).text, "# Ducks\n\nTo: Ben <b@example.org>\n\nSeventy ducks.");
+}
+
+/// A file that the system cannot read at some place.
+struct Failing {
+    bytes: Cursor<Vec<u8>>,
+    at: std::ops::Range<u64>,
+}
+
+impl Read for Failing {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self.at.contains(&self.bytes.position()) {
+            // EIO.
+            true => Err(std::io::Error::from_raw_os_error(5)),
+            false => self.bytes.read(bytes),
+        }
+    }
+}
+
+impl Seek for Failing {
+    fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+        self.bytes.seek(to)
+    }
+}
+
+#[test]
+fn a_body_that_the_system_cannot_read_now_is_read_another_time() {
+    let mut made = Made::new("Ducks", "Seventy ducks.");
+    let page = format!("<p>Seventy ducks were counted.</p><!--{}-->", "x".repeat(8000));
+    made.binary("", id::BODY_HTML, page.as_bytes());
+    let bytes = made.bytes();
+    let start = memchr::memmem::find(&bytes, b"<p>Seventy").unwrap() as u64;
+    let source = Failing { bytes: Cursor::new(bytes), at: start..start + 8000 };
+    assert!(!extract(source, &Limits::default()).unwrap_err().is_permanent());
+}
+
 #[test]
 fn damage_ends_no_reader() {
     let mut made = Made::new("Ducks", "Seventy ducks.");

@@ -81,6 +81,8 @@ pub(super) struct Asking<'a> {
     /// The questions that wait for a batch of a provider.
     wanted: Vec<Wanted>,
     wanted_bytes: usize,
+    /// No batch has answered and no further attempt can wait for one, so that whatever has no answer yet is asked of the language model.
+    calls: bool,
     /// How many of the questions an earlier attempt has asked.
     kept: usize,
     /// How many answers came by batches.
@@ -101,6 +103,7 @@ impl<'a> Asking<'a> {
             asked: Vec::new(),
             wanted: Vec::new(),
             wanted_bytes: 0,
+            calls: false,
             kept: 0,
             batched: 0,
             name: String::new(),
@@ -137,10 +140,13 @@ impl<'a> Asking<'a> {
         let mut conn = self.tools.pool.acquire().await.classified()?;
         let known = store::summaries::answer(&mut conn, self.asker(), &hash).await.classified()?;
         self.kept += usize::from(known.is_some());
-        if known.is_none() && self.tools.batching.is_some() {
+        if known.is_none() && self.tools.batching.is_some() && !self.calls {
             match self.asked_later(&mut conn, hash, ask).await? {
                 Turn::Asked(asked) => return Ok(asked),
-                Turn::Call(its_hash, itself) => (hash, ask) = (its_hash, itself),
+                Turn::Call(its_hash, itself) => {
+                    self.calls = true;
+                    (hash, ask) = (its_hash, itself);
+                }
             }
         }
         drop(conn);

@@ -57,7 +57,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let grant = apply.grant;
     let model = model(tools).await?;
     let mut conn = tools.pool.acquire().await.classified()?;
-    let mut sources = sources(&mut conn, &[grant.document_id]).await.classified()?;
+    let mut sources = sources(&mut conn, &[grant.document_id], None).await.classified()?;
     drop(conn);
     let sources = sources.remove(&grant.document_id).unwrap_or_default();
     let mut writing = Writing::new(tools, &apply, model);
@@ -108,13 +108,15 @@ pub(super) fn hashes(sources: &[Source]) -> Vec<(DocumentId, String)> {
     sources.iter().map(|source| (source.id, source.content_hash.clone())).collect()
 }
 
-/// The sources of containers, those of each in the order in which they are read.
+/// The sources of containers, those of each in the order in which they are read; none of a container whose texts surely have more than `most` bytes.
 pub(super) async fn sources(
     conn: &mut PgConnection,
     containers: &[DocumentId],
+    most: Option<usize>,
 ) -> sqlx::Result<HashMap<DocumentId, Vec<Source>>> {
+    let most = most.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
     let mut found: HashMap<DocumentId, Vec<Source>> = HashMap::new();
-    for source in store::summaries::sources(conn, containers).await? {
+    for source in store::summaries::sources(conn, containers, most).await? {
         found.entry(source.container).or_default().push(source);
     }
     let placed: Vec<(DocumentId, Vec<Placed<'_>>)> =

@@ -40,8 +40,8 @@ use svc_ids::{DocumentId, RootId, TaskId};
 /// The most bytes of the texts of a group, which is in memory as a whole.
 const BYTES: usize = 8 << 20;
 
-/// The least bytes that a summary below a container is taken for, whose size is not known before it is read, and about the most that it has.
-const SUMMARY_BYTES: (usize, usize) = (64, 4096);
+/// About the most bytes of a summary below a container, whose size is not known before it is read.
+const SUMMARY_BYTES: usize = 4096;
 
 /// A task with the sources of its summary.
 type Member<'a> = (&'a Grant, Vec<Source>);
@@ -81,16 +81,20 @@ struct Common<'a> {
     words: usize,
 }
 
-/// Puts the questions of claimed tasks into batches. Returns the tasks that are not ours any more; the others take more than one question.
+/// Puts the questions of claimed tasks into batches. Returns the tasks that wait there; the others are left to the caller, who gives back those that are
+/// still claimed and ends those of which somebody wants the end.
 pub(crate) async fn ask(tools: &Tools, worker: &str, grants: &[Grant]) -> HashSet<TaskId> {
     let mut asked = HashSet::new();
     let ended = async {
         let Some(common) = Common::new(tools).await? else { return Ok::<_, TaskFailure>(()) };
         for group in common.groups(grants).await? {
-            let tasks = group.len();
+            let (tasks, files) = (group.len(), files_of(&group));
             match common.park(worker, group).await {
                 Ok(parked) => asked.extend(parked),
                 Err(failure) => left(&failure, tasks),
+            }
+            if settle_around(tools, &files).await.classified()? {
+                tools.wake.notify(settle::QUEUES);
             }
         }
         Ok(())
@@ -106,14 +110,14 @@ pub(crate) async fn apply(tools: &Tools, worker: &str, grants: &[Grant]) {
     let ended = async {
         let Some(common) = Common::new(tools).await? else { return Ok::<_, TaskFailure>(()) };
         for group in common.groups(grants).await? {
-            let tasks = group.len();
+            let (tasks, files) = (group.len(), files_of(&group));
             match common.apply(worker, group).await {
-                Ok(applied) => {
-                    show(worker, &applied, AttemptOutcome::Completed);
-                    tell(tools, &applied).await.classified()?;
-                }
+                Ok(applied) => show(worker, &applied, AttemptOutcome::Completed),
                 Err(failure) => left(&failure, tasks),
             }
+            settle_around(tools, &files).await.classified()?;
+            // Others may wait for the regions, and settling may have queued tasks.
+            tools.wake.notify(Lanes::ALL);
         }
         Ok(())
     };
@@ -140,21 +144,22 @@ fn show(worker: &str, tasks: &[&Grant], outcome: AttemptOutcome) {
         .increment(tasks.len() as u64);
 }
 
-/// Has whatever waits for tasks that have ended go on. What a crash keeps from here, the sweep of the settler does.
-async fn tell(tools: &Tools, applied: &[&Grant]) -> sqlx::Result<()> {
-    if applied.is_empty() {
-        return Ok(());
-    }
-    let roots: BTreeSet<RootId> = applied.iter().map(|grant| grant.root_id).collect();
+/// Takes what is left to settle in the trees of these files, which were kept from the settler: the events of what was written, and those that tasks of
+/// other files have left meanwhile. What a crash keeps from here, the sweep of the settler does. Returns true if tasks may have been queued.
+async fn settle_around(tools: &Tools, files: &[RootId]) -> sqlx::Result<bool> {
     let mut conn = tools.pool.acquire().await?;
-    let roots = store::ingest_nodes::with_something_left(&mut conn, &Vec::from_iter(roots)).await?;
+    let roots = store::ingest_nodes::with_something_left(&mut conn, files).await?;
     drop(conn);
+    let mut queued = false;
     for root_id in roots {
-        settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await;
+        queued |= settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await;
     }
-    // Others may wait for the regions, and settling may have queued tasks.
-    tools.wake.notify(Lanes::ALL);
-    Ok(())
+    Ok(queued)
+}
+
+fn files_of(group: &[Member<'_>]) -> Vec<RootId> {
+    let files: BTreeSet<RootId> = group.iter().map(|(grant, _)| grant.root_id).collect();
+    Vec::from_iter(files)
 }
 
 impl<'a> Common<'a> {
@@ -167,21 +172,21 @@ impl<'a> Common<'a> {
 
     /// The summaries among tasks whose texts may take one question, in groups that fit the memory.
     async fn groups<'g>(&self, grants: &'g [Grant]) -> Result<Vec<Vec<Member<'g>>>, TaskFailure> {
-        let summaries: Vec<&'g Grant> = grants.iter().filter(|grant| grant.task_type == SUMMARIZE_LLM.name).collect();
+        // A task that may have ended its worker runs alone, so that it takes no other with it.
+        let is_ours = |grant: &&'g Grant| grant.task_type == SUMMARIZE_LLM.name && !grant.runs_alone;
+        let summaries: Vec<&'g Grant> = grants.iter().filter(is_ours).collect();
         let ids: Vec<DocumentId> = summaries.iter().map(|grant| grant.document_id).collect();
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let mut conn = self.tools.pool.acquire().await.classified()?;
-        let mut sources = summary::sources(&mut conn, &ids).await.classified()?;
+        // A text that surely takes more questions is read by a task of its own; here the texts of hundreds of tasks are read at once.
+        let mut sources = summary::sources(&mut conn, &ids, Some(self.most)).await.classified()?;
         drop(conn);
         let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
         for grant in summaries {
             let Some(sources) = sources.remove(&grant.document_id) else { continue };
-            let (least, about) = sizes(&sources);
-            if least > self.most {
-                continue;
-            }
+            let about = size(&sources);
             if bytes + about > BYTES && !group.is_empty() {
                 groups.push(std::mem::take(&mut group));
                 bytes = 0;
@@ -259,11 +264,10 @@ impl<'a> Common<'a> {
             return Ok(Vec::new());
         }
         let became = self.batching.park_all(&self.tools.pool, &tasks).await.classified()?;
-        let waiting = tasks.iter().zip(&became).filter(|(_, became)| **became == Parked::Waits);
+        let waiting = tasks.iter().zip(became).filter(|(_, became)| *became == Parked::Waits);
         let waiting: Vec<&Grant> = waiting.map(|(task, _)| &task.grant).collect();
         show(worker, &waiting, AttemptOutcome::Batched);
-        let are_gone = tasks.iter().zip(became).filter(|(_, became)| matches!(became, Parked::Waits | Parked::Lost));
-        Ok(are_gone.map(|(task, _)| task.grant.task_id).collect())
+        Ok(waiting.iter().map(|grant| grant.task_id).collect())
     }
 
     fn parking(&self, question: Question<'_>) -> Parking {
@@ -383,13 +387,13 @@ impl<'a> Common<'a> {
     }
 }
 
-/// How many bytes the texts of sources have at least, and about how many.
-fn sizes(sources: &[Source]) -> (usize, usize) {
+/// About how many bytes the texts of sources have.
+fn size(sources: &[Source]) -> usize {
     let size = |source: &Source| match usize::try_from(source.bytes) {
-        Ok(bytes) if bytes > 0 => (bytes, bytes),
+        Ok(bytes) if bytes > 0 => bytes,
         _ => SUMMARY_BYTES,
     };
-    sources.iter().map(size).fold((0, 0), |(least, about), (more, about_more)| (least + more, about + about_more))
+    sources.iter().map(size).sum()
 }
 
 fn attempt<'a>(

@@ -267,6 +267,39 @@ async fn what_no_batch_answers_is_asked_of_the_endpoint_in_the_last_attempt() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn the_last_attempt_asks_the_endpoint_of_every_part_of_a_long_text() {
+    let settings = [
+        ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
+        ("SVC_WORKER_BADGE", "here"),
+        ("SVC_LLM_CONTEXT_TOKENS", "2048"),
+    ];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let (provider, llm) = (BatchProvider::start().await, Llm::start().await);
+    provider.will_say(|_| Says::Expires);
+    llm.will_say(|_| Reply::said("The endpoint describes ovens."));
+    let file = upload(&app, &section("", "oven", 100), json!({})).await;
+    waiting(&app, 1).await;
+    sqlx::query("UPDATE task_queue SET max_retries = 0 WHERE NOT final").execute(&app.pool).await.unwrap();
+    for _ in 0..2 {
+        let mut command = command(&app, &[&run_arguments(&provider, "openai")[..], &["--once"]].concat());
+        command.env("SVC_LLM_CONTEXT_TOKENS", "2048");
+        command.env("SVC_LLM_BASE_URL", &llm.base).env("SVC_LLM_MODEL", "asked-model");
+        let output = ended(command).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        provider.end(Ends::Expired);
+    }
+    let made = provider.batches();
+    assert_eq!(made.len(), 1, "no part waits for another batch");
+    assert!(made[0].requests.len() > 4 && llm.asked().len() > made[0].requests.len(), "{}", llm.asked().len());
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    let of_file = evidence(&app, file).await;
+    assert_eq!(of_file["effective_content"]["text"], "The endpoint describes ovens.");
+    assert_eq!(of_file["llm.summarize"]["batched_calls"], 0);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 /// Kills the worker at each step of a batch's way, before and after the provider has done what it was asked, and has another go on.
 #[tokio::test]
 async fn a_worker_that_is_killed_between_any_two_steps_loses_no_task_and_applies_none_twice() {
@@ -367,6 +400,23 @@ async fn a_file_of_requests_of_which_no_batch_was_made_is_deleted() {
     once(&app, &provider, "openai", &[]).await;
     provider.end(Ends::Completed);
     assert_eq!(finished(&app, &provider, "openai", &[], third).await, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_of_requests_that_its_server_does_not_delete_holds_no_batch_up() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let file = upload(&app, &section("", "oven", 80), json!({})).await;
+    waiting(&app, 1).await;
+    provider.will(|call| if call == "POST /batches" { Fate::Refused(503) } else { Fate::Answered });
+    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    assert!(!ended(command(&app, &arguments)).await.status.success());
+    assert_eq!((provider.files().len(), provider.batches().len()), (1, 0));
+    provider.will(|call| if call.starts_with("DELETE /files") { Fate::Refused(405) } else { Fate::Answered });
+    once(&app, &provider, "openai", &[]).await;
+    assert_eq!((provider.files().len(), provider.batches().len()), (2, 1));
+    assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -4,16 +4,16 @@ use crate::{
     crash::Process,
     summarize::{children, evidence, section, upload},
     support::{
-        self, TOKEN, TestApp,
+        self, TOKEN, TestApp, Wish,
         batches::{BatchProvider, Ends, Says},
         invariants,
-        statements::counted,
+        statements::{counted, with_rows},
         until, until_a_statement_waits,
     },
 };
 use serde_json::json;
 use sqlx::AssertSqlSafe;
-use std::process::Stdio;
+use std::{process::Stdio, sync::Arc, time::Duration};
 use svc::{
     llm_batches::{Batching, ProviderName},
     service::Service,
@@ -21,8 +21,8 @@ use svc::{
     worker::{Role, together::Together},
 };
 use svc_client::{
-    Json,
-    wire::{DocumentPath, Settled, TaskStatus, WaitQuery},
+    FileUpload, Json,
+    wire::{DocumentPath, Settled, TaskStatus, UploadQuery, WaitQuery},
 };
 
 /// Uploads a file about each subject, whose summaries wait for the batch worker then.
@@ -33,6 +33,34 @@ async fn files(app: &TestApp, subjects: &[&str]) -> Vec<i64> {
     }
     waiting(app, subjects.len()).await;
     files
+}
+
+fn batching() -> Arc<Batching> {
+    Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps())
+}
+
+/// What a batch worker does for many tasks at once. Its claims outlast every test.
+fn together(app: &TestApp, batching: Arc<Batching>) -> Together {
+    let embedder = Some(support::engine().into());
+    let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
+    let mut role = Role::of(&service.settings);
+    (role.worker_id, role.badges) = ("of-the-batches".to_owned(), vec!["batch".to_owned()]);
+    role.lease = Duration::from_secs(600);
+    Together::new(&role, service.with_batching(batching).tools())
+}
+
+/// What somebody who keeps the settler from whole trees holds.
+const TREES: &str = "FROM pg_locks l JOIN pg_database b ON b.oid = l.database AND b.datname = current_database()
+                     WHERE l.locktype = 'advisory' AND l.classid = 7378 AND l.mode = 'ExclusiveLock' AND l.granted";
+
+/// Waits until many answers are being applied.
+async fn until_many_are_applied(app: &TestApp) {
+    let query = format!("SELECT EXISTS (SELECT 1 {TREES})");
+    until("the locks of the trees", async || is_so(app, &query).await.then_some(())).await;
+}
+
+async fn is_so(app: &TestApp, query: &str) -> bool {
+    sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_one(&app.pool).await.unwrap()
 }
 
 /// How many transactions have written these rows last.
@@ -134,6 +162,47 @@ async fn a_worker_that_is_killed_while_it_applies_many_has_applied_none() {
     app.end().await;
 }
 
+/// What ends a worker while it applies many answers is left to a task of its own by the next one, and holds no other up there.
+#[tokio::test]
+async fn what_a_killed_worker_left_is_applied_one_by_one() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let files = files(&app, &["oven", "volcano", "heron"]).await;
+    once(&app, &provider, "openai", &[]).await;
+    provider.end(Ends::Completed);
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(files[2])
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    for worker in 0..2 {
+        let mut victim = command(&app, &arguments);
+        let victim = Process(victim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        if worker == 0 {
+            until_many_are_applied(&app).await;
+            victim.kill();
+            // The server does not notice that its client is gone while it waits for a row.
+            let end = format!("SELECT pg_terminate_backend(l.pid) {TREES}");
+            sqlx::query(AssertSqlSafe(end)).execute(&app.pool).await.unwrap();
+            assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), files.len(), "they wait where they were");
+        } else {
+            for file in &files[..2] {
+                assert_eq!(app.settled(*file).await.settled, Settled::Settled);
+            }
+            victim.kill();
+        }
+    }
+    held.rollback().await.unwrap();
+    for file in files {
+        assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+        assert_eq!(effective(&app, file).await["method"], "llm_summary");
+    }
+    assert_eq!(provider.batches().len(), 1, "no answer is paid again");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 #[tokio::test]
 async fn a_summary_that_cannot_be_written_keeps_no_other_from_being_written() {
     let (app, provider) = (app().await, BatchProvider::start().await);
@@ -202,6 +271,134 @@ async fn many_summaries_take_no_more_statements_than_few() {
     assert!(many.0 <= few.0 + 2 && many.1 <= few.1 + 2, "{counts:?}");
     assert!(few.0 > 5 && few.1 > 10, "they are counted: {counts:?}");
     together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_cancelled_while_many_are_asked_of_ends_without_waiting_for_its_lease() {
+    let app = app().await;
+    let together = together(&app, batching());
+    let files = files(&app, &["oven", "volcano"]).await;
+    // Whoever has claimed the tasks waits here, before it puts them into a batch.
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("LOCK TABLE llm_answers IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    let asks = together.clone();
+    let asking = tokio::spawn(async move { asks.ask().await });
+    until("the claim", async || {
+        let claimed = "SELECT count(*) FROM task_queue WHERE task_type = 'summarize:llm' AND status = 'claimed'";
+        let claimed: i64 = sqlx::query_scalar(claimed).fetch_one(&app.pool).await.unwrap();
+        (claimed == 2).then_some(())
+    })
+    .await;
+    let cancelled = app.client.cancel_ingest(DocumentPath { id: files[0] }).await.unwrap();
+    assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (0, 1));
+    held.rollback().await.unwrap();
+    asking.await.unwrap();
+    let (failed, batched) = (tasks(&app, TaskStatus::Failed).await, tasks(&app, TaskStatus::Batched).await);
+    assert_eq!(failed.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[0]], "nothing holds it any more");
+    assert_eq!(batched.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[1]]);
+    assert_eq!(app.settled(files[0]).await.settled, Settled::Failed);
+    invariants::check(&app.pool).await;
+    app.client.cancel_ingest(DocumentPath { id: files[1] }).await.unwrap();
+    together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_asks_of_many_reads_nothing_of_a_text_that_takes_more_than_one_question() {
+    let settings = [
+        ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
+        ("SVC_WORKER_BADGE", "here"),
+        ("SVC_LLM_CONTEXT_TOKENS", "2048"),
+    ];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let together = together(&app, batching());
+    let options = json!({"structure": {"max_tokens": 60}, "rollup": {"max_children": 1000}});
+    let file = upload(&app, &section("", "oven", 200), options).await;
+    waiting(&app, 1).await;
+    let parts = children(&app, file).await.len();
+    let (goes_on, rows) = with_rows(together.ask()).await;
+    assert!(!goes_on, "it has to be asked of alone");
+    assert!(parts > 30 && rows > 0 && rows < parts, "{rows} rows for a text of {parts} parts");
+    assert!(tasks(&app, TaskStatus::Claimed).await.is_empty() && tasks(&app, TaskStatus::Batched).await.is_empty());
+    together.stop().await;
+    app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_that_ends_beside_many_that_are_applied_waits_for_no_sweep() {
+    let (app, provider, batching) = (app().await, BatchProvider::start().await, batching());
+    provider.ends_at_once();
+    let together = together(&app, batching.clone());
+    let spool = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(&app, &provider, &batching, spool.path());
+    let folder = app.create("Folder", "Files lie here.", None).await.id;
+    let put = async |name: &str, text: String| {
+        let query = UploadQuery { parent_id: Some(folder), ..UploadQuery::default() };
+        app.client.upload_file(query, FileUpload::from_bytes(name, text, None)).await.unwrap().document_id
+    };
+    let long = put("long.md", section("", "oven", 80)).await;
+    waiting(&app, 1).await;
+    together.ask().await;
+    until("the answer", async || keeper.pass(true).await.unwrap().then_some(())).await;
+    // The transaction that applies the answer keeps the settler from the folder, and waits for a row.
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(long)
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let applies = together.clone();
+    let applying = tokio::spawn(async move { applies.apply().await });
+    until_many_are_applied(&app).await;
+    let short = put("short.md", "Herons eat fish.".to_owned()).await;
+    let mut last = 0;
+    until("the tasks of the other file", async || {
+        let left: (i64, i64) = sqlx::query_as(
+            "SELECT (SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final), (SELECT coalesce(max(id), 0) FROM settle_event WHERE root_id = $1)",
+        )
+        .bind(short)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        last = left.1;
+        (left.0 == 0 && left.1 > 0).then_some(())
+    })
+    .await;
+    held.rollback().await.unwrap();
+    applying.await.unwrap();
+    let left = format!("SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = {short} AND id <= {last})");
+    assert!(!is_so(&app, &left).await, "whoever kept the settler away has it look");
+    for file in [long, short] {
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    }
+    together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_may_have_ended_its_worker_is_not_asked_of_with_others() {
+    let app = app().await;
+    let together = together(&app, batching());
+    let files = files(&app, &["oven", "volcano"]).await;
+    sqlx::query("UPDATE task_queue SET lease_losses = 1 WHERE root_id = $1 AND task_type = 'summarize:llm'")
+        .bind(files[1])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert!(!together.ask().await, "one has to be asked of alone");
+    let (pending, batched) = (tasks(&app, TaskStatus::Pending).await, tasks(&app, TaskStatus::Batched).await);
+    assert_eq!(pending.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[1]]);
+    assert_eq!(batched.iter().map(|task| task.root_id).collect::<Vec<_>>(), [files[0]]);
+    together.stop().await;
+    for file in files {
+        app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+    }
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

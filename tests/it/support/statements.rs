@@ -26,9 +26,12 @@ struct Record {
 
 static RECORD: OnceLock<Mutex<Record>> = OnceLock::new();
 
-/// Receives what sqlx logs, which is every statement, and counts it.
+/// Receives what sqlx logs, which is every statement, and counts the statements and the rows that came back.
 #[derive(Default)]
-struct Recorder(Arc<AtomicUsize>);
+struct Recorder {
+    statements: Arc<AtomicUsize>,
+    rows: Arc<AtomicUsize>,
+}
 
 /// Starts to record the statements of this process.
 pub fn record() {
@@ -41,9 +44,16 @@ pub fn record() {
 
 /// What a future comes to, and how many statements it sent.
 pub async fn counted<T>(work: impl Future<Output = T>) -> (T, usize) {
-    let count = Arc::new(AtomicUsize::new(0));
-    let done = work.with_subscriber(Recorder(Arc::clone(&count))).await;
-    (done, count.load(Ordering::Relaxed))
+    let statements = Arc::new(AtomicUsize::new(0));
+    let done = work.with_subscriber(Recorder { statements: Arc::clone(&statements), ..Recorder::default() }).await;
+    (done, statements.load(Ordering::Relaxed))
+}
+
+/// What a future comes to, and how many rows its statements brought back.
+pub async fn with_rows<T>(work: impl Future<Output = T>) -> (T, usize) {
+    let rows = Arc::new(AtomicUsize::new(0));
+    let done = work.with_subscriber(Recorder { rows: Arc::clone(&rows), ..Recorder::default() }).await;
+    (done, rows.load(Ordering::Relaxed))
 }
 
 impl Subscriber for Recorder {
@@ -52,8 +62,9 @@ impl Subscriber for Recorder {
     }
 
     fn event(&self, event: &Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.statements.fetch_add(1, Ordering::Relaxed);
         event.record(&mut Statement);
+        event.record(&mut Rows(&self.rows));
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -73,6 +84,19 @@ impl field::Visit for Statement {
     fn record_str(&mut self, field: &field::Field, value: &str) {
         if matches!(field.name(), "summary" | "db.statement") {
             strike_out(value);
+        }
+    }
+
+    fn record_debug(&mut self, _: &field::Field, _: &dyn std::fmt::Debug) {}
+}
+
+/// Adds up the rows of log events.
+struct Rows<'a>(&'a AtomicUsize);
+
+impl field::Visit for Rows<'_> {
+    fn record_u64(&mut self, field: &field::Field, value: u64) {
+        if field.name() == "rows_returned" {
+            self.0.fetch_add(usize::try_from(value).unwrap(), Ordering::Relaxed);
         }
     }
 
