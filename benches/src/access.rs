@@ -169,7 +169,9 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
     bm25::compact(pool, index_id).await?;
     set_aside.restore(pool).await?;
     // Autovacuum has been at a store that nobody fills any more.
-    sqlx::raw_sql("VACUUM (ANALYZE) documents, document_words, document_vectors, search_index_entries").execute(pool).await?;
+    sqlx::raw_sql("VACUUM (ANALYZE) documents, document_words, document_vectors, search_index_entries")
+        .execute(pool)
+        .await?;
     Ok(())
 }
 

@@ -35,6 +35,7 @@ use reorder::Reorder;
 pub use similar::similar;
 use std::{
     collections::{HashMap, HashSet},
+    pin::Pin,
     time::Instant,
 };
 use svc_client::{
@@ -197,18 +198,21 @@ impl Found {
 
 impl Ranking<'_> {
     /// The `depth` best documents. A full-text search is content with those that have all of its words if they are `enough`.
-    async fn first(&self, core: &Core, eligible: &Eligible, depth: u32, enough: u32) -> Result<Found, Failure> {
+    fn first<'a>(
+        &'a self,
+        core: &'a Core,
+        eligible: &'a Eligible,
+        depth: u32,
+        enough: u32,
+    ) -> Pin<Box<dyn Future<Output = Result<Found, Failure>> + Send + 'a>> {
+        // Futures of searches are large. Made in an `async` function they would have their room on its stack while they run.
         match self {
-            // Futures of searches are large: in the frames of their callers they would fill the stack.
-            Ranking::Vector(body) => Box::pin(vector_first(core, eligible, body, depth)).await,
-            Ranking::Similar(similar) => Box::pin(similar.first(core, eligible, depth)).await,
-            Ranking::Fulltext(body) => Box::pin(fulltext_first(core, eligible, &body.query, enough, depth)).await,
-            Ranking::Bm25(body) => {
-                let Leg { ranked, total } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
-                Ok(Found::alone(ranked, total, |legs, leg| legs.bm25 = leg))
-            }
-            Ranking::Maxsim(body) => Box::pin(maxsim_first(core, eligible, body, depth)).await,
-            Ranking::Hybrid(body) => Box::pin(hybrid_first(core, eligible, body, depth)).await,
+            Ranking::Vector(body) => Box::pin(vector_first(core, eligible, body, depth)),
+            Ranking::Similar(similar) => Box::pin(similar.first(core, eligible, depth)),
+            Ranking::Fulltext(body) => Box::pin(fulltext_first(core, eligible, &body.query, enough, depth)),
+            Ranking::Bm25(body) => Box::pin(bm25_first(core, eligible, body, depth)),
+            Ranking::Maxsim(body) => Box::pin(maxsim_first(core, eligible, body, depth)),
+            Ranking::Hybrid(body) => Box::pin(hybrid_first(core, eligible, body, depth)),
         }
     }
 
@@ -280,6 +284,11 @@ pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<
     let asked = asked!(Bm25, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await
+}
+
+async fn bm25_first(core: &Core, eligible: &Eligible, body: &Bm25Search, depth: u32) -> Result<Found, Failure> {
+    let Leg { ranked, total } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
+    Ok(Found::alone(ranked, total, |legs, leg| legs.bm25 = leg))
 }
 
 /// Searches by late interaction over the candidates of vector and BM25.
