@@ -256,7 +256,7 @@ async fn a_streamed_answer_comes_sentence_by_sentence_and_ends_with_its_client()
     // So does the call of who waits for the whole answer.
     llm.will([Reply::Hold(STREAM.as_bytes().to_vec())]);
     let waiting = tokio::spawn({
-        let client = Client(Remote::new(&app.base, crate::support::TOKEN, crate::support::http()));
+        let client = Client(Remote::new(&app.base, TOKEN, crate::support::http()));
         async move { client.synthesize(question()).await.map(|_| ()) }
     });
     crate::support::until("the call", async || (!llm.asked().is_empty()).then_some(())).await;
