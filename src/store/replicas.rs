@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_header_of_a_page_counts_as_the_end_of_the_page_before() {
-        for (position, end) in [(0x3018, 0x3000), (0x100_0028, 0x100_0000), (0x3000, 0x3000), (0x3048, 0x3048)] {
+        for (position, end) in [(0x4018, 0x4000), (0x100_0028, 0x100_0000), (0x4000, 0x4000), (0x4048, 0x4048)] {
             assert_eq!(end_of_record(position), end, "{position:X}");
         }
     }
