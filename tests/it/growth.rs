@@ -109,7 +109,10 @@ async fn each_sign_is_found_wherever_one_looks_and_names_the_next_rung() {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let guide = std::fs::read_to_string(repository().join("docs/operations.md")).unwrap();
     for (kind, remedy) in expected {
-        let line = lines.iter().find(|line| line["kind"] == kind.as_str()).expect(kind.as_str());
+        let line = lines
+            .iter()
+            .find(|line| line["kind"] == kind.as_str())
+            .unwrap_or_else(|| panic!("the doctor does not name {kind}"));
         assert!(line["remedy"].as_str().unwrap().starts_with(remedy), "{line}");
         assert!(guide.contains(&format!("`{kind}`")), "docs/operations.md does not name {kind}");
     }
