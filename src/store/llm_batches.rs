@@ -251,12 +251,14 @@ async fn put_into(conn: &mut PgConnection, provider: &str, batch_id: i64, tasks:
 }
 
 /// Claims tasks whose batch has ended. They keep their regions. An array of their ids, of which a planner expects few, has their rows found by the
-/// index also where the plan does not know how many are wanted.
+/// index also where the plan does not know how many are wanted. A range of one batch has the order of the index of batches; where a batch is
+/// equal to a value, a planner may walk along the ids of all tasks instead, past all that ended before.
 pub async fn resume(conn: &mut PgConnection, claimer: &Claimer, provider: &str, most: usize) -> sqlx::Result<Claimed> {
     let rows = sqlx::query(
         "WITH waiting AS MATERIALIZED (
              SELECT t.id FROM llm_batches b CROSS JOIN LATERAL (
-                    SELECT q.id FROM task_queue q WHERE q.batch_id = b.id::text AND q.status = 'batched' ORDER BY q.id LIMIT $4
+                    SELECT q.id FROM task_queue q WHERE q.batch_id >= b.id::text AND q.batch_id <= b.id::text AND q.status = 'batched'
+                     ORDER BY q.batch_id, q.id LIMIT $4
                        FOR NO KEY UPDATE SKIP LOCKED) t
               WHERE b.provider = $3 AND b.state = 'ended' AND NOT b.is_done LIMIT $4),
          taken AS (

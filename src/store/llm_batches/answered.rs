@@ -27,7 +27,8 @@ pub async fn waiting(
         "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses,
                 claim_token, priority, created_at, traceparent
            FROM task_queue
-          WHERE batch_id = $1::text AND id > $2 AND status = 'batched' AND task_type = $3 AND cancel_requested_at IS NULL ORDER BY id LIMIT $4",
+          WHERE (batch_id, id) > ($1::text, $2) AND batch_id <= $1::text AND status = 'batched' AND task_type = $3 AND cancel_requested_at IS NULL
+          ORDER BY batch_id, id LIMIT $4",
     )
     .bind(batch_id)
     .bind(after)
