@@ -24,6 +24,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
+use svc::{llm_batches::ProviderName, store::advisory::AdvisoryLock};
 use svc_client::{
     Json,
     wire::{
@@ -491,11 +492,17 @@ async fn the_mock_provider_is_a_folder_and_the_command_says_what_is_wrong() {
             .spawn()
             .unwrap(),
     );
+    // A second one that begins at the same moment may be the first to have the right.
     until("the first worker", async || {
-        let (code, text) = said(&["run", "--provider", "mock", "--badge", "batch", "--store", store, "--once"]).await;
-        (code == 1 && text.contains("another svc-batch-worker")).then_some(())
+        let held = "SELECT EXISTS (SELECT 1 FROM pg_locks l JOIN pg_database b ON b.oid = l.database AND b.datname = current_database()
+                     WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint << 32 | l.objid::bigint = $1)";
+        let right = AdvisoryLock::LlmBatches.key() + ProviderName::Mock as i64;
+        let is_held: bool = sqlx::query_scalar(held).bind(right).fetch_one(&app.pool).await.unwrap();
+        is_held.then_some(())
     })
     .await;
+    let (code, text) = said(&["run", "--provider", "mock", "--badge", "batch", "--store", store, "--once"]).await;
+    assert!(code == 1 && text.contains("another svc-batch-worker"), "{code} {text}");
     drop(_first);
     invariants::check_drained(&app.pool).await;
     app.end().await;
