@@ -179,7 +179,7 @@ pub async fn signs(conn: &mut PgConnection, patience: Duration, growth: &Growth)
     if u64::try_from(sizes.large_objects).is_ok_and(|bytes| bytes > thresholds.files) {
         signs.push(Sign::new(FindingKind::FileBytes, format!("{} of large objects", in_words(sizes.large_objects))));
     }
-    // The cache is three quarters of the memory, so this is half of it.
+    // Of a cache of three quarters of the memory, which docs/operations.md advises, this is half of the memory.
     if sizes.vector_indexes > sizes.cache / 3 * 2 {
         let (indexes, cache) = (in_words(sizes.vector_indexes), in_words(sizes.cache));
         let about = format!("{indexes} of HNSW indexes beside {cache} of effective_cache_size");
