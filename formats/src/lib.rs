@@ -41,6 +41,7 @@ mod rtf;
 #[cfg(test)]
 mod sample;
 mod sections;
+mod tables;
 mod template;
 mod text;
 mod web_page;
@@ -62,6 +63,7 @@ pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use pdf::{PictureSize, Raster, join_lines};
 pub use sections::{Section, sections};
 use std::io::{Read, Seek};
+pub use tables::{Table, TableRule, Tables, tables};
 pub use template::{
     TEMPLATE_OUTPUT_BYTES, TemplateFault, TemplateFaultKind, TemplateJob, TemplateRead, TemplateText, template,
 };

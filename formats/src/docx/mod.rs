@@ -12,14 +12,17 @@ mod numbering;
 mod styles;
 mod symbols;
 
-use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, markdown, package::Package};
+use crate::{
+    Extraction, Format, FormatError, Limits, Pattern, Patterns, markdown, package::Package, tables::has_tables,
+};
 use std::io::{Read, Seek};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let extraction = extract(source, limits)?;
     Ok(Patterns::default()
         .with(Pattern::HasTextLayer, markdown::has_text(&extraction.text))
-        .with(Pattern::HasHeadingStyles, !extraction.headings.is_empty()))
+        .with(Pattern::HasHeadingStyles, !extraction.headings.is_empty())
+        .with(Pattern::HasTables, has_tables(&extraction.text)))
 }
 
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {

@@ -2,7 +2,7 @@
 mod drawings;
 mod known;
 
-use super::{boxes::Boxes, coverage::Coverage, unicode::Unicode};
+use super::{boxes::Boxes, coverage::Coverage, rulings::Rulings, unicode::Unicode};
 use drawings::Drawings;
 use hayro_interpret::{
     BlendMode, ClipPath, Device, DrawMode, DrawProps, Image, ImageDrawProps, SoftMask,
@@ -48,6 +48,8 @@ pub(super) struct Glyph {
     pub content: Option<u32>,
     /// It belongs to a form field or another annotation, which are drawn after everything else.
     pub annotated: bool,
+    /// It begins a string that was drawn by itself.
+    pub begins: bool,
 }
 
 /// Marked content.
@@ -74,6 +76,8 @@ pub(super) struct PageGlyphs {
     pub images: Coverage,
     /// Boxes drawn around text or beside it.
     pub boxes: Vec<Rect>,
+    /// Lines drawn along its sides.
+    pub rulings: Vec<Rect>,
 }
 
 impl PageGlyphs {
@@ -105,10 +109,18 @@ impl Buffers {
     }
 }
 
+/// How a string shows a glyph.
+#[derive(Clone, Copy)]
+struct Shown {
+    bold: bool,
+    begins: bool,
+}
+
 /// A device that keeps what can be read.
 pub(super) struct Collector<'u> {
     page: PageGlyphs,
     boxes: Boxes,
+    rulings: Rulings,
     drawings: Drawings,
     bounds: Rect,
     buffers: Buffers,
@@ -126,6 +138,7 @@ impl<'u> Collector<'u> {
         Self {
             page,
             boxes: Boxes::default(),
+            rulings: Rulings::default(),
             drawings: Drawings::default(),
             bounds: bounds.inflate(BLEED, BLEED),
             buffers,
@@ -144,7 +157,7 @@ impl<'u> Collector<'u> {
         if self.buffers.seen.len() > MOST_KEPT {
             self.buffers.seen = FxHashMap::default();
         }
-        (PageGlyphs { boxes: self.boxes.finish(), ..self.page }, self.buffers)
+        (PageGlyphs { boxes: self.boxes.finish(), rulings: self.rulings.finish(), ..self.page }, self.buffers)
     }
 
     /// Declares that what follows is not the page's own content.
@@ -159,7 +172,7 @@ impl<'u> Collector<'u> {
         wanted.len() < MOST_COMPARED && bare(&self.page.text).contains(&wanted)
     }
 
-    fn place(&mut self, glyph: &Drawn<'_>, transform: Affine, next: Option<Point>, vertical: bool, bold: bool) {
+    fn place(&mut self, glyph: &Drawn<'_>, transform: Affine, next: Option<Point>, vertical: bool, shown: Shown) {
         if self.page.glyphs.len() >= MOST_GLYPHS {
             std::panic::resume_unwind(Box::new(Endless));
         }
@@ -196,9 +209,10 @@ impl<'u> Collector<'u> {
             direction,
             advance,
             size,
-            bold,
+            bold: shown.bold,
             content,
             annotated: self.annotates,
+            begins: shown.begins,
         });
     }
 
@@ -320,12 +334,14 @@ fn is_bold(glyph: &Drawn<'_>) -> bool {
 }
 
 impl Device<'_> for Collector<'_> {
-    fn draw_path(&mut self, path: &BezPath, props: DrawProps<'_>, _: &DrawMode) {
+    fn draw_path(&mut self, path: &BezPath, props: DrawProps<'_>, mode: &DrawMode) {
         self.boxes.add(path, props.transform);
+        self.rulings.add(path, props.transform, mode);
     }
 
-    fn draw_rect(&mut self, rect: &Rect, props: DrawProps<'_>, _: &DrawMode) {
+    fn draw_rect(&mut self, rect: &Rect, props: DrawProps<'_>, mode: &DrawMode) {
         self.boxes.add_rect(rect, props.transform);
+        self.rulings.add_rect(rect, props.transform, mode);
     }
 
     fn push_clip_path(&mut self, _: &ClipPath) {
@@ -344,7 +360,8 @@ impl Device<'_> for Collector<'_> {
         let bold = glyphs.first().is_some_and(|glyph| is_bold(glyph));
         for (index, glyph) in glyphs.iter().enumerate() {
             let next = glyphs.get(index + 1).map(|next| props.transform * next.transform() * Point::ZERO);
-            self.place(glyph, props.transform * glyph.transform(), next, vertical, bold);
+            let shown = Shown { bold, begins: index == 0 };
+            self.place(glyph, props.transform * glyph.transform(), next, vertical, shown);
         }
     }
 

@@ -46,6 +46,7 @@ use std::{
     io::{self, Read, Seek, Write},
 };
 pub use tables::{Table, Untitled};
+pub(crate) use text_table::value_of_text;
 pub use value::{Duration, Value};
 use workbook::Opened;
 pub use workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook};

@@ -52,7 +52,8 @@ impl Sizes {
             if line.first {
                 first = at;
             }
-            if line.last && self.candidates.len() < MOST_CANDIDATES {
+            let is_in_table = laid.is_in_table(laid.lines[first].range.start);
+            if line.last && !is_in_table && self.candidates.len() < MOST_CANDIDATES {
                 self.candidates.extend(candidate(&laid.lines[first..=at], laid, index, start));
             }
         }

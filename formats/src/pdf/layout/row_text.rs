@@ -20,6 +20,8 @@ const WIDE_SCRIPT_GAP: f64 = 0.6;
 const MIXED_SCRIPT_GAP: f64 = 0.3;
 /// The same before a number's decimals.
 const DECIMAL_GAP: f64 = 0.5;
+/// The same between digits of two strings, which narrow columns of numbers have.
+const NUMBER_GAP: f64 = 0.08;
 /// Letters further apart than this share of the size do not form a word.
 const MOST_SPACING: f64 = 0.6;
 
@@ -34,6 +36,24 @@ pub(super) struct Line {
     pub bold: bool,
     /// Marked content in it, by bytes of the text.
     pub contents: Vec<(u32, Range<usize>)>,
+    /// Its words from left to right; none if any of it runs to the left.
+    pub words: Vec<Word>,
+    /// It belongs to a form field or another annotation.
+    pub annotated: bool,
+}
+
+/// A word of a line, with its place.
+pub(super) struct Word {
+    /// In bytes of the line's text.
+    pub text: Range<usize>,
+    pub start: f64,
+    pub end: f64,
+}
+
+impl Line {
+    pub(super) fn word(&self, word: &Word) -> &str {
+        self.text.get(word.text.clone()).unwrap_or_default()
+    }
 }
 
 /// Makes lines of each run of rows; rows without text are left out.
@@ -47,6 +67,8 @@ pub(super) fn lines(page: &PageGlyphs, spots: &[Spot], leaves: Vec<Vec<Row>>) ->
 struct Piece<'t> {
     text: &'t str,
     content: Option<u32>,
+    /// Where a glyph starts and ends.
+    place: Option<(f64, f64)>,
 }
 
 fn line(page: &PageGlyphs, spots: &[Spot], row: &Row) -> Line {
@@ -56,17 +78,43 @@ fn line(page: &PageGlyphs, spots: &[Spot], row: &Row) -> Line {
         .any(|segment| spots_of(spots, segment).iter().any(|spot| bidi::balance(text_of(page, spot)) > 0));
     let pieces = pieces(page, spots, row, runs_left);
     let mut writer = Writer::default();
+    let mut words = Vec::new();
     if runs_left {
         let texts: Vec<&str> = pieces.iter().map(|piece| piece.text).collect();
         for (index, left) in bidi::logical_order(&texts) {
             writer.write(&pieces[index], left);
         }
     } else {
-        pieces.iter().for_each(|piece| writer.write(piece, false));
+        words = write_words(&mut writer, &pieces);
     }
     let (size, bold) = style(page, spots, row);
     let Writer { text, contents } = writer.finish();
-    Line { text, start: row.start, end: row.end, baseline: row.baseline, size, bold, contents }
+    let (start, end, baseline) = (row.start, row.end, row.baseline);
+    Line { text, start, end, baseline, size, bold, contents, words, annotated: row.annotated }
+}
+
+/// Writes pieces that run to the right; returns the words.
+fn write_words(writer: &mut Writer, pieces: &[Piece<'_>]) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut is_open = false;
+    for piece in pieces {
+        let before = writer.text.len();
+        writer.write(piece, false);
+        let written = before.min(writer.text.len())..writer.text.len();
+        let place = piece.place.filter(|_| !piece.text.trim().is_empty());
+        match (place, words.last_mut().filter(|_| is_open)) {
+            (None, _) => is_open = false,
+            (Some((start, end)), Some(word)) => {
+                word.text.end = written.end;
+                (word.start, word.end) = (word.start.min(start), word.end.max(end));
+            }
+            (Some((start, end)), None) => {
+                words.push(Word { text: written, start, end });
+                is_open = true;
+            }
+        }
+    }
+    words
 }
 
 fn spots_of<'s>(spots: &'s [Spot], segment: &Segment) -> &'s [Spot] {
@@ -96,11 +144,13 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
                 // The gap before a segment is always wider than one between letters.
                 let word_gap = if index == 0 { WORD_GAP } else { word_gap };
                 let next = placed.get(index + 1).map_or("", |next| text_of(page, next));
-                if gap > least_gap(last_text, text, next, word_gap) {
-                    pieces.push(Piece { text: " ", content: None });
+                let least = least_gap(last_text, text, next, word_gap);
+                if gap > least || (gap > NUMBER_GAP && begins_number(page, spot, last_text)) {
+                    pieces.push(Piece { text: " ", content: None, place: None });
                 }
             }
-            pieces.push(Piece { text, content: page.glyphs[spot.glyph as usize].content });
+            let place = Some((spot.start, spot.end));
+            pieces.push(Piece { text, content: page.glyphs[spot.glyph as usize].content, place });
             // A mark takes no space of its own.
             if !text.chars().all(is_combining_mark) {
                 before = Some((spot, text));
@@ -108,6 +158,13 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
         }
     }
     pieces
+}
+
+/// Whether a string begins here with a digit behind another one.
+fn begins_number(page: &PageGlyphs, spot: &Spot, before: &str) -> bool {
+    page.glyphs[spot.glyph as usize].begins
+        && before.ends_with(|last: char| last.is_ascii_digit())
+        && text_of(page, spot).starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// The smallest gap, in font sizes, between characters of two words; `next` comes after them.

@@ -3,9 +3,9 @@ use crate::pdf::glyphs::Glyph;
 use kurbo::{Point, Rect, Vec2};
 
 /// Text set at a place in a size; each character is half as wide as the size.
-type Set<'t> = (&'t str, f64, f64, f64);
+pub(super) type Set<'t> = (&'t str, f64, f64, f64);
 
-fn page(set: &[Set<'_>], direction: Vec2) -> PageGlyphs {
+pub(super) fn page(set: &[Set<'_>], direction: Vec2) -> PageGlyphs {
     let mut page = PageGlyphs::default();
     for &(text, x, y, size) in set {
         for (index, character) in text.chars().enumerate() {
@@ -22,6 +22,7 @@ fn page(set: &[Set<'_>], direction: Vec2) -> PageGlyphs {
                 bold: false,
                 content: None,
                 annotated: false,
+                begins: index == 0,
             });
         }
     }
@@ -76,14 +77,24 @@ fn words_set_closely_are_apart_where_letters_are_not() {
     assert_eq!(laid(&words), "words are close but clear");
 }
 
-const LEFT: [&str; 5] = [
+#[test]
+fn numbers_of_narrow_columns_are_apart() {
+    let numbers: Vec<Set<'_>> =
+        ["12", "13", "1,4"].iter().enumerate().map(|(at, number)| (*number, at as f64 * 11.0, 10.0, 10.0)).collect();
+    assert_eq!(laid(&numbers), "12 13 1,4");
+    let one_string = "1".repeat(2);
+    let close: [Set<'_>; 2] = [(&one_string, 0.0, 10.0, 10.0), ("2", 10.5, 10.0, 10.0)];
+    assert_eq!(laid(&close), "112", "closer than columns stand");
+}
+
+pub(super) const LEFT: [&str; 5] = [
     "the left column begins here",
     "and it is read to its end",
     "before the right column is",
     "read, whatever the order is",
     "in which they were drawn",
 ];
-const RIGHT: [&str; 5] = [
+pub(super) const RIGHT: [&str; 5] = [
     "Then comes the right column",
     "which goes on as if nothing",
     "had stood beside it at all",

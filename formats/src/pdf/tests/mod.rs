@@ -290,3 +290,52 @@ fn streams_of_any_packing_are_held_to_the_limits() {
     let objects = Pdf::new().page("").stream(101, &format!("/Type /ObjStm /N 1 /First 4 {packed}"), &bomb);
     assert_eq!(read(objects).text, "", "what nothing leads to is not unpacked");
 }
+
+/// Rows of cells 100 points apart from `y` down, with lines between them if they are `ruled`.
+fn rows(y: u32, ruled: bool, rows: &[[&str; 3]]) -> String {
+    let mut content = String::new();
+    for (row, top) in rows.iter().zip((0..y).rev().step_by(14)) {
+        for (cell, x) in row.iter().zip([60, 160, 260]) {
+            content.push_str(&lines(x, top - 11, 10, &[*cell]));
+        }
+    }
+    if ruled {
+        let bottom = y - 1 - 14 * rows.len() as u32;
+        for level in (bottom..y).step_by(14) {
+            content.push_str(&format!("50 {level} m 350 {level} l S\n"));
+        }
+        for x in [50, 150, 250, 350] {
+            content.push_str(&format!("{x} {bottom} m {x} {} l S\n", y - 1));
+        }
+    }
+    content
+}
+
+#[test]
+fn a_table_on_two_pages_is_one_and_its_text_stays_in_its_place() {
+    const NAMES: [&str; 3] = ["Pond", "Ducks", "Warden"];
+    let pdf = || {
+        let before = lines(50, 760, 10, &["Each pond is counted by its warden."]);
+        let first = before + &rows(700, true, &[NAMES, ["Mill", "1,204", "Ada"], ["Quay", "17", "Bert"]]);
+        Pdf::new().page(&first).page(&rows(700, true, &[NAMES, ["Lock", "9", "Cy"]]))
+    };
+    let read = read(pdf());
+    assert!(read.text.starts_with("Each pond is counted by its warden.\n\nPond Ducks Warden\n"), "{}", read.text);
+    assert_eq!(read.tables.len(), 2);
+    let found = crate::tables(&read).tables;
+    assert_eq!((found.len(), found[0].parts, found[0].rule), (1, 2, crate::TableRule::Lines));
+    let gfm = "| Pond | Ducks | Warden |\n| --- | --- | --- |\n| Mill | 1,204 | Ada |\n| Quay | 17 | Bert |\n| Lock | 9 | Cy |";
+    assert_eq!(found[0].content(&read.text), gfm);
+    let texts: Vec<&str> = found[0].ranges.iter().map(|range| &read.text[range.clone()]).collect();
+    assert!(texts.len() == 2 && texts[1] == "Pond Ducks Warden\nLock 9 Cy", "{texts:?}");
+    assert!(probed(pdf()).holds(Pattern::HasTables));
+}
+
+#[test]
+fn numbers_below_each_other_are_a_table_and_words_are_none() {
+    let of = |cells: &[[&str; 3]]| read(Pdf::new().page(&rows(700, false, cells))).tables;
+    let found = of(&[["Year", "Ducks", "Geese"], ["2019", "14", "3"], ["2020", "17", "5"]]);
+    assert_eq!((found.len(), found[0].rule, found[0].has_header), (1, crate::TableRule::Alignment, true));
+    assert_eq!(found[0].rows[2], ["2020", "17", "5"]);
+    assert_eq!(of(&[["Pond", "Warden", "Boat"], ["Mill", "Ada", "Coot"], ["Quay", "Bert", "Heron"]]), []);
+}
