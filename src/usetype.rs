@@ -47,6 +47,8 @@ usetypes! {
     Section = "section", leaf: false, TitleAndContent;
     /// A piece of text that fits the model's window.
     Chunk = "chunk", leaf: true, Content;
+    /// A table in the text of a file. It is a container if it is too long and has chunks of its own.
+    Table = "table", leaf: true, TitleAndContent;
     /// A sheet of a workbook.
     Sheet = "sheet", leaf: false, TitleAndContent;
     /// A row of a sheet. It is a container if it is too long and has chunks of its own.
@@ -89,10 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_indexed_by_its_content_alone() {
-        assert_eq!(Usetype::leaves(), ["chunk", "record", "profile"]);
-        for usetype in Usetype::ALL {
+    fn a_leaf_is_indexed_by_its_content_alone_unless_its_title_says_what_its_values_are() {
+        assert_eq!(Usetype::leaves(), ["chunk", "table", "record", "profile"]);
+        for usetype in Usetype::ALL.iter().filter(|usetype| **usetype != Usetype::Table) {
             assert_eq!(usetype.is_leaf(), usetype.indexed() == Indexed::Content, "{usetype:?}");
         }
+        assert_eq!(Usetype::Table.indexed(), Indexed::TitleAndContent);
     }
 }

@@ -65,6 +65,8 @@ pub struct Profile {
 pub struct Skip {
     /// Scanned pages are not read, which takes long.
     pub ocr: bool,
+    /// Tables get no nodes of their own, and chunks hold what they say.
+    pub tables: bool,
 }
 
 impl Default for Structure {

@@ -31,6 +31,7 @@ const SEEDS: &[Seed] = {
         (Usetype::File.as_str(), Source, Inline, Footnotes, &[EventTime, CreatedAt], "File"),
         (Usetype::Section.as_str(), Source, Inline, Footnotes, &[EventTime], "Section"),
         (Usetype::Chunk.as_str(), Source, List, Footnotes, &[EventTime], "Passage"),
+        (Usetype::Table.as_str(), Markdown, List, Footnotes, &[EventTime], "Table"),
         (Usetype::Sheet.as_str(), Table, Inline, Footnotes, &[], "Sheet"),
         (Usetype::Record.as_str(), Record, Inline, Footnotes, &[], "Row"),
         (Usetype::Profile.as_str(), Plain, List, Footnotes, &[], "Sheet's profile"),

@@ -100,6 +100,7 @@ mod summarize;
 mod sums;
 mod surface;
 mod synthesize;
+mod tables;
 mod templates;
 mod terminal;
 mod transactions;

@@ -2,7 +2,7 @@
 //! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{
     Apply, Run, embed, extract, facts, ocr, probe, profile, raptor, records, registered, rollup, semantic, sheets,
-    structure, summary,
+    structure, summary, tables,
 };
 use crate::{
     ingest::{
@@ -93,7 +93,16 @@ pub static EXTRACT_TEXT: TaskType = TaskType {
     final_failure: FinalFailure::Node,
     leads_to: CPU,
 };
-pub static EXTRACT_TABLES: TaskType = deferred("extract:tables", WriteMode::Children);
+/// It says which tables there are; their nodes are made with those of the text.
+pub static EXTRACT_TABLES: TaskType = TaskType {
+    name: "extract:tables",
+    lane: Lane::Cpu,
+    write_mode: WriteMode::Itself,
+    options: &[],
+    run: Runner::Here(|tools, apply| Box::pin(tables::run(tools, apply))),
+    final_failure: FinalFailure::Node,
+    leads_to: CPU,
+};
 pub static EXTRACT_IMAGES: TaskType = deferred("extract:images", WriteMode::Children);
 pub static OCR: TaskType = TaskType {
     name: "ocr",

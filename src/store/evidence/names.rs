@@ -121,7 +121,11 @@ evidence! {
     EmlAttachments = "eml.attachments", by "`extract:text`", null "there are none", absent "the file is not an e-mail, or has no text", of "eml";
     /// The attachments of the message of Outlook and of those within it, each with name, type and bytes.
     MsgAttachments = "msg.attachments", by "`extract:text`", null "there are none", absent "the file is not a message of Outlook, or has no text", of "msg";
-    /// What the nodes under the file were made of: the `rule`, the numbers of `sections` and `chunks`, and what declared
+    /// The tables of the text: how many there are, their `rows` and `cells`, by which `rules` they were found (`lines` drawn between their cells, `alignment`
+    /// of their cells, `markdown`), the `first` hundred of them, and how many are `left_out` and stay text, by the `reasons`: `rows`, `columns`, `bytes`
+    /// or `tables` (too many), or `heading` (a section begins within).
+    ExtractTables = "extract.tables", by "`extract:tables`", null "none was found", absent "the probe saw no table, or the option `skip.tables` is on";
+    /// What the nodes under the file were made of: the `rule`, the numbers of `sections`, `chunks` and `tables`, and what declared
     /// the sections.
     Structure = "structure", by "`structure:declared`, `structure:inferred`",
         absent "the file has no text, or is a workbook";

@@ -50,7 +50,7 @@ const INVARIANTS: &[(&str, &str)] = &[
         "what embeds some leaves reserves all of them",
         "SELECT DISTINCT t.id::text FROM task_queue t CROSS JOIN jsonb_array_elements(t.params->'leaves') AS run
            JOIN documents d ON d.id BETWEEN (run->>0)::bigint AND (run->>1)::bigint AND d.path @> ARRAY[t.scope_document_id]
-            AND d.usetype IN ('chunk','record','profile') AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
+            AND d.usetype IN ('chunk','table','record','profile') AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
           WHERE NOT t.final AND NOT coalesce((array_to_string(d.path || d.id, '/') || '/') COLLATE \"C\" BETWEEN t.first_leaf AND t.last_leaf, false)",
     ),
     (
