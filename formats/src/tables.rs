@@ -196,12 +196,22 @@ pub(crate) fn is_table(rows: &[Vec<String>]) -> bool {
     filled >= 3 && full_rows >= 2 && (0..width).filter(is_full).count() >= 2
 }
 
-/// Whether the first row names the columns: it has a text of its own in each, and not all of them are numbers.
+/// Whether the first row names the columns: each has a name of its own, but for the first one, and not all of them are numbers
+/// other than years.
 pub(crate) fn names_columns(rows: &[Vec<String>]) -> bool {
     let Some(first) = rows.first() else { return false };
-    let names: std::collections::HashSet<&str> =
-        first.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
-    names.len() == first.len() && names.iter().any(|name| name.chars().any(char::is_alphabetic))
+    let named = || first.iter().map(String::as_str).filter(|name| !name.is_empty());
+    let distinct: std::collections::HashSet<&str> = named().collect();
+    let is_complete = first.iter().skip(1).all(|name| !name.is_empty()) && distinct.len() == named().count();
+    let are_names = named().any(|name| name.chars().any(char::is_alphabetic)) || named().all(is_year);
+    is_complete && are_names && !distinct.is_empty()
+}
+
+/// Years name columns.
+pub(crate) fn is_year(cell: &str) -> bool {
+    cell.len() == 4
+        && (cell.starts_with("19") || cell.starts_with("20"))
+        && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The tables that are drawn on pages; one whose header comes again on the next page is one.

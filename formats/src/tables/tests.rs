@@ -48,6 +48,17 @@ fn what_is_no_table_stays_text() {
 }
 
 #[test]
+fn a_first_row_names_columns_if_each_but_the_first_has_a_name_of_its_own() {
+    let rows = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
+    for names in [&["Pond", "Ducks"][..], &["", "Ducks", "Geese"], &["", "2019", "2020"]] {
+        assert!(names_columns(&rows(names)), "{names:?}");
+    }
+    for none in [&["Pond", ""][..], &["Ducks", "Ducks"], &["14", "17"], &["", ""], &[]] {
+        assert!(!names_columns(&rows(none)), "{none:?}");
+    }
+}
+
+#[test]
 fn numbers_are_read_as_print_writes_them() {
     for (cell, number) in [("12,345.5", Some(12345.5)), ("\u{2212}7", Some(-7.0)), ("1,23", None), ("12 %", None)] {
         let expected = number.map_or_else(|| Value::Text(cell.to_owned()), Value::Number);

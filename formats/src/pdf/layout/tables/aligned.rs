@@ -1,12 +1,12 @@
 //! Tables whose cells stand below each other, without lines between all of them.
 //!
 //! A table grows from two lines with equally many cells: downwards as long as each cell is in one column, then upwards by its
-//! header. It counts if its columns hold numbers, or if lines are drawn across it.
+//! header. It counts if its columns have names and one holds numbers, or if lines are drawn across it.
 
-use super::{Found, Ruling, append, has_header, is_number, is_year, sound};
+use super::{Found, Ruling, append, has_header, is_number, sound};
 use crate::{
     pdf::layout::row_text::{Line, Word},
-    tables::TableRule,
+    tables::{TableRule, is_year},
 };
 
 /// A blank at least this wide, in font sizes, is between two cells; beside a number the second does.
@@ -230,11 +230,11 @@ impl Grown {
         let is_ruled = self.rulings(rows, rulings) >= RULINGS;
         let made = with_one_header(sound(made)?);
         let has_numbers = (0..made[0].len()).any(|column| is_of_numbers(&made, column));
-        if made.len() < FEWEST_ROWS || !(is_ruled || has_numbers) || is_other(&made) {
+        let has_header = has_header(&made);
+        if made.len() < FEWEST_ROWS || !(is_ruled || (has_numbers && has_header)) || is_other(&made) {
             return None;
         }
         let lines = (first + self.start..first + self.end).collect();
-        let has_header = has_header(&made);
         Some(Found { lines, rows: made, rule: TableRule::Alignment, has_header })
     }
 

@@ -6,7 +6,7 @@ mod aligned;
 mod ruled;
 
 use super::row_text::Line;
-use crate::tables::{TableRule, is_table, names_columns};
+use crate::tables::{TableRule, is_table, is_year, names_columns};
 use kurbo::Rect;
 
 /// The most tables of a page.
@@ -139,13 +139,6 @@ fn is_number(cell: &str) -> bool {
     }
     let begins = cell.chars().find(|character| character.is_alphanumeric());
     begins.is_some_and(|first| first.is_ascii_digit()) && digits >= letters
-}
-
-/// Years name columns.
-fn is_year(cell: &str) -> bool {
-    cell.len() == 4
-        && (cell.starts_with("19") || cell.starts_with("20"))
-        && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Appends a text to that of a cell.

@@ -88,6 +88,14 @@ fn cells_below_each_other_make_a_table_if_they_are_numbers() {
 }
 
 #[test]
+fn years_name_columns() {
+    let text: &[&[&str]] = &[&["", "2019", "2020"], &["Ducks", "14", "17"], &["Geese", "3", "5"]];
+    let found = tables(&set(text, &PLACES), Vec::new());
+    assert_eq!(found.iter().map(|table| (&table.rows, table.has_header)).collect::<Vec<_>>(), [(&rows(text), true)]);
+    assert_eq!(tables(&set(&text[1..], &PLACES), Vec::new()), [], "too few rows, and nothing names them");
+}
+
+#[test]
 fn what_stands_around_a_table_is_not_in_it() {
     let text: &[&[&str]] = &[
         &["Table 1: what the models do"],
