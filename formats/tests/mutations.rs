@@ -11,7 +11,9 @@ use std::{
     path::Path,
     sync::{Arc, LazyLock},
 };
-use svc_formats::{Format, Limits, MemberPart, archive, detect, extract, members, probe, refusal, sections, xlsx};
+use svc_formats::{
+    Format, Limits, MemberPart, archive, detect, extract, members, probe, refusal, sections, tables, xlsx,
+};
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 /// Larger files take long and show no more.
@@ -259,6 +261,11 @@ fn read(bytes: &[u8]) {
                 "headings begin in it"
             );
             assert!(sections(&read).iter().all(|section| read.text.get(section.start..section.end).is_some()));
+            for table in tables(&read).tables {
+                assert!(table.ranges.is_sorted_by(|one, next| one.end <= next.start), "{:?}", table.ranges);
+                assert!(table.ranges.iter().all(|range| read.text.get(range.clone()).is_some()), "tables are slices");
+                assert!(table.rows.iter().all(|row| row.len() == table.rows[0].len()), "rows are equally wide");
+            }
         }
         // Bytes in memory read the same way each time.
         Err(error) => assert!(error.is_permanent(), "{error}"),

@@ -39,7 +39,7 @@ const FILLED: f64 = 0.5;
 pub(super) fn find(leaf: &[Line], first: usize, taken: &[bool], rulings: &[Ruling]) -> Vec<Found> {
     let rows: Vec<Row<'_>> =
         leaf.iter().enumerate().map(|(index, line)| Row::new(line, taken[first + index])).collect();
-    let mut found = Vec::new();
+    let mut found: Vec<(Found, usize)> = Vec::new();
     let mut at = 0;
     while at + 1 < rows.len() {
         let Some(mut table) = Grown::begin(&rows, at) else {
