@@ -5,6 +5,7 @@
 mod clock;
 mod job;
 mod peers;
+mod tables;
 mod words;
 mod worker;
 
@@ -25,6 +26,8 @@ const PROBED_PAGES: usize = 500;
 /// This makes a stored sheet of about 100 MB.
 const PROBED_ROWS: usize = 110_000;
 const CHUNKED_BYTES: usize = 2 << 20;
+/// The pages of the PDF with a table on each.
+const TABLE_PAGES: usize = 200;
 
 type Out<'a> = &'a mut dyn FnMut(Figure);
 
@@ -40,6 +43,7 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
         small(name, unit, work, peer, files, &peers, out)?;
     }
     words::run(out)?;
+    tables::run(&make("tables", TABLE_PAGES, folder.path())?, &peers, out)?;
     chunks(out)?;
     large(
         "formats/pdf_large",
