@@ -145,7 +145,7 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
                 let word_gap = if index == 0 { WORD_GAP } else { word_gap };
                 let next = placed.get(index + 1).map_or("", |next| text_of(page, next));
                 let least = least_gap(last_text, text, next, word_gap);
-                if gap > least || (gap > NUMBER_GAP && begins_number(page, spot, last_text)) {
+                if gap > least || (gap > NUMBER_GAP && begins_number(page, last, spot)) {
                     pieces.push(Piece { text: " ", content: None, place: None });
                 }
             }
@@ -160,11 +160,12 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
     pieces
 }
 
-/// Whether a string begins here with a digit behind another one.
-fn begins_number(page: &PageGlyphs, spot: &Spot, before: &str) -> bool {
-    page.glyphs[spot.glyph as usize].begins
-        && before.ends_with(|last: char| last.is_ascii_digit())
-        && text_of(page, spot).starts_with(|first: char| first.is_ascii_digit())
+/// Whether a string begins with a digit behind a string that ends with one. Some producers draw each digit by itself, which says
+/// nothing.
+fn begins_number(page: &PageGlyphs, last: &Spot, spot: &Spot) -> bool {
+    let begins = |spot: &Spot| page.glyphs[spot.glyph as usize].begins;
+    let is_digit = |spot: &Spot| text_of(page, spot).chars().all(|character| character.is_ascii_digit());
+    begins(spot) && !begins(last) && is_digit(spot) && is_digit(last)
 }
 
 /// The smallest gap, in font sizes, between characters of two words; `next` comes after them.

@@ -82,9 +82,8 @@ fn numbers_of_narrow_columns_are_apart() {
     let numbers: Vec<Set<'_>> =
         ["12", "13", "1,4"].iter().enumerate().map(|(at, number)| (*number, at as f64 * 11.0, 10.0, 10.0)).collect();
     assert_eq!(laid(&numbers), "12 13 1,4");
-    let one_string = "1".repeat(2);
-    let close: [Set<'_>; 2] = [(&one_string, 0.0, 10.0, 10.0), ("2", 10.5, 10.0, 10.0)];
-    assert_eq!(laid(&close), "112", "closer than columns stand");
+    assert_eq!(laid(&[("11", 0.0, 10.0, 10.0), ("2", 10.5, 10.0, 10.0)]), "112", "closer than columns stand");
+    assert_eq!(laid(&[("1", 0.0, 10.0, 10.0), ("2", 6.0, 10.0, 10.0)]), "12", "digits drawn one by one");
 }
 
 pub(super) const LEFT: [&str; 5] = [
