@@ -356,9 +356,16 @@ pub fn document(title: &str, content: &str) -> NewDocument {
     serde_json::from_value(serde_json::json!({"title": title, "content": content})).unwrap()
 }
 
+/// A client with connections of its own.
 pub fn http() -> reqwest::Client {
+    http_builder().build().unwrap()
+}
+
+/// What tests make clients from. They trust no certificate, because they call without TLS, and reading the certificates of this machine takes
+/// longer than most calls.
+pub fn http_builder() -> reqwest::ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().build().unwrap()
+    reqwest::Client::builder().no_proxy().tls_certs_only([])
 }
 
 /// Reads files with the service's own program.
