@@ -103,11 +103,15 @@ pub struct Wish<'a> {
 /// A service with its own database, listening on its own port.
 pub struct TestApp {
     pub client: Client<Remote>,
+    /// For requests that the client would never make, on connections that stay open.
+    pub http: reqwest::Client,
     pub in_process: Client<InProcess>,
     pub pool: PgPool,
     pub options: PgConnectOptions,
     pub base: String,
     pub service: Arc<Service>,
+    /// Whether the database was made for this service alone.
+    owns_database: bool,
     worker: Option<RunningWorker>,
     feed: Option<tokio::task::JoinHandle<()>>,
     server: tokio::task::JoinHandle<()>,
@@ -122,6 +126,7 @@ impl TestApp {
 
     pub async fn with(wish: Wish<'_>) -> TestApp {
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let owns_database = wish.database.is_none();
         let options = match wish.database {
             Some(options) => options,
             None => server::new_database().await,
@@ -165,11 +170,13 @@ impl TestApp {
         let server = tokio::spawn(listener::serve(listener, router, Limits::of(&settings), stopped));
         TestApp {
             client: Client(Remote::new(&base, TOKEN, http())),
+            http: http(),
             in_process: Client(InProcess { service: service.clone(), caller: Caller::Owner }),
             pool,
             options,
             base,
             service,
+            owns_database,
             worker,
             feed,
             server,
@@ -216,6 +223,9 @@ impl TestApp {
         self.server.abort();
         self.service.close().await;
         self.pool.close().await;
+        if self.owns_database {
+            server::drop_database(&self.options);
+        }
     }
 
     pub async fn upload(&self, path: &Path) -> Result<UploadResponse, Failure> {
@@ -277,7 +287,7 @@ impl TestApp {
         self.service.sampler.ask_runner().await;
     }
 
-    /// A request that the client would never make.
+    /// A request that the client would never make, on a connection of its own.
     pub fn raw(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         http().request(method.parse().unwrap(), format!("{}{path}", self.base)).bearer_auth(TOKEN)
     }
