@@ -1,11 +1,10 @@
 //! Limits of how much callers may ask for: rates of principals, requests at work, addresses and headers.
 use crate::{
     principals::someone,
-    support::{TOKEN, TestApp, Wish, document, http, until},
+    support::{PATIENCE, TOKEN, TestApp, Wish, document, http, until},
 };
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
-use std::time::Duration;
 use svc_client::{
     Json,
     wire::{NewDocument, TaskTypePath, WaitQuery},
@@ -289,8 +288,7 @@ async fn who_waits_for_tasks_is_answered_when_the_service_stops() {
     .await;
     assert!(!waiting.is_finished());
     app.stop_listening();
-    let answer =
-        tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it is not held").unwrap().unwrap();
+    let answer = tokio::time::timeout(PATIENCE, waiting).await.expect("it is not held").unwrap().unwrap();
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     let problem: Value = answer.json().await.unwrap();
     assert!(problem["document_id"].is_i64() && problem["remedy"].is_string(), "{problem}");

@@ -2,7 +2,7 @@
 use super::{create, query};
 use crate::{
     access::Random,
-    support::{TestApp, Wish, until},
+    support::{PATIENCE, TestApp, Wish, until},
     webhooks::Receiver,
 };
 use futures_util::StreamExt;
@@ -81,7 +81,7 @@ async fn read(client: Client<Remote>) -> (Vec<(i64, i64)>, usize) {
         let meta = Meta { last_event_id: last.clone(), ..Meta::default() };
         let mut events = client.given(meta).follow_events(query("document.updated", "")).await.unwrap();
         for _ in 0..=random.below(5) {
-            let Ok(event) = tokio::time::timeout(Duration::from_secs(20), events.next()).await else {
+            let Ok(event) = tokio::time::timeout(PATIENCE, events.next()).await else {
                 return (seen, cut_off);
             };
             let event = event.expect("no end").unwrap();
