@@ -212,7 +212,7 @@ async fn a_page_does_not_grow_with_what_was_given_up() {
     // Looking takes nothing.
     lie_dead(&feed, DEAD).await;
     let dropped = feed.app.client.drop_dead(Json(DeadChoice { all: true, ..DeadChoice::default() })).await.unwrap();
-    assert_eq!((dropped.taken, dropped.refused, dropped.more), (DEAD.into(), 0, false));
+    assert_eq!((dropped.taken, dropped.refused, dropped.more), (i64::from(DEAD), 0, false));
     console.end().await;
     feed.end().await;
 }
