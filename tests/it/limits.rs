@@ -171,8 +171,6 @@ async fn probes_answer_while_every_request_slot_is_taken() {
     let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
     // What reads documents waits for this lock.
     let mut lock = app.pool.begin().await.unwrap();
-    // The server must not end this transaction for being idle while the test waits.
-    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *lock).await.unwrap();
     sqlx::query("LOCK TABLE documents").execute(&mut *lock).await.unwrap();
     let at_work: Vec<_> = (0..3).map(|_| tokio::spawn(app.raw("GET", "/documents/roots").send())).collect();
     until("all slots to be taken", async || {

@@ -37,8 +37,6 @@ async fn write(pool: PgPool, id: i64, writer: u64) -> Vec<i64> {
     for round in 0..ROUNDS {
         let number = i64::try_from(writer * 1000 + round).unwrap();
         let mut tx = transaction::begin(&pool).await.unwrap();
-        // A test's database takes a second of silence for an abandoned transaction.
-        sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *tx).await.unwrap();
         let fields = json!({"fields": [number]});
         events::record(&mut tx, EventKind::DocumentUpdated, &[DocumentId(id)], &fields).await.unwrap();
         let held = if round == slow { LONGEST / 2 + random.below(LONGEST / 2) } else { random.below(USUAL) };
