@@ -1827,7 +1827,7 @@ ALTER TABLE ONLY document_words
     ADD CONSTRAINT document_words_pkey PRIMARY KEY (document_id);
 
 ALTER TABLE ONLY documents
-    ADD CONSTRAINT documents_pkey PRIMARY KEY (id);
+    ADD CONSTRAINT documents_pkey PRIMARY KEY (id) INCLUDE (guard, settled, usetype);
 
 ALTER TABLE ONLY entity_merges
     ADD CONSTRAINT entity_merges_pkey PRIMARY KEY (id);
