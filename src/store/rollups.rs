@@ -33,13 +33,15 @@ pub async fn with_settled_child(
     Ok(ids.into_iter().collect())
 }
 
-/// Marks containers as waiting for a task that rolls them up, and counts the task at the container or file where it stands.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
-pub async fn queue(conn: &mut PgConnection, at: DocumentId, containers: &[DocumentId]) -> sqlx::Result<()> {
+/// Marks containers as waiting for tasks that roll them up, and counts each task at the container or file where it stands.
+pub async fn queue(conn: &mut PgConnection, at: &[DocumentId], containers: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query(
-        "UPDATE ingest_node SET rollup = CASE WHEN document_id = ANY($2) THEN 'queued' ELSE rollup END,
-                open_tasks = open_tasks + CASE WHEN document_id = $1 THEN 1 ELSE 0 END
-          WHERE document_id = $1 OR document_id = ANY($2)",
+        "UPDATE ingest_node n SET rollup = CASE WHEN q.waits THEN 'queued' ELSE n.rollup END, open_tasks = n.open_tasks + q.tasks
+           FROM (SELECT id, bool_or(waits) AS waits, sum(tasks)::integer AS tasks
+                   FROM (SELECT a.id, false AS waits, 1 AS tasks FROM unnest($1::bigint[]) AS a(id)
+                         UNION ALL SELECT c.id, true, 0 FROM unnest($2::bigint[]) AS c(id)) u
+                  GROUP BY id ORDER BY id) q
+          WHERE n.document_id = q.id",
     )
     .bind(at)
     .bind(containers)

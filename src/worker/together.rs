@@ -1,11 +1,8 @@
 //! What a process that asks by batches does for many tasks at once, beside its actors, which do the rest one by one.
 use super::{Role, queue};
 use crate::{
-    ingest::{
-        Tools,
-        tasks::{together, types::SUMMARIZE_LLM},
-    },
-    store::{self, tasks::Claimer},
+    ingest::{Tools, tasks::together},
+    store::{self, leases::Held, tasks::Claimer},
 };
 use std::{
     sync::{
@@ -15,6 +12,7 @@ use std::{
     time::Instant,
 };
 use svc_actors::{Lane, Lanes};
+use svc_ids::TaskId;
 use tokio_util::task::TaskTracker;
 use tracing::instrument::WithSubscriber;
 use uuid::Uuid;
@@ -23,8 +21,6 @@ use uuid::Uuid;
 const ASKED: usize = 100;
 /// The most tasks that are held, because they have to be asked of one by one, until the others have been asked of.
 const HELD: usize = 500;
-/// How many tasks are ended in one transaction.
-const APPLIED: usize = 500;
 
 /// Asks and applies for many tasks at once. What goes wrong is logged, and left to the actors.
 #[derive(Clone)]
@@ -56,22 +52,7 @@ impl Together {
     async fn apply_all(&self) -> sqlx::Result<()> {
         let Some(batching) = &self.tools.batching else { return Ok(()) };
         let _applying = batching.applying();
-        let mut conn = self.tools.pool.acquire().await?;
-        let batches = store::llm_batches::ended(&mut conn, batching.provider.as_str()).await?;
-        drop(conn);
-        for batch_id in batches {
-            let mut after = 0;
-            while !self.stops.load(Ordering::Relaxed) {
-                let mut conn = self.tools.pool.acquire().await?;
-                let page = (after, APPLIED);
-                let page = store::llm_batches::waiting(&mut conn, batch_id, SUMMARIZE_LLM.name, page).await?;
-                drop(conn);
-                let Some((grants, last)) = page else { break };
-                together::apply(&self.tools, &self.claimer.worker_id, &grants).await;
-                after = last;
-            }
-        }
-        Ok(())
+        together::apply(&self.tools, &self.claimer.worker_id, &self.stops).await
     }
 
     /// Puts the questions of the tasks that wait into batches. Returns false if those that wait now have to be asked of one by one.
@@ -99,10 +80,16 @@ impl Together {
             if claimed.grants.is_empty() {
                 break;
             }
-            let asked = together::ask(&self.tools, &self.claimer.worker_id, &claimed.grants).await;
-            held.extend(claimed.grants.iter().filter(|grant| !asked.contains(&grant.task_id)).map(|grant| grant.token));
+            let tokens: Vec<(TaskId, Uuid)> = claimed.grants.iter().map(|grant| (grant.task_id, grant.token)).collect();
+            let asked = together::ask(&self.tools, &self.claimer.worker_id, claimed.grants).await;
+            held.extend(tokens.iter().filter(|(id, _)| !asked.contains(id)).map(|(_, token)| *token));
             if asked.is_empty() {
                 break;
+            }
+            // Nothing else tells of a cancel until they are given back.
+            if !held.is_empty() {
+                let cancelled = store::leases::cancelled(&mut *self.tools.pool.acquire().await?, held).await?;
+                self.end(&cancelled).await?;
             }
         }
         Ok(())
@@ -112,11 +99,15 @@ impl Together {
         if held.is_empty() {
             return Ok(());
         }
-        let tools = &self.tools;
-        let cancelled = store::leases::give_back(&tools.pool, held).await?;
-        queue::end(&tools.pool, &tools.types, &tools.settings.task_badges, &cancelled).await?;
-        tools.wake.notify(Lanes::of(Lane::Llm));
+        let cancelled = store::leases::give_back(&self.tools.pool, held).await?;
+        self.end(&cancelled).await?;
+        self.tools.wake.notify(Lanes::of(Lane::Llm));
         Ok(())
+    }
+
+    async fn end(&self, cancelled: &[Held]) -> sqlx::Result<()> {
+        let tools = &self.tools;
+        queue::end(&tools.pool, &tools.types, &tools.settings.task_badges, cancelled).await
     }
 
     /// Begins nothing new, and waits for what is under way.
