@@ -393,7 +393,7 @@ settings! {
     "Parsers" {
         /// Most pages of a file.
         SVC_PARSER_PAGES parser_pages: usize = "10000", kind::integer(1..=1_000_000);
-        /// Most members of a zip package.
+        /// Most members of a zip package, and most recipients, attachments and messages within a message of Outlook.
         SVC_PARSER_ZIP_MEMBERS parser_zip_members: usize = "10000", kind::integer(1..=1_000_000);
         /// Most files within one upload, such as members of an archive and attachments, that become files of their own.
         SVC_PARSER_MEMBERS parser_members: usize = "1000", kind::integer(0..=10_000);
