@@ -113,14 +113,17 @@ pub async fn lock(conn: &mut PgConnection, at: DocumentId, ids: &[DocumentId]) -
 /// that of their ids. Leaves of other files under a container do not count.
 pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, String)>> {
     sqlx::query_as(
-        "SELECT c.id, d.content
-           FROM (SELECT id, (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id
-                              WHERE f.path @> ARRAY[u.id]) AS files FROM unnest($1::bigint[]) AS u(id)) c
-           JOIN documents d ON d.path @> ARRAY[c.id]
-          WHERE d.usetype = ANY($2) AND d.settled = 'settled' AND NOT d.path && c.files
-            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
-            AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
-          ORDER BY c.id, d.id",
+        "SELECT u.id, t.content FROM unnest($1::bigint[]) AS u(id) CROSS JOIN LATERAL (
+             WITH under AS MATERIALIZED (
+                 SELECT d.id, d.path, d.content, d.usetype, d.settled, (SELECT true FROM document_blobs b WHERE b.document_id = d.id) AS is_file
+                   FROM documents c JOIN documents d ON d.path || d.id > c.path || c.id AND d.path || d.id < c.path || (c.id + 1)
+                  WHERE c.id = u.id),
+             files AS MATERIALIZED (SELECT coalesce(array_agg(id) FILTER (WHERE is_file), '{}') AS ids FROM under)
+             SELECT d.id, d.content FROM under d CROSS JOIN files f
+              WHERE d.usetype = ANY($2) AND d.settled = 'settled' AND NOT d.path && f.ids
+                AND (SELECT o.rule <> ALL($3) FROM node_origins o WHERE o.document_id = d.id)
+                AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)) t
+          ORDER BY u.id, t.id",
     )
     .bind(containers)
     .bind(Usetype::leaves())
