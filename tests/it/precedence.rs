@@ -2,7 +2,7 @@
 use crate::{
     edits::patch,
     queue::{app, claim, finish, node, status, task},
-    support::{TestApp, until},
+    support::{TestApp, Wish, until},
 };
 use serde_json::json;
 use std::time::Duration;
@@ -59,6 +59,25 @@ async fn a_delete_ends_what_a_worker_holds_and_takes_what_waits() {
         .await
         .unwrap();
     assert_eq!(left, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_edit_that_waits_keeps_no_other_request_waiting() {
+    let settings = [("SVC_REQUESTS_AT_ONCE", "1")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let (folder, target) = (node(&app, None).await, node(&app, None).await);
+    let (one, other) = (node(&app, Some(folder.0)).await, node(&app, Some(folder.0)).await);
+    task(&app, &one, WriteMode::Itself, 0, None).await;
+    let waiting = task(&app, &other, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 1).await;
+    let reads = async {
+        until("the other task to stand back", async || (!status(&app, waiting).await.1).then_some(())).await;
+        app.client.read_document(DocumentPath { id: target.0 }, EmbedQuery::default()).await.unwrap();
+        assert!(finish(&app.pool, &held[0]).await);
+    };
+    let (moved, ()) = tokio::join!(patch(&app, folder.0, json!({"parent_id": target.0})), reads);
+    assert_eq!(moved.unwrap().value.document.parent_id, Some(target.0));
     app.end().await;
 }
 

@@ -42,7 +42,13 @@ impl Precedence {
         if !is_held || self.tries == 0 {
             return Err(failure);
         }
+        // While it waits, others have work to do; where too many wait already, it is refused as if it had waited.
+        let Ok(waiting) = service.admission.waiting(caller.principal_id()) else { return Err(failure) };
         self.tries -= 1;
+        waiting.until(self.until_free(service, caller, failure)).await
+    }
+
+    async fn until_free(&self, service: &Service, caller: &Caller, failure: Failure) -> Result<(), Failure> {
         loop {
             if self.begun.elapsed() >= LONGEST {
                 return Err(failure);
