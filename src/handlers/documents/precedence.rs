@@ -60,7 +60,9 @@ impl Precedence {
                 true => store::reservations::cancel_held_within(&mut tx, &place).await.or_fail()?,
                 false => 0,
             };
-            store::reservations::put_off_waiting(&mut tx, &place, STAND_BACK).await.or_fail()?;
+            // Whoever may not change what a task above works on does not hold it up either.
+            let above = store::places::above(&mut tx, &caller.writable(), &place).await.or_fail()?;
+            store::reservations::put_off_waiting(&mut tx, &place, &above, STAND_BACK).await.or_fail()?;
             let is_free = !store::reservations::is_worked_on(&mut tx, &place).await.or_fail()?;
             tx.commit().await.or_fail()?;
             announce_cancel(service, stopping).await;
