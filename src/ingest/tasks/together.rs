@@ -307,7 +307,10 @@ impl<'a> Common<'a> {
         let tasks = grants.len();
         let groups = match self.groups(grants).await {
             Ok(groups) => groups,
-            Err(failure) => return left(&failure, tasks),
+            Err(failure) => {
+                left(&failure, tasks);
+                return;
+            }
         };
         for group in groups {
             // Beside the group that is written, only one is in memory with its texts and vectors.
@@ -325,7 +328,10 @@ impl<'a> Common<'a> {
     async fn prepare(&self, group: Vec<Member>) -> Result<Option<Ready>, TaskFailure> {
         let (begun, started_at) = (Instant::now(), Utc::now());
         let mut questions = self.questions(group).await?;
-        questions.iter_mut().for_each(|question| question.text = String::new());
+        for question in &mut questions {
+            // Only its hash is still needed.
+            question.text = String::new();
+        }
         let documents: Vec<DocumentId> = questions.iter().map(|question| question.grant.document_id).collect();
         let hashes: Vec<Vec<u8>> = questions.iter().map(|question| question.hash.clone()).collect();
         let mut conn = self.tools.pool.acquire().await.classified()?;
@@ -390,8 +396,10 @@ impl<'a> Common<'a> {
         let unchanged = store::raptor::all_unchanged(&mut tx, &claims).await.classified()?;
         let mut summaries = only(summaries, unchanged);
         summaries.retain(|summary| containers.contains_key(&summary.id()));
-        let grants: Vec<&Grant> = summaries.iter().map(|summary| &summary.question.grant).collect();
-        let held = store::llm_batches::lock(&mut tx, &grants).await.classified()?;
+        let held = {
+            let grants: Vec<&Grant> = summaries.iter().map(|summary| &summary.question.grant).collect();
+            store::llm_batches::lock(&mut tx, &grants).await.classified()?
+        };
         summaries.retain(|summary| held.contains(&summary.question.grant.task_id));
         if summaries.is_empty() {
             tx.rollback().await.classified()?;
