@@ -11,7 +11,7 @@ use std::{
     },
     time::Instant,
 };
-use svc_actors::{Lane, Lanes};
+use svc_actors::{Grant, Lane, Lanes};
 use svc_ids::TaskId;
 use tokio_util::task::TaskTracker;
 use tracing::instrument::WithSubscriber;
@@ -59,9 +59,9 @@ impl Together {
     pub async fn ask(&self) -> bool {
         let this = self.clone();
         let work = async move {
-            let mut held = Vec::new();
-            let asked = this.ask_all(&mut held).await;
-            let given_back = this.give_back(&held).await;
+            let (mut held, mut unasked) = (Vec::new(), Vec::new());
+            let asked = this.ask_all(&mut held, &mut unasked).await;
+            let given_back = this.give_back(&[held.as_slice(), &unasked].concat()).await;
             if let Err(error) = asked.and(given_back) {
                 tracing::warn!(error = %error, "tasks cannot be put into batches together; they are put there one by one");
             }
@@ -70,20 +70,21 @@ impl Together {
         self.work.spawn(work.with_current_subscriber()).await.unwrap_or(false)
     }
 
-    async fn ask_all(&self, held: &mut Vec<Uuid>) -> sqlx::Result<()> {
+    /// Asks of what waits, a group at a time. What has to be asked of alone is held meanwhile, and what was claimed too many stays unasked.
+    async fn ask_all(&self, held: &mut Vec<Uuid>, unasked: &mut Vec<Uuid>) -> sqlx::Result<()> {
         let begun = Instant::now();
-        let want = [(Lane::Llm, ASKED)];
-        // What is held has to be given back before its lease ends.
-        while !self.stops.load(Ordering::Relaxed) && held.len() < HELD && begun.elapsed() < self.claimer.lease / 2 {
-            let claimed =
-                self.tools.kept.run(async |conn| store::tasks::claim(conn, &self.claimer, &want).await).await?;
-            if claimed.grants.is_empty() {
-                break;
-            }
-            let tokens: Vec<(TaskId, Uuid)> = claimed.grants.iter().map(|grant| (grant.task_id, grant.token)).collect();
-            let asked = together::ask(&self.tools, &self.claimer.worker_id, claimed.grants).await;
+        let mut claimed = self.claim().await?;
+        while !claimed.is_empty() {
+            let tokens: Vec<(TaskId, Uuid)> = claimed.iter().map(|grant| (grant.task_id, grant.token)).collect();
+            // While these are asked of, the database claims the next ones.
+            let (asked, next) =
+                tokio::join!(together::ask(&self.tools, &self.claimer.worker_id, claimed), self.claim());
             held.extend(tokens.iter().filter(|(id, _)| !asked.contains(id)).map(|(_, token)| *token));
-            if asked.is_empty() {
+            claimed = next?;
+            // What is held has to be given back before its lease ends.
+            let has_time = held.len() < HELD && begun.elapsed() < self.claimer.lease / 2;
+            if asked.is_empty() || !has_time || self.stops.load(Ordering::Relaxed) {
+                unasked.extend(claimed.iter().map(|grant| grant.token));
                 break;
             }
             // Nothing else tells of a cancel until they are given back.
@@ -91,8 +92,17 @@ impl Together {
                 let cancelled = store::leases::cancelled(&mut *self.tools.pool.acquire().await?, held).await?;
                 self.end(&cancelled).await?;
             }
+            if claimed.is_empty() {
+                claimed = self.claim().await?;
+            }
         }
         Ok(())
+    }
+
+    async fn claim(&self) -> sqlx::Result<Vec<Grant>> {
+        let want = [(Lane::Llm, ASKED)];
+        let claimed = self.tools.kept.run(async |conn| store::tasks::claim(conn, &self.claimer, &want).await).await?;
+        Ok(claimed.grants)
     }
 
     async fn give_back(&self, held: &[Uuid]) -> sqlx::Result<()> {
