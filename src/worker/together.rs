@@ -83,14 +83,12 @@ impl Together {
             claimed = next?;
             // What is held has to be given back before its lease ends.
             let has_time = held.len() < HELD && begun.elapsed() < self.claimer.lease / 2;
-            if asked.is_empty() || !has_time || self.stops.load(Ordering::Relaxed) {
-                unasked.extend(claimed.iter().map(|grant| grant.token));
-                break;
-            }
+            let goes_on = !asked.is_empty() && has_time && !self.stops.load(Ordering::Relaxed);
             // Nothing else tells of a cancel until they are given back.
-            if !held.is_empty() {
-                let cancelled = store::leases::cancelled(&mut *self.tools.pool.acquire().await?, held).await?;
-                self.end(&cancelled).await?;
+            let ended = if goes_on { self.end_cancelled(held).await } else { Ok(()) };
+            if !goes_on || ended.is_err() {
+                unasked.extend(claimed.iter().map(|grant| grant.token));
+                return ended;
             }
             if claimed.is_empty() {
                 claimed = self.claim().await?;
@@ -113,6 +111,17 @@ impl Together {
         self.end(&cancelled).await?;
         self.tools.wake.notify(Lanes::of(Lane::Llm));
         Ok(())
+    }
+
+    /// Ends those of these claims of which somebody wants the end.
+    async fn end_cancelled(&self, held: &[Uuid]) -> sqlx::Result<()> {
+        if held.is_empty() {
+            return Ok(());
+        }
+        let mut conn = self.tools.pool.acquire().await?;
+        let cancelled = store::leases::cancelled(&mut conn, held).await?;
+        drop(conn);
+        self.end(&cancelled).await
     }
 
     async fn end(&self, cancelled: &[Held]) -> sqlx::Result<()> {
