@@ -242,6 +242,7 @@ mod tests {
         assert_eq!(suspicious(hour, second), SUSPECTED, "one in use is not asked for ever");
         assert_eq!(suspicious(second, second), second, "what was refused before it was made says nothing of it");
     }
+
     #[test]
     fn no_statement_is_compiled_whatever_the_server_does_by_itself() {
         let options = guarded(PgConnectOptions::new(), Duration::from_secs(60));
