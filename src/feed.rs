@@ -73,7 +73,7 @@ async fn connected(service: &Arc<Service>, pause: &mut Duration) -> Result<(), B
         error = events::publish(service, &broker) => Err(error),
         error = figures::tell(service, &broker) => Err(error),
     };
-    broker.is_lost();
+    broker.forget_ready();
     broker.close().await;
     ended
 }

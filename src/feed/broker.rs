@@ -288,7 +288,7 @@ impl Broker {
     }
 
     /// Tells that nobody knows any more what lies in the queues.
-    pub fn is_lost(&self) {
+    pub fn forget_ready(&self) {
         for part in self.parts() {
             metrics::gauge!(telemetry::FEED_READY, "queue" => part).set(f64::NAN);
         }
