@@ -209,8 +209,8 @@ settings! {
         /// Most requests that a process works on at a time, besides probes and the calls of a runner; further ones wait
         /// briefly and are then refused with 429.
         SVC_REQUESTS_AT_ONCE requests_at_once: usize = "256", kind::integer(1..=100_000);
-        /// Most requests that wait for tasks at a time, with `?wait=true` or by POST /ingest. While they wait, they do not
-        /// count as at work. Further ones are refused with 429.
+        /// Most requests that wait for tasks at a time, with `?wait=true`, by POST /ingest, or to delete or move what a task
+        /// holds. While they wait, they do not count as at work. Further ones are refused with 429.
         SVC_WAITS_AT_ONCE waits_at_once: usize = "256", kind::integer(1..=100_000);
         /// Most documents that are embedded or cut on request at a time; further ones wait briefly and are then refused with 429.
         SVC_EMBEDS_AT_ONCE embeds_at_once: usize = "4", kind::integer(1..=1000);
@@ -393,7 +393,7 @@ settings! {
     "Parsers" {
         /// Most pages of a file.
         SVC_PARSER_PAGES parser_pages: usize = "10000", kind::integer(1..=1_000_000);
-        /// Most members of a zip package.
+        /// Most members of a zip package, and most recipients, attachments and messages within a message of Outlook.
         SVC_PARSER_ZIP_MEMBERS parser_zip_members: usize = "10000", kind::integer(1..=1_000_000);
         /// Most files within one upload, such as members of an archive and attachments, that become files of their own.
         SVC_PARSER_MEMBERS parser_members: usize = "1000", kind::integer(0..=10_000);
