@@ -17,7 +17,7 @@ use svc::{
         scope::Readable,
         search::Eligible,
         transaction,
-        vectors::{self, Stored},
+        vectors::{self, Layout, Stored},
     },
 };
 use svc_client::{
@@ -176,7 +176,8 @@ async fn measure(
             }
             let mut tx = transaction::begin_search(&app.service.pool).await?;
             let stored = Stored::new(&engine.info().identity, engine.info().native_width, &vector);
-            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX).await?;
+            let layout = Layout::default();
+            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX, &layout).await?;
             tx.commit().await?;
             let nearest = nearest.ok_or("an exact search without a bound found a bound")?.ranked;
             wanted += nearest.len();
