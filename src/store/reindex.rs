@@ -64,8 +64,8 @@ pub enum ReindexError {
     Busy,
     #[error(
         "the index of bits for {model} finds {:.1} % of what exact searches find, less than the {:.1} % that are demanded: the index of halves stays. Set SVC_VECTOR_INDEX=halfvec, or accept less with --least-recall",
-        recall * 100.0,
-        least * 100.0
+        .recall * 100.0,
+        .least * 100.0
     )]
     LowRecall { model: String, recall: f64, least: f64 },
     #[error(transparent)]
