@@ -190,7 +190,7 @@ settings! {
         SVC_GROWTH_FILE_BYTES growth_file_bytes: u64 = "500 GiB", kind::bytes(1..=1024 * 1024 * GIB);
         /// Time that 95 of 100 searches may take in the database before findings tell of it.
         SVC_GROWTH_SEARCH_SECONDS growth_search: Duration = "0.3", kind::seconds(0.000_001..=60.0);
-        /// Time that 95 of 100 claims of tasks may take before findings tell of it.
+        /// Time that 95 of 100 claims of tasks may take before findings tell of it; unset, 0.25 on the embedded server.
         SVC_GROWTH_CLAIM_SECONDS growth_claim: Duration = "0.05", kind::seconds(0.000_001..=60.0);
     }
     "Requests" {
