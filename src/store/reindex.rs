@@ -27,6 +27,8 @@ const EQUAL: f64 = 1e-6;
 /// Whoever was killed is gone from the server within a second or two.
 const TRIES: usize = 20;
 const BETWEEN_TRIES: Duration = Duration::from_millis(500);
+/// While something like an export holds the table for long, searches must have it most of the time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// What is to become of the vectors.
 #[derive(Clone, Copy, Debug)]
@@ -152,15 +154,17 @@ fn creation(parts: i64) -> String {
 
 /// Runs statements as one transaction that waits for no lock for long: whoever waits for a whole table has everybody wait behind it.
 async fn patiently(pool: &PgPool, statements: &str) -> sqlx::Result<()> {
+    let mut pause = BETWEEN_TRIES;
     loop {
         let mut tx = transaction::begin(pool).await?;
-        let bounded = format!("SET LOCAL lock_timeout = '500ms'; {statements}");
+        let bounded = format!("SET LOCAL lock_timeout = '300ms'; {statements}");
         match sqlx::raw_sql(AssertSqlSafe(bounded)).execute(&mut *tx).await {
             Ok(_) => return tx.commit().await,
             Err(error) if is_in_the_way(&error) => tx.rollback().await?,
             Err(error) => return Err(error),
         }
-        tokio::time::sleep(BETWEEN_TRIES).await;
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 
