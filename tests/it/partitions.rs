@@ -352,7 +352,7 @@ async fn bits_that_tell_nothing_are_refused_with_what_was_measured() {
              INSERT INTO documents (title, content, usetype, content_hash, guard)
              SELECT 'Leaf', 'Leaf', 'note', 'x', 0 FROM generate_series(1, 2000) RETURNING id)
          INSERT INTO document_vectors (document_id, embed_model, embed, weight)
-         SELECT m.id, 'positive@1', (SELECT array_agg(0.01 + random() + 0 * m.id) FROM generate_series(1, 16))::vector::halfvec, 1 FROM made m",
+         SELECT m.id, 'positive@1', (SELECT array_agg(0.01 + random() + 0 * n * m.id) FROM generate_series(1, 16) n)::vector::halfvec, 1 FROM made m",
     )
     .execute(&app.pool)
     .await
