@@ -119,6 +119,8 @@ async fn bring(pool: &PgPool, wanted: &Wanted, tell: &mut impl FnMut(Step)) -> R
             patiently(pool, &creation(parts)).await?;
         }
         copy(pool, wanted.batch, tell).await?;
+        // From the first search on the planner knows the table, and a count reads no row.
+        sqlx::raw_sql("VACUUM (ANALYZE) document_vectors_next").execute(pool).await?;
         for (name, rest) in indexes(pool).await? {
             build(pool, NEXT, &name, &rest, tell).await?;
         }
