@@ -16,7 +16,7 @@ use crate::{
     store::{
         database::{self, DatabaseError},
         indexes::{self, IndexError, manage},
-        schema, transaction,
+        schema, transaction, vectors,
     },
     telemetry, webhooks,
     worker::{Role, RunningWorker, unserved, wakeup},
@@ -114,7 +114,22 @@ impl Backend {
             schema::migrate(&self.pool).await?;
         }
         self.check_schema().await?;
+        self.compare_parts(settings).await?;
         weigh_indexes(&self.pool, settings).await
+    }
+
+    /// Says so if the vectors are in other parts than the settings want. Searches are right in any form.
+    async fn compare_parts(&self, settings: &Settings) -> Result<(), AppError> {
+        let mut conn = self.pool.acquire().await.map_err(DatabaseError::from)?;
+        let parts = vectors::parts(&mut conn).await.map_err(DatabaseError::from)?;
+        if parts != settings.vector_partitions {
+            tracing::warn!(
+                parts,
+                wanted = settings.vector_partitions,
+                "the vectors are not in the parts that SVC_VECTOR_PARTITIONS wants: run svc reindex --vectors"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses to work on a schema that is behind or ahead of this program.

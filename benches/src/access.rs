@@ -19,7 +19,7 @@ use svc::{
         scope::Readable,
         search::Eligible,
         transaction,
-        vectors::{self, Stored},
+        vectors::{self, Layout, Stored},
     },
 };
 use svc_client::{
@@ -272,7 +272,8 @@ async fn compare(
             let results = search(client, "vector", &query).await?.results;
             let mut tx = transaction::begin_search(&app.service.pool).await?;
             let stored = Stored::new(&model, width, &vector);
-            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX).await?;
+            let layout = Layout::default();
+            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX, &layout).await?;
             let nearest = nearest.ok_or("an exact search without a bound found a bound")?.ranked;
             tx.commit().await?;
             found += nearest.iter().filter(|(id, _)| results.iter().any(|result| result.document.id == id.0)).count();

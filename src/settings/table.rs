@@ -2,8 +2,8 @@
 //! it.
 
 use super::{
-    AllowedTarget, BlobStore, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility,
-    kind,
+    AllowedTarget, BlobStore, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, VectorIndex,
+    Visibility, kind,
     source::{Origin, Source},
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
@@ -177,12 +177,20 @@ settings! {
         /// choose no fewer than its backups go back.
         SVC_BLOB_KEEP_DAYS blob_keep_days: f64 = "7.0", kind::number(0.0..=3650.0);
     }
+    "Vectors" {
+        /// In how many parts the table of vectors is to be, by the root of a document; 1: one table. svc reindex --vectors brings
+        /// it into this form.
+        SVC_VECTOR_PARTITIONS vector_partitions: usize = "1", kind::integer(1..=64);
+        /// What the indexes of vectors are to be made of. bit takes a sixth of the memory, and finds less. svc reindex --vectors
+        /// builds them.
+        SVC_VECTOR_INDEX vector_index: VectorIndex = "halfvec", kind::choice(&[("halfvec", VectorIndex::Halfvec), ("bit", VectorIndex::Bit)]);
+    }
     "Growth" {
         /// Bytes of files in the database above which findings advise an object store.
         SVC_GROWTH_FILE_BYTES growth_file_bytes: u64 = "500 GiB", kind::bytes(1..=1024 * 1024 * GIB);
         /// Time that 95 of 100 searches may take in the database before findings tell of it.
         SVC_GROWTH_SEARCH_SECONDS growth_search: Duration = "0.3", kind::seconds(0.000_001..=60.0);
-        /// Time that 95 of 100 claims of tasks may take before findings tell of it.
+        /// Time that 95 of 100 claims of tasks may take before findings tell of it; unset, 0.25 on the embedded server.
         SVC_GROWTH_CLAIM_SECONDS growth_claim: Duration = "0.05", kind::seconds(0.000_001..=60.0);
     }
     "Requests" {

@@ -51,6 +51,7 @@ pub(crate) mod principals;
 pub mod queue;
 pub(crate) mod raptor;
 pub mod regions;
+pub mod reindex;
 pub mod replicas;
 pub(crate) mod reprocess;
 pub mod reservations;

@@ -149,9 +149,10 @@ pub async fn set_vectors(
         "      JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
               GROUP BY c.id),
          made AS (
-             INSERT INTO document_vectors (document_id, embed_model, embed, weight)
-             SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors FROM sums WHERE vector_norm(mean) > 0 ORDER BY id
-             ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight
+             INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
+             SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors, vector_root('document_vectors', id)
+               FROM sums WHERE vector_norm(mean) > 0 ORDER BY id
+             ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight
              RETURNING document_id)
          SELECT s.id, s.vectors FROM made m JOIN sums s ON s.id = m.document_id"
     ))

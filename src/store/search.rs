@@ -9,6 +9,7 @@ use super::{
     documents::add,
     indexes::postings::Resolved,
     scope::{Readable, readable},
+    vectors::Layout,
 };
 use chrono::{DateTime, Utc};
 pub use composed::Composed;
@@ -105,6 +106,14 @@ impl Expected {
     /// The share of the documents that are eligible: at most 1, and more than 0.
     pub fn share(&self) -> f64 {
         (self.eligible / self.all.max(1.0)).clamp(1e-6, 1.0)
+    }
+
+    /// The same beside what is in the parts of the vectors that have to be read.
+    pub fn beside(self, layout: &Layout) -> Expected {
+        if layout.root.is_none() {
+            return self;
+        }
+        Expected { all: (self.all / layout.parts.max(1) as f64).max(self.eligible), ..self }
     }
 }
 

@@ -237,9 +237,9 @@ pub async fn set_vectors(
     model: &str,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO document_vectors AS v (document_id, embed_model, embed, weight)
-         SELECT n.id, $4, n.embed, n.weight FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS n(id, embed, weight) ORDER BY n.id
-         ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed,
+        "INSERT INTO document_vectors AS v (document_id, embed_model, embed, weight, root_id)
+         SELECT n.id, $4, n.embed, n.weight, vector_root('document_vectors', n.id) FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS n(id, embed, weight) ORDER BY n.id
+         ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed,
                 weight = CASE WHEN v.embed_model = excluded.embed_model THEN v.weight ELSE excluded.weight END",
     )
     .bind(containers)

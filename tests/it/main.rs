@@ -64,6 +64,7 @@ mod outage;
 mod outbox;
 mod overview;
 mod paging;
+mod partitions;
 mod pieces;
 mod plan;
 mod precedence;

@@ -7,7 +7,11 @@ use crate::{
 };
 use serde_json::json;
 use std::collections::BTreeSet;
-use svc::store::transaction;
+use svc::store::{
+    reindex::{self, Wanted},
+    transaction,
+    vectors::Index,
+};
 use svc_client::{
     Code, FileUpload, Json, Located, OptionalJson,
     wire::{
@@ -349,15 +353,18 @@ async fn links_have_two_ends_and_contain_in_no_circle() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_and_deleted() {
     // Each mostly waits for its tasks.
-    let (one, other) = tokio::join!(changed_at_random(5), changed_at_random(11));
+    let (one, other) = tokio::join!(changed_at_random(5, 1), changed_at_random(11, 3));
     // Links `contains`, and bytes that were there already.
     let contained = |kind: usize| one[kind] + other[kind];
     assert!(contained(8) > 0 && contained(9) + contained(10) > 0, "{one:?} and {other:?}");
 }
 
-/// Changes a tree of its own at random, holds it to the invariants meanwhile, and returns how many changes of each kind were made.
-async fn changed_at_random(seed: u64) -> [usize; 11] {
+/// Changes a tree of its own at random, holds it to the invariants meanwhile, and returns how many changes of each kind were made. Its
+/// vectors are in so many parts, by the roots that moves change.
+async fn changed_at_random(seed: u64, parts: usize) -> [usize; 11] {
     let (app, mut random) = (TestApp::start().await, Random(seed * 15_485_863));
+    let wanted = Wanted { parts, index: Index::Halves, batch: 100, sample: 1, least_recall: 1.0 };
+    reindex::vectors(&app.pool, &wanted, |_| ()).await.unwrap();
     let mut done = [0; 11];
     for step in 0..110 {
         let ids: Vec<i64> =

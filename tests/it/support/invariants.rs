@@ -169,6 +169,11 @@ const INVARIANTS: &[(&str, &str)] = &[
                                       WHERE a.document_id = d.id OR a.document_id = ANY(d.path) ORDER BY cardinality(r.path) DESC LIMIT 1), 0) END",
     ),
     (
+        "a vector is in the part of its root, where vectors are in parts",
+        "SELECT d.id::text FROM documents d JOIN document_vectors v ON v.document_id = d.id
+          WHERE d.guard <> -1 AND v.root_id <> vector_root('document_vectors', d.id)",
+    ),
+    (
         "an access root knows the nearest root above it",
         "SELECT a.document_id::text FROM access_roots a JOIN documents d ON d.id = a.document_id LEFT JOIN documents p ON p.id = d.parent_id
           WHERE a.above <> coalesce(p.guard, 0)",
