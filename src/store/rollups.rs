@@ -5,6 +5,9 @@ use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_ids::{DocumentId, RootId};
 
+/// How the evidence describes the vector of a summarised container.
+pub const OF_SUMMARY: &str = "summary of a language model";
+
 /// The children of `c.id` that a rollup is made of: those that settled and that tasks made. The argument is the
 /// placeholder of the rules that are not of a file.
 macro_rules! rolled_up {
