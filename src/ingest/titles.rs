@@ -12,8 +12,8 @@ use crate::{
 use sqlx::PgConnection;
 use svc_client::Failure;
 
-/// Has the chunks under a document embedded anew after its title changed; until then they are found by the old one. So are those that a
-/// reprocess of the document is making.
+/// Has the chunks under a document embedded anew after its title changed, or whether it is a part; until then they are found by the old
+/// titles. So are those that a reprocess of the document is making.
 pub async fn changed(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
     if let Some(generation) = store::titles::tell_generation(conn, place).await.or_fail()? {
         queue(core, conn, &generation).await?;

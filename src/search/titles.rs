@@ -90,7 +90,7 @@ mod tests {
     fn of_many_titles_the_nearest_stay() {
         let many: Vec<String> = (0..240).map(|level| format!("Level {level}")).collect();
         assert_eq!(telling(&many), many[240 - MOST..].iter().map(String::as_str).collect::<Vec<_>>());
-        let long = vec!["ä".repeat(300), "ö".repeat(300), "ü".repeat(300)];
+        let long = ["ä".repeat(300), "ö".repeat(300), "ü".repeat(300)];
         assert_eq!(telling(&long), [long[1].as_str(), long[2].as_str()]);
     }
 

@@ -193,7 +193,7 @@ async fn update(
         if let Some(version) = version {
             keep(conn, id, version).await?;
         }
-        if edit.title.is_some() {
+        if edit.title.is_some() || edit.usetype.is_some() {
             titles::changed(service, conn, &place).await?;
         }
         let told = json!({"fields": fields(&edit)});
