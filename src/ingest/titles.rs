@@ -40,9 +40,9 @@ pub async fn are_others(core: &Core, conn: &mut PgConnection, place: &Place) -> 
     queue(core, conn, place).await
 }
 
-/// Queues the task, unless one waits that will do all of it.
+/// Queues the task. One that waits begins anew instead, and one that runs leaves the rest to that, so that changes in a row do the work once.
 async fn queue(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
-    if store::titles::waiting(conn, place, EMBED_TITLES.name).await.or_fail()?.is_some() {
+    if store::titles::begin_anew(conn, place, EMBED_TITLES.name).await.or_fail()? {
         return Ok(());
     }
     let belongs = store::ingest_nodes::belongs(conn, place.id()).await.or_fail()?;

@@ -3,11 +3,13 @@ use super::{
     nodes::{TextRow, titles_on},
     places::Place,
     rollups,
+    tasks::fingerprint,
 };
 use crate::usetype::Usetype;
+use serde_json::json;
 use sqlx::PgConnection;
 use std::collections::HashMap;
-use svc_ids::{DocumentId, TaskId};
+use svc_ids::DocumentId;
 
 /// Whether chunks have other titles above them than when they were read. The caller has locked their rows, so that whoever changes a title
 /// from here on finds what the caller writes.
@@ -98,17 +100,34 @@ pub async fn tell_generation(conn: &mut PgConnection, file: &Place) -> sqlx::Res
     .await
 }
 
-/// The task of this type that waits at a document to begin with everything under it.
+/// Has the task of this type that waits at a document begin with everything under it; false if none waits.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn waiting(conn: &mut PgConnection, place: &Place, task_type: &str) -> sqlx::Result<Option<TaskId>> {
+pub async fn begin_anew(conn: &mut PgConnection, place: &Place, task_type: &str) -> sqlx::Result<bool> {
+    let params = json!({});
     sqlx::query_scalar(
-        "SELECT id FROM task_queue
-          WHERE scope_document_id = $1 AND task_type = $2 AND status = 'pending' AND claim_token IS NULL AND params = '{}'
-          ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED",
+        "WITH waiting AS (
+             SELECT id FROM task_queue WHERE scope_document_id = $1 AND task_type = $2 AND status = 'pending' AND claim_token IS NULL
+              ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED),
+         anew AS (UPDATE task_queue t SET params = $3, param_fingerprint = $4 FROM waiting w WHERE t.id = w.id RETURNING t.id)
+         SELECT EXISTS (SELECT FROM anew)",
     )
     .bind(place.id())
     .bind(task_type)
-    .fetch_optional(conn)
+    .bind(&params)
+    .bind(fingerprint(&params))
+    .fetch_one(conn)
+    .await
+}
+
+/// Whether a task of this type waits at a document to begin with everything under it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn begins_anew(conn: &mut PgConnection, place: &Place, task_type: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM task_queue WHERE scope_document_id = $1 AND task_type = $2 AND status = 'pending' AND params = '{}')",
+    )
+    .bind(place.id())
+    .bind(task_type)
+    .fetch_one(conn)
     .await
 }
 

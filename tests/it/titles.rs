@@ -214,7 +214,7 @@ async fn titles_weigh_as_an_index_says() {
     let default = app.client.list_indexes(PageQuery::default()).await.unwrap().indexes.remove(0);
     assert_eq!((default.title_weight, default.title_paths), (1, true));
     let change = IndexChange { title_weight: Some(3), ..IndexChange::default() };
-    let refused = app.client.update_index(IndexPath { id: default.id }, Json(change.clone())).await.unwrap_err();
+    let refused = app.client.update_index(IndexPath { id: default.id }, Json(change)).await.unwrap_err();
     assert!(refused.code == Code::Conflict && refused.detail.contains("SVC_BM25_TITLE_WEIGHT"), "{refused}");
     let refused = app.raw("POST", "/indexes").json(&json!({"name": "x", "title_weight": 11})).send().await.unwrap();
     assert_eq!(refused.status(), 422);

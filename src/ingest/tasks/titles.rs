@@ -69,7 +69,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         let containers = store::titles::sums(tx.conn(), documents).await.classified()?;
         store::rollups::set_vectors(tx.conn(), &containers, model.identity()).await.classified()?;
     }
-    if let (Some(_), Some(last)) = (&next, below.last()) {
+    let begins_anew = store::titles::begins_anew(tx.conn(), &place, EMBED_TITLES.name).await.classified()?;
+    if let (Some(_), Some(last), false) = (&next, below.last(), begins_anew) {
         let work = Work::of(&EMBED_TITLES).params(json!({AFTER: last.way}));
         let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
         queueing.add(tx.conn(), &place, work).await.classified()?;
