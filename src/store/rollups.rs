@@ -164,10 +164,10 @@ pub async fn set_vectors(
     Ok(made)
 }
 
-/// Removes the vectors of containers with nothing under them that has one: these were the vectors of children that are gone.
-pub async fn forget_vectors(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<()> {
+/// Removes the vectors of documents that have none any more, such as those of containers with nothing under them that has one.
+pub async fn forget_vectors(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)")
-        .bind(containers)
+        .bind(documents)
         .execute(conn)
         .await
         .map(|_| ())

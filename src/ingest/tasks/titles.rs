@@ -53,6 +53,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     embedded.keep(&unchanged);
     postings.iter_mut().for_each(|postings| postings.keep(&unchanged));
     let done: Vec<DocumentId> = unchanged.into_iter().collect();
+    let without: Vec<DocumentId> = done.iter().copied().filter(|id| !embedded.ids.contains(id)).collect();
+    store::rollups::forget_vectors(tx.conn(), &without).await.classified()?;
     store::vectors::set(tx.conn(), &place, &embedded.ids, &embedded.vectors, model.identity()).await.classified()?;
     for postings in &postings {
         let replaced = bm25::replace(tx.conn(), postings).await;
