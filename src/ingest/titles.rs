@@ -32,7 +32,7 @@ pub async fn are_others(core: &Core, conn: &mut PgConnection, place: &Place) -> 
     if above.is_none_or(|above| !above.is_part || !(above.is_indexed || core.settings.title_paths)) {
         return Ok(());
     }
-    let chunks = store::titles::chunks(conn, place).await.or_fail()?;
+    let chunks = store::titles::settled_chunks(conn, place).await.or_fail()?;
     if chunks.is_empty() {
         return Ok(());
     }

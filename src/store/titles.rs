@@ -78,10 +78,11 @@ pub async fn above(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Optio
     .await
 }
 
-/// The chunks at and under a place.
+/// The chunks at and under a place that can be found. The caller has changed their rows: what is in flight has a task that embeds it, and
+/// that sees the change.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn chunks(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
-    sqlx::query_scalar("SELECT id FROM documents WHERE (id = $1 OR path @> ARRAY[$1::bigint]) AND usetype = $2")
+pub async fn settled_chunks(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar("SELECT id FROM documents WHERE (id = $1 OR path @> ARRAY[$1::bigint]) AND usetype = $2 AND settled = 'settled'")
         .bind(place.id())
         .bind(Usetype::Chunk.as_str())
         .fetch_all(conn)
