@@ -149,13 +149,7 @@ pub(super) use titles_on;
 /// Those above the row `d` if it is a chunk; the arguments are the placeholders of its usetype and of those of parts.
 macro_rules! titles_of_chunk {
     ($chunk:literal, $parts:literal) => {
-        concat!(
-            "CASE WHEN d.usetype = ",
-            $chunk,
-            " THEN ",
-            titles_on!("d.path", "d.guard", $parts),
-            " ELSE '{}' END"
-        )
+        concat!("CASE WHEN d.usetype = ", $chunk, " THEN ", titles_on!("d.path", "d.guard", $parts), " ELSE '{}' END")
     };
 }
 

@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_task_takes_a_bounded_part_and_always_something() {
         let whole: Vec<Below> = (2..302).map(|id| below(&[id], 100)).collect();
-        let (taken, next) = cut(whole.clone());
+        let (taken, next) = cut(whole);
         assert_eq!((taken.len(), next.map(|next| next.id.0)), (DOCUMENTS, Some(2 + DOCUMENTS as i64)));
         let (taken, next) = cut(vec![below(&[2], 10 * BYTES), below(&[3], 1)]);
         assert_eq!((taken.len(), next.map(|next| next.id.0)), (1, Some(3)));
