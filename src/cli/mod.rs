@@ -29,6 +29,7 @@ mod models;
 mod ontologies;
 mod output;
 mod path;
+mod patience;
 mod pieces;
 mod plan;
 mod predicates;

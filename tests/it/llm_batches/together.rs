@@ -17,7 +17,7 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 use svc::{
     llm_batches::{Batching, ProviderName},
     service::Service,
-    store::transaction,
+    store::transaction::{self, Transaction},
     worker::{Role, together::Together},
 };
 use svc_client::{
@@ -133,22 +133,29 @@ async fn one_transaction_asks_and_one_applies_and_what_is_not_as_it_should_be_ho
     }
 }
 
+/// A transaction that holds the row of a file, which whoever applies an answer about it comes to.
+async fn held(app: &TestApp, file: i64) -> Transaction {
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    let hold = "SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(hold).bind(file).execute(&mut *held).await.unwrap();
+    held
+}
+
+/// A batch worker that looks once, and is killed before it has ended.
+fn victim(app: &TestApp, provider: &BatchProvider) -> Process {
+    let arguments = [&run_arguments(provider, "openai")[..], &["--once"]].concat();
+    let mut command = command(app, &arguments);
+    Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
 #[tokio::test]
 async fn a_worker_that_is_killed_while_it_applies_many_has_applied_none() {
     let (app, provider) = (app().await, BatchProvider::start().await);
     let files = files(&app, &["oven", "volcano", "heron"]).await;
     once(&app, &provider, "openai", &[]).await;
     provider.end(Ends::Completed);
-    // Somebody holds a row that the transaction comes to.
-    let mut held = transaction::begin(&app.pool).await.unwrap();
-    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(files[2])
-        .execute(&mut *held)
-        .await
-        .unwrap();
-    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
-    let mut victim = command(&app, &arguments);
-    let victim = Process(victim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let held = held(&app, files[2]).await;
+    let victim = victim(&app, &provider);
     until_a_statement_waits(&app.pool).await;
     victim.kill();
     held.rollback().await.unwrap();
@@ -169,16 +176,9 @@ async fn what_a_killed_worker_left_is_applied_one_by_one() {
     let files = files(&app, &["oven", "volcano", "heron"]).await;
     once(&app, &provider, "openai", &[]).await;
     provider.end(Ends::Completed);
-    let mut held = transaction::begin(&app.pool).await.unwrap();
-    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(files[2])
-        .execute(&mut *held)
-        .await
-        .unwrap();
-    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    let held = held(&app, files[2]).await;
     for worker in 0..2 {
-        let mut victim = command(&app, &arguments);
-        let victim = Process(victim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let victim = victim(&app, &provider);
         if worker == 0 {
             until_many_are_applied(&app).await;
             victim.kill();
