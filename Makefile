@@ -76,7 +76,7 @@ bench: ## Runs the benchmarks, or one: make bench BENCH=name.
 	@config/setup.sh >&2
 	@cargo run --release --manifest-path benches/Cargo.toml $(if $(filter-out bm25%,$(BENCH)),,--features tantivy) -- $(BENCH)
 
-eval: ## Judges each search method on a collection in the form of ../shared/ir: make eval DIR=folder.
+eval: ## Judges each search method on a collection in the form of ../shared/ir, with and without the titles above chunks: make eval DIR=folder.
 	@config/setup.sh >&2
 	@EVAL_DIR="$(DIR)" cargo run --release --manifest-path benches/Cargo.toml -- eval
 

@@ -64,6 +64,16 @@ usetypes! {
 }
 
 impl Usetype {
+    /// Whether it is a part of the document above it, whose title then stands above the chunks in the part too.
+    pub const fn is_part(self) -> bool {
+        matches!(self, Usetype::Section | Usetype::Sheet | Usetype::Record | Usetype::Chunk)
+    }
+
+    /// The names of these.
+    pub fn parts() -> Vec<&'static str> {
+        Usetype::ALL.iter().filter(|usetype| usetype.is_part()).map(|usetype| usetype.as_str()).collect()
+    }
+
     /// The names of the leaves.
     pub fn leaves() -> Vec<&'static str> {
         Usetype::ALL.iter().filter(|usetype| usetype.is_leaf()).map(|usetype| usetype.as_str()).collect()

@@ -156,7 +156,8 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         .bind(&model)
         .execute(pool)
         .await?;
-        let texts = ids.iter().zip(texts).map(|(&id, text)| Text { document_id: DocumentId(id), text }).collect();
+        let text = |(&id, text): (&i64, String)| Text::new(DocumentId(id), "chunk", "", &text, &[]);
+        let texts = ids.iter().zip(texts).map(text).collect();
         let prepared = bm25::prepare(pool, &cache, index_id, texts).await?;
         let mut tx = transaction::begin(pool).await?;
         bm25::append(&mut tx, &prepared).await?;

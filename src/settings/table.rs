@@ -331,6 +331,12 @@ settings! {
         SVC_BM25_K1 bm25_k1: f64 = "1.2", kind::number(0.0..=10.0);
         /// BM25 parameter b: how much a document's length counts.
         SVC_BM25_B bm25_b: f64 = "0.75", kind::number(0.0..=1.0);
+        /// How often each word of a title counts in the index `default`; with 0 titles are not searched for. After a change a worker builds the
+        /// index anew.
+        SVC_BM25_TITLE_WEIGHT bm25_title_weight: usize = "1", kind::integer(0..=10);
+        /// Whether chunks are embedded, and found by the words of the index `default`, with the titles above them. After a change a worker
+        /// builds the index anew; a vector follows when its text is embedded again.
+        SVC_TITLE_PATHS title_paths: bool = "true", kind::flag();
         /// Usetypes that are kept out of the BM25 index.
         SVC_BM25_EXCLUDE_USETYPES bm25_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
         /// Usetypes that are kept out of results, except in a search that names them in `usetype`.

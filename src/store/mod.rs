@@ -68,6 +68,7 @@ pub(crate) mod story;
 pub(crate) mod summaries;
 pub mod tasks;
 pub(crate) mod text;
+pub(crate) mod titles;
 pub(crate) mod token_vectors;
 pub mod transaction;
 pub(crate) mod triples;

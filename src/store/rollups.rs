@@ -5,6 +5,9 @@ use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_ids::{DocumentId, RootId};
 
+/// How the evidence describes the vector of a summarised container.
+pub const OF_SUMMARY: &str = "summary of a language model";
+
 /// The children of `c.id` that a rollup is made of: those that settled and that tasks made. The argument is the
 /// placeholder of the rules that are not of a file.
 macro_rules! rolled_up {
@@ -167,10 +170,10 @@ pub async fn set_vectors(
     Ok(made)
 }
 
-/// Removes the vectors of containers with nothing under them that has one: these were the vectors of children that are gone.
-pub async fn forget_vectors(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<()> {
+/// Removes the vectors of documents that have none any more, such as those of containers with nothing under them that has one.
+pub async fn forget_vectors(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)")
-        .bind(containers)
+        .bind(documents)
         .execute(conn)
         .await
         .map(|_| ())

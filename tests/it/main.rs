@@ -103,6 +103,7 @@ mod surface;
 mod synthesize;
 mod templates;
 mod terminal;
+mod titles;
 mod transactions;
 mod triples;
 mod upkeep;

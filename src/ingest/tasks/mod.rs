@@ -16,6 +16,7 @@ mod semantic;
 mod sheets;
 mod structure;
 mod summary;
+mod titles;
 pub(crate) mod together;
 pub(crate) mod types;
 mod windows;
