@@ -55,12 +55,10 @@ round-trip: setup ## Exports a store, imports it into another one and asks both 
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh
 
-# No crate of the workspace has default features; the check without them keeps it so and therefore compiles nothing
-# twice.
+# The lints run without default features, with which the tests are compiled; a check of its own would compile all crates once more.
 lint: ## Checks the format, the lints, the code's documentation and the licences of the dependencies.
 	$(FMT) --check -- $(IMPORTS)
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo check --workspace --all-targets --no-default-features
+	cargo clippy --workspace --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@config/deny.sh
 	$(FMT) --check --manifest-path benches/Cargo.toml -- $(IMPORTS)
@@ -78,7 +76,7 @@ bench: ## Runs the benchmarks, or one: make bench BENCH=name.
 	@config/setup.sh >&2
 	@cargo run --release --manifest-path benches/Cargo.toml $(if $(filter-out bm25%,$(BENCH)),,--features tantivy) -- $(BENCH)
 
-eval: ## Judges each search method on a collection in the form of ../shared/ir: make eval DIR=folder.
+eval: ## Judges each search method on a collection in the form of ../shared/ir, with and without the titles above chunks: make eval DIR=folder.
 	@config/setup.sh >&2
 	@EVAL_DIR="$(DIR)" cargo run --release --manifest-path benches/Cargo.toml -- eval
 

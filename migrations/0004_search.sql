@@ -114,7 +114,7 @@ CREATE TABLE search_term_tombstones (
 
 INSERT INTO search_indexes (name, config, capabilities)
 VALUES ('default',
-        '{"k1": 1.2, "b": 0.75, "analyzer": {"language": "english", "stop_words": "remove", "version": 2}}',
+        '{"k1": 1.2, "b": 0.75, "analyzer": {"language": "english", "stop_words": "remove", "version": 2}, "title_weight": 1, "title_paths": true}',
         '{"bm25": true, "maxsim": false}');
 
 -- Values of searches under a name, which a search gives as its context. No foreign key to documents for the parent in a config: if the

@@ -12,8 +12,12 @@ CREATE TABLE document_vectors (
     -- How much it counts in the vector of its container, which is the weighted sum of its children's: the length of the sum that the
     -- vector was scaled down from, so that the sums of all levels add up.
     weight      real NOT NULL CHECK (weight > 0 AND weight < 'infinity'),
-    -- This index includes the model, so that counting the documents with a vector of the model reads no row.
-    PRIMARY KEY (document_id) INCLUDE (embed_model)
+    -- Where the table is in parts, the topmost document of the tree that the document is in, by whose hash it is in one of them; else 0.
+    -- The function vector_root says it, and `svc reindex --vectors` puts the table in parts.
+    root_id     bigint NOT NULL DEFAULT 0,
+    -- This index includes the model, so that counting the documents with a vector of the model reads no row. A key of a table in parts must
+    -- have the column that tells the part.
+    PRIMARY KEY (document_id, root_id) INCLUDE (embed_model)
 );
 -- An exact scan over PLAIN vectors takes a little over half the time of one over toasted vectors.
 ALTER TABLE document_vectors ALTER COLUMN embed SET STORAGE PLAIN;

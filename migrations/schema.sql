@@ -431,6 +431,21 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION follow_vectors(place bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    vectors regclass;
+BEGIN
+    FOREACH vectors IN ARRAY ARRAY[to_regclass('document_vectors'), to_regclass('document_vectors_next')] LOOP
+        IF pg_get_partkeydef(vectors) IS NOT NULL THEN
+            EXECUTE format('UPDATE %s v SET root_id = r.root
+                              FROM (SELECT d.id, vector_root($2, d.id) AS root FROM documents d WHERE d.id = $1 OR d.path @> ARRAY[$1]) r
+                             WHERE v.document_id = r.id AND v.root_id <> r.root', vectors) USING place, vectors;
+        END IF;
+    END LOOP;
+END $$;
+
 CREATE FUNCTION forget_attempts() RETURNS trigger
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -582,6 +597,21 @@ BEGIN
                      ORDER BY y.priority DESC, y.created_at, y.id LIMIT wanted.want) x
                  ORDER BY x.priority DESC, x.created_at, x.id LIMIT wanted.want)) AND q.ready
              FOR NO KEY UPDATE SKIP LOCKED) t);
+END $$;
+
+CREATE FUNCTION mirror_vector() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        DELETE FROM document_vectors_next WHERE document_id = OLD.document_id;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO document_vectors_next (document_id, embed_model, embed, weight, root_id)
+        VALUES (NEW.document_id, NEW.embed_model, NEW.embed, NEW.weight, vector_root(to_regclass('document_vectors_next'), NEW.document_id))
+        ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight;
+    END IF;
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION number_events(most integer, channel text) RETURNS integer
@@ -747,6 +777,20 @@ BEGIN
         PERFORM pg_sleep(0.0005 + random() * 0.002);
     END LOOP;
     RETURN false;
+END $$;
+
+CREATE FUNCTION vector_root(vectors regclass, document bigint) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    top bigint;
+BEGIN
+    IF pg_get_partkeydef(vectors) IS NULL THEN
+        RETURN 0;
+    END IF;
+    SELECT coalesce(d.path[1], d.id) INTO top FROM documents d WHERE d.id = document;
+    RETURN coalesce((SELECT coalesce(f.path[1], f.id) FROM generations g JOIN documents f ON f.id = g.document_id WHERE g.generation_id = top),
+                    top, document);
 END $$;
 
 CREATE FUNCTION wake_tasks() RETURNS void
@@ -956,6 +1000,7 @@ CREATE TABLE document_vectors (
     embed_model text NOT NULL,
     embed halfvec NOT NULL,
     weight real NOT NULL,
+    root_id bigint DEFAULT 0 NOT NULL,
     CONSTRAINT document_vectors_weight_check CHECK (((weight > (0)::double precision) AND (weight < 'Infinity'::real)))
 );
 ALTER TABLE ONLY document_vectors ALTER COLUMN embed SET STORAGE PLAIN;
@@ -1821,13 +1866,13 @@ ALTER TABLE ONLY document_links
     ADD CONSTRAINT document_links_source_id_target_id_link_type_key UNIQUE (source_id, target_id, link_type);
 
 ALTER TABLE ONLY document_vectors
-    ADD CONSTRAINT document_vectors_pkey PRIMARY KEY (document_id) INCLUDE (embed_model);
+    ADD CONSTRAINT document_vectors_pkey PRIMARY KEY (document_id, root_id) INCLUDE (embed_model);
 
 ALTER TABLE ONLY document_words
     ADD CONSTRAINT document_words_pkey PRIMARY KEY (document_id);
 
 ALTER TABLE ONLY documents
-    ADD CONSTRAINT documents_pkey PRIMARY KEY (id);
+    ADD CONSTRAINT documents_pkey PRIMARY KEY (id) INCLUDE (guard, settled, usetype);
 
 ALTER TABLE ONLY entity_merges
     ADD CONSTRAINT entity_merges_pkey PRIMARY KEY (id);

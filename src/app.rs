@@ -16,7 +16,7 @@ use crate::{
     store::{
         database::{self, DatabaseError},
         indexes::{self, IndexError, manage},
-        schema, transaction,
+        schema, transaction, vectors,
     },
     telemetry, webhooks,
     worker::{Role, RunningWorker, unserved, wakeup},
@@ -114,7 +114,22 @@ impl Backend {
             schema::migrate(&self.pool).await?;
         }
         self.check_schema().await?;
+        self.compare_parts(settings).await?;
         weigh_indexes(&self.pool, settings).await
+    }
+
+    /// Says so if the vectors are in other parts than the settings want. Searches are right in any form.
+    async fn compare_parts(&self, settings: &Settings) -> Result<(), AppError> {
+        let mut conn = self.pool.acquire().await.map_err(DatabaseError::from)?;
+        let parts = vectors::parts(&mut conn).await.map_err(DatabaseError::from)?;
+        if parts != settings.vector_partitions {
+            tracing::warn!(
+                parts,
+                wanted = settings.vector_partitions,
+                "the vectors are not in the parts that SVC_VECTOR_PARTITIONS wants: run svc reindex --vectors"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses to work on a schema that is behind or ahead of this program.
@@ -137,7 +152,8 @@ impl Backend {
 }
 
 /// Gives the default index the weights and the language of the settings. An index that another version of the analyzer made is emptied,
-/// to be built anew by a worker; so is the default one if the language has changed, and with it the words of full text.
+/// to be built anew by a worker; so is the default one if the language has changed, and with it the words of full text, or if titles count
+/// otherwise.
 pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), AppError> {
     let ended = |error: IndexError| AppError::Ended(error.to_string());
     let mut tx = transaction::begin(pool).await.map_err(DatabaseError::from)?;
@@ -146,6 +162,8 @@ pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), App
         let mut config = Config { analyzer: AnalyzerConfig { version: ANALYZER_VERSION, ..old.analyzer }, ..old };
         if index.name == indexes::DEFAULT {
             (config.k1, config.b) = (settings.bm25_k1, settings.bm25_b);
+            config.title_weight = u32::try_from(settings.bm25_title_weight).unwrap_or(u32::MAX);
+            config.title_paths = settings.title_paths;
             if settings.language != config.analyzer.language {
                 config.analyzer = AnalyzerConfig { language: settings.language, ..AnalyzerConfig::default() };
             }
@@ -154,7 +172,7 @@ pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), App
             continue;
         }
         tracing::info!(index = index.name, ?config, "an index is configured anew");
-        if config.analyzer.same_terms(&old.analyzer) {
+        if config.same_postings(&old) {
             indexes::configure(&mut tx, index.id, &config).await.map_err(ended)?;
         } else {
             manage::lock(&mut tx, index.id).await.map_err(ended)?;

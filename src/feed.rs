@@ -73,6 +73,7 @@ async fn connected(service: &Arc<Service>, pause: &mut Duration) -> Result<(), B
         error = events::publish(service, &broker) => Err(error),
         error = figures::tell(service, &broker) => Err(error),
     };
+    broker.forget_ready();
     broker.close().await;
     ended
 }

@@ -11,7 +11,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls_platform_verifier::BuilderVerifierExt;
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 use tokio::time::{Instant, timeout_at};
@@ -123,9 +123,12 @@ pub fn is_inside(url: &Url) -> bool {
 pub struct Fetcher {
     allowed: Arc<[AllowedTarget]>,
     lookup: Arc<dyn Lookup>,
-    /// `None` if TLS does not start here.
-    tls: Option<rustls::ClientConfig>,
 }
+
+/// With the machine's root certificates, which a process reads once; `None` if TLS does not start here.
+static TLS: LazyLock<Option<rustls::ClientConfig>> = LazyLock::new(|| {
+    tls().inspect_err(|error| tracing::warn!(%error, "nothing can be fetched, because TLS does not start")).ok()
+});
 
 impl Fetcher {
     /// Reads the machine's root certificates. Without them, only http can be fetched.
@@ -141,9 +144,9 @@ impl Fetcher {
     }
 
     fn looking_up(allowed: &[AllowedTarget], lookup: Arc<dyn Lookup>) -> Fetcher {
-        let tls =
-            tls().inspect_err(|error| tracing::warn!(%error, "nothing can be fetched, because TLS does not start"));
-        Fetcher { allowed: allowed.into(), lookup, tls: tls.ok() }
+        // The log says at the start, and not at the first fetch, what is missing here.
+        LazyLock::force(&TLS);
+        Fetcher { allowed: allowed.into(), lookup }
     }
 
     /// Sends a request and returns the answer when its header has arrived, whatever its status.
@@ -171,7 +174,7 @@ impl Fetcher {
 
     /// Looks the host up once, checks the addresses, and connects to those alone.
     async fn hop(&self, request: &Request, url: &Url) -> Result<reqwest::Response, FetchError> {
-        let tls = self.tls.clone().ok_or_else(|| FetchError::broken(url, "TLS does not start on this machine"))?;
+        let tls = TLS.clone().ok_or_else(|| FetchError::broken(url, "TLS does not start on this machine"))?;
         let addresses = addresses::checked(&*self.lookup, &self.allowed, url).await?;
         let client = reqwest::Client::builder()
             .no_proxy()

@@ -26,6 +26,14 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// The time between two looks at the sizes, which change slowly.
 const MEASURED_EVERY: Duration = Duration::from_secs(60);
 
+/// The embedded server expects half of the memory to hold pages, and any other three quarters, which docs/operations.md advises. Of either
+/// this share is half of the memory.
+const OF_EMBEDDED: f64 = 1.0;
+const OF_OTHERS: f64 = 2.0 / 3.0;
+/// What claims may take on the embedded server, unless the setting says otherwise: it shares the processors with the models, and a claim that
+/// waits for these says nothing of the queue.
+const CLAIM_OF_EMBEDDED: Duration = Duration::from_millis(250);
+
 /// When calls ended, and what they took.
 type Calls = VecDeque<(Instant, Duration)>;
 
@@ -46,11 +54,7 @@ impl Load {
             calls: Mutex::default(),
             has_news: AtomicBool::new(false),
             sizes: Mutex::default(),
-            thresholds: Thresholds {
-                files: settings.growth_file_bytes,
-                search: settings.growth_search,
-                claim: settings.growth_claim,
-            },
+            thresholds: thresholds(settings),
         }
     }
 
@@ -122,6 +126,18 @@ impl Load {
     }
 }
 
+/// Where the signs begin on the server that the settings name.
+fn thresholds(settings: &Settings) -> Thresholds {
+    let is_embedded = settings.database_url.is_blank();
+    let is_default = settings.is_default("SVC_GROWTH_CLAIM_SECONDS");
+    Thresholds {
+        files: settings.growth_file_bytes,
+        search: settings.growth_search,
+        claim: if is_embedded && is_default { CLAIM_OF_EMBEDDED } else { settings.growth_claim },
+        vectors: if is_embedded { OF_EMBEDDED } else { OF_OTHERS },
+    }
+}
+
 /// Tells the database again and again, until the load is gone or the pool is closed.
 pub fn keep_told(load: &Arc<Load>, pool: PgPool) -> JoinHandle<()> {
     let load = Arc::downgrade(load);
@@ -136,4 +152,25 @@ pub fn keep_told(load: &Arc<Load>, pool: PgPool) -> JoinHandle<()> {
             tokio::time::sleep(TOLD_EVERY).await;
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_server_is_measured_by_the_memory_and_the_processors_that_it_shares() {
+        let of = |set: &[(&str, &str)]| {
+            let set = set.iter().chain(&[("HOME", "/nonexistent")]);
+            let set = set.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let settings = Settings::load(Some(std::path::Path::new("/dev/null")), set);
+            let Thresholds { claim, vectors, .. } = thresholds(&settings.expect("settings"));
+            (claim, vectors)
+        };
+        let server = ("SVC_DATABASE_URL", "postgres://svc@server/svc");
+        assert_eq!(of(&[]), (Duration::from_millis(250), 1.0));
+        assert_eq!(of(&[server]), (Duration::from_millis(50), 2.0 / 3.0));
+        let set = ("SVC_GROWTH_CLAIM_SECONDS", "0.05");
+        assert_eq!(of(&[set]), (Duration::from_millis(50), 1.0), "whoever sets it gets it");
+    }
 }

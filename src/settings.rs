@@ -109,6 +109,15 @@ pub enum Migrate {
     Auto,
 }
 
+/// What the HNSW indexes of vectors are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VectorIndex {
+    /// The vectors as halves.
+    Halfvec,
+    /// One bit for each number of a vector.
+    Bit,
+}
+
 /// Who reads a new document at the top of the tree that is not private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {

@@ -48,7 +48,7 @@ usetypes! {
     /// A piece of text that fits the model's window.
     Chunk = "chunk", leaf: true, Content;
     /// A table in the text of a file. It is a container if it is too long and has chunks of its own.
-    Table = "table", leaf: true, TitleAndContent;
+    Table = "table", leaf: true, Content;
     /// A sheet of a workbook.
     Sheet = "sheet", leaf: false, TitleAndContent;
     /// A row of a sheet. It is a container if it is too long and has chunks of its own.
@@ -66,6 +66,26 @@ usetypes! {
 }
 
 impl Usetype {
+    /// Whether it is a part of the document above it, whose title then stands above the chunks in the part too.
+    pub const fn is_part(self) -> bool {
+        matches!(self, Usetype::Section | Usetype::Sheet | Usetype::Record | Usetype::Table | Usetype::Chunk)
+    }
+
+    /// The names of these.
+    pub fn parts() -> Vec<&'static str> {
+        Usetype::ALL.iter().filter(|usetype| usetype.is_part()).map(|usetype| usetype.as_str()).collect()
+    }
+
+    /// Whether a leaf of it is found by the titles above it too.
+    pub const fn is_titled(self) -> bool {
+        matches!(self, Usetype::Chunk | Usetype::Table)
+    }
+
+    /// The names of these.
+    pub fn titled() -> Vec<&'static str> {
+        Usetype::ALL.iter().filter(|usetype| usetype.is_titled()).map(|usetype| usetype.as_str()).collect()
+    }
+
     /// The names of the leaves.
     pub fn leaves() -> Vec<&'static str> {
         Usetype::ALL.iter().filter(|usetype| usetype.is_leaf()).map(|usetype| usetype.as_str()).collect()
@@ -91,11 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_indexed_by_its_content_alone_unless_its_title_says_what_its_values_are() {
+    fn a_leaf_is_indexed_by_its_content_alone() {
         assert_eq!(Usetype::leaves(), ["chunk", "table", "record", "profile"]);
-        for usetype in Usetype::ALL.iter().filter(|usetype| **usetype != Usetype::Table) {
+        for usetype in Usetype::ALL {
             assert_eq!(usetype.is_leaf(), usetype.indexed() == Indexed::Content, "{usetype:?}");
         }
-        assert_eq!(Usetype::Table.indexed(), Indexed::TitleAndContent);
+        assert_eq!(Usetype::titled(), ["chunk", "table"]);
     }
 }

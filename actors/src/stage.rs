@@ -15,6 +15,7 @@ const STAGES: &[(&str, &str, i32)] = &[
     ("profile:sheet", "profile:sheet", 3),
     ("extract:sheet", "extract", 4),
     ("embed", "embed", 5),
+    ("embed:titles", "embed", 5),
     ("structure:semantic", "structure", 6),
     ("summarize", "rollup", 7),
     ("summarize:llm", "rollup", 8),

@@ -19,7 +19,7 @@ use svc::{
         scope::Readable,
         search::Eligible,
         transaction,
-        vectors::{self, Stored},
+        vectors::{self, Layout, Stored},
     },
 };
 use svc_client::{
@@ -156,7 +156,8 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         .bind(&model)
         .execute(pool)
         .await?;
-        let texts = ids.iter().zip(texts).map(|(&id, text)| Text { document_id: DocumentId(id), text }).collect();
+        let text = |(&id, text): (&i64, String)| Text::new(DocumentId(id), "chunk", "", &text, &[]);
+        let texts = ids.iter().zip(texts).map(text).collect();
         let prepared = bm25::prepare(pool, &cache, index_id, texts).await?;
         let mut tx = transaction::begin(pool).await?;
         bm25::append(&mut tx, &prepared).await?;
@@ -272,7 +273,8 @@ async fn compare(
             let results = search(client, "vector", &query).await?.results;
             let mut tx = transaction::begin_search(&app.service.pool).await?;
             let stored = Stored::new(&model, width, &vector);
-            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX).await?;
+            let layout = Layout::default();
+            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX, &layout).await?;
             let nearest = nearest.ok_or("an exact search without a bound found a bound")?.ranked;
             tx.commit().await?;
             found += nearest.iter().filter(|(id, _)| results.iter().any(|result| result.document.id == id.0)).count();

@@ -35,7 +35,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
             .await?;
 
     let append = async |from: usize, to: usize| -> Result<(), BoxError> {
-        let texts = (from..to).map(|i| Text { document_id: DocumentId(i as i64), text: corpus.text(i) }).collect();
+        let texts = (from..to).map(|i| Text::new(DocumentId(i as i64), "chunk", "", &corpus.text(i), &[])).collect();
         let prepared = bm25::prepare(pool, &cache, index, texts).await?;
         let mut tx = transaction::begin(pool).await?;
         bm25::append(&mut tx, &prepared).await?;

@@ -1,5 +1,5 @@
 //! How well each method answers the questions of a judged collection: through the service, with the abstracts as documents, and again as
-//! files that are cut into sections and chunks.
+//! files that are cut into sections and chunks, with the titles above the chunks and without.
 use crate::{encoder::cranfield::Cranfield, figure::BoxError, sandbox::with_app, uploads};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::Serialize;
@@ -32,10 +32,12 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How the service got the collection.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 enum Form {
     Documents,
     Files,
+    /// Chunks are found by what they say alone.
+    FilesWithoutTitles,
 }
 
 /// What one method came to.
@@ -57,9 +59,9 @@ pub async fn run(folder: Option<&Path>) -> Result<(), BoxError> {
         Some(folder) => Cranfield::read_from(folder)?,
         None => Cranfield::read()?,
     };
-    for form in [Form::Documents, Form::Files] {
+    for form in [Form::Documents, Form::Files, Form::FilesWithoutTitles] {
         with_app(
-            |_| {},
+            |settings| settings.title_paths = form != Form::FilesWithoutTitles,
             async |app| {
                 let client = uploads::client(&format!("http://{}", app.address))?;
                 let places = load(&client, &collection, form).await?;
@@ -95,7 +97,7 @@ async fn load(client: &Client<Remote>, collection: &Cranfield, form: Form) -> Re
             }
             store(client, documents, &mut places).await?;
         }
-        Form::Files => {
+        Form::Files | Form::FilesWithoutTitles => {
             let stored = texts.enumerate().map(async |(place, (title, content))| {
                 let text = format!("# {}\n\n{}\n", named(title), content.trim());
                 let file = FileUpload::from_bytes(&format!("{place}.md"), text, None);
@@ -179,7 +181,7 @@ fn ndcg(found: &[usize], relevant: &HashSet<usize>) -> f64 {
 
 async fn search(client: &Client<Remote>, form: Form, method: &str, query: &str) -> Result<SearchResponse, BoxError> {
     // A file is found by its texts.
-    let group_by = Some(if form == Form::Files { GroupBy::File } else { GroupBy::None });
+    let group_by = Some(if form == Form::Documents { GroupBy::None } else { GroupBy::File });
     let (limit, include_content, snippets) = (LIMIT, false, Some(false));
     let hybrid =
         |weights| HybridSearch { weights, limit, include_content, group_by, snippets, ..HybridSearch::new(query) };

@@ -35,6 +35,7 @@ mod service_process;
 mod set_aside;
 mod shapes;
 mod spool;
+mod standby;
 mod timing;
 mod uploads;
 mod view;
@@ -145,7 +146,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "recall",
-        "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; SIZE: nodes, default 50000",
+        "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; again with the vectors in parts, and as bits; SIZE: nodes, default 50000",
     ),
     (
         "timing",
@@ -154,7 +155,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
     (
         "scale",
-        "memory, ingestion and searches as the store grows, then an export and an import of it; SIZE: nodes, default 100000",
+        "memory, ingestion and searches as the store grows, an export and an import of it, what a node weighs, and what a standby takes off the primary; SIZE: nodes, default 100000",
     ),
 ];
 

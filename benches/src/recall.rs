@@ -1,4 +1,5 @@
-//! What a vector search finds of the exact answer, in parts of the store that are about something else than the question.
+//! What a vector search finds of the exact answer, in parts of the store that are about something else than the question; and the same once the
+//! table of vectors is in parts, and under indexes of bits.
 //!
 //! The vectors are those of real sentences: each node's is the sum of two sentences of one abstract and a little of another one.
 use crate::{
@@ -9,15 +10,17 @@ use crate::{
     uploads,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::SliceRandom};
+use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{collections::HashSet, time::Instant};
 use svc::{
     app::App,
     embedding::Embedder,
     store::{
+        reindex::{self, Wanted},
         scope::Readable,
         search::Eligible,
         transaction,
-        vectors::{self, Stored},
+        vectors::{self, Index, Layout, Stored},
     },
 };
 use svc_client::{
@@ -34,6 +37,10 @@ const QUESTIONS: usize = 60;
 const WARMING: usize = 10;
 const BATCH: usize = 5_000;
 
+/// The forms of the table that are measured, in how many parts it is then, and what its indexes are made of.
+const FORMS: [(&str, usize, Index); 3] =
+    [("", 1, Index::Halves), ("/parts", 8, Index::Halves), ("/bits", 1, Index::Bits)];
+
 /// A folder, and the abstracts that its nodes are made from.
 struct Part {
     share: f64,
@@ -49,7 +56,17 @@ pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
             let client = uploads::client(&format!("http://{}", app.address))?;
             let parts = parts(&client, cranfield.documents.len()).await?;
             fill(app, &cranfield, &parts, nodes).await?;
-            measure(app, &client, &cranfield, &parts, nodes, out).await
+            // An index takes longer than a request may.
+            let options = PgConnectOptions::clone(&app.service.pool.connect_options());
+            let options = options.options([("statement_timeout", "0"), ("maintenance_work_mem", "1GB")]);
+            let pool = PgPool::connect_with(options).await?;
+            for (form, parts_of_table, index) in FORMS {
+                let wanted =
+                    Wanted { parts: parts_of_table, index, batch: BATCH as i64, sample: 50, least_recall: 0.0 };
+                reindex::vectors(&pool, &wanted, |step| eprintln!("bench: {step:?}")).await?;
+                measure(app, &client, &cranfield, &parts, (form, nodes), out).await?;
+            }
+            Ok(())
         },
     )
     .await
@@ -149,7 +166,7 @@ async fn measure(
     client: &Client<Remote>,
     cranfield: &Cranfield,
     parts: &[Part],
-    nodes: usize,
+    (form, nodes): (&str, usize),
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
     let engine = app.service.embedder.as_ref().and_then(Embedder::engine).ok_or("the service has no model")?;
@@ -176,17 +193,19 @@ async fn measure(
             }
             let mut tx = transaction::begin_search(&app.service.pool).await?;
             let stored = Stored::new(&engine.info().identity, engine.info().native_width, &vector);
-            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX).await?;
+            let layout = Layout::default();
+            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX, &layout).await?;
             tx.commit().await?;
             let nearest = nearest.ok_or("an exact search without a bound found a bound")?.ranked;
             wanted += nearest.len();
             found += nearest.iter().filter(|(id, _)| results.iter().any(|result| result.document.id == id.0)).count();
         }
         let name = format!("{}% of the store", part.share * 100.0);
-        out(Figure::alone(&format!("recall/recall@{NEAREST} in {name}"), nodes, "share", found as f64 / wanted as f64));
+        let recall = found as f64 / wanted as f64;
+        out(Figure::alone(&format!("recall{form}/recall@{NEAREST} in {name}"), nodes, "share", recall));
         times.sort_unstable_by(f64::total_cmp);
         let p95 = times.get(times.len() * 95 / 100).copied().unwrap_or(f64::NAN);
-        let name = format!("recall/p95 in {name}");
+        let name = format!("recall{form}/p95 in {name}");
         out(match *unfiltered.get_or_insert(p95) {
             _ if parent_id.is_none() => Figure::alone(&name, nodes, "ms", p95),
             value => Figure::beside(

@@ -1,5 +1,7 @@
-//! Many small nodes in one service: what a tenth of them and all of them cost in memory, time and searches, and what it takes to move them.
+//! Many small nodes in one service: what a tenth of them and all of them cost in memory, time and searches, what it takes to move them, what a node
+//! weighs, and what a standby takes off the primary.
 mod moving;
+mod offload;
 
 use crate::{
     figure::{BoxError, Figure, median},
@@ -61,7 +63,8 @@ async fn measure(
     memory("all", all, at_end, out);
     out(Figure::alone("scale/memory_growth", rest, "bytes/node", (at_end.now - at_tenth.now) / rest as f64));
     searches(&client, "all", all, out).await?;
-    moving::measure(&base, sandbox, all, out).await
+    moving::measure(&base, sandbox, all, out).await?;
+    offload::measure(sandbox, nodes, out).await
 }
 
 fn memory(when: &str, nodes: usize, memory: Memory, out: &mut dyn FnMut(Figure)) {

@@ -69,7 +69,7 @@ pub struct Limits {
     pub input_bytes: u64,
     /// Pages of a PDF.
     pub pages: u32,
-    /// Members of a zip package.
+    /// Members of a zip package; also storages of a message of Outlook.
     pub zip_members: u32,
     /// Members of a container that become files of their own.
     pub members: u32,

@@ -13,7 +13,7 @@ use cfb::CompoundFile;
 use mail_parser::DateTime;
 use std::{
     io::{Cursor, Read, Seek},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 use storage::{Bounded, OF_FILE, OF_MESSAGE, OF_PART, Storage, TABLE, read};
 
@@ -87,7 +87,7 @@ pub(crate) fn members<R: Read + Seek>(
 fn open<R: Read + Seek>(source: R, limits: &Limits) -> Result<(CompoundFile<Bounded<R>>, Storage), FormatError> {
     let source = Bounded::new(source, limits);
     let mut file = CompoundFile::open(source).map_err(|error| FormatError::corrupt(Format::Msg, error))?;
-    let message = Storage::open(&mut file, Path::new("/"), OF_FILE, None)?;
+    let message = Storage::of_file(&mut file, OF_FILE, limits)?;
     Ok((file, message))
 }
 
@@ -104,7 +104,7 @@ fn write<R: Read + Seek>(
     let letter = Letter { fields: fields(file, message)?, body: body(file, message, limits)?, attachments };
     writer.letter(letter, level)?;
     for path in opened {
-        let inner = Storage::open(file, &path, OF_MESSAGE, message.page())?;
+        let inner = message.within(file, &path, OF_MESSAGE)?;
         write(file, &inner, level + 1, writer, limits)?;
     }
     Ok(())
@@ -125,7 +125,7 @@ impl Attached {
     fn of<R: Read + Seek>(file: &mut CompoundFile<R>, message: &Storage, level: u8) -> Result<Self, FormatError> {
         let mut attached = Self { opened: Vec::new(), listed: Vec::new() };
         for path in message.attachments() {
-            let part = Storage::open(file, &path, OF_PART, message.page())?;
+            let part = message.within(file, &path, OF_PART)?;
             let object = part.object(id::DATA);
             let (bytes, content) = match (object, part.binary(id::DATA)) {
                 (Some(object), _) if file.is_stream(object.join(TABLE)) => {
@@ -180,7 +180,7 @@ impl<R: Read + Seek> Members<'_, '_, R> {
             }
         }
         for path in opened {
-            let inner = Storage::open(&mut self.file, &path, OF_MESSAGE, message.page())?;
+            let inner = message.within(&mut self.file, &path, OF_MESSAGE)?;
             self.give(&inner, level + 1)?;
         }
         Ok(())
@@ -197,7 +197,7 @@ fn fields<R: Read + Seek>(file: &mut CompoundFile<R>, message: &Storage) -> Resu
     }
     let (mut to, mut cc) = (Addresses::default(), Addresses::default());
     for path in message.recipients() {
-        let recipient = Storage::open(file, &path, OF_PART, message.page())?;
+        let recipient = message.within(file, &path, OF_PART)?;
         // The other bits say what became of the message for this recipient.
         let field = match recipient.number(id::RECIPIENT_KIND).map_or(TO, |kind| kind & 0xF) {
             TO => &mut to,

@@ -174,12 +174,15 @@ pub struct Bag {
 }
 
 impl Bag {
-    fn add(&mut self, token: &Token<'_>) {
-        self.length = self.length.saturating_add(u32::from(token.kind == Kind::Word));
+    fn add(&mut self, token: &Token<'_>, times: u32) {
+        if times == 0 {
+            return;
+        }
+        self.length = self.length.saturating_add(times * u32::from(token.kind == Kind::Word));
         match self.terms.get_mut(token.term) {
-            Some(count) => *count = (*count + 1).min(MAX_TF),
+            Some(count) => *count = count.saturating_add(times).min(MAX_TF),
             None => {
-                self.terms.insert(token.term.into(), 1);
+                self.terms.insert(token.term.into(), times.min(MAX_TF));
             }
         }
     }
@@ -242,15 +245,23 @@ impl Analyzer {
 
     /// The terms of a text, for an index.
     pub fn bag(&self, text: &str) -> Bag {
+        self.weighted_bag(text, 0, 1)
+    }
+
+    /// The terms of a text whose first `titles` bytes are titles, for an index where each word of a title counts `weight` times.
+    pub fn weighted_bag(&self, text: &str, titles: usize, weight: u32) -> Bag {
         let mut bag = Bag::default();
-        self.tokens_with_ranges(text, |token| bag.add(&token));
+        self.tokens_with_ranges(text, |token| {
+            let times = if token.range.start < titles { weight } else { 1 };
+            bag.add(&token, times);
+        });
         bag
     }
 
     /// The terms that a query looks for.
     pub fn query(&self, query: &str) -> Bag {
         let mut bag = Bag::default();
-        self.query_tokens(query, |token| bag.add(&token));
+        self.query_tokens(query, |token| bag.add(&token, 1));
         bag
     }
 

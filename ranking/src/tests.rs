@@ -122,6 +122,7 @@ fn a_config_out_of_range_is_refused_by_name() {
         (Config { k1: -1.0, ..Config::default() }, "k1"),
         (Config { k1: f64::NAN, ..Config::default() }, "k1"),
         (Config { b: 1.5, ..Config::default() }, "b"),
+        (Config { title_weight: 11, ..Config::default() }, "title_weight"),
     ] {
         let error = config.validate().expect_err(key);
         assert!(error.0.starts_with(key), "{error}");

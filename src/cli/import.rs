@@ -2,6 +2,7 @@
 use super::{
     CliError, INTERRUPTED, SOME_FAILED, archive,
     output::{Output, count, one_line, say},
+    patience::patient,
 };
 use clap::{Args, value_parser};
 use indicatif::ProgressBar;
@@ -14,7 +15,6 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 use svc_client::{
     Client, Code, Failure, Json, Remote,
@@ -28,8 +28,6 @@ const BYTES: usize = 4 << 20;
 const LINE_BYTES: usize = 15 << 20;
 /// What some programs put before a text in UTF-8.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
-/// The longest wait between two tries of a call that the service cannot take now.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 pub struct ImportArguments {
@@ -149,21 +147,18 @@ async fn send(
 ) -> Result<Vec<BatchedDocument>, CliError> {
     let (mut parts, mut answers) = (vec![items], Vec::new());
     while let Some(mut items) = parts.pop() {
-        let mut wait = Duration::from_millis(500);
         while !items.is_empty() {
-            let documents = items.iter().map(|(_, item)| item.clone()).collect();
-            let failure = match client.create_documents(Json(NewBatch { documents, priority })).await {
+            let call = async || {
+                let documents = items.iter().map(|(_, item)| item.clone()).collect();
+                client.create_documents(Json(NewBatch { documents, priority })).await
+            };
+            let failure = match patient(call).await {
                 Ok(answer) => {
                     answers.extend(answer.documents);
                     break;
                 }
                 Err(failure) => failure,
             };
-            if is_temporary(&failure) && wait < LONGEST_WAIT {
-                tokio::time::sleep(wait).await;
-                wait *= 2;
-                continue;
-            }
             let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
             match index.or((items.len() == 1).then_some(0)).filter(|index| *index < items.len()) {
                 _ if !is_of_the_lines(&failure) => return Err(failure.into()),
@@ -184,12 +179,6 @@ fn is_of_the_lines(failure: &Failure) -> bool {
     failure.members.contains_key("index")
         || matches!(failure.code, Code::MalformedRequest | Code::TooLarge)
         || (failure.code == Code::InvalidField && field.starts_with("documents"))
-}
-
-/// Whether the same call may succeed later. If the first one was carried out after all, the second changes nothing.
-pub(super) fn is_temporary(failure: &Failure) -> bool {
-    let is_held = failure.code == Code::Conflict && failure.members.contains_key("retry_after");
-    matches!(failure.code, Code::Unavailable | Code::TooManyRequests) || is_held
 }
 
 /// The lines of a file, read in parts.

@@ -4,6 +4,7 @@ use super::{
     events::Following,
     follow::{follow, may_pass},
     output::{Output, one_line, say},
+    patience::patiently,
 };
 use clap::{Args, value_parser};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -26,6 +27,8 @@ use svc_client::{
 
 /// How many uploads run at once.
 const UPLOADS: usize = 4;
+/// How long an upload is tried again that the service cannot take.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The kinds of events after which nothing is left to do for a file.
 const ENDS: &str = "ingest.settled,ingest.failed,ingest.cancelled,document.deleted";
 
@@ -213,33 +216,22 @@ async fn upload(
         warnings: Vec::new(),
         reason: Some(failure.to_string()),
     };
-    let mut waited = Duration::from_millis(500);
-    loop {
-        let body = match FileUpload::from_path(&path, options.clone()).await {
-            Ok(body) => body,
-            Err(error) => return Ok(refused(Failure::field("file", error))),
-        };
-        match client.upload_file(query, body).await {
-            Ok(stored) => {
-                return Ok(Report {
-                    document_id: Some(stored.document_id),
-                    state: stored.settled.into(),
-                    was_existing: stored.was_existing,
-                    reason: None,
-                    ..refused(Failure::new(Code::Internal, ""))
-                });
-            }
-            // The service cannot take it now. Wait and send the file again, which is safe.
-            Err(failure)
-                if matches!(failure.code, Code::Unavailable | Code::TooManyRequests)
-                    && waited < Duration::from_secs(60) =>
-            {
-                tokio::time::sleep(waited).await;
-                waited *= 2;
-            }
-            Err(failure) if failure.code == Code::Unauthenticated => return Err(failure),
-            Err(failure) => return Ok(refused(failure)),
-        }
+    // A file is sent again as it is then, which is safe.
+    let call = async || {
+        let body = FileUpload::from_path(&path, options.clone()).await;
+        client.upload_file(query, body.map_err(|error| Failure::field("file", error))?).await
+    };
+    let is_busy = |failure: &Failure| matches!(failure.code, Code::Unavailable | Code::TooManyRequests);
+    match patiently(PATIENCE, is_busy, call).await {
+        Ok(stored) => Ok(Report {
+            document_id: Some(stored.document_id),
+            state: stored.settled.into(),
+            was_existing: stored.was_existing,
+            reason: None,
+            ..refused(Failure::new(Code::Internal, ""))
+        }),
+        Err(failure) if failure.code == Code::Unauthenticated => Err(failure),
+        Err(failure) => Ok(refused(failure)),
     }
 }
 

@@ -261,9 +261,11 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
         kept: Duration::from_secs_f64(settings.batch_keep_days * 86_400.0),
     };
     let mut keeper = Keeper::new(backend.pool.clone(), keeper);
-    let begun = begin(&mut keeper, run.once, settings.worker_lease).await;
+    // The model is read while the answers of providers are kept. Neither ends the other, because a provider may just be told of a batch.
+    let begun = begin(&mut keeper, run.once, settings.worker_lease);
+    let (begun, embedder) = tokio::join!(begun, load_embedder(&settings));
     let has_answers = begun.map_err(|error| CliError::Other(error.to_string()))?;
-    let embedder = load_embedder(&settings).await?;
+    let embedder = embedder?;
     let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader).with_batching(batching);
     let (wake, lease) = (service.wake.clone(), service.settings.worker_lease);
     let tools = service.tools();

@@ -29,12 +29,14 @@ mod models;
 mod ontologies;
 mod output;
 mod path;
+mod patience;
 mod pieces;
 mod plan;
 mod predicates;
 mod priority;
 mod raptor;
 mod rdf;
+mod reindex;
 mod reprocess;
 mod search;
 mod serve;
@@ -55,6 +57,7 @@ use crate::{
     otlp::OtlpError,
     secrets,
     settings::{Settings, SettingsError},
+    store::reindex::ReindexError,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 pub use llm_batches::batch_worker_main;
@@ -194,6 +197,8 @@ enum Command {
     Restore(backup::RestoreArguments),
     /// Moves the stored bytes of files between the database and the object store, and verifies them.
     Blobs(blobs::BlobsArguments),
+    /// Brings the table of vectors and its indexes into the form that SVC_VECTOR_PARTITIONS and SVC_VECTOR_INDEX want.
+    Reindex(reindex::ReindexArguments),
     /// Applies pending migrations to the database.
     Migrate(config::MigrateArguments),
     /// Prints the completions of `svc` for a shell, for example `source <(svc completions bash)`.
@@ -214,6 +219,8 @@ pub enum CliError {
     Backup(#[from] BackupError),
     #[error(transparent)]
     Blobs(#[from] BlobError),
+    #[error(transparent)]
+    Reindex(#[from] ReindexError),
     #[error("{}", with_next_step(.0))]
     Call(#[from] Failure),
     #[error("{0}")]
@@ -373,6 +380,7 @@ async fn run(
         Command::Backup(arguments) => backup::backup(&settings, output, &arguments).await,
         Command::Restore(arguments) => backup::restore(&settings, output, &arguments).await,
         Command::Blobs(arguments) => blobs::blobs(settings, output, arguments).await,
+        Command::Reindex(arguments) => reindex::reindex(settings, output, arguments).await,
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
         // This is printed before any setting is read.
         Command::Completions { .. } => Ok(ExitCode::SUCCESS),

@@ -1,8 +1,8 @@
 //! `svc rdf`: facts to Turtle, and Turtle to facts.
 use super::{
     CliError, INTERRUPTED,
-    import::is_temporary,
     output::{Output, count, one_line, say},
+    patience::patient,
 };
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
@@ -17,7 +17,6 @@ use std::{
     io::{self, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 use svc_client::{
     Client, Code, Failure, RdfSyntax, RdfText, Remote,
@@ -29,8 +28,6 @@ const TRIPLES: usize = 10_000;
 const BYTES: usize = 4 << 20;
 /// The most triples that describe a fact with its times.
 const DESCRIPTION: usize = 20;
-/// The longest wait between two tries of a call that the service cannot take now.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 pub struct RdfArguments {
@@ -262,15 +259,8 @@ fn serializer(prefixes: &[(String, String)]) -> LowLevelTurtleSerializer {
 }
 
 async fn send(client: &Client<Remote>, query: &ImportQuery, text: &str) -> Result<ImportedGraph, Failure> {
-    let mut wait = Duration::from_millis(500);
-    loop {
-        let text = RdfText { syntax: RdfSyntax::Turtle, text: text.to_owned() };
-        match client.import_turtle(query.clone(), text).await {
-            Err(failure) if is_temporary(&failure) && wait < LONGEST_WAIT => tokio::time::sleep(wait).await,
-            done => return done,
-        }
-        wait *= 2;
-    }
+    let text = || RdfText { syntax: RdfSyntax::Turtle, text: text.to_owned() };
+    patient(async || client.import_turtle(query.clone(), text()).await).await
 }
 
 /// What the first reading of a file tells.

@@ -37,7 +37,7 @@ use axum::{
 };
 use http::StatusCode;
 use layout::Page;
-use shown::Shown;
+use shown::{Asker, Shown, Version};
 use std::{
     collections::HashMap,
     net::SocketAddr,
@@ -124,16 +124,21 @@ impl Console {
         self.acts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Answers with a page. Viewers with the same rights who ask for the same address within a second share one reading.
+    /// Answers with a page. Viewers with the same rights who ask for the same address within a second share one reading, and pages that read
+    /// themselves again share one for longer.
     async fn answer(
         &self,
         viewer: Viewer,
         place: &'static str,
         read: impl AsyncFnOnce(&Calls, Option<&OverviewResponse>) -> Result<Page, Failure>,
     ) -> Response {
-        let version = (self.acts.load(Ordering::Relaxed), *self.service.sampler.follow().borrow());
+        let version = Version {
+            acts: self.acts.load(Ordering::Relaxed),
+            overviews: *self.service.sampler.follow().borrow(),
+        };
+        let asker = if viewer.wants_fragment { Asker::LivePage } else { Asker::Person };
         let key = viewer.shares_pages().then(|| viewer.address.clone());
-        let rendered = self.shown.read(key, version, async || {
+        let rendered = self.shown.read(key, asker, version, async || {
             let overview = match viewer.is_owner() {
                 true => self.service.sampler.overview().await,
                 false => None,

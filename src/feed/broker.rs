@@ -287,6 +287,13 @@ impl Broker {
         }
     }
 
+    /// Tells that nobody knows any more what lies in the queues.
+    pub fn forget_ready(&self) {
+        for part in self.parts() {
+            metrics::gauge!(telemetry::FEED_READY, "queue" => part).set(f64::NAN);
+        }
+    }
+
     /// Ends the connection; what was not answered is delivered again.
     pub async fn close(&self) {
         let _ = timeout(ANSWER, self.connection.close(200, "".into())).await;

@@ -233,9 +233,11 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
     };
     trace.end([], code);
     match answer_of {
+        // A message whose acknowledgement does not arrive comes again, and is counted then.
         Answer::Ack => {
+            let acked = answer(acker.ack(BasicAckOptions::default())).await?;
             metrics::counter!(telemetry::FEED_ACKED).increment(1);
-            answer(acker.ack(BasicAckOptions::default())).await?
+            acked
         }
         Answer::Reject(failure) => {
             metrics::counter!(telemetry::FEED_REJECTED, "code" => failure.code.as_str()).increment(1);

@@ -84,10 +84,8 @@ struct Envelope<'a> {
     filename: Option<String>,
     declared_mime: Option<String>,
     parent_id: Option<i64>,
-    #[serde(default)]
-    private: bool,
-    #[serde(default)]
-    priority: i32,
+    private: Option<bool>,
+    priority: Option<i32>,
     /// As it stands: it is read once its length is known.
     #[serde(borrow)]
     options: Option<&'a RawValue>,
@@ -183,7 +181,7 @@ impl Said {
             Some(ENVELOPE) => {
                 // Nothing of what is too large is read.
                 fits(body.len() as u64, envelope_limit(inline_bytes), inline_bytes)?;
-                envelope(body)?
+                upload_of(envelope(body)?)?
             }
             content_type => {
                 fits(body.len() as u64, inline_bytes, inline_bytes)?;
@@ -233,20 +231,34 @@ fn options(text: &str, field: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|_| Failure::field(field, "takes a JSON object"))
 }
 
-/// What a line of a manifest says, which is an envelope whose `sha256` may be missing.
-pub fn line(text: &[u8]) -> Result<Upload, Failure> {
-    let mut upload = envelope(text)?;
-    upload.sha256 = upload.sha256.as_deref().map(hash).transpose()?;
-    upload.query.check()?;
-    Ok(upload)
+/// A line of a manifest, which is an envelope whose `sha256` may be missing.
+pub struct Line {
+    pub upload: Upload,
+    /// Whether the line itself says who may read the file, and how urgent it is.
+    pub says_private: bool,
+    pub says_priority: bool,
 }
 
-fn envelope(body: &[u8]) -> Result<Upload, Failure> {
+/// What a line of a manifest says.
+pub fn line(text: &[u8]) -> Result<Line, Failure> {
+    let read = envelope(text)?;
+    let (says_private, says_priority) = (read.private.is_some(), read.priority.is_some());
+    let mut upload = upload_of(read)?;
+    upload.sha256 = upload.sha256.as_deref().map(hash).transpose()?;
+    upload.query.check()?;
+    Ok(Line { upload, says_private, says_priority })
+}
+
+fn envelope(body: &[u8]) -> Result<Envelope<'_>, Failure> {
     let read: Result<Envelope<'_>, _> = serde_json::from_slice(body);
     let read = read.map_err(|error| malformed(format!("the body is not the JSON of a file: {error}")))?;
     if read.v.is_some_and(|version| version != 1) {
         return Err(malformed("v takes 1"));
     }
+    Ok(read)
+}
+
+fn upload_of(read: Envelope<'_>) -> Result<Upload, Failure> {
     Ok(Upload {
         source: match read.source {
             EnvelopeSource::InlineBase64(text) => Source::Inline(text),
@@ -259,8 +271,8 @@ fn envelope(body: &[u8]) -> Result<Upload, Failure> {
         declared_mime: read.declared_mime,
         query: UploadQuery {
             parent_id: read.parent_id,
-            private: read.private,
-            priority: read.priority,
+            private: read.private.unwrap_or_default(),
+            priority: read.priority.unwrap_or_default(),
             event_time: read.event_time,
         },
         options: read.options.map(|text| options(text.get(), "options")).transpose()?.filter(|value| !value.is_null()),

@@ -137,7 +137,7 @@ async fn wait_for(service: &Service, id: DocumentId, tasks: &[TaskId]) -> Result
             }
             drop(conn);
             tokio::time::sleep(step).await;
-            step = (step * 2).min(Duration::from_millis(500));
+            step = step.mul_f32(1.25).min(Duration::from_millis(500));
         }
         Ok(Vec::from_iter(not_embedded(&failed)))
     };

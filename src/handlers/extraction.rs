@@ -105,7 +105,7 @@ async fn wait_for(
             }
             drop(conn);
             tokio::time::sleep(step).await;
-            step = (step * 2).min(Duration::from_millis(500));
+            step = step.mul_f32(1.25).min(Duration::from_millis(500));
         }
     };
     let failed = tokio::select! {

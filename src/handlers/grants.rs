@@ -7,13 +7,12 @@ use super::{
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
-    ingest::{raptor, segments::outdate_sums},
+    ingest::{raptor, segments::outdate_sums, titles},
     registry::Handle,
     service::Service,
     store::{self, audit::Entry, away::sql_state},
 };
 use sqlx::PgConnection;
-use std::collections::BTreeMap;
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{AccessRootResponse, AuditAct, GrantPage, GrantPath, GrantResponse, GrantRight},
@@ -30,7 +29,7 @@ impl Handle<ops::put_grant> for Service {
             principal(&mut tx, PrincipalId(path.principal_id)).await?;
             tx.rollback().await.or_fail()?;
             tx = store::transaction::begin(&self.pool).await.or_fail()?;
-            protect(&self.settings.task_badges, &mut tx, caller, DocumentId(path.id)).await?;
+            protect(self, &mut tx, caller, DocumentId(path.id)).await?;
             granted = grant(&mut tx, caller, path, right).await?;
         }
         let Some(granted) = granted else {
@@ -61,12 +60,7 @@ async fn grant(
 
 /// Makes a document an access root, unless it is one, and records that; 404 if it does not exist. Call it as the
 /// transaction's first statement.
-async fn protect(
-    badges: &BTreeMap<String, String>,
-    conn: &mut PgConnection,
-    caller: &Caller,
-    id: DocumentId,
-) -> Result<(), Failure> {
+async fn protect(service: &Service, conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<(), Failure> {
     let is_new = store::access::protect(conn, id).await.map_err(|error| match sql_state(&error).as_ref() {
         // The document was deleted meanwhile.
         "23503" => Failure::no_document(id.0),
@@ -81,7 +75,8 @@ async fn protect(
                 return Err(Failure::field("id", detail).with("remedy", "name the document that was summarised"));
             }
             raptor::forget_over(conn, std::slice::from_ref(&place)).await.or_fail()?;
-            outdate_sums(badges, conn, &[id]).await.or_fail()?;
+            outdate_sums(&service.settings.task_badges, conn, &[id]).await.or_fail()?;
+            titles::are_others(service, conn, &place).await?;
         }
         return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await.or_fail();
     }
@@ -135,7 +130,7 @@ impl Handle<ops::protect_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::protect_document>) -> Result<AccessRootResponse, Failure> {
         let id = DocumentId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        protect(&self.settings.task_badges, &mut tx, caller, id).await?;
+        protect(self, &mut tx, caller, id).await?;
         let root = store::access::root(&mut tx, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?;
         tx.commit().await.or_fail()?;
         Ok(root)
@@ -153,6 +148,9 @@ impl Handle<ops::unprotect_document> for Service {
             return Err(Failure::new(Code::NotFound, format!("document {id} is no access root")));
         }
         outdate_sums(&self.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
+        if let Some(place) = store::places::find(&mut tx, &caller.writable(), id).await.or_fail()? {
+            titles::are_others(self, &mut tx, &place).await?;
+        }
         tx.commit().await.or_fail()
     }
 }

@@ -85,6 +85,8 @@ fn shown(row: IndexRow) -> IndexResponse {
                 StopWords::Remove => IndexStopWords::Remove,
             }),
         },
+        title_weight: config.title_weight,
+        title_paths: config.title_paths,
         capabilities: row.capabilities.0,
         restricted: row.restricted,
         members: row.members,
@@ -146,6 +148,8 @@ impl Handle<ops::create_index> for Service {
             k1: new.k1.unwrap_or(self.settings.bm25_k1),
             b: new.b.unwrap_or(self.settings.bm25_b),
             analyzer: new.analyzer.map_or_else(AnalyzerConfig::default, analyzer),
+            title_weight: new.title_weight.unwrap_or(Config::default().title_weight),
+            title_paths: new.title_paths.unwrap_or(self.settings.title_paths),
         };
         let capabilities = new.capabilities.unwrap_or(IndexCapabilities { bm25: true, maxsim: false });
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
@@ -198,12 +202,15 @@ impl Handle<ops::update_index> for Service {
             k1: change.k1.unwrap_or(old.k1),
             b: change.b.unwrap_or(old.b),
             analyzer: change.analyzer.map_or(old.analyzer, analyzer),
+            title_weight: change.title_weight.unwrap_or(old.title_weight),
+            title_paths: change.title_paths.unwrap_or(old.title_paths),
         };
         if new != old {
             // A restart would undo it.
-            not_the_default(&before.name, "changed: SVC_BM25_K1, SVC_BM25_B and SVC_LANGUAGE configure it")?;
+            let settings = "SVC_BM25_K1, SVC_BM25_B, SVC_BM25_TITLE_WEIGHT, SVC_TITLE_PATHS and SVC_LANGUAGE";
+            not_the_default(&before.name, &format!("changed: {settings} configure it"))?;
         }
-        if new.analyzer.same_terms(&old.analyzer) {
+        if new.same_postings(&old) {
             indexes::configure(&mut tx, id, &new).await.map_err(failure)?;
         } else {
             manage::empty(&mut tx, id, &new).await.map_err(failure)?;

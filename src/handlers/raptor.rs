@@ -119,7 +119,7 @@ async fn wait_for(service: &Service, place: &Place, task_id: TaskId) -> Result<O
             }
             drop(conn);
             tokio::time::sleep(step).await;
-            step = (step * 2).min(Duration::from_millis(500));
+            step = step.mul_f32(1.25).min(Duration::from_millis(500));
         }
     };
     let completed = tokio::select! {

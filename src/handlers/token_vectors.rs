@@ -1,20 +1,21 @@
 //! Embeds one document on request: its vector, and the vectors of its tokens.
 use crate::{
     access::Caller,
-    embedding::Model,
+    embedding::{EmbedError, Model},
     error::OrFail,
     registry::Handle,
-    search::{self, maxsim},
+    search::{self, maxsim, titles},
     service::Service,
-    store::{self, token_vectors::TokenRows, vectors::Weighted},
+    store::{self, evidence::Evidence, nodes::TextRow, token_vectors::TokenRows, vectors::Weighted},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use svc_actors::WriteMode;
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{EmbedResponse, RunnerTextKind, TokensResponse},
 };
 use svc_ids::DocumentId;
+use svc_models::ModelError;
 
 impl Handle<ops::embed_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_document>) -> Result<EmbedResponse, Failure> {
@@ -25,10 +26,10 @@ impl Handle<ops::embed_document> for Service {
             }
             (query, body) => query.or(body).unwrap_or(true),
         };
-        let text = text(self, caller, id).await?;
+        let row = row(self, caller, id).await?;
+        let text = search::text(&row.usetype, &row.title, &row.content);
         let _place = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
-        let read = text.clone();
         // The tokens come first, because a text may be too long for them and not for the document's vector.
         let tokens = match with_tokens {
             true => {
@@ -37,10 +38,19 @@ impl Handle<ops::embed_document> for Service {
             }
             false => None,
         };
-        let mut embeddings = model.embed_documents(vec![text]).await.or_fail()?;
+        let before = if self.settings.title_paths { titles::before(&row) } else { Vec::new() };
+        let behind = vec![titles::join(before.iter().copied(), &text)];
+        let (mut embeddings, titles) = match model.embed_documents(behind).await {
+            // With its titles it is too long, but perhaps not by itself.
+            Err(EmbedError::Model(ModelError::TextTooLong { .. })) if !before.is_empty() => {
+                (model.embed_documents(vec![text]).await.or_fail()?, 0)
+            }
+            embedded => (embedded.or_fail()?, before.len()),
+        };
         let stored = |embedding| (Weighted::new(model.native_width(), embedding), model.identity());
         store::vectors::ensure_index(&self.pool, model.identity(), model.native_width()).await.or_fail()?;
-        write(self, caller, (id, &read), embeddings.pop().map(stored), tokens.as_ref()).await?;
+        let vector = embeddings.pop().map(stored).map(|(vector, model)| Vector { vector, model, titles });
+        write(self, caller, &row, vector, tokens.as_ref()).await?;
         let token_count = tokens.map_or(0, |rows| rows.places.len());
         Ok(EmbedResponse { document_id: id.0, embedded: true, with_tokens, token_count })
     }
@@ -49,11 +59,12 @@ impl Handle<ops::embed_document> for Service {
 impl Handle<ops::embed_tokens> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_tokens>) -> Result<TokensResponse, Failure> {
         let id = DocumentId(call.path.id);
-        let text = text(self, caller, id).await?;
+        let row = row(self, caller, id).await?;
+        let text = search::text(&row.usetype, &row.title, &row.content);
         let _place = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
-        let (rows, text_tokens) = tokens(self, &model, text.clone()).await?;
-        write(self, caller, (id, &text), None, Some(&rows)).await?;
+        let (rows, text_tokens) = tokens(self, &model, text).await?;
+        write(self, caller, &row, None, Some(&rows)).await?;
         Ok(TokensResponse {
             document_id: id.0,
             model: rows.model.to_owned(),
@@ -77,17 +88,20 @@ fn or_only_the_vector(model: &Model, failure: Failure) -> Failure {
     }
 }
 
-/// The text that a document is searched by. A container has none, because it is found by its children's texts.
-async fn text(service: &Service, caller: &Caller, id: DocumentId) -> Result<String, Failure> {
+/// A document with a text. A container has none, because it is found by its children's texts.
+async fn row(service: &Service, caller: &Caller, id: DocumentId) -> Result<TextRow, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
-    let row = store::documents::read(&mut conn, &caller.readable(), id, false).await.or_fail()?;
-    let row = row.ok_or_else(|| Failure::no_document(id.0))?;
+    if !store::documents::is_readable(&mut conn, &caller.readable(), id).await.or_fail()? {
+        return Err(Failure::no_document(id.0));
+    }
     caller.writes(&mut conn, id).await.or_fail()??;
+    let row = store::nodes::texts(&mut conn, &[id]).await.or_fail()?.pop();
+    let row = row.ok_or_else(|| Failure::no_document(id.0))?;
     if row.content.is_empty() {
         return Err(Failure::field("id", format!("document {id} has no text of its own"))
             .with("remedy", "embed the documents under it"));
     }
-    Ok(search::text(&row.usetype, &row.title, &row.content))
+    Ok(row)
 }
 
 /// The rows to store, and how many tokens the text has.
@@ -97,20 +111,29 @@ async fn tokens<'a>(service: &Service, model: &'a Model, text: String) -> Result
     Ok((maxsim::rows(&service.settings, model.identity(), &tokens)?, tokens.len()))
 }
 
-/// Stores the vectors of a text; 409 if the document has another text by now.
+/// The vector of a text, and how many titles it was embedded with.
+struct Vector<'a> {
+    vector: Weighted,
+    model: &'a str,
+    titles: usize,
+}
+
+/// Stores the vectors of a text; 409 if the document has another text, or other titles above it, by now.
 async fn write(
     service: &Service,
     caller: &Caller,
-    (id, text): (DocumentId, &str),
-    vector: Option<(Weighted, &str)>,
+    read: &TextRow,
+    vector: Option<Vector<'_>>,
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
+    let id = read.id;
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
     let Some(place) = store::places::lock_for_change(&mut tx, &caller.writable(), id).await.or_fail()? else {
         return Err(caller.refusal(&mut tx, id).await.or_fail()?);
     };
     let now = store::nodes::texts(&mut tx, &[id]).await.or_fail()?;
-    if now.iter().all(|row| search::text(&row.usetype, &row.title, &row.content) != text) {
+    let text = |row: &TextRow| (search::text(&row.usetype, &row.title, &row.content), row.titles.clone());
+    if now.iter().all(|row| text(row) != text(read)) {
         return Err(Failure::new(
             Code::Conflict,
             format!("the text of document {id} changed while it was being embedded"),
@@ -118,8 +141,12 @@ async fn write(
         .with("remedy", "embed it again"));
     }
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Itself).await.or_fail()?;
-    if let Some((vector, model)) = vector {
+    if let Some(Vector { vector, model, titles }) = vector {
         store::vectors::set(&mut tx, &place, &[id], &[vector], model).await.or_fail()?;
+        if titles > 0 {
+            let note = json!({"windows": 1, "titles": titles});
+            store::evidence::record(&mut tx, id, Evidence::Embed, &note).await.or_fail()?;
+        }
     }
     if let Some(tokens) = tokens {
         store::token_vectors::replace(&mut tx, &place, tokens).await.or_fail()?;

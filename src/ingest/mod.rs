@@ -18,6 +18,7 @@ pub(crate) mod rules;
 pub(crate) mod segments;
 pub mod settle;
 pub(crate) mod tasks;
+pub(crate) mod titles;
 pub(crate) mod tree;
 pub(crate) mod unlock;
 pub(crate) mod upload;

@@ -91,6 +91,32 @@ impl<'a> Queueing<'a> {
     }
 }
 
+/// Queues a task of one type at each of these places, which come with their files and what is asked of the task there.
+pub async fn add_to_files(
+    badges: &BTreeMap<String, String>,
+    conn: &mut PgConnection,
+    task_type: &TaskType,
+    places: &[(RootId, Place, Value)],
+) -> sqlx::Result<()> {
+    let tasks: Vec<NewTask<'_>> = places
+        .iter()
+        .map(|(root_id, place, params)| NewTask {
+            task_type: task_type.name,
+            lane: task_type.lane,
+            document_id: place.id(),
+            path: place.path(),
+            root_id: *root_id,
+            write_mode: task_type.write_mode,
+            leaves: None,
+            dependencies: &[],
+            params,
+            badge: badges.get(task_type.name).map(String::as_str),
+            priority: 0,
+        })
+        .collect();
+    tasks::enqueue_all(conn, &tasks).await
+}
+
 /// Queues the tasks that embed documents, which come with the bytes of their texts; one task embeds many. It stands at its first document and reserves
 /// only that; see `ingest/tasks/embed.rs` for what happens if another one changes meanwhile.
 pub async fn embed_together(

@@ -5,7 +5,7 @@ use crate::{
     ingest::{
         cancel,
         options::Options,
-        queueing::{Queueing, Work},
+        queueing::{Queueing, Work, add_to_files},
         reprocess,
         tasks::{
             rollup,
@@ -32,30 +32,46 @@ use svc_ids::{DocumentId, RootId};
 pub const QUEUES: Lanes = Lanes::of(Lane::Model).with(Lanes::of(Lane::Cpu));
 /// How many failed parts of a file are named in its warning.
 const NAMED_PARTS: i64 = 5;
+/// How many files are settled in one transaction.
+const FILES: usize = 500;
 
 /// Takes all settle events of a root, unless somebody else is doing so: they will see ours too, or the sweep will.
 /// Returns true if tasks were queued.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: RootId) -> sqlx::Result<bool> {
+    settle_together(pool, badges, vec![root_id]).await
+}
+
+/// Takes all settle events of roots, as many statements for all of them as for one. Returns true if tasks were queued.
+async fn settle_together(
+    pool: &PgPool,
+    badges: &BTreeMap<String, String>,
+    mut roots: Vec<RootId>,
+) -> sqlx::Result<bool> {
     let mut queued = false;
     loop {
         // What a crash of the server takes back is made again from the events, which the tasks have committed.
         let mut tx = store::transaction::begin_unflushed(pool).await?;
-        if !store::locks::try_file(&mut tx, root_id).await? {
+        roots = store::locks::try_files(&mut tx, &roots).await?;
+        if roots.is_empty() {
+            tx.rollback().await?;
             return Ok(queued);
         }
-        let Some(touched) = store::ingest_nodes::apply_events(&mut tx, root_id).await? else {
+        let Some(touched) = store::ingest_nodes::apply_events(&mut tx, &roots).await? else {
             // Since we looked, somebody may have committed an event and left because we held the lock.
             tx.rollback().await?;
             let mut conn = pool.acquire().await?;
-            let Left { has_events, ended } = store::ingest_nodes::left(&mut conn, root_id).await?;
+            let left = store::ingest_nodes::left(&mut conn, &roots).await?;
             drop(conn);
-            if has_events {
-                continue;
-            }
-            for generation in ended {
+            let (again, over): (Vec<Left>, Vec<Left>) = left.into_iter().partition(|left| left.has_events);
+            for generation in over.into_iter().flat_map(|left| left.ended) {
                 reprocess::end_or_leave(pool, generation).await;
             }
-            return Ok(queued);
+            roots = again.into_iter().map(|left| left.root_id).collect();
+            match roots.is_empty() {
+                true => return Ok(queued),
+                false => continue,
+            }
         };
         let is_done = |node: &Touched| {
             // A queued rollup has no task of its own that is open at the node: one task rolls up many containers.
@@ -68,11 +84,10 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: R
         let settled_under = store::rollups::with_settled_child(&mut tx, &ids(&rollups)).await?;
         settled.extend(rollups.extract_if(.., |node| !settled_under.contains(&node.document_id)));
         if !rollups.is_empty() {
-            let options = options_of(&mut tx, root_id).await?;
-            queue_rollups(&mut tx, Queueing::of_file(root_id, badges), &rollups, &options).await?;
+            queue_rollups(&mut tx, badges, &rollups).await?;
             queued = true;
         }
-        finish_nodes(&mut tx, root_id, &settled).await?;
+        finish_nodes(&mut tx, &settled).await?;
         tx.commit().await?;
     }
 }
@@ -86,6 +101,23 @@ pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, r
     })
 }
 
+/// Does the same for many roots, hundreds of them in one transaction.
+pub async fn settle_all_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, roots: &[RootId]) -> bool {
+    let mut queued = false;
+    for part in roots.chunks(FILES) {
+        match settle_together(pool, badges, part.to_vec()).await {
+            Ok(more) => queued |= more,
+            Err(error) => {
+                tracing::warn!(files = part.len(), error = %error, "files could not be settled together; each is settled alone");
+                for root_id in part {
+                    queued |= settle_or_leave(pool, badges, *root_id).await;
+                }
+            }
+        }
+    }
+    queued
+}
+
 fn has_no_rollup(node: &Touched) -> bool {
     matches!(node.rollup.0, Rollup::None | Rollup::Segmented)
 }
@@ -94,52 +126,78 @@ fn ids<'a>(nodes: impl IntoIterator<Item = &'a Touched>) -> Vec<DocumentId> {
     nodes.into_iter().map(|node| node.document_id).collect()
 }
 
-/// Queues the next task of the rollups of containers of one root. A container with too many children is cut into segments first, by a
-/// task of its own. The others are rolled up by a task at the root for many of them: at a few milliseconds for each task, those of a
+/// Queues the next task of the rollups of containers. A container with too many children is cut into segments first, by a task of its own.
+/// The others are rolled up by a task at the root of each file for many of them: at a few milliseconds for each task, those of a
 /// file of a thousand sections would take longer than the rollups.
 async fn queue_rollups(
     conn: &mut PgConnection,
-    queueing: Queueing<'_>,
+    badges: &BTreeMap<String, String>,
     nodes: &[Touched],
-    options: &Options,
 ) -> sqlx::Result<()> {
-    let options_value = options.to_value();
-    let params = |task: &TaskType| task.params(&options_value);
-    let whole = ids(nodes.iter().filter(|node| node.rollup.0 == Rollup::None));
-    let long = store::segments::with_more_children(conn, &whole, options.rollup.max_children).await?;
+    let files: BTreeSet<RootId> = nodes.iter().map(|node| node.root_id).collect();
+    let options = options_of(conn, &files).await?;
+    let most = |node: &Touched| {
+        let options = options.get(&node.root_id).map(|(options, _)| options.rollup.max_children);
+        options.unwrap_or(usize::MAX)
+    };
+    let params = |task: &TaskType, root_id: RootId| {
+        options.get(&root_id).map(|(_, value)| task.params(value)).unwrap_or_default()
+    };
+    let whole = nodes.iter().filter(|node| node.rollup.0 == Rollup::None);
+    let whole: Vec<(DocumentId, usize)> = whole.map(|node| (node.document_id, most(node))).collect();
+    let long = store::segments::with_more_children(conn, &whole).await?;
     let (long, short): (Vec<&Touched>, Vec<&Touched>) = nodes.iter().partition(|node| long.contains(&node.document_id));
+    let (mut at, mut waiting) = (ids(long.iter().copied()), ids(long.iter().copied()));
     for node in long {
-        let work = Work::of(&STRUCTURE_SEMANTIC).params(Value::Object(params(&STRUCTURE_SEMANTIC)));
-        queueing.add(conn, &node.place(), work).await?;
-        store::rollups::queue(conn, node.document_id, &[node.document_id]).await?;
+        let work = Work::of(&STRUCTURE_SEMANTIC).params(Value::Object(params(&STRUCTURE_SEMANTIC, node.root_id)));
+        Queueing::of_file(node.root_id, badges).add(conn, &node.place(), work).await?;
     }
-    for part in short.chunks(rollup::CONTAINERS) {
-        let Some(root) = part.first().and_then(|node| root_of(node, queueing.root_id)) else { continue };
-        let containers = ids(part.iter().copied());
-        let mut params = params(&SUMMARIZE);
-        params.insert(rollup::PARAM.to_owned(), json!(containers));
-        queueing.add(conn, &root, Work::of(&SUMMARIZE).params(Value::Object(params))).await?;
-        store::rollups::queue(conn, root.id(), &containers).await?;
+    let mut by_file: BTreeMap<RootId, Vec<&Touched>> = BTreeMap::new();
+    for node in short {
+        by_file.entry(node.root_id).or_default().push(node);
     }
-    Ok(())
+    let mut tasks = Vec::new();
+    for (root_id, nodes) in by_file {
+        for part in nodes.chunks(rollup::CONTAINERS) {
+            let Some(root) = part.first().and_then(|node| root_of(node)) else { continue };
+            let containers = ids(part.iter().copied());
+            let mut params = params(&SUMMARIZE, root_id);
+            params.insert(rollup::PARAM.to_owned(), json!(containers));
+            at.push(root.id());
+            waiting.extend(containers);
+            tasks.push((root_id, root, Value::Object(params)));
+        }
+    }
+    add_to_files(badges, conn, &SUMMARIZE, &tasks).await?;
+    store::rollups::queue(conn, &at, &waiting).await
 }
 
 /// The root of ingestion at or above a container.
-fn root_of(node: &Touched, root_id: RootId) -> Option<Place> {
+fn root_of(node: &Touched) -> Option<Place> {
     let place = node.place();
-    match node.document_id == root_id.document() {
+    match node.document_id == node.root_id.document() {
         true => Some(place),
-        false => place.containers(root_id.document()).into_iter().next(),
+        false => place.containers(node.root_id.document()).into_iter().next(),
     }
 }
 
-/// The options of the file, or the defaults for what is no file.
-async fn options_of(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Options> {
-    let blob = store::blobs::of_document(conn, root_id.document()).await?;
-    Ok(blob.map(|blob| serde_json::from_value(blob.options).unwrap_or_default()).unwrap_or_default())
+/// The options of each of these files, also as they are written; the defaults for what is no file.
+async fn options_of(
+    conn: &mut PgConnection,
+    files: &BTreeSet<RootId>,
+) -> sqlx::Result<BTreeMap<RootId, (Options, Value)>> {
+    let documents: Vec<DocumentId> = files.iter().map(|file| file.document()).collect();
+    let mut stored = store::blobs::options(conn, &documents).await?;
+    let each = files.iter().map(|file| {
+        let stored = stored.remove(&file.document());
+        let options: Options = stored.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
+        let value = options.to_value();
+        (*file, (options, value))
+    });
+    Ok(each.collect())
 }
 
-async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched]) -> sqlx::Result<()> {
+async fn finish_nodes(conn: &mut PgConnection, nodes: &[Touched]) -> sqlx::Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
@@ -154,7 +212,7 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
     }
     let empty = ids(nodes.iter().filter(|node| has_no_rollup(node)));
     store::rollups::forget_vectors(conn, &empty).await?;
-    let finished = |node: &Touched| Finished { id: node.document_id, parent_id: node.parent_id, root_id };
+    let finished = |node: &Touched| Finished { id: node.document_id, parent_id: node.parent_id, root_id: node.root_id };
     finish(conn, &nodes.iter().map(finished).collect::<Vec<_>>()).await
 }
 
@@ -371,7 +429,7 @@ pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx
 
 async fn recount(pool: &PgPool, root_id: RootId) -> sqlx::Result<()> {
     let mut tx = store::transaction::begin(pool).await?;
-    if store::locks::try_file(&mut tx, root_id).await? {
+    if !store::locks::try_files(&mut tx, &[root_id]).await?.is_empty() {
         store::ingest_nodes::recount(&mut tx, root_id).await?;
         tx.commit().await?;
     }

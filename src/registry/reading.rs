@@ -24,13 +24,14 @@ pub(super) enum After {
 impl After {
     /// Reads what a request demands.
     pub(super) fn of(headers: &HeaderMap) -> Result<After, Failure> {
-        let Some(value) = headers.get(AFTER_HEADER) else { return Ok(After::Anything) };
-        match value.to_str().unwrap_or_default() {
-            NOW => Ok(After::Now),
-            text => text
-                .parse()
-                .map(After::Position)
-                .map_err(|_| Failure::field(AFTER_HEADER, "takes the `SVC-Position` of an earlier answer, or `now`")),
+        let mut values = headers.get_all(AFTER_HEADER).iter();
+        let Some(value) = values.next() else { return Ok(After::Anything) };
+        let refused = || Failure::field(AFTER_HEADER, "takes the `SVC-Position` of an earlier answer, or `now`, once");
+        match (value.to_str().unwrap_or_default(), values.next()) {
+            // Whichever were heeded, the answer might lack what the other one demands.
+            (_, Some(_)) => Err(refused()),
+            (NOW, None) => Ok(After::Now),
+            (text, None) => text.parse().map(After::Position).map_err(|_| refused()),
         }
     }
 }
@@ -153,6 +154,12 @@ mod tests {
             assert_eq!(failure.code, Code::InvalidField, "{other}");
             assert_eq!(failure.members["field"], AFTER_HEADER, "{other}");
         }
+        let name = http::HeaderName::from_static(AFTER_HEADER);
+        let mut twice = HeaderMap::new();
+        for value in ["0/16B3748", "0/16B3749"] {
+            twice.append(name.clone(), HeaderValue::from_static(value));
+        }
+        assert_eq!(After::of(&twice).expect_err("refused").code, Code::InvalidField);
     }
 
     #[test]

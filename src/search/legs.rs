@@ -8,7 +8,7 @@ use crate::{
         growth::Timed,
         indexes::postings::Resolved,
         search::{EXACT_LIMIT, Eligible, Expected},
-        vectors::{LOOKED_AT, Nearest, Stored},
+        vectors::{LOOKED_AT, Nearest, Stored, WIDEST},
     },
 };
 use bm25::{Allowed, Answer, Verify};
@@ -30,9 +30,6 @@ const SPARE: f64 = 3.0;
 /// Behind a filter the index is looked at this much more widely than the expected share asks for: one wide look finds what two ordinary
 /// ones find, in two thirds of the time.
 const WIDER: f64 = 1.6;
-
-/// The most entries that one look at the index may have.
-const WIDEST: f64 = 1_000.0;
 
 /// How many vectors are compared in the time in which the HNSW index returns one entry and its document is looked up, as measured.
 const ENTRY: f64 = 10.0;
@@ -70,7 +67,7 @@ impl Way {
         let candidates = limit + (SPARE * limit as f64 * share).ceil() as i64;
         let wider = if share < 0.5 { WIDER } else { 1.0 };
         let entries = (wider * candidates as f64 / share).max(LOOKED_AT as f64);
-        Way::Approximate { candidates, entries: entries.min(WIDEST) as i64 }
+        Way::Approximate { candidates, entries: entries.min(WIDEST as f64) as i64 }
     }
 }
 
@@ -92,19 +89,22 @@ pub(super) async fn nearest_leg(
 ) -> Result<Leg, Failure> {
     let (limit, begun) = (i64::from(limit), Instant::now());
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
+    let layout = store::vectors::layout(&mut tx, eligible, query).await.or_fail()?;
+    let expected = expected.beside(&layout);
     let mut way = Way::choose(expected, limit);
     let mut exact = None;
     if let Way::Exact { most } = way {
-        exact = store::vectors::exact(&mut tx, eligible, query, limit, most).await.or_fail()?;
+        exact = store::vectors::exact(&mut tx, eligible, query, limit, most, &layout).await.or_fail()?;
         way = Way::approximate(expected, limit);
     }
     let mut approximate = Vec::new();
     if let (None, Way::Approximate { candidates, entries }) = (&exact, way) {
-        approximate =
-            store::vectors::approximate(&mut tx, eligible, query, limit, candidates, entries).await.or_fail()?;
+        approximate = store::vectors::approximate(&mut tx, eligible, query, limit, candidates, entries, &layout)
+            .await
+            .or_fail()?;
         // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
         if (approximate.len() as i64) < limit {
-            exact = store::vectors::exact(&mut tx, eligible, query, limit, i64::MAX).await.or_fail()?;
+            exact = store::vectors::exact(&mut tx, eligible, query, limit, i64::MAX, &layout).await.or_fail()?;
         }
     }
     tx.commit().await.or_fail()?;

@@ -16,6 +16,7 @@ mod results;
 mod similar;
 mod snippets;
 pub mod synthesize;
+pub(crate) mod titles;
 
 use crate::{
     access::Caller,
@@ -96,12 +97,14 @@ impl Total {
     }
 }
 
-/// The text by which a node is found; that of a caller's own usetype has the title.
+/// Whether a node is found by its title as well; one of a caller's own usetype is.
+fn has_title(usetype: &str) -> bool {
+    Usetype::named(usetype).map_or(Indexed::TitleAndContent, Usetype::indexed) == Indexed::TitleAndContent
+}
+
+/// The text by which a node is found, without the titles above it.
 pub fn text(usetype: &str, title: &str, content: &str) -> String {
-    match Usetype::named(usetype).map_or(Indexed::TitleAndContent, Usetype::indexed) {
-        Indexed::Content => content.to_owned(),
-        Indexed::TitleAndContent => format!("{title}\n{content}"),
-    }
+    if has_title(usetype) { format!("{title}\n{content}") } else { content.to_owned() }
 }
 
 /// What a search asks for, by whatever method.

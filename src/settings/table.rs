@@ -2,8 +2,8 @@
 //! it.
 
 use super::{
-    AllowedTarget, BlobStore, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility,
-    kind,
+    AllowedTarget, BlobStore, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, VectorIndex,
+    Visibility, kind,
     source::{Origin, Source},
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
@@ -177,12 +177,20 @@ settings! {
         /// choose no fewer than its backups go back.
         SVC_BLOB_KEEP_DAYS blob_keep_days: f64 = "7.0", kind::number(0.0..=3650.0);
     }
+    "Vectors" {
+        /// In how many parts the table of vectors is to be, by the root of a document; 1: one table. svc reindex --vectors brings
+        /// it into this form.
+        SVC_VECTOR_PARTITIONS vector_partitions: usize = "1", kind::integer(1..=64);
+        /// What the indexes of vectors are to be made of. bit takes a sixth of the memory, and finds less. svc reindex --vectors
+        /// builds them.
+        SVC_VECTOR_INDEX vector_index: VectorIndex = "halfvec", kind::choice(&[("halfvec", VectorIndex::Halfvec), ("bit", VectorIndex::Bit)]);
+    }
     "Growth" {
         /// Bytes of files in the database above which findings advise an object store.
         SVC_GROWTH_FILE_BYTES growth_file_bytes: u64 = "500 GiB", kind::bytes(1..=1024 * 1024 * GIB);
         /// Time that 95 of 100 searches may take in the database before findings tell of it.
         SVC_GROWTH_SEARCH_SECONDS growth_search: Duration = "0.3", kind::seconds(0.000_001..=60.0);
-        /// Time that 95 of 100 claims of tasks may take before findings tell of it.
+        /// Time that 95 of 100 claims of tasks may take before findings tell of it; unset, 0.25 on the embedded server.
         SVC_GROWTH_CLAIM_SECONDS growth_claim: Duration = "0.05", kind::seconds(0.000_001..=60.0);
     }
     "Requests" {
@@ -209,8 +217,8 @@ settings! {
         /// Most requests that a process works on at a time, besides probes and the calls of a runner; further ones wait
         /// briefly and are then refused with 429.
         SVC_REQUESTS_AT_ONCE requests_at_once: usize = "256", kind::integer(1..=100_000);
-        /// Most requests that wait for tasks at a time, with `?wait=true` or by POST /ingest. While they wait, they do not
-        /// count as at work. Further ones are refused with 429.
+        /// Most requests that wait for tasks at a time, with `?wait=true`, by POST /ingest, or to delete or move what a task
+        /// holds. While they wait, they do not count as at work. Further ones are refused with 429.
         SVC_WAITS_AT_ONCE waits_at_once: usize = "256", kind::integer(1..=100_000);
         /// Most documents that are embedded or cut on request at a time; further ones wait briefly and are then refused with 429.
         SVC_EMBEDS_AT_ONCE embeds_at_once: usize = "4", kind::integer(1..=1000);
@@ -323,6 +331,12 @@ settings! {
         SVC_BM25_K1 bm25_k1: f64 = "1.2", kind::number(0.0..=10.0);
         /// BM25 parameter b: how much a document's length counts.
         SVC_BM25_B bm25_b: f64 = "0.75", kind::number(0.0..=1.0);
+        /// How often each word of a title counts in the index `default`; with 0 titles are not searched for. After a change a worker builds the
+        /// index anew.
+        SVC_BM25_TITLE_WEIGHT bm25_title_weight: usize = "1", kind::integer(0..=10);
+        /// Whether chunks are embedded, and found by the words of the index `default`, with the titles above them. After a change a worker
+        /// builds the index anew; a vector follows when its text is embedded again.
+        SVC_TITLE_PATHS title_paths: bool = "true", kind::flag();
         /// Usetypes that are kept out of the BM25 index.
         SVC_BM25_EXCLUDE_USETYPES bm25_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
         /// Usetypes that are kept out of results, except in a search that names them in `usetype`.
@@ -393,7 +407,7 @@ settings! {
     "Parsers" {
         /// Most pages of a file.
         SVC_PARSER_PAGES parser_pages: usize = "10000", kind::integer(1..=1_000_000);
-        /// Most members of a zip package.
+        /// Most members of a zip package, and most recipients, attachments and messages within a message of Outlook.
         SVC_PARSER_ZIP_MEMBERS parser_zip_members: usize = "10000", kind::integer(1..=1_000_000);
         /// Most files within one upload, such as members of an archive and attachments, that become files of their own.
         SVC_PARSER_MEMBERS parser_members: usize = "1000", kind::integer(0..=10_000);

@@ -26,6 +26,10 @@ pub enum AdvisoryLock {
     Rules = 0x7376_6309,
     /// Held by the connection that publishes events to the broker, for as long as it lasts.
     EventsOut = 0x7376_630a,
+    /// Held by the connection of the process that builds indexes, for as long as there is something to build.
+    Indexes = 0x7376_630b,
+    /// Held by the connection that moves the vectors of documents into another form, for as long as it lasts.
+    Reindex = 0x7376_630c,
     /// Held by the connection that moves the batches of a provider, for as long as it lasts. The provider's number is added.
     LlmBatches = 0x7376_6320,
     /// Held while a link is added that must not close a circle.

@@ -11,7 +11,7 @@ use sqlx::{
     FromRow, PgConnection, PgPool, Row,
     postgres::{PgRow, types::Oid},
 };
-use std::{fmt, time::Duration};
+use std::{collections::HashMap, fmt, time::Duration};
 use svc_client::wire::DetectedBy;
 use svc_ids::DocumentId;
 use uuid::Uuid;
@@ -154,6 +154,18 @@ pub async fn of_document(conn: &mut PgConnection, document_id: DocumentId) -> sq
     .bind(document_id)
     .fetch_optional(conn)
     .await
+}
+
+/// The options of those of these documents that are file nodes; a generation of a file has its own.
+pub async fn options(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<HashMap<DocumentId, Value>> {
+    let options: Vec<(DocumentId, Value)> = sqlx::query_as(
+        "SELECT n.id, coalesce(g.options, b.options) FROM unnest($1::bigint[]) AS n(id) LEFT JOIN generations g ON g.generation_id = n.id
+           JOIN document_blobs b ON b.document_id = CASE WHEN g.generation_id IS NULL THEN n.id ELSE g.document_id END",
+    )
+    .bind(documents)
+    .fetch_all(conn)
+    .await?;
+    Ok(options.into_iter().collect())
 }
 
 /// Makes uploads of the same bytes go one after the other, so that the later ones find the node of the first.

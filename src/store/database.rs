@@ -83,13 +83,15 @@ pub fn read_options(url: &str) -> Result<PgConnectOptions, DatabaseError> {
 }
 
 /// Options with which a connection can neither hang for hours on a dead peer nor keep a transaction open past the
-/// lease.
+/// lease, and no statement is compiled.
 pub fn guarded(options: PgConnectOptions, lease: Duration) -> PgConnectOptions {
     let idle = format!("{}ms", (lease.as_millis() / 2).max(1000));
     options.application_name("svc").options([
         ("idle_in_transaction_session_timeout", idle.as_str()),
         // A statement whose client has hung up ends, and releases its rows and locks.
         ("client_connection_check_interval", "1000"),
+        // Estimates of what lies under a document are high, and compiling such a statement takes longer than running it.
+        ("jit", "off"),
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),
@@ -114,7 +116,7 @@ pub fn pool_of_requests(pool: &PgPool, connections: u32, limit: Duration) -> PgP
 pub fn pool_of_samples(pool: &PgPool, limit: Duration) -> PgPool {
     let limit = format!("{}ms", limit.as_millis());
     let options = PgConnectOptions::clone(&pool.connect_options());
-    connect(options.options([("statement_timeout", limit.as_str()), ("enable_seqscan", "off"), ("jit", "off")]), 1)
+    connect(options.options([("statement_timeout", limit.as_str()), ("enable_seqscan", "off")]), 1)
 }
 
 /// A pool to a standby, whose server ends a statement that takes longer than `limit`.
@@ -239,5 +241,11 @@ mod tests {
         assert_eq!(suspicious(hour, minutes), minutes);
         assert_eq!(suspicious(hour, second), SUSPECTED, "one in use is not asked for ever");
         assert_eq!(suspicious(second, second), second, "what was refused before it was made says nothing of it");
+    }
+
+    #[test]
+    fn no_statement_is_compiled_whatever_the_server_does_by_itself() {
+        let options = guarded(PgConnectOptions::new(), Duration::from_secs(60));
+        assert!(options.get_options().is_some_and(|options| options.contains("-c jit=off")), "{options:?}");
     }
 }

@@ -121,6 +121,8 @@ pub struct Thresholds {
     pub search: Duration,
     /// What 95 of 100 claims may take.
     pub claim: Duration,
+    /// The share of `effective_cache_size` that the HNSW indexes may have, which is half of the server's memory.
+    pub vectors: f64,
 }
 
 /// What the signs are read from, besides what processes told the database.
@@ -179,8 +181,7 @@ pub async fn signs(conn: &mut PgConnection, patience: Duration, growth: &Growth)
     if u64::try_from(sizes.large_objects).is_ok_and(|bytes| bytes > thresholds.files) {
         signs.push(Sign::new(FindingKind::FileBytes, format!("{} of large objects", in_words(sizes.large_objects))));
     }
-    // Of a cache of three quarters of the memory, which docs/operations.md advises, this is half of the memory.
-    if sizes.vector_indexes > sizes.cache / 3 * 2 {
+    if sizes.vector_indexes as f64 > sizes.cache as f64 * thresholds.vectors {
         let (indexes, cache) = (in_words(sizes.vector_indexes), in_words(sizes.cache));
         let about = format!("{indexes} of HNSW indexes beside {cache} of effective_cache_size");
         signs.push(Sign::new(FindingKind::VectorMemory, about));

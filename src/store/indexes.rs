@@ -3,7 +3,7 @@
 
 use sqlx::{PgConnection, types::Json};
 use svc_ids::{DocumentId, IndexId};
-use svc_ranking::{AnalyzerConfig, Config, ConfigError};
+use svc_ranking::{Config, ConfigError};
 
 mod copy;
 pub mod manage;
@@ -65,8 +65,9 @@ pub async fn list(conn: &mut PgConnection, after: IndexId, limit: i64) -> sqlx::
     .await
 }
 
-/// Changes k1, b and the analyzer. A change of k1 or b takes effect at once; the sealed bounds are not used until
-/// compaction has rewritten them. A change of the analyzer needs an empty index. This waits for a compaction under way.
+/// Changes the configuration. A change of k1 or b takes effect at once; the sealed bounds are not used until compaction has
+/// rewritten them. A change of the analyzer, or of what titles count, needs an empty index. This waits for a compaction under
+/// way.
 pub async fn configure(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<(), IndexError> {
     config.validate()?;
     postings::lock_compaction(&mut *conn, id).await?;
@@ -81,8 +82,8 @@ pub async fn configure(conn: &mut PgConnection, id: IndexId, config: &Config) ->
     if old == *config {
         return Ok(());
     }
-    if filled && !old.analyzer.same_terms(&config.analyzer) {
-        return Err(analyzer_change(&old.analyzer));
+    if filled && !old.same_postings(config) {
+        return Err(other_postings(&old));
     }
     sqlx::query(
         "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = generation + 1 WHERE id = $1",
@@ -94,10 +95,10 @@ pub async fn configure(conn: &mut PgConnection, id: IndexId, config: &Config) ->
     Ok(())
 }
 
-fn analyzer_change(old: &AnalyzerConfig) -> IndexError {
+fn other_postings(old: &Config) -> IndexError {
     IndexError::Config(ConfigError(format!(
-        "the analyzer cannot change under indexed documents (its language is {:?}); create another index",
-        old.language
+        "the analyzer and what titles count cannot change under indexed documents (the language is {:?}); create another index",
+        old.analyzer.language
     )))
 }
 
@@ -190,12 +191,12 @@ pub async fn set_generation(conn: &mut PgConnection, id: IndexId, generation: i6
     Ok(())
 }
 
-/// Keeps the index from being deleted and emptied until the transaction ends. Returns how it reads texts; `None` if there is none.
-pub async fn hold(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<AnalyzerConfig>> {
+/// Keeps the index from being deleted and emptied until the transaction ends. Returns its configuration; `None` if there is none.
+pub async fn hold(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<Config>> {
     let config: Option<Json<Config>> =
         sqlx::query_scalar("SELECT config FROM search_indexes WHERE id = $1 FOR KEY SHARE")
             .bind(id)
             .fetch_optional(conn)
             .await?;
-    Ok(config.map(|Json(config)| config.analyzer))
+    Ok(config.map(|Json(config)| config))
 }

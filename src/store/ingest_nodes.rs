@@ -170,6 +170,8 @@ svc_client::words! {
 #[derive(Debug, sqlx::FromRow)]
 pub struct Touched {
     pub document_id: DocumentId,
+    /// The root of ingestion that it belongs to.
+    pub root_id: RootId,
     pub parent_id: Option<DocumentId>,
     pub open_tasks: i32,
     pub open_children: i32,
@@ -186,18 +188,19 @@ impl Touched {
     }
 }
 
-/// Takes up to 10,000 events of a root and lowers the counts, with one aggregated change per node in the order of ids.
+/// Takes up to 10,000 events of roots and lowers the counts, with one aggregated change per node in the order of ids.
 /// Returns the touched nodes, or `None` if there was no event. A failed container waits for no child: a cancel has set its
 /// count to 0, and the tasks that it stopped end after that.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn apply_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<Vec<Touched>>> {
+pub async fn apply_events(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Option<Vec<Touched>>> {
     let events: Vec<(DocumentId, i64, i64)> = sqlx::query_as(
         "WITH taken AS (
-             DELETE FROM settle_event WHERE id IN (SELECT id FROM settle_event WHERE root_id = $1 ORDER BY id LIMIT 10000)
+             DELETE FROM settle_event WHERE id IN (
+                    SELECT e.id FROM unnest($1::bigint[]) AS r(id)
+                     CROSS JOIN LATERAL (SELECT s.id FROM settle_event s WHERE s.root_id = r.id ORDER BY s.id LIMIT 10000) e LIMIT 10000)
              RETURNING document_id, done, failed)
          SELECT document_id, sum(done), sum(failed) FROM taken GROUP BY document_id ORDER BY document_id",
     )
-    .bind(root_id)
+    .bind(roots)
     .fetch_all(&mut *conn)
     .await?;
     if events.is_empty() {
@@ -208,7 +211,7 @@ pub async fn apply_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Res
                 failed_children = n.failed_children + e.failed
            FROM unnest($1::bigint[], $2::int[], $3::int[]) AS e(id, done, failed) JOIN documents d ON d.id = e.id
           WHERE n.document_id = e.id
-         RETURNING n.document_id, n.parent_id, n.open_tasks, n.open_children, n.failed_children, n.rollup, d.settled, d.path",
+         RETURNING n.document_id, n.root_id, n.parent_id, n.open_tasks, n.open_children, n.failed_children, n.rollup, d.settled, d.path",
     )
     .bind(events.iter().map(|e| e.0).collect::<Vec<_>>())
     .bind(events.iter().map(|e| i32::try_from(e.1).unwrap_or(i32::MAX)).collect::<Vec<_>>())
@@ -271,23 +274,24 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>>
 /// What is left to do once the events of a root were taken.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Left {
+    pub root_id: RootId,
     /// There are events that nobody has taken.
     pub has_events: bool,
     /// The generations that have ended, of the root itself and of those that are built for it.
     pub ended: Vec<RootId>,
 }
 
-/// What is left to do under a root.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn left(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Left> {
+/// What is left to do under each of these roots.
+pub async fn left(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<Left>> {
     sqlx::query_as(
-        "SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = $1) AS has_events,
+        "SELECT r.id AS root_id, EXISTS (SELECT 1 FROM settle_event e WHERE e.root_id = r.id) AS has_events,
                 ARRAY(SELECT g.generation_id FROM generations g JOIN documents d ON d.id = g.generation_id
-                       WHERE (g.generation_id = $1 OR g.document_id = $1)
-                         AND (g.abandoned OR g.document_id IS NULL OR d.settled <> 'in_flight')) AS ended",
+                       WHERE (g.generation_id = r.id OR g.document_id = r.id)
+                         AND (g.abandoned OR g.document_id IS NULL OR d.settled <> 'in_flight')) AS ended
+           FROM unnest($1::bigint[]) AS r(id)",
     )
-    .bind(root_id)
-    .fetch_one(conn)
+    .bind(roots)
+    .fetch_all(conn)
     .await
 }
 

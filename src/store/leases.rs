@@ -61,15 +61,20 @@ pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<Vec<Held>
     for id in ids {
         release(&mut tx, id).await?;
     }
-    let cancelled = sqlx::query_as(
+    let cancelled = cancelled(&mut tx, tokens).await?;
+    tx.commit().await?;
+    Ok(cancelled)
+}
+
+/// The tasks of these claims whose cancel was requested, which are left to [`end`].
+pub async fn cancelled(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result<Vec<Held>> {
+    sqlx::query_as(
         "SELECT id, claim_token, heartbeat_at, scope_document_id, task_type, params, true AS cancelled FROM task_queue
           WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NOT NULL ORDER BY id",
     )
     .bind(tokens)
-    .fetch_all(&mut *tx)
-    .await?;
-    tx.commit().await?;
-    Ok(cancelled)
+    .fetch_all(conn)
+    .await
 }
 
 /// Gives back what this worker claimed at least this long ago and does not know of, because the answer to the claim

@@ -18,17 +18,17 @@ const TREE: i32 = 7378;
 /// all sessions.
 const ONE_BY_ONE: i64 = 1_000;
 
-/// Takes the lock of a file if no other transaction settles under this root; it is held until the transaction ends.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn try_file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
+/// Takes the locks of those of these files under whose root no other transaction settles; they are held until the transaction ends. Returns the files
+/// whose locks were taken.
+pub async fn try_files(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<RootId>> {
     sqlx::query_scalar(
-        "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($2, hashint8(tree)) THEN pg_try_advisory_xact_lock($3, hashint8($1)) ELSE false END
-           FROM (SELECT coalesce((SELECT path[1] FROM documents WHERE id = $1), $1) AS tree) t",
+        "SELECT t.id FROM (SELECT r.id, coalesce((SELECT path[1] FROM documents WHERE id = r.id), r.id) AS tree FROM unnest($1::bigint[]) AS r(id)) t
+          WHERE CASE WHEN pg_try_advisory_xact_lock_shared($2, hashint8(t.tree)) THEN pg_try_advisory_xact_lock($3, hashint8(t.id)) ELSE false END",
     )
-    .bind(root_id)
+    .bind(roots)
     .bind(TREE)
     .bind(FILE)
-    .fetch_one(conn)
+    .fetch_all(conn)
     .await
 }
 

@@ -1,6 +1,6 @@
 //! Moves of subtrees. Whoever moves holds [`AdvisoryLock::Access`](super::advisory::AdvisoryLock) alone, see
 //! [`begin_moving`](super::transaction::begin_moving): meanwhile nothing is created, and no other guard changes.
-use super::{ingest_nodes::Frontier, places::Place};
+use super::{ingest_nodes::Frontier, places::Place, vectors};
 use sqlx::PgConnection;
 use svc_actors::path_key;
 
@@ -46,6 +46,9 @@ pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Pla
     .bind(new)
     .execute(&mut *conn)
     .await?;
+    if place.path().first() != moved.path().first() {
+        vectors::follow(conn, place.id()).await?;
+    }
     if old != new {
         super::triples::follow::into_zones(conn, place.id()).await?;
         super::entities::into_zones(conn, place.id()).await?;

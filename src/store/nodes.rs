@@ -126,6 +126,39 @@ pub(super) fn braces(ids: &[i64]) -> String {
     format!("{{{}}}", ids.join(","))
 }
 
+/// The titles of the documents on a path that ends at one with this guard, from the lowest that is no part of another one on. A document with
+/// another guard is left out, because not all who may read what is under it may read it.
+macro_rules! titles_on {
+    ($path:literal, $guard:literal, $parts:literal) => {
+        concat!(
+            "ARRAY(SELECT a.title
+                     FROM (SELECT p.title, p.guard, s.depth, max(s.depth) FILTER (WHERE p.usetype <> ALL(",
+            $parts,
+            ")) OVER () AS top
+                             FROM unnest(",
+            $path,
+            ") WITH ORDINALITY AS s (id, depth) JOIN documents p ON p.id = s.id) a
+                    WHERE a.guard = ",
+            $guard,
+            " AND a.depth >= coalesce(a.top, 1) ORDER BY a.depth)"
+        )
+    };
+}
+pub(super) use titles_on;
+
+/// Those above the row `d` if it is a chunk or a table; the arguments are the placeholders of these usetypes and of those of parts.
+macro_rules! titles_of_text {
+    ($titled:literal, $parts:literal) => {
+        concat!(
+            "CASE WHEN d.usetype = ANY(",
+            $titled,
+            ") THEN ",
+            titles_on!("d.path", "d.guard", $parts),
+            " ELSE '{}' END"
+        )
+    };
+}
+
 /// A node whose text must be embedded.
 #[derive(Debug, sqlx::FromRow)]
 pub struct TextRow {
@@ -134,14 +167,23 @@ pub struct TextRow {
     pub content: String,
     pub usetype: String,
     pub settled: Word<Settled>,
+    /// Of a chunk or a table, the titles from the document that it is a part of down to its parent, as far as all who may read it may read these
+    /// documents.
+    pub titles: Vec<String>,
 }
 
 /// The texts of these nodes, in the order of their ids.
 pub async fn texts(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<TextRow>> {
-    sqlx::query_as("SELECT id, title, content, usetype, settled FROM documents WHERE id = ANY($1) ORDER BY id")
-        .bind(ids)
-        .fetch_all(conn)
-        .await
+    sqlx::query_as(concat!(
+        "SELECT d.id, d.title, d.content, d.usetype, d.settled, ",
+        titles_of_text!("$2", "$3"),
+        " AS titles FROM documents d WHERE d.id = ANY($1) ORDER BY d.id"
+    ))
+    .bind(ids)
+    .bind(Usetype::titled())
+    .bind(Usetype::parts())
+    .fetch_all(conn)
+    .await
 }
 
 /// The leaves that tasks made under a node, in these runs of ids, each with its first and last id. A record with chunks
@@ -153,16 +195,20 @@ pub async fn leaves(
     runs: &[(DocumentId, DocumentId)],
 ) -> sqlx::Result<Vec<TextRow>> {
     let (firsts, lasts): (Vec<DocumentId>, Vec<DocumentId>) = runs.iter().copied().unzip();
-    sqlx::query_as(
-        "SELECT id, parent_id, title, content, usetype, settled
+    sqlx::query_as(concat!(
+        "SELECT d.id, d.title, d.content, d.usetype, d.settled, ",
+        titles_of_text!("$5", "$6"),
+        " AS titles
            FROM unnest($2::bigint[], $3::bigint[]) AS run(first, last) JOIN documents d ON d.id BETWEEN run.first AND run.last
-          WHERE path @> ARRAY[$1::bigint] AND usetype = ANY($4)
-            AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id) ORDER BY id",
-    )
+          WHERE d.path @> ARRAY[$1::bigint] AND d.usetype = ANY($4)
+            AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id) ORDER BY d.id"
+    ))
     .bind(under)
     .bind(firsts)
     .bind(lasts)
     .bind(Usetype::leaves())
+    .bind(Usetype::titled())
+    .bind(Usetype::parts())
     .fetch_all(conn)
     .await
 }

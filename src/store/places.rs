@@ -90,6 +90,15 @@ pub async fn find(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> 
     sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 
+/// Those of the nodes above a place that the scope covers.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn above(conn: &mut PgConnection, scope: &Writable, place: &Place) -> sqlx::Result<Vec<i64>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, place.path().to_vec());
+    let query = concat!("SELECT d.id FROM documents d WHERE d.id = ANY($3) AND ", readable!());
+    sqlx::query_scalar_with(query, arguments).fetch_all(conn).await
+}
+
 /// Finds a file that is not read because its password is missing, for a caller that may read it and has its bytes with their password: what
 /// that caller adds tells the store nothing that is not in them. `None` if the task of this type, which opens it, ended in another way.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]

@@ -98,11 +98,16 @@ pub async fn is_worked_on(conn: &mut PgConnection, place: &Place) -> sqlx::Resul
     .await
 }
 
-/// Lets the tasks that wait at and under a node, and those of nodes above it that work there, wait this long, so that an edit goes first.
+/// Lets the tasks that wait at and under a node, and those of these nodes above it that work there, wait this long, so that an edit goes first.
 /// Tasks that wait for others of their node are left alone, because a retry does not look at what they wait for; so are rows that somebody
 /// has locked.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn put_off_waiting(conn: &mut PgConnection, place: &Place, delay: Duration) -> sqlx::Result<()> {
+pub async fn put_off_waiting(
+    conn: &mut PgConnection,
+    place: &Place,
+    above: &[i64],
+    delay: Duration,
+) -> sqlx::Result<()> {
     sqlx::query(
         "WITH around(id, above) AS (
              SELECT unnest($1::bigint[]), true UNION ALL SELECT $2, false
@@ -117,7 +122,7 @@ pub async fn put_off_waiting(conn: &mut PgConnection, place: &Place, delay: Dura
                 retry_after = clock_timestamp() + $3::interval, put_off_code = 'edited', put_off_message = 'an edit of this part of the tree goes first'
            FROM waiting WHERE t.id = waiting.id",
     )
-    .bind(place.path())
+    .bind(above)
     .bind(place.id())
     .bind(interval(delay))
     .execute(conn)

@@ -5,6 +5,9 @@ use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_ids::{DocumentId, RootId};
 
+/// How the evidence describes the vector of a summarised container.
+pub const OF_SUMMARY: &str = "summary of a language model";
+
 /// The children of `c.id` that a rollup is made of: those that settled and that tasks made. The argument is the
 /// placeholder of the rules that are not of a file.
 macro_rules! rolled_up {
@@ -33,13 +36,15 @@ pub async fn with_settled_child(
     Ok(ids.into_iter().collect())
 }
 
-/// Marks containers as waiting for a task that rolls them up, and counts the task at the container or file where it stands.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
-pub async fn queue(conn: &mut PgConnection, at: DocumentId, containers: &[DocumentId]) -> sqlx::Result<()> {
+/// Marks containers as waiting for tasks that roll them up, and counts each task at the container or file where it stands.
+pub async fn queue(conn: &mut PgConnection, at: &[DocumentId], containers: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query(
-        "UPDATE ingest_node SET rollup = CASE WHEN document_id = ANY($2) THEN 'queued' ELSE rollup END,
-                open_tasks = open_tasks + CASE WHEN document_id = $1 THEN 1 ELSE 0 END
-          WHERE document_id = $1 OR document_id = ANY($2)",
+        "UPDATE ingest_node n SET rollup = CASE WHEN q.waits THEN 'queued' ELSE n.rollup END, open_tasks = n.open_tasks + q.tasks
+           FROM (SELECT id, bool_or(waits) AS waits, sum(tasks)::integer AS tasks
+                   FROM (SELECT a.id, false AS waits, 1 AS tasks FROM unnest($1::bigint[]) AS a(id)
+                         UNION ALL SELECT c.id, true, 0 FROM unnest($2::bigint[]) AS c(id)) u
+                  GROUP BY id ORDER BY id) q
+          WHERE n.document_id = q.id",
     )
     .bind(at)
     .bind(containers)
@@ -111,14 +116,17 @@ pub async fn lock(conn: &mut PgConnection, at: DocumentId, ids: &[DocumentId]) -
 /// that of their ids. Leaves of other files under a container do not count.
 pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, String)>> {
     sqlx::query_as(
-        "SELECT c.id, d.content
-           FROM (SELECT id, (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id
-                              WHERE f.path @> ARRAY[u.id]) AS files FROM unnest($1::bigint[]) AS u(id)) c
-           JOIN documents d ON d.path @> ARRAY[c.id]
-          WHERE d.usetype = ANY($2) AND d.settled = 'settled' AND NOT d.path && c.files
-            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
-            AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
-          ORDER BY c.id, d.id",
+        "SELECT u.id, t.content FROM unnest($1::bigint[]) AS u(id) CROSS JOIN LATERAL (
+             WITH under AS MATERIALIZED (
+                 SELECT d.id, d.path, d.content, d.usetype, d.settled, (SELECT true FROM document_blobs b WHERE b.document_id = d.id) AS is_file
+                   FROM documents c JOIN documents d ON d.path || d.id > c.path || c.id AND d.path || d.id < c.path || (c.id + 1)
+                  WHERE c.id = u.id),
+             files AS MATERIALIZED (SELECT coalesce(array_agg(id) FILTER (WHERE is_file), '{}') AS ids FROM under)
+             SELECT d.id, d.content FROM under d CROSS JOIN files f
+              WHERE d.usetype = ANY($2) AND d.settled = 'settled' AND NOT d.path && f.ids
+                AND (SELECT o.rule <> ALL($3) FROM node_origins o WHERE o.document_id = d.id)
+                AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)) t
+          ORDER BY u.id, t.id",
     )
     .bind(containers)
     .bind(Usetype::leaves())
@@ -144,9 +152,10 @@ pub async fn set_vectors(
         "      JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
               GROUP BY c.id),
          made AS (
-             INSERT INTO document_vectors (document_id, embed_model, embed, weight)
-             SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors FROM sums WHERE vector_norm(mean) > 0 ORDER BY id
-             ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight
+             INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
+             SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors, vector_root('document_vectors', id)
+               FROM sums WHERE vector_norm(mean) > 0 ORDER BY id
+             ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight
              RETURNING document_id)
          SELECT s.id, s.vectors FROM made m JOIN sums s ON s.id = m.document_id"
     ))
@@ -161,10 +170,10 @@ pub async fn set_vectors(
     Ok(made)
 }
 
-/// Removes the vectors of containers with nothing under them that has one: these were the vectors of children that are gone.
-pub async fn forget_vectors(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<()> {
+/// Removes the vectors of documents that have none any more, such as those of containers with nothing under them that has one.
+pub async fn forget_vectors(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)")
-        .bind(containers)
+        .bind(documents)
         .execute(conn)
         .await
         .map(|_| ())

@@ -9,6 +9,7 @@ use super::{
     documents::add,
     indexes::postings::Resolved,
     scope::{Readable, readable},
+    vectors::Layout,
 };
 use chrono::{DateTime, Utc};
 pub use composed::Composed;
@@ -37,17 +38,11 @@ pub struct Eligible {
     pub composed: Composed,
 }
 
-/// The predicate over `documents d`; its arguments are $1 to $11, from [`Eligible::arguments`]. [`Eligible::statement`] completes it.
+/// The predicate over `documents d`; its arguments are $1 to $11, from [`Eligible::arguments`]. [`Eligible::statement`] completes it with what
+/// the filter asks for besides, so that a plan for any values reads no column that does not matter.
 macro_rules! eligible {
     () => {
-        concat!(
-            "d.settled = 'settled' AND ", readable!(),
-            " AND ($3::bigint IS NULL OR d.path @> ARRAY[$3::bigint]) AND ($4::text[] IS NULL OR d.usetype = ANY($4::text[])) AND d.usetype <> ALL($5::text[])
-              AND ($6::timestamptz IS NULL OR d.event_time >= $6) AND ($7::timestamptz IS NULL OR d.event_time < $7)
-              AND ($8::timestamptz IS NULL OR d.created_at >= $8) AND ($9::timestamptz IS NULL OR d.created_at < $9)
-              AND ($10::jsonb IS NULL OR (d.structured_content <> '{}' AND d.structured_content @> $10::jsonb))
-              AND ($11::bigint[] IS NULL OR NOT (d.id = ANY($11::bigint[]) OR d.path && $11::bigint[])) AND {composed}"
-        )
+        concat!("d.settled = 'settled' AND ", readable!(), " AND d.usetype <> ALL($5::text[]) AND {filters}")
     };
 }
 pub(super) use eligible;
@@ -78,6 +73,24 @@ impl Eligible {
         add(&mut arguments, (!self.excluded.is_empty()).then(|| self.excluded.clone()));
         arguments
     }
+
+    /// What the filter asks for but for scope and excluded usetypes: the parts of the predicate that hold something.
+    fn filters(&self) -> Vec<&'static str> {
+        let parts = [
+            (self.parent_id.is_some(), "d.path @> ARRAY[$3::bigint]"),
+            (self.usetypes.is_some(), "d.usetype = ANY($4::text[])"),
+            (self.event_time.0.is_some(), "d.event_time >= $6::timestamptz"),
+            (self.event_time.1.is_some(), "d.event_time < $7::timestamptz"),
+            (self.created_at.0.is_some(), "d.created_at >= $8::timestamptz"),
+            (self.created_at.1.is_some(), "d.created_at < $9::timestamptz"),
+            (
+                self.structured_content.is_some(),
+                "(d.structured_content <> '{}' AND d.structured_content @> $10::jsonb)",
+            ),
+            (!self.excluded.is_empty(), "NOT (d.id = ANY($11::bigint[]) OR d.path && $11::bigint[])"),
+        ];
+        parts.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, part)| part).collect()
+    }
 }
 
 /// What the planner expects of a filter.
@@ -93,6 +106,14 @@ impl Expected {
     /// The share of the documents that are eligible: at most 1, and more than 0.
     pub fn share(&self) -> f64 {
         (self.eligible / self.all.max(1.0)).clamp(1e-6, 1.0)
+    }
+
+    /// The same beside what is in the parts of the vectors that have to be read.
+    pub fn beside(self, layout: &Layout) -> Expected {
+        if layout.root.is_none() {
+            return self;
+        }
+        Expected { all: (self.all / layout.parts.max(1) as f64).max(self.eligible), ..self }
     }
 }
 

@@ -32,20 +32,19 @@ macro_rules! order {
     };
 }
 
-/// Those of these containers in which ingestion made more children than this.
+/// Those of these containers in which ingestion made more children than each may have.
 pub async fn with_more_children(
     conn: &mut PgConnection,
-    containers: &[DocumentId],
-    than: usize,
+    containers: &[(DocumentId, usize)],
 ) -> sqlx::Result<HashSet<DocumentId>> {
     let ids: Vec<DocumentId> = sqlx::query_scalar(concat!(
-        "SELECT c.id FROM unnest($1::bigint[]) AS c(id)
-          WHERE (SELECT count(*) > $2 FROM (SELECT 1 FROM documents d ",
+        "SELECT c.id FROM unnest($1::bigint[], $2::bigint[]) AS c(id, most)
+          WHERE (SELECT count(*) FROM (SELECT 1 FROM documents d ",
         segmented!("$3", "c.id"),
-        " LIMIT $2 + 1) children)"
+        " LIMIT c.most + 1) children) > c.most"
     ))
-    .bind(containers)
-    .bind(i64::try_from(than).unwrap_or(i64::MAX))
+    .bind(containers.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+    .bind(containers.iter().map(|(_, most)| i64::try_from(*most).unwrap_or(i64::MAX - 1)).collect::<Vec<_>>())
     .bind(&NOT_OF_A_FILE[..])
     .fetch_all(conn)
     .await?;

@@ -29,7 +29,8 @@ impl Source {
 
 /// The texts under containers that whoever reads a container may read too: the summaries below it, and the settled leaves that tasks
 /// made outside of these. Other files under a container do not count. Nothing is read of a container whose texts have more than `most` bytes together; a
-/// summary, whose size is not known before it is read, counts as 64.
+/// summary, whose size is not known before it is read, counts as 64. What is under a container is a range of the order in which the tree is read, which
+/// also costs little where much was written a moment ago, unlike the index of ancestors.
 pub async fn sources(
     conn: &mut PgConnection,
     containers: &[DocumentId],
@@ -39,21 +40,22 @@ pub async fn sources(
         "SELECT s.* FROM (
          SELECT s.*, sum(CASE s.bytes WHEN 0 THEN 64 ELSE s.bytes END) OVER (PARTITION BY s.container) AS size
            FROM unnest($1::bigint[]) AS u(container) CROSS JOIN LATERAL (
-             WITH c AS MATERIALIZED (
-                 SELECT id, guard, (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id
-                                     WHERE f.path @> ARRAY[u.container]) AS files FROM documents WHERE id = u.container),
+             WITH under AS MATERIALIZED (
+                 SELECT d.id, d.path, d.position, d.title, d.content_hash, d.usetype, d.settled, d.guard = c.guard AS is_alike,
+                        octet_length(d.content) AS bytes, (SELECT true FROM document_blobs b WHERE b.document_id = d.id) AS is_file,
+                        (SELECT true FROM ingest_node n WHERE n.document_id = d.id) AS is_container
+                   FROM documents c JOIN documents d ON d.path || d.id > c.path || c.id AND d.path || d.id < c.path || (c.id + 1)
+                  WHERE c.id = u.container),
+             files AS MATERIALIZED (SELECT coalesce(array_agg(id) FILTER (WHERE is_file), '{}') AS ids FROM under),
              told AS MATERIALIZED (
-                 SELECT d.id FROM c JOIN documents d ON d.path @> ARRAY[c.id] AND d.guard = c.guard AND d.settled = 'settled' AND NOT d.path && c.files
-                   JOIN ingest_node n ON n.document_id = d.id
-                   JOIN node_evidence e ON e.document_id = d.id AND e.name = 'effective_content' AND e.value ? 'text'),
-             tells AS MATERIALIZED (SELECT coalesce(array_agg(id), '{}') AS ids FROM told)
-             SELECT u.container, d.id, d.path, d.position, d.title, d.content_hash,
-                    CASE WHEN d.id = ANY(t.ids) THEN 0 ELSE octet_length(d.content) END AS bytes
-               FROM c CROSS JOIN tells t JOIN documents d ON d.path @> ARRAY[c.id] AND d.guard = c.guard AND NOT d.path && c.files
-              WHERE NOT d.path && t.ids AND (d.id = ANY(t.ids)
-                    OR (d.usetype = ANY($2) AND d.settled = 'settled' AND d.content <> ''
-                        AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
-                        AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)))) s) s
+                 SELECT coalesce(array_agg(d.id), '{}') AS ids FROM under d CROSS JOIN files f
+                  WHERE d.is_container AND d.is_alike AND d.settled = 'settled' AND NOT d.path && f.ids
+                    AND (SELECT e.value ? 'text' FROM node_evidence e WHERE e.document_id = d.id AND e.name = 'effective_content'))
+             SELECT u.container, d.id, d.path, d.position, d.title, d.content_hash, CASE WHEN d.id = ANY(t.ids) THEN 0 ELSE d.bytes END AS bytes
+               FROM under d CROSS JOIN files f CROSS JOIN told t
+              WHERE d.is_alike AND NOT d.path && f.ids AND NOT d.path && t.ids AND (d.id = ANY(t.ids)
+                    OR (d.usetype = ANY($2) AND d.settled = 'settled' AND d.bytes > 0 AND d.is_container IS NULL
+                        AND (SELECT o.rule <> ALL($3) FROM node_origins o WHERE o.document_id = d.id)))) s) s
           WHERE $4::bigint IS NULL OR s.size <= $4 ORDER BY s.container, s.id",
     )
     .bind(containers)
@@ -235,9 +237,9 @@ pub async fn set_vectors(
     model: &str,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO document_vectors AS v (document_id, embed_model, embed, weight)
-         SELECT n.id, $4, n.embed, n.weight FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS n(id, embed, weight) ORDER BY n.id
-         ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed,
+        "INSERT INTO document_vectors AS v (document_id, embed_model, embed, weight, root_id)
+         SELECT n.id, $4, n.embed, n.weight, vector_root('document_vectors', n.id) FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS n(id, embed, weight) ORDER BY n.id
+         ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed,
                 weight = CASE WHEN v.embed_model = excluded.embed_model THEN v.weight ELSE excluded.weight END",
     )
     .bind(containers)

@@ -80,6 +80,37 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
     .await
 }
 
+/// Queues many tasks that depend on no other and reserve no single leaves, each as [`enqueue`] does.
+pub async fn enqueue_all(conn: &mut PgConnection, tasks: &[NewTask<'_>]) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, params, param_fingerprint, service_badge,
+                                 priority, traceparent)
+         SELECT n.task_type, n.lane, n.document_id, n.node_path, n.depth, n.root_id, n.write_mode, n.params, n.fingerprint, n.badge,
+                task_priority(coalesce(file.priority, n.priority), n.stage), coalesce($13, file.traceparent)
+           FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::integer[], $6::bigint[], $7::text[], $8::jsonb[], $9::text[], $10::text[],
+                       $11::integer[], $12::integer[]) WITH ORDINALITY
+                AS n(task_type, lane, document_id, node_path, depth, root_id, write_mode, params, fingerprint, badge, priority, stage, at)
+           LEFT JOIN LATERAL (SELECT f.priority, f.traceparent FROM ingest_node f WHERE f.document_id = n.root_id FOR KEY SHARE) AS file ON true
+          ORDER BY n.at",
+    )
+    .bind(tasks.iter().map(|task| task.task_type).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.lane.as_str()).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.document_id).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| path_key(&[task.path, &[task.document_id.0]].concat())).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| i32::try_from(task.path.len()).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.root_id).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.write_mode.as_str()).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| Json(task.params)).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| fingerprint(task.params)).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.badge).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| task.priority).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| svc_actors::stage::stage(task.task_type)).collect::<Vec<_>>())
+    .bind(otlp::traceparent())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// How a task ended, for the node's attempt log.
 pub struct AttemptRow<'a> {
     pub grant: &'a Grant,
@@ -107,34 +138,6 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
         .bind(storable_json(&Value::Object(attempt.detail.clone())).as_ref())
         .fetch_one(conn)
         .await
-}
-
-/// Does the same as [`finish`] for many tasks. Returns how many of them have ended; if that is not all, the caller must roll back everything.
-pub async fn finish_all(conn: &mut PgConnection, attempts: &[AttemptRow<'_>]) -> sqlx::Result<i64> {
-    let of = |field: fn(&Grant) -> i64| attempts.iter().map(|attempt| field(attempt.grant)).collect::<Vec<_>>();
-    sqlx::query_scalar(
-        "SELECT count(*) FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::timestamptz[],
-                                     $9::text[], $10::jsonb[])
-                           AS e(task, token, document, of_type, attempt, how, by_worker, begun, fingerprint, what)
-          WHERE finish_task(e.task, e.token, e.document, e.of_type, e.attempt, e.how, e.by_worker, e.begun, e.fingerprint, e.what)",
-    )
-    .bind(of(|grant| grant.task_id.0))
-    .bind(attempts.iter().map(|attempt| attempt.grant.token).collect::<Vec<_>>())
-    .bind(of(|grant| grant.document_id.0))
-    .bind(attempts.iter().map(|attempt| attempt.grant.task_type.as_str()).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.grant.attempt).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.outcome.as_str()).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.worker).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.started_at).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| fingerprint(&attempt.grant.params)).collect::<Vec<_>>())
-    .bind(
-        attempts
-            .iter()
-            .map(|attempt| storable_json(&Value::Object(attempt.detail.clone())).into_owned())
-            .collect::<Vec<_>>(),
-    )
-    .fetch_one(conn)
-    .await
 }
 
 /// The error at the end of a task if the token is stale or a cancel was requested.

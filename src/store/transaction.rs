@@ -45,9 +45,12 @@ pub async fn begin_snapshot(pool: &PgPool) -> sqlx::Result<Transaction> {
 }
 
 /// Begins the transaction of a search: a snapshot in which each filter is planned with its values, because a generic
-/// plan cannot use the partial indexes behind the optional parts.
+/// plan cannot use the partial indexes behind the optional parts. The lock comes before the snapshot, so that the table of vectors which a
+/// statement finds is the one whose rows and form the snapshot shows.
 pub async fn begin_search(pool: &PgPool) -> sqlx::Result<Transaction> {
-    on(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan").await
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan;
+                 LOCK TABLE ONLY document_vectors IN ACCESS SHARE MODE";
+    on(pool, begin).await
 }
 
 /// Begins the transaction of an audit: a search whose statements read much of a table. What they read is brought together by hashing, because the

@@ -1,5 +1,7 @@
 //! The vectors of documents. They are stored beside the document, at the width of their model, and compared with a
 //! query's vector.
+mod layout;
+
 use super::{
     advisory::AdvisoryLock,
     documents::add,
@@ -8,8 +10,9 @@ use super::{
     search::{Eligible, eligible},
     transaction,
 };
+pub use layout::{Index, Layout, layout, parts};
+pub(super) use layout::{index_name, rows};
 use pgvector::HalfVector;
-use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use svc_ids::DocumentId;
 use svc_models::Embedding;
@@ -101,10 +104,10 @@ pub async fn set(
     model: &str,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
-         SELECT d.id, $4, v.embed, v.weight
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
+         SELECT d.id, $4, v.embed, v.weight, vector_root('document_vectors', d.id)
            FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS v(id, embed, weight) JOIN documents d ON d.id = v.id ORDER BY d.id
-         ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight",
+         ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight",
     )
     .bind(ids)
     .bind(vectors.iter().map(|weighted| weighted.vector.clone()).collect::<Vec<_>>())
@@ -115,8 +118,20 @@ pub async fn set(
     .map(|_| ())
 }
 
-/// Creates the HNSW index of a model's vectors of documents if it is missing. Call it before the first of them is written.
+/// Lets the vectors at and under a document that came into another tree follow it into that tree's part of their table, if it is in parts.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn follow(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
+    sqlx::query("SELECT follow_vectors($1)").bind(id).execute(conn).await.map(|_| ())
+}
+
+/// Creates the HNSW index of a model's vectors of documents if it has none. Call it before the first of them is written.
 pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
+    // `svc reindex --vectors` may have put one of bits in its place.
+    let bits = index_name("document_vectors", Index::Bits, model, width);
+    let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(bits).fetch_one(pool).await?;
+    if is_there {
+        return Ok(());
+    }
     ensure_index_on(pool, "document_vectors", model, width).await
 }
 
@@ -124,7 +139,7 @@ pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Res
 /// written, when the index is still empty. If other writers hold the table for long, or are creating the index at this
 /// moment, the next call tries again; until the index exists, a search compares every vector.
 pub(super) async fn ensure_index_on(pool: &PgPool, table: &'static str, model: &str, width: usize) -> sqlx::Result<()> {
-    let name = format!("{table}_{width}_{}", hex::encode(&Sha256::digest(model)[..6]));
+    let name = index_name(table, Index::Halves, model, width);
     let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&name).fetch_one(pool).await?;
     if is_there {
         return Ok(());
@@ -168,12 +183,14 @@ pub async fn exact(
     query: &Stored<'_>,
     limit: i64,
     most: i64,
+    layout: &Layout,
 ) -> sqlx::Result<Option<Nearest>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());
     add(&mut arguments, limit);
     add(&mut arguments, most.saturating_add(1));
+    add(&mut arguments, layout.root);
     // The ids are found first, because a join reads the key of every vector that there is. Without an ORDER BY of its own, the part that
     // compares cannot use the HNSW index, whose answer is not exact.
     let statement = eligible.statement(
@@ -183,7 +200,8 @@ pub async fn exact(
             " LIMIT $15) AS ids),
              n AS MATERIALIZED (
                  SELECT v.document_id, v.embed <=> (SELECT $13::halfvec) AS distance FROM document_vectors v
-                  WHERE v.embed_model = $12 AND v.document_id = ANY((SELECT ids FROM e WHERE cardinality(ids) < $15)::bigint[]))
+                  WHERE v.embed_model = $12 AND ($16::bigint IS NULL OR v.root_id = $16)
+                    AND v.document_id = ANY((SELECT ids FROM e WHERE cardinality(ids) < $15)::bigint[]))
              SELECT cardinality(e.ids) < $15, (SELECT count(*) FROM n), r.document_id, 1 - r.distance
                FROM e LEFT JOIN (SELECT document_id, distance FROM n ORDER BY distance, document_id LIMIT $14) r ON true
               ORDER BY r.distance, r.document_id"
@@ -209,8 +227,11 @@ pub(super) async fn look_at(conn: &mut PgConnection, entries: i64) -> sqlx::Resu
 /// How many entries the HNSW index looks at before it returns the first, where everything is eligible.
 pub const LOOKED_AT: i64 = 200;
 
+/// The most entries that one look at an HNSW index may have.
+pub const WIDEST: i64 = 1_000;
+
 /// The nearest `limit` of the first `candidates` eligible documents that the model's HNSW index returns, which looks at `entries` at a
-/// time (at most 1,000); it may return fewer than there are.
+/// time (at most [`WIDEST`]); it may return fewer than there are.
 pub async fn approximate(
     conn: &mut PgConnection,
     eligible: &Eligible,
@@ -218,21 +239,31 @@ pub async fn approximate(
     limit: i64,
     candidates: i64,
     entries: i64,
+    layout: &Layout,
 ) -> sqlx::Result<Vec<(DocumentId, f64)>> {
-    look_at(conn, entries).await?;
+    let candidates = candidates.max(layout.least_candidates());
+    look_at(conn, layout.entries_of_a_part(entries.max(candidates.min(WIDEST)))).await?;
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());
     add(&mut arguments, limit);
     add(&mut arguments, candidates);
+    add(&mut arguments, layout.root);
+    let (entry, asked) = match layout.bits {
+        Some(_) => ("binary_quantize(v.embed)::bit({width}) <~>", "binary_quantize($13::halfvec)::bit({width})"),
+        None => ("v.embed::halfvec({width}) <=>", "$13::halfvec({width})"),
+    };
     // The expression of the index names its width, so the query must name the same.
     let statement = concat!(
         "WITH near AS MATERIALIZED (
-             SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id WHERE v.embed_model = $12 AND ",
+             SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id
+              WHERE v.embed_model = $12 AND ($16::bigint IS NULL OR v.root_id = $16) AND ",
         eligible!(),
-        " ORDER BY v.embed::halfvec({width}) <=> (SELECT $13::halfvec({width})) LIMIT $15)
+        " ORDER BY {entry} (SELECT {asked}) LIMIT $15)
          SELECT document_id, 1 - (embed <=> (SELECT $13::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $14"
     )
+    .replace("{entry}", entry)
+    .replace("{asked}", asked)
     .replace("{width}", &query.vector.to_vec().len().to_string());
     let statement = eligible.statement(&statement, &mut arguments);
     sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await

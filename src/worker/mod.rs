@@ -1,4 +1,5 @@
 //! A worker process: the actors of `svc-actors` with their ports on PostgreSQL.
+mod building;
 pub mod heart;
 pub mod queue;
 mod starts;
@@ -124,12 +125,14 @@ impl RunningWorker {
         let claims = Claims { claimer: claimer.clone(), deadlines: Deadlines::new(deadline, &tools) };
         let queue = queue::PgQueue::new(&tools, claimer, badges, deadline, retention);
         let heart = heart::factory(options.clone(), row.clone());
+        let building = (!batches).then(|| building::start((*tools).clone()));
         let telling = load::keep_told(&tools.load, pool.clone());
         let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, claims))).await?;
         let mut listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
         listeners.push(sequencer::start(pool.clone()));
         listeners.push(sending);
         listeners.push(deriving);
+        listeners.extend(building);
         listeners.push(telling);
         Ok(RunningWorker { worker, pool, row, listeners })
     }

@@ -53,9 +53,6 @@ const SWEEP_OBJECTS: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The turn by which one worker of the fleet takes that look.
 const SWEEP_TURN: &str = "sweep_objects";
 
-/// How many batches of a build of an index one look does.
-const BUILD_BATCHES: usize = 1_000;
-
 pub struct PgQueue {
     core: Core,
     pool: PgPool,
@@ -276,14 +273,8 @@ impl PgQueue {
                 break;
             }
         }
-        let unbuilt = store::indexes::manage::unbuilt(&mut conn).await?;
         let indexes = store::indexes::list(&mut conn, IndexId(0), 1000).await?;
         drop(conn);
-        for index in unbuilt {
-            if let Err(error) = bm25::build(&self.core, index, BUILD_BATCHES).await {
-                tracing::warn!(index.id = index.0, error = %error, "the build of an index broke off; the next sweep goes on with it");
-            }
-        }
         for index in indexes {
             match bm25::compact(&self.pool, index.id).await {
                 Ok(compaction) if compaction.sealed_postings > 0 => {

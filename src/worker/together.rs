@@ -1,11 +1,8 @@
 //! What a process that asks by batches does for many tasks at once, beside its actors, which do the rest one by one.
 use super::{Role, queue};
 use crate::{
-    ingest::{
-        Tools,
-        tasks::{together, types::SUMMARIZE_LLM},
-    },
-    store::{self, tasks::Claimer},
+    ingest::{Tools, tasks::together},
+    store::{self, leases::Held, tasks::Claimer},
 };
 use std::{
     sync::{
@@ -14,7 +11,8 @@ use std::{
     },
     time::Instant,
 };
-use svc_actors::{Lane, Lanes};
+use svc_actors::{Grant, Lane, Lanes};
+use svc_ids::TaskId;
 use tokio_util::task::TaskTracker;
 use tracing::instrument::WithSubscriber;
 use uuid::Uuid;
@@ -23,8 +21,6 @@ use uuid::Uuid;
 const ASKED: usize = 100;
 /// The most tasks that are held, because they have to be asked of one by one, until the others have been asked of.
 const HELD: usize = 500;
-/// How many tasks are ended in one transaction.
-const APPLIED: usize = 500;
 
 /// Asks and applies for many tasks at once. What goes wrong is logged, and left to the actors.
 #[derive(Clone)]
@@ -56,31 +52,16 @@ impl Together {
     async fn apply_all(&self) -> sqlx::Result<()> {
         let Some(batching) = &self.tools.batching else { return Ok(()) };
         let _applying = batching.applying();
-        let mut conn = self.tools.pool.acquire().await?;
-        let batches = store::llm_batches::ended(&mut conn, batching.provider.as_str()).await?;
-        drop(conn);
-        for batch_id in batches {
-            let mut after = 0;
-            while !self.stops.load(Ordering::Relaxed) {
-                let mut conn = self.tools.pool.acquire().await?;
-                let page = (after, APPLIED);
-                let page = store::llm_batches::waiting(&mut conn, batch_id, SUMMARIZE_LLM.name, page).await?;
-                drop(conn);
-                let Some((grants, last)) = page else { break };
-                together::apply(&self.tools, &self.claimer.worker_id, &grants).await;
-                after = last;
-            }
-        }
-        Ok(())
+        together::apply(&self.tools, &self.claimer.worker_id, &self.stops).await
     }
 
     /// Puts the questions of the tasks that wait into batches. Returns false if those that wait now have to be asked of one by one.
     pub async fn ask(&self) -> bool {
         let this = self.clone();
         let work = async move {
-            let mut held = Vec::new();
-            let asked = this.ask_all(&mut held).await;
-            let given_back = this.give_back(&held).await;
+            let (mut held, mut unasked) = (Vec::new(), Vec::new());
+            let asked = this.ask_all(&mut held, &mut unasked).await;
+            let given_back = this.give_back(&[held.as_slice(), &unasked].concat()).await;
             if let Err(error) = asked.and(given_back) {
                 tracing::warn!(error = %error, "tasks cannot be put into batches together; they are put there one by one");
             }
@@ -89,34 +70,63 @@ impl Together {
         self.work.spawn(work.with_current_subscriber()).await.unwrap_or(false)
     }
 
-    async fn ask_all(&self, held: &mut Vec<Uuid>) -> sqlx::Result<()> {
+    /// Asks of what waits, a group at a time. What has to be asked of alone is held meanwhile, and what was claimed too many stays unasked.
+    async fn ask_all(&self, held: &mut Vec<Uuid>, unasked: &mut Vec<Uuid>) -> sqlx::Result<()> {
         let begun = Instant::now();
-        let want = [(Lane::Llm, ASKED)];
-        // What is held has to be given back before its lease ends.
-        while !self.stops.load(Ordering::Relaxed) && held.len() < HELD && begun.elapsed() < self.claimer.lease / 2 {
-            let claimed =
-                self.tools.kept.run(async |conn| store::tasks::claim(conn, &self.claimer, &want).await).await?;
-            if claimed.grants.is_empty() {
-                break;
+        let mut claimed = self.claim().await?;
+        while !claimed.is_empty() {
+            let tokens: Vec<(TaskId, Uuid)> = claimed.iter().map(|grant| (grant.task_id, grant.token)).collect();
+            // While these are asked of, the database claims the next ones.
+            let (asked, next) =
+                tokio::join!(together::ask(&self.tools, &self.claimer.worker_id, claimed), self.claim());
+            held.extend(tokens.iter().filter(|(id, _)| !asked.contains(id)).map(|(_, token)| *token));
+            claimed = next?;
+            // What is held has to be given back before its lease ends.
+            let has_time = held.len() < HELD && begun.elapsed() < self.claimer.lease / 2;
+            let goes_on = !asked.is_empty() && has_time && !self.stops.load(Ordering::Relaxed);
+            // Nothing else tells of a cancel until they are given back.
+            let ended = if goes_on { self.end_cancelled(held).await } else { Ok(()) };
+            if !goes_on || ended.is_err() {
+                unasked.extend(claimed.iter().map(|grant| grant.token));
+                return ended;
             }
-            let asked = together::ask(&self.tools, &self.claimer.worker_id, &claimed.grants).await;
-            held.extend(claimed.grants.iter().filter(|grant| !asked.contains(&grant.task_id)).map(|grant| grant.token));
-            if asked.is_empty() {
-                break;
+            if claimed.is_empty() {
+                claimed = self.claim().await?;
             }
         }
         Ok(())
+    }
+
+    async fn claim(&self) -> sqlx::Result<Vec<Grant>> {
+        let want = [(Lane::Llm, ASKED)];
+        let claimed = self.tools.kept.run(async |conn| store::tasks::claim(conn, &self.claimer, &want).await).await?;
+        Ok(claimed.grants)
     }
 
     async fn give_back(&self, held: &[Uuid]) -> sqlx::Result<()> {
         if held.is_empty() {
             return Ok(());
         }
-        let tools = &self.tools;
-        let cancelled = store::leases::give_back(&tools.pool, held).await?;
-        queue::end(&tools.pool, &tools.types, &tools.settings.task_badges, &cancelled).await?;
-        tools.wake.notify(Lanes::of(Lane::Llm));
+        let cancelled = store::leases::give_back(&self.tools.pool, held).await?;
+        self.end(&cancelled).await?;
+        self.tools.wake.notify(Lanes::of(Lane::Llm));
         Ok(())
+    }
+
+    /// Ends those of these claims of which somebody wants the end.
+    async fn end_cancelled(&self, held: &[Uuid]) -> sqlx::Result<()> {
+        if held.is_empty() {
+            return Ok(());
+        }
+        let mut conn = self.tools.pool.acquire().await?;
+        let cancelled = store::leases::cancelled(&mut conn, held).await?;
+        drop(conn);
+        self.end(&cancelled).await
+    }
+
+    async fn end(&self, cancelled: &[Held]) -> sqlx::Result<()> {
+        let tools = &self.tools;
+        queue::end(&tools.pool, &tools.types, &tools.settings.task_badges, cancelled).await
     }
 
     /// Begins nothing new, and waits for what is under way.

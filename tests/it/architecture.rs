@@ -103,6 +103,20 @@ fn only_the_registry_and_the_console_mount_routes() {
 }
 
 #[test]
+fn no_example_is_where_no_test_runs_it() {
+    // All crates but ids say `doctest = false`.
+    for folder in ["src", "client", "formats", "actors", "models", "ranking"] {
+        for (path, text) in sources(&repository().join(folder)) {
+            let documentation = text.lines().map(str::trim_start).filter(|line| line.starts_with("//"));
+            // Every other fence ends what the one before it began.
+            let example =
+                documentation.filter(|line| line.contains("```")).step_by(2).find(|line| !line.ends_with("```text"));
+            assert!(example.is_none(), "{} has an example that no test runs: {example:?}", path.display());
+        }
+    }
+}
+
+#[test]
 fn no_room_without_a_name() {
     for folder in ["src", "client", "formats", "actors", "ids", "models", "ranking"] {
         for (path, _) in sources(&repository().join(folder)) {

@@ -19,7 +19,7 @@ use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{AnalyzerConfig, Cache, Config, Language};
 
 fn texts(pairs: &[(i64, String)]) -> Vec<Text> {
-    pairs.iter().map(|(document_id, text)| Text { document_id: DocumentId(*document_id), text: text.clone() }).collect()
+    pairs.iter().map(|(id, text)| Text::new(DocumentId(*id), "chunk", "", text, &[])).collect()
 }
 
 async fn create(pool: &PgPool, name: &str, config: &Config) -> IndexId {

@@ -56,7 +56,7 @@ impl Console {
     }
 
     fn send(&self, method: Method, path: &str, cookie: Option<&str>) -> RequestBuilder {
-        let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let client = crate::support::http_builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let request = client.request(method, format!("{}{path}", self.base));
         match cookie {
             Some(cookie) => request.header("cookie", cookie),

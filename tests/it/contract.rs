@@ -138,7 +138,7 @@ async fn what_lies_just_beyond_the_contract_is_refused_by_name() {
             let key = if path.starts_with("/runner") { RUNNER_KEY } else { TOKEN };
             let call = |path: &str| {
                 let url = format!("{}{path}", app.base);
-                crate::support::http().request(method.to_uppercase().parse().unwrap(), url).bearer_auth(key)
+                app.http.request(method.to_uppercase().parse().unwrap(), url).bearer_auth(key)
             };
             let concrete = path.replace("{id}", "1").replace("{task_type}", "embed");
             let body = &entry["requestBody"]["content"]["application/json"]["schema"];

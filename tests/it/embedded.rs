@@ -1,5 +1,6 @@
 //! The managed PostgreSQL: what it keeps when it crashes and when the service does.
 
+use crate::support::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use sqlx::{Connection, PgConnection, Row};
 use std::{
@@ -9,16 +10,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
 };
 use svc::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     settings::Settings,
 };
 use tokio::time::timeout;
-
-/// This only ends a test that hangs; no test waits this long if the code is right.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A data folder that is removed with the test.
 struct DataDir(PathBuf);

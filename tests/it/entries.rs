@@ -362,6 +362,11 @@ async fn an_answer_that_comes_too_soon_tells_of_no_work_on_what_its_caller_may_n
     assert_ne!(section, id);
     app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
     app.client.protect_document(DocumentPath { id: section }).await.unwrap();
+    until("the part to be embedded without the titles above it", async || {
+        let left = "SELECT count(*) FROM task_queue WHERE NOT final";
+        (sqlx::query_scalar::<_, i64>(left).fetch_one(&app.pool).await.unwrap() == 0).then_some(())
+    })
+    .await;
     crate::edits::patched(&app, leaf.id, json!({"content": "The heron waits no more."})).await;
     let wait = async |client: &Client<Remote>| client.ingest(IngestQuery::default(), Json(new())).await.unwrap_err();
     let (owners, theirs) = tokio::join!(wait(&app.client), wait(&one.client));

@@ -302,7 +302,7 @@ async fn what_is_logged_within_a_function_of_the_store_names_what_it_works_on() 
         tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG).with_writer(log.clone()).finish();
     let guard = tracing::subscriber::set_default(subscriber);
     assert!(documents::is_readable(&mut conn, &Caller::Owner.readable(), DocumentId(node)).await.unwrap());
-    assert!(!ingest_nodes::left(&mut conn, RootId(node)).await.unwrap().has_events);
+    assert_eq!(ingest_nodes::priority(&mut conn, RootId(node)).await.unwrap(), None);
     assert_eq!(tasks::ended(&mut conn, TaskId(424_242)).await.unwrap(), Some(true));
     drop(guard);
     drop(conn);
@@ -314,7 +314,7 @@ async fn what_is_logged_within_a_function_of_the_store_names_what_it_works_on() 
         lines.filter(|line| line["target"] == "sqlx::query").map(|line| line["span"].clone()).collect();
     let expected = [
         json!({"name": "is_readable", "document.id": node}),
-        json!({"name": "left", "root.id": node}),
+        json!({"name": "priority", "root.id": node}),
         json!({"name": "ended", "task.id": 424_242}),
     ];
     assert_eq!(spans, expected);

@@ -142,7 +142,7 @@ async fn a_file_shows_at_most_as_many_texts_as_asked_for_and_a_section_instead_o
         .upload_file(
             svc_client::wire::UploadQuery::default(),
             svc_client::FileUpload::from_bytes(
-                "gauges.md",
+                "tanks.md",
                 text.into_bytes(),
                 serde_json::from_str(r#"{"structure": {"max_tokens": 200}}"#).ok(),
             ),

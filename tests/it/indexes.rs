@@ -283,6 +283,14 @@ async fn members_that_are_added_at_once_are_all_indexed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_takes_a_document_out_of_one_index_and_into_another() {
     let app = TestApp::start().await;
+    // No repair of what is left behind comes to help.
+    sqlx::query(
+        "INSERT INTO upkeep_turn VALUES ('repair', now() + interval '1 day')
+         ON CONFLICT (name) DO UPDATE SET taken_at = EXCLUDED.taken_at",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
     let (left, right) = (app.create("left", "Reeds.", None).await.id, app.create("right", "Reeds.", None).await.id);
     let folder = app.create("folder", "Reeds.", Some(left)).await.id;
     app.create("heron", "A heron stands there.", Some(folder)).await;

@@ -1,11 +1,10 @@
 //! Limits of how much callers may ask for: rates of principals, requests at work, addresses and headers.
 use crate::{
     principals::someone,
-    support::{TOKEN, TestApp, Wish, document, http, until},
+    support::{PATIENCE, TOKEN, TestApp, Wish, document, http, until},
 };
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
-use std::time::Duration;
 use svc_client::{
     Json,
     wire::{NewDocument, TaskTypePath, WaitQuery},
@@ -172,8 +171,6 @@ async fn probes_answer_while_every_request_slot_is_taken() {
     let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
     // What reads documents waits for this lock.
     let mut lock = app.pool.begin().await.unwrap();
-    // The server must not end this transaction for being idle while the test waits.
-    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *lock).await.unwrap();
     sqlx::query("LOCK TABLE documents").execute(&mut *lock).await.unwrap();
     let at_work: Vec<_> = (0..3).map(|_| tokio::spawn(app.raw("GET", "/documents/roots").send())).collect();
     until("all slots to be taken", async || {
@@ -289,8 +286,7 @@ async fn who_waits_for_tasks_is_answered_when_the_service_stops() {
     .await;
     assert!(!waiting.is_finished());
     app.stop_listening();
-    let answer =
-        tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it is not held").unwrap().unwrap();
+    let answer = tokio::time::timeout(PATIENCE, waiting).await.expect("it is not held").unwrap().unwrap();
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     let problem: Value = answer.json().await.unwrap();
     assert!(problem["document_id"].is_i64() && problem["remedy"].is_string(), "{problem}");

@@ -89,7 +89,7 @@ async fn a_delete_waits_for_the_settler_and_holds_nothing_that_it_needs() {
     let app = app().await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let mut settler = app.pool.begin().await.unwrap();
-    assert!(locks::try_file(&mut settler, RootId(id)).await.unwrap());
+    assert_eq!(locks::try_files(&mut settler, &[RootId(id)]).await.unwrap(), [RootId(id)]);
     let delete = {
         let client = app.client.clone();
         tokio::spawn(async move { client.delete_document(DocumentPath { id }).await })

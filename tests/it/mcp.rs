@@ -347,10 +347,12 @@ async fn documents_are_resources() {
     let (evidence, _) = read(format!("svc://documents/{file}/evidence")).await;
     assert_eq!(serde_json::from_str::<Value>(&evidence).unwrap()["document_id"], file);
 
-    let text: String = (0..30_000).map(|number| format!("{number} herons\n")).collect();
+    // Long words are few tokens, which is all that takes a model long.
+    let text: String = (0..3_000).map(|number| format!("{number} {}\n", "x".repeat(120))).collect();
+    let part = |number: usize| format!("{number:05} {} ", "y".repeat(113)).repeat(100);
     let long = app.create("Long", &text, None).await.id;
     for number in 0..12 {
-        app.create(&format!("part {number}"), &format!("{number:05} ").repeat(2_000), Some(long)).await;
+        app.create(&format!("part {number}"), &part(number), Some(long)).await;
     }
     let (mut uri, mut whole, mut pages) = (format!("svc://documents/{long}"), String::new(), 0);
     loop {
@@ -364,9 +366,8 @@ async fn documents_are_resources() {
         whole += page.strip_suffix(&format!("The text goes on in {next}\n")).unwrap();
         uri = next;
     }
-    let positions: Vec<_> = (0..12)
-        .map(|number| whole.find(&format!("## part {number}\n\n{}", format!("{number:05} ").repeat(2_000))).unwrap())
-        .collect();
+    let positions: Vec<_> =
+        (0..12).map(|number| whole.find(&format!("## part {number}\n\n{}", part(number))).unwrap()).collect();
     assert!(pages > 5 && whole.contains(&text) && positions.is_sorted(), "{pages} pages");
     client.cancel().await.unwrap();
     app.end().await;

@@ -7,7 +7,11 @@ use crate::{
 };
 use serde_json::json;
 use std::collections::BTreeSet;
-use svc::store::transaction;
+use svc::store::{
+    reindex::{self, Wanted},
+    transaction,
+    vectors::Index,
+};
 use svc_client::{
     Code, FileUpload, Json, Located, OptionalJson,
     wire::{
@@ -348,111 +352,112 @@ async fn links_have_two_ends_and_contain_in_no_circle() {
 /// After random creations, uploads, moves, edits, links, reprocesses and deletes, no row points to nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_and_deleted() {
-    let mut contained = [0; 3];
-    for seed in [5, 11] {
-        let (app, mut random) = (TestApp::start().await, Random(seed * 15_485_863));
-        let mut done = [0; 11];
-        for step in 0..110 {
-            let ids: Vec<i64> =
-                sqlx::query_scalar("SELECT id FROM documents ORDER BY id").fetch_all(&app.pool).await.unwrap();
-            let any = |random: &mut Random| (!ids.is_empty()).then(|| ids[random.below(ids.len())]);
-            let (id, other) = (any(&mut random), any(&mut random).filter(|_| random.below(4) > 0));
-            let files: Vec<i64> = sqlx::query_scalar("SELECT document_id FROM document_blobs ORDER BY 1")
-                .fetch_all(&app.pool)
-                .await
-                .unwrap();
-            let file = (!files.is_empty()).then(|| files[random.below(files.len())]);
-            let kind = random.below(16);
-            let outcome = match (kind, id) {
-                (0..=2, _) | (_, None) => {
-                    let new = NewDocument { parent_id: other, ..document(&format!("Note {step}"), "A heron waits.") };
-                    app.client.create_document(WaitQuery::default(), Json(new)).await.map(|_| 0)
-                }
-                (3, _) => {
-                    let text =
-                        format!("# File {step}\n\nA heron in file {step}.\n\n# More\n\nAnd one more heron of {step}.");
-                    let query = UploadQuery { parent_id: other, ..UploadQuery::default() };
-                    let file = FileUpload::from_bytes(&format!("{step}.md"), text, None);
-                    app.client.upload_file(query, file).await.map(|_| 1)
-                }
-                (4..=6, Some(id)) => patch(&app, id, json!({"parent_id": other})).await.map(|_| 2),
-                (7 | 8, Some(id)) => patch(&app, id, json!({"content": format!("A coot at {step}.")})).await.map(|_| 3),
-                (9, Some(id)) => {
-                    let new = NewLink {
-                        target_id: other.unwrap_or(id),
-                        link_type: ["cites", "contains"][random.below(2)].into(),
-                        score: None,
-                        metadata: Default::default(),
-                    };
-                    app.client.create_link(DocumentPath { id }, Json(new)).await.map(|_| 4)
-                }
-                (12 | 13, _) => {
-                    let Some(id) = file else { continue };
-                    // A file that is being ingested is refused.
-                    if kind == 12 {
-                        app.settled(id).await;
-                    }
-                    let options = json!({"structure": {"max_tokens": 8 + random.below(60)}});
-                    let request = ReprocessRequest { options: Some(options), replace: random.below(2) == 0 };
-                    app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await.map(|_| 7)
-                }
-                (14, Some(id)) => {
-                    let new = NewLink {
-                        target_id: other.unwrap_or(id),
-                        link_type: "contains".into(),
-                        score: None,
-                        metadata: Default::default(),
-                    };
-                    app.client.create_link(DocumentPath { id }, Json(new)).await.map(|_| 8)
-                }
-                (15, _) => {
-                    // Bytes that may be there already: whoever sends them again adopts their file.
-                    let query = UploadQuery { parent_id: other, ..UploadQuery::default() };
-                    let file = FileUpload::from_bytes("same.md", "# The same\n\nA heron, again.", None);
-                    app.client.upload_file(query, file).await.map(|stored| 9 + usize::from(stored.linked_into_parent))
-                }
-                (10, Some(id)) => app.client.protect_document(DocumentPath { id }).await.map(|_| 5),
-                (_, Some(id)) => app.client.delete_document(DocumentPath { id }).await.map(|()| 6),
-            };
-            match outcome {
-                Ok(kind) => done[kind] += 1,
-                Err(failure) => {
-                    let expected = [
-                        Code::Conflict,
-                        Code::Unavailable,
-                        Code::InvalidField,
-                        Code::NotFound,
-                        Code::StoredWithOtherOptions,
-                    ];
-                    assert!(expected.contains(&failure.code), "seed {seed}, step {step}: {failure}");
-                }
-            }
-            if step % 10 == 9 {
-                invariants::check(&app.pool).await;
-            }
-        }
-        assert!(done[..8].iter().all(|count| *count > 0), "seed {seed}: {done:?}");
-        for (sum, count) in contained.iter_mut().zip(&done[8..]) {
-            *sum += count;
-        }
-        let files: Vec<i64> = sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'file' AND guard <> -1")
-            .fetch_all(&app.pool)
-            .await
-            .unwrap();
-        for file in files {
-            app.settled(file).await;
-        }
-        until("the queue to be empty", async || {
-            let open: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final")
-                .fetch_one(&app.pool)
-                .await
-                .unwrap();
-            (open == 0).then_some(())
-        })
-        .await;
-        invariants::check_drained(&app.pool).await;
-        app.end().await;
-    }
+    // Each mostly waits for its tasks.
+    let (one, other) = tokio::join!(changed_at_random(5, 1), changed_at_random(11, 3));
     // Links `contains`, and bytes that were there already.
-    assert!(contained[0] > 0 && contained[1] + contained[2] > 0, "{contained:?}");
+    let contained = |kind: usize| one[kind] + other[kind];
+    assert!(contained(8) > 0 && contained(9) + contained(10) > 0, "{one:?} and {other:?}");
+}
+
+/// Changes a tree of its own at random, holds it to the invariants meanwhile, and returns how many changes of each kind were made. Its
+/// vectors are in so many parts, by the roots that moves change.
+async fn changed_at_random(seed: u64, parts: usize) -> [usize; 11] {
+    let (app, mut random) = (TestApp::start().await, Random(seed * 15_485_863));
+    let wanted = Wanted { parts, index: Index::Halves, batch: 100, sample: 1, least_recall: 1.0 };
+    reindex::vectors(&app.pool, &wanted, |_| ()).await.unwrap();
+    let mut done = [0; 11];
+    for step in 0..110 {
+        let ids: Vec<i64> =
+            sqlx::query_scalar("SELECT id FROM documents ORDER BY id").fetch_all(&app.pool).await.unwrap();
+        let any = |random: &mut Random| (!ids.is_empty()).then(|| ids[random.below(ids.len())]);
+        let (id, other) = (any(&mut random), any(&mut random).filter(|_| random.below(4) > 0));
+        let files: Vec<i64> =
+            sqlx::query_scalar("SELECT document_id FROM document_blobs ORDER BY 1").fetch_all(&app.pool).await.unwrap();
+        let file = (!files.is_empty()).then(|| files[random.below(files.len())]);
+        let kind = random.below(16);
+        let outcome = match (kind, id) {
+            (0..=2, _) | (_, None) => {
+                let new = NewDocument { parent_id: other, ..document(&format!("Note {step}"), "A heron waits.") };
+                app.client.create_document(WaitQuery::default(), Json(new)).await.map(|_| 0)
+            }
+            (3, _) => {
+                let text =
+                    format!("# File {step}\n\nA heron in file {step}.\n\n# More\n\nAnd one more heron of {step}.");
+                let query = UploadQuery { parent_id: other, ..UploadQuery::default() };
+                let file = FileUpload::from_bytes(&format!("{step}.md"), text, None);
+                app.client.upload_file(query, file).await.map(|_| 1)
+            }
+            (4..=6, Some(id)) => patch(&app, id, json!({"parent_id": other})).await.map(|_| 2),
+            (7 | 8, Some(id)) => patch(&app, id, json!({"content": format!("A coot at {step}.")})).await.map(|_| 3),
+            (9, Some(id)) => {
+                let new = NewLink {
+                    target_id: other.unwrap_or(id),
+                    link_type: ["cites", "contains"][random.below(2)].into(),
+                    score: None,
+                    metadata: Default::default(),
+                };
+                app.client.create_link(DocumentPath { id }, Json(new)).await.map(|_| 4)
+            }
+            (12 | 13, _) => {
+                let Some(id) = file else { continue };
+                // A file that is being ingested is refused.
+                if kind == 12 {
+                    app.settled(id).await;
+                }
+                let options = json!({"structure": {"max_tokens": 8 + random.below(60)}});
+                let request = ReprocessRequest { options: Some(options), replace: random.below(2) == 0 };
+                app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await.map(|_| 7)
+            }
+            (14, Some(id)) => {
+                let new = NewLink {
+                    target_id: other.unwrap_or(id),
+                    link_type: "contains".into(),
+                    score: None,
+                    metadata: Default::default(),
+                };
+                app.client.create_link(DocumentPath { id }, Json(new)).await.map(|_| 8)
+            }
+            (15, _) => {
+                // Bytes that may be there already: whoever sends them again adopts their file.
+                let query = UploadQuery { parent_id: other, ..UploadQuery::default() };
+                let file = FileUpload::from_bytes("same.md", "# The same\n\nA heron, again.", None);
+                app.client.upload_file(query, file).await.map(|stored| 9 + usize::from(stored.linked_into_parent))
+            }
+            (10, Some(id)) => app.client.protect_document(DocumentPath { id }).await.map(|_| 5),
+            (_, Some(id)) => app.client.delete_document(DocumentPath { id }).await.map(|()| 6),
+        };
+        match outcome {
+            Ok(kind) => done[kind] += 1,
+            Err(failure) => {
+                let expected = [
+                    Code::Conflict,
+                    Code::Unavailable,
+                    Code::InvalidField,
+                    Code::NotFound,
+                    Code::StoredWithOtherOptions,
+                ];
+                assert!(expected.contains(&failure.code), "seed {seed}, step {step}: {failure}");
+            }
+        }
+        if step % 10 == 9 {
+            invariants::check(&app.pool).await;
+        }
+    }
+    assert!(done[..8].iter().all(|count| *count > 0), "seed {seed}: {done:?}");
+    let files: Vec<i64> = sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'file' AND guard <> -1")
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+    for file in files {
+        app.settled(file).await;
+    }
+    until("the queue to be empty", async || {
+        let open: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final").fetch_one(&app.pool).await.unwrap();
+        (open == 0).then_some(())
+    })
+    .await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+    done
 }

@@ -1,8 +1,9 @@
 //! Edits of a subtree go before the tasks that wait in it.
 use crate::{
     edits::patch,
+    principals::{grant, someone},
     queue::{app, claim, finish, node, status, task},
-    support::{TestApp, until},
+    support::{TestApp, Wish, until},
 };
 use serde_json::json;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use svc::store::tasks;
 use svc_actors::{TaskFailure, WriteMode};
 use svc_client::{
     Code, Json,
-    wire::{BatchItem, DocumentPath, EmbedQuery, NewBatch},
+    wire::{BatchItem, DocumentPath, EmbedQuery, GrantRight, NewBatch, WaitQuery},
 };
 
 #[tokio::test]
@@ -59,6 +60,55 @@ async fn a_delete_ends_what_a_worker_holds_and_takes_what_waits() {
         .await
         .unwrap();
     assert_eq!(left, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_edit_that_waits_keeps_no_other_request_waiting() {
+    let settings = [("SVC_REQUESTS_AT_ONCE", "1")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let (folder, target) = (node(&app, None).await, node(&app, None).await);
+    let (one, other) = (node(&app, Some(folder.0)).await, node(&app, Some(folder.0)).await);
+    task(&app, &one, WriteMode::Itself, 0, None).await;
+    let waiting = task(&app, &other, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 1).await;
+    let reads = async {
+        until("the other task to stand back", async || (!status(&app, waiting).await.1).then_some(())).await;
+        app.client.read_document(DocumentPath { id: target.0 }, EmbedQuery::default()).await.unwrap();
+        assert!(finish(&app.pool, &held[0]).await);
+    };
+    let (moved, ()) = tokio::join!(patch(&app, folder.0, json!({"parent_id": target.0})), reads);
+    assert_eq!(moved.unwrap().value.document.parent_id, Some(target.0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_may_not_change_what_a_task_works_on_does_not_hold_it_up() {
+    let app = app().await;
+    let top = node(&app, None).await;
+    let folder = node(&app, Some(top.0)).await;
+    let writer = someone(&app, "writer").await;
+    grant(&app, &writer, folder.0, GrantRight::Write).await;
+    let (one, target) = (node(&app, Some(folder.0)).await, node(&app, Some(folder.0)).await);
+    let below = node(&app, Some(one.0)).await;
+    task(&app, &one, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 1).await;
+    let waiting = task(&app, &below, WriteMode::Itself, 0, None).await;
+    let above = task(&app, &top, WriteMode::Subtree, 0, None).await;
+    let ends = async {
+        until("the task below to stand back", async || (!status(&app, waiting).await.1).then_some(())).await;
+        let put_off: Option<String> = sqlx::query_scalar("SELECT put_off_code FROM task_queue WHERE id = $1")
+            .bind(above)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        assert_eq!(put_off, None);
+        assert!(finish(&app.pool, &held[0]).await);
+    };
+    let change = Json(serde_json::from_value(json!({"parent_id": target.0})).unwrap());
+    let moves = writer.client.update_document(DocumentPath { id: one.0 }, WaitQuery::default(), change);
+    let (moved, ()) = tokio::join!(moves, ends);
+    assert_eq!(moved.unwrap().value.document.parent_id, Some(target.0));
     app.end().await;
 }
 

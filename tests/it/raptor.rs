@@ -362,6 +362,7 @@ async fn what_cannot_be_summarised_or_chosen_from_is_refused_with_its_remedy() {
     .execute(&app.pool)
     .await
     .unwrap();
+    sqlx::raw_sql("ANALYZE documents, document_vectors").execute(&app.pool).await.unwrap();
     let many = refused(&app, alone, RaptorRequest::default()).await;
     assert_eq!((many.code, member(&many, "limit")), (Code::TooLarge, Some(json!(10_000))), "{many:?}");
     let many = choose(alone, PortfolioRequest::new(100)).await.unwrap_err();

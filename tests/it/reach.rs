@@ -7,7 +7,7 @@ mod world;
 use crate::{
     access::{Naive, Random},
     principals::{Someone, someone},
-    support::{TOKEN, TestApp, http},
+    support::{TOKEN, TestApp},
 };
 use reqwest::multipart::{Form, Part};
 use serde_json::{Value, json};
@@ -147,7 +147,7 @@ pub fn call(
         .replace("{link_id}", "1")
         .replace("{task_type}", "embed")
         .replace("{usetype}", "markdown");
-    let request = http().request(row.method.clone(), format!("{}{path}", app.base)).bearer_auth(secret).query(query);
+    let request = app.http.request(row.method.clone(), format!("{}{path}", app.base)).bearer_auth(secret).query(query);
     match row.name {
         "upload_file" => {
             let form = Form::new().part("file", Part::bytes(b"Bytes that nobody has.".to_vec()).file_name("x.txt"));

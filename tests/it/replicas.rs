@@ -11,19 +11,24 @@ use crate::{
 };
 use futures_util::FutureExt;
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 use svc::embedded::EmbeddedPostgres;
 use svc_client::{
     AFTER_HEADER, Json, NOW, OPERATIONS, On, Operation, OperationInfo, POSITION_HEADER, Position, Remote, Sender,
     Untyped, ops,
     wire::{
-        Bm25Search, CheckedPart, DocumentPath, EmbedQuery, FindingKind, GrantPath, GrantRight, NewDocument,
-        OntologyQuery, WaitQuery,
+        Bm25Search, CheckedPart, DocumentPath, EmbedQuery, FindingKind, GrantPath, GrantRight, HybridSearch,
+        NewDocument, OntologyQuery, WaitQuery,
     },
 };
 
 /// How many writes are each followed by a search.
 const WRITES: usize = 60;
+/// How many files are ingested meanwhile.
+const FILES: usize = 5;
 /// How often what must never be seen is looked for.
 const LOOKS: usize = 20;
 
@@ -103,6 +108,7 @@ async fn standbys_answer_reads_with_no_less_than_a_caller_knows_and_no_more_than
     what_is_no_position_is_refused(&world).await;
     a_search_after_a_write_finds_it(&world).await;
     a_right_that_was_taken_away_is_never_read(&world).await;
+    a_search_that_is_cancelled_for_replay_is_asked_again_at_the_primary(&world).await;
     a_promoted_standby_shows_nothing_of_its_own(&world).await;
     a_killed_standby_costs_nobody_an_answer(&world).await;
     let World { app, standbys, primary } = world;
@@ -208,6 +214,13 @@ async fn what_is_no_position_is_refused(world: &World) {
 async fn a_search_after_a_write_finds_it(world: &World) {
     let app = &world.app;
     let before = world.answered();
+    // Files are ingested meanwhile, so that the standbys always have something to replay.
+    let mut files = Vec::new();
+    for number in 0..FILES {
+        let part = |n: usize| format!("## Part {n}\n\nThe curlew number {n} of file {number} probes the mud. ");
+        let text: String = (0..20).map(part).collect();
+        files.push(app.upload_bytes(&format!("curlews-{number}.md"), text).await.unwrap().document_id);
+    }
     for number in 0..WRITES {
         let word = format!("plover{number}x");
         let id = app.create("A bird", &word, None).await.id;
@@ -216,6 +229,9 @@ async fn a_search_after_a_write_finds_it(world: &World) {
         assert!(found.results.iter().any(|result| result.document.id == id), "{word} is not found");
         let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
         assert_eq!(read.value().unwrap().content, word);
+    }
+    for file in files {
+        app.settled(file).await;
     }
     until("a standby to have answered some of it", async || {
         app.client.search_bm25(Json(Bm25Search::new("plover0x"))).await.unwrap();
@@ -294,6 +310,50 @@ async fn a_right_that_was_taken_away_is_never_read(world: &World) {
         assert_eq!((guard_at(standby, open).await, guard_at(standby, moved).await), (0, 0), "it would have shown both");
     }
     world.resume().await;
+}
+
+/// How many statements and sessions the standbys have ended because replay needed what they read; `None` if this question was one of them.
+async fn conflicts(world: &World) -> Option<i64> {
+    let mut conflicts = 0;
+    for standby in &world.standbys {
+        let counted = "SELECT sum(confl_snapshot + confl_lock)::bigint FROM pg_stat_database_conflicts";
+        conflicts += standby.try_ask::<i64>(counted).await.ok()?;
+    }
+    Some(conflicts)
+}
+
+async fn a_search_that_is_cancelled_for_replay_is_asked_again_at_the_primary(world: &World) {
+    let app = &world.app;
+    for standby in &world.standbys {
+        standby.set("ALTER SYSTEM SET max_standby_streaming_delay = 0").await;
+    }
+    let id = app.create("A bird", "whimbrel", None).await.id;
+    let before = (until("the conflicts", async || conflicts(world).await).await, world.answered());
+    sqlx::raw_sql("CREATE TABLE churn AS SELECT n FROM generate_series(1, 100) n").execute(&app.pool).await.unwrap();
+    let is_over = AtomicBool::new(false);
+    let search = async || {
+        while !is_over.load(Ordering::Relaxed) {
+            let found = app.client.search_hybrid(Json(HybridSearch::new("whimbrel"))).await.unwrap();
+            assert!(found.results.iter().any(|result| result.document.id == id), "{found:?}");
+        }
+    };
+    // The rows that the primary removes are those that snapshots at the standbys still see.
+    let churn = async {
+        until("replay to end searches", async || {
+            sqlx::raw_sql("UPDATE churn SET n = n + 1").execute(&app.pool).await.unwrap();
+            sqlx::raw_sql("VACUUM churn").execute(&app.pool).await.unwrap();
+            (conflicts(world).await? > before.0 + 5).then_some(())
+        })
+        .await;
+        is_over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(churn, search(), search(), search(), search(), search(), search());
+    assert!(world.answered() > before.1, "standbys were asked");
+    for standby in &world.standbys {
+        standby.set("ALTER SYSTEM RESET max_standby_streaming_delay").await;
+    }
+    sqlx::raw_sql("DROP TABLE churn").execute(&app.pool).await.unwrap();
+    world.ready().await;
 }
 
 /// Which findings of standbys there are.

@@ -8,7 +8,7 @@ use svc::store::{
     scope::Readable,
     search::Eligible,
     transaction::begin_search,
-    vectors::{self, Nearest, Stored},
+    vectors::{self, Layout, Nearest, Stored},
 };
 use svc_client::{
     Code, Json,
@@ -247,15 +247,17 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     let query = Stored::new(&model, width as usize, &shown);
     let everything = Eligible { scope: Readable::everything(), ..Eligible::default() };
     let mut tx = begin_search(&app.pool).await.unwrap();
-    let near = vectors::approximate(&mut tx, &everything, &query, 10, 40, vectors::LOOKED_AT).await.unwrap();
+    let layout = vectors::layout(&mut tx, &everything, &query).await.unwrap();
+    assert_eq!(layout, Layout::default());
+    let near = vectors::approximate(&mut tx, &everything, &query, 10, 40, vectors::LOOKED_AT, &layout).await.unwrap();
     let all: i64 = sqlx::query_scalar("SELECT count(*) FROM document_vectors").fetch_one(&mut *tx).await.unwrap();
-    let too_many = vectors::exact(&mut tx, &everything, &query, 10, all - 1).await.unwrap();
+    let too_many = vectors::exact(&mut tx, &everything, &query, 10, all - 1, &layout).await.unwrap();
     assert!(too_many.is_none(), "{too_many:?}");
     let Nearest { ranked: exact, count } =
-        vectors::exact(&mut tx, &everything, &query, 10, all).await.unwrap().unwrap();
+        vectors::exact(&mut tx, &everything, &query, 10, all, &layout).await.unwrap().unwrap();
     assert_eq!(count, all);
     let others = Eligible { excluded: vec![exact[1].0], ..everything.clone() };
-    let left = vectors::approximate(&mut tx, &others, &query, 10, 40, vectors::LOOKED_AT).await.unwrap();
+    let left = vectors::approximate(&mut tx, &others, &query, 10, 40, vectors::LOOKED_AT, &layout).await.unwrap();
     assert!(!left.is_empty() && left.iter().all(|(left, _)| *left != exact[1].0), "{left:?}");
     tx.commit().await.unwrap();
     assert!(exact.len() > 5 && exact[0].0.0 == id && near == exact, "{near:?} {exact:?}");

@@ -323,7 +323,8 @@ async fn a_long_row_keeps_its_record_and_is_embedded_in_pieces() {
             .value()
             .unwrap();
         assert!(read.embed.is_some() && read.settled == Settled::Settled, "{} {}", node.usetype, node.title);
-        assert!(evidence(&app, node.id).await.get("embed").is_none(), "nothing was over the window");
+        let embed = evidence(&app, node.id).await.get("embed").cloned();
+        assert!(embed.is_none_or(|embed| embed["windows"] == 1), "nothing was over the window");
     }
     let sheet = of_type(&nodes, "sheet")[0];
     assert_eq!(evidence(&app, sheet.id).await["extract.sheet"]["in_pieces"], 1);

@@ -399,8 +399,8 @@ async fn no_more_calls_are_under_way_than_the_setting_says() {
 type Calls = Arc<Mutex<BTreeMap<usize, Vec<&'static str>>>>;
 
 #[tokio::test]
-async fn two_hundred_files_settle_beside_an_endpoint_that_fails_now_and_then_and_none_is_paid_twice() {
-    const FILES: usize = 200;
+async fn a_hundred_files_settle_beside_an_endpoint_that_fails_now_and_then_and_none_is_paid_twice() {
+    const FILES: usize = 100;
     let llm = Llm::start().await;
     let app = app(&llm, &[]).await;
     let calls = Calls::default();
@@ -408,9 +408,9 @@ async fn two_hundred_files_settle_beside_an_endpoint_that_fails_now_and_then_and
     llm.will_say(move |call| {
         let number = call.message().split("file-").nth(1).unwrap().split('.').next().unwrap().parse().unwrap();
         let (word, reply) = match random.random_range(0..100) {
-            0..2 => ("busy", Reply::status("429 Too Many Requests", "retry-after: 1\r\n", "")),
-            2..5 => ("broken", Reply::status("500 Internal Server Error", "", "")),
-            5 => ("cut", Reply::cut("A whole sentence about ovens. And half of")),
+            0..4 => ("busy", Reply::status("429 Too Many Requests", "retry-after: 1\r\n", "")),
+            4..10 => ("broken", Reply::status("500 Internal Server Error", "", "")),
+            10..12 => ("cut", Reply::cut("A whole sentence about ovens. And half of")),
             _ => ("said", Reply::said("The text describes ovens.")),
         };
         noted.lock().unwrap().entry(number).or_default().push(word);

@@ -15,6 +15,8 @@ use utoipa::{IntoParams, ToSchema};
 const K1: Constraint = Constraint::Number(0.0, 1000.0);
 /// The normalisation of lengths.
 const B: Constraint = Constraint::Number(0.0, 1.0);
+/// How often a word of a title counts.
+const TITLE_WEIGHT: Constraint = Constraint::Whole(0, 10);
 /// The most subtrees that one call names.
 const MOST_MEMBERS: usize = 10_000;
 
@@ -97,6 +99,12 @@ pub struct NewIndex {
     /// By default English without its most common words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analyzer: Option<IndexAnalyzer>,
+    /// How often each word of a title counts, 0 to 10; by default once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title_weight: Option<u32>,
+    /// Whether it also has the titles above a chunk; by default as the settings have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title_paths: Option<bool>,
     /// By default for BM25 alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<IndexCapabilities>,
@@ -105,7 +113,7 @@ pub struct NewIndex {
     pub members: Option<Vec<i64>>,
 }
 impl Wire for NewIndex {
-    constrain! { name: NAME, k1: K1, b: B; |new| {
+    constrain! { name: NAME, k1: K1, b: B, title_weight: TITLE_WEIGHT; |new| {
         if new.capabilities.is_some_and(|capabilities| !capabilities.bm25 && !capabilities.maxsim) {
             return Err(Failure::field("capabilities", "needs `bm25` or `maxsim`: an index without both finds nothing"));
         }
@@ -135,9 +143,15 @@ pub struct IndexChange {
     /// With another analyzer the index is emptied and built anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub analyzer: Option<IndexAnalyzer>,
+    /// So it is with another weight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title_weight: Option<u32>,
+    /// And with or without the titles above chunks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title_paths: Option<bool>,
 }
 impl Wire for IndexChange {
-    constrain! { name: NAME, k1: K1, b: B }
+    constrain! { name: NAME, k1: K1, b: B, title_weight: TITLE_WEIGHT }
 }
 
 /// Documents whose subtrees an index is to cover.
@@ -163,6 +177,10 @@ pub struct IndexResponse {
     pub k1: f64,
     pub b: f64,
     pub analyzer: IndexAnalyzer,
+    /// How often each word of a title counts.
+    pub title_weight: u32,
+    /// Whether it also has the titles above a chunk.
+    pub title_paths: bool,
     pub capabilities: IndexCapabilities,
     /// Whether it covers the subtrees of its members alone; otherwise it covers everything.
     pub restricted: bool,

@@ -5,9 +5,11 @@ use crate::{Format, FormatError, Limit, Limits, charset, rtf};
 use cfb::CompoundFile;
 use encoding_rs::UTF_16LE;
 use std::{
+    cell::Cell,
     collections::HashMap,
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 /// The bytes of a table before its first property: in the message that the file is, in one within it, and in their parts.
@@ -81,16 +83,41 @@ pub(super) struct Storage {
     recipients: Vec<u32>,
     attachments: Vec<u32>,
     page: Option<i32>,
+    /// How many more storages of the file may be opened. To open one may take a walk through the whole file, because many may claim that it is theirs.
+    left: Rc<Cell<u32>>,
 }
 
 impl Storage {
-    /// Opens a storage whose table has so many bytes before its properties. Texts without a code page of their own have
-    /// that of `page`.
-    pub(super) fn open<R: Read + Seek>(
+    /// Opens the message that a file is, whose table has so many bytes before its properties.
+    pub(super) fn of_file<R: Read + Seek>(
+        file: &mut CompoundFile<R>,
+        before: usize,
+        limits: &Limits,
+    ) -> Result<Self, FormatError> {
+        Self::open(file, Path::new("/"), before, None, Rc::new(Cell::new(limits.zip_members)))
+    }
+
+    /// Opens a storage within this one. Its texts without a code page of their own have that of this one.
+    pub(super) fn within<R: Read + Seek>(
+        &self,
+        file: &mut CompoundFile<R>,
+        path: &Path,
+        before: usize,
+    ) -> Result<Self, FormatError> {
+        let Some(left) = self.left.get().checked_sub(1) else {
+            let detail = "more recipients, attachments and messages within it than are allowed";
+            return Err(FormatError::over(Limit::ZipMembers, detail));
+        };
+        self.left.set(left);
+        Self::open(file, path, before, self.page, self.left.clone())
+    }
+
+    fn open<R: Read + Seek>(
         file: &mut CompoundFile<R>,
         path: &Path,
         before: usize,
         page: Option<i32>,
+        left: Rc<Cell<u32>>,
     ) -> Result<Self, FormatError> {
         let mut storage = Self {
             path: path.to_owned(),
@@ -100,6 +127,7 @@ impl Storage {
             recipients: Vec::new(),
             attachments: Vec::new(),
             page,
+            left,
         };
         let entries = file.read_storage(path).map_err(|error| FormatError::corrupt(Format::Msg, error))?;
         for entry in entries {
@@ -125,10 +153,6 @@ impl Storage {
         let own = storage.number(MESSAGE_PAGE).or(storage.number(INTERNET_PAGE));
         storage.page = own.and_then(|page| i32::try_from(page).ok()).or(page);
         Ok(storage)
-    }
-
-    pub(super) fn page(&self) -> Option<i32> {
-        self.page
     }
 
     pub(super) fn recipients(&self) -> Vec<PathBuf> {

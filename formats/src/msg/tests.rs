@@ -304,6 +304,27 @@ fn bytes_that_many_streams_claim_are_not_read_for_each() {
 }
 
 #[test]
+fn a_message_of_more_parts_than_are_allowed_is_refused() {
+    let mut made = Made::new("Ducks", "Seventy ducks.");
+    for number in 0..6 {
+        made.recipient(number, 1, "Ben", &format!("ben{number}@example.org"));
+    }
+    made.within("", 0, "Inner");
+    made.file(1, "log", "text/x-log", b"one");
+    let bytes = made.bytes();
+    let allowing = |zip_members| Limits { zip_members, ..Limits::default() };
+    // Two attachments, six recipients and a message.
+    let read = extract(Cursor::new(&bytes), &allowing(9)).unwrap();
+    assert!(read.text.contains("ben5@example.org") && read.text.contains("Inner"), "{}", read.text);
+    let error = extract(Cursor::new(&bytes), &allowing(8)).unwrap_err();
+    assert_eq!(error.limit(), Some(Limit::ZipMembers), "{error}");
+    // The names of recipients are not read for the files: two attachments and a message.
+    assert_eq!(files(&bytes, &allowing(3)).0, [("log".to_owned(), b"one".to_vec())]);
+    let refused = crate::members(Format::Msg, Cursor::new(&bytes), &allowing(2), &mut |_| Ok(()));
+    assert_eq!(refused.unwrap_err().limit(), Some(Limit::ZipMembers));
+}
+
+#[test]
 fn a_part_of_another_name_is_none() {
     let mut made = Made::new("Ducks", "Seventy ducks.");
     made.storage("/__recip_version1.0_#1").storage("/__attach_version1.0_#+0000001");

@@ -164,6 +164,18 @@ fn a_frequency_stops_at_what_its_column_holds() {
 }
 
 #[test]
+fn the_words_of_titles_count_as_often_as_they_weigh() {
+    let analyzer = Analyzer::new(AnalyzerConfig::default());
+    let (titles, text) = ("Wing flutter", "Wing flutter\nThe wing of a jet");
+    let bag = |weight| analyzer.weighted_bag(text, titles.len(), weight);
+    assert_eq!(bag(1), analyzer.bag(text));
+    let of = |bag: &Bag| ["wing", "flutter", "jet"].map(|term| bag.terms.get(term).copied().unwrap_or_default());
+    assert_eq!((of(&bag(1)), of(&bag(3)), of(&bag(0))), ([2, 1, 1], [4, 3, 1], [1, 0, 1]));
+    assert_eq!(bag(3).length, bag(1).length + 4, "the length counts what the terms count");
+    assert_eq!(analyzer.weighted_bag(&"wing ".repeat(40_000), usize::MAX, 10).terms["wing"], MAX_TF);
+}
+
+#[test]
 fn stop_words_of_a_language_without_a_list_are_refused() {
     let config =
         AnalyzerConfig { language: Language::French, stop_words: Some(StopWords::Remove), ..Default::default() };

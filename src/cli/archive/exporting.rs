@@ -7,8 +7,8 @@ use crate::{
     cli::{
         CliError, INTERRUPTED,
         bytes::download,
-        import::is_temporary,
         output::{Output, count, say},
+        patience::patient,
     },
     usetype::Usetype,
 };
@@ -23,10 +23,9 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 use svc_client::{
-    Client, Code, Failure, Remote,
+    Client, Code, Remote,
     wire::{ArchiveQuery, NewPredicate, PredicateQuery, PredicateResponse, TurtleQuery, is_content_hash},
 };
 
@@ -36,8 +35,6 @@ const FILE: &str = Usetype::File.as_str();
 const ROWS: u32 = 500;
 /// How far an export has come. It goes with the end of the export.
 const PROGRESS: &str = "progress.json";
-/// The longest wait between two tries of a call that the service cannot take now.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 pub struct ExportArguments {
@@ -419,17 +416,5 @@ fn without_ids(predicate: PredicateResponse) -> NewPredicate {
         transitive: predicate.transitive,
         irreflexive: predicate.irreflexive,
         ..NewPredicate::default()
-    }
-}
-
-/// Tries a call again that the service cannot take now.
-pub(super) async fn patient<T>(mut call: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
-    let mut wait = Duration::from_millis(500);
-    loop {
-        match call().await {
-            Err(failure) if is_temporary(&failure) && wait < LONGEST_WAIT => tokio::time::sleep(wait).await,
-            done => return done,
-        }
-        wait *= 2;
     }
 }

@@ -2,11 +2,11 @@
 use super::{
     Counts, DOCUMENTS, FACTS, GRANTS, LINKS, PREDICATES, blob,
     checking::{Checked, LINE_BYTES, Lines, check, faulty, no_turtle, parser, read, unsorted},
-    exporting::patient,
 };
 use crate::cli::{
     CliError, INTERRUPTED,
     output::{Output, say},
+    patience::patient,
 };
 use indicatif::ProgressBar;
 use oxrdf::{NamedOrBlankNode, Triple};
@@ -253,19 +253,13 @@ impl Importing<'_> {
             detected_by: file.detected_by,
             format: file.format.clone(),
         };
-        let mut wait = std::time::Duration::from_millis(500);
-        let done = loop {
-            let upload = FileUpload::from_path(&path, Some(file.options.clone())).await?;
+        let call = async || {
+            let upload = FileUpload::from_path(&path, Some(file.options.clone())).await;
+            let upload = upload.map_err(|error| Failure::field("file", format!("{}: {error}", path.display())))?;
             let upload = FileUpload { declared_mime: file.declared_mime.clone(), ..upload };
-            match self.client.import_bytes(DocumentPath { id }, query.clone(), upload).await {
-                Err(failure) if crate::cli::import::is_temporary(&failure) && wait.as_secs() < 30 => {
-                    tokio::time::sleep(wait).await;
-                    wait *= 2;
-                }
-                done => break done?,
-            }
+            self.client.import_bytes(DocumentPath { id }, query.clone(), upload).await
         };
-        match done.same_as {
+        match patient(call).await?.same_as {
             Some(_) => self.summary.same_bytes += 1,
             None => self.summary.files += 1,
         }

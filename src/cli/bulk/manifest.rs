@@ -4,7 +4,7 @@ use crate::{
     cli::import::BOM,
     feed::{
         broker::ENVELOPE,
-        message::{self, Source, Upload},
+        message::{self, Line, Source, Upload},
         producer::Target,
     },
 };
@@ -104,7 +104,7 @@ pub fn find(manifest: &Path, reading: &Reading, found: &Sender<Found>) -> bool {
 
 /// The file of a line, or why the line cannot be used.
 fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result<Candidate, String> {
-    let upload = message::line(line).map_err(|failure| failure.detail)?;
+    let Line { upload, says_private, says_priority } = message::line(line).map_err(|failure| failure.detail)?;
     let Upload { source, sha256, byte_size, filename, declared_mime, mut query, options } = upload;
     for (name, text) in [("filename", &filename), ("declared_mime", &declared_mime)] {
         let is_fit = |text: &String| !text.is_empty() && text.len() <= TEXT_BYTES && !text.contains('\0');
@@ -120,8 +120,10 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
     }
     let defaults = &reading.target;
     query.parent_id = query.parent_id.or(defaults.query.parent_id);
-    query.private |= defaults.query.private;
-    if query.priority == 0 {
+    if !says_private {
+        query.private = defaults.query.private;
+    }
+    if !says_priority {
         query.priority = defaults.query.priority;
     }
     let target = Target { query, options: options.or_else(|| defaults.options.clone()) };
@@ -170,13 +172,18 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use svc_client::wire::UploadQuery;
 
     fn found(text: &str, by_broker: bool) -> (Vec<Candidate>, Vec<(String, String)>) {
+        found_for(Target::default(), text, by_broker)
+    }
+
+    fn found_for(target: Target, text: &str, by_broker: bool) -> (Vec<Candidate>, Vec<(String, String)>) {
         let folder = tempfile::tempdir().expect("a folder");
         let manifest = folder.path().join("files.jsonl");
         std::fs::write(&manifest, text).expect("written");
         let (sender, mut receiver) = tokio::sync::mpsc::channel(64);
-        let reading = Reading { target: Target::default(), most: 100, by_broker };
+        let reading = Reading { target, most: 100, by_broker };
         assert!(find(&manifest, &reading, &sender));
         drop(sender);
         let (mut files, mut bad) = (Vec::new(), Vec::new());
@@ -217,6 +224,23 @@ mod tests {
         assert!(row.target.query.event_time.is_some() && files[0].path().ends_with("a.md"));
         assert_eq!((files[0].name().as_str(), files[1].name().as_str()), ("b.md", ""));
         assert!(matches!(&files[1].origin, Origin::Inline(bytes) if &bytes[..] == b"hi"));
+    }
+
+    #[test]
+    fn a_line_may_say_less_than_the_options_of_the_command() {
+        let query = UploadQuery { private: true, priority: 50, ..UploadQuery::default() };
+        let text = [
+            r#"{"source": {"path": "a.md"}, "private": false, "priority": 0}"#,
+            r#"{"source": {"path": "b.md"}}"#,
+            r#"{"source": {"path": "c.md"}, "priority": -3}"#,
+        ];
+        let (files, bad) = found_for(Target { query, options: None }, &text.join("\n"), true);
+        let said: Vec<(bool, i32)> = files
+            .iter()
+            .map(|file| file.row.as_ref().map(|row| &row.target.query).expect("a row"))
+            .map(|query| (query.private, query.priority))
+            .collect();
+        assert_eq!(said, [(false, 0), (true, 50), (true, -3)], "{bad:?}");
     }
 
     #[test]

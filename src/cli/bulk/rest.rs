@@ -8,11 +8,12 @@ use crate::{
     cli::{
         CliError,
         follow::{follow, may_pass},
+        patience::patiently,
     },
     feed::producer::Target,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use svc_client::{
     Client, Code, Failure, FileUpload, Json, Remote,
     wire::{DocumentPath, Entry, FrontierResponse, IngestQuery, NewIngestion, PriorityChange, Settled, UploadResponse},
@@ -20,9 +21,6 @@ use svc_client::{
 
 /// How many uploads run at once.
 const UPLOADS: usize = 8;
-/// The time between two tries of an upload, first and later.
-const SOONEST: Duration = Duration::from_millis(500);
-const LATEST: Duration = Duration::from_secs(30);
 /// How much of a file is read at a time.
 const PIECE: usize = 256 << 10;
 
@@ -100,22 +98,10 @@ async fn upload(
             })
         }
         Content::Bytes(_) | Content::Large(_) => {
-            patiently(patience, async || tried(client, &target, &ready).await).await
+            patiently(patience, passes, async || tried(client, &target, &ready).await).await
         }
     };
     (ready.n, ready.candidate.shown(), ready.sha256, sent)
-}
-
-/// Makes a call, and makes it again while the service cannot take it.
-async fn patiently<T>(patience: Duration, mut call: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
-    let (begun, mut pause) = (Instant::now(), SOONEST);
-    loop {
-        match call().await {
-            Err(failure) if passes(&failure) && begun.elapsed() < patience => tokio::time::sleep(pause).await,
-            answer => return answer,
-        }
-        pause = (pause * 2).min(LATEST);
-    }
 }
 
 async fn tried(client: &Client<Remote>, target: &Target, ready: &Ready) -> Result<Stored, Failure> {
@@ -149,7 +135,7 @@ async fn fetched(
         };
         client.ingest(IngestQuery { wait: false, ..IngestQuery::default() }, Json(new)).await
     };
-    let tree = patiently(patience, async || match ask(entries[0]).await {
+    let tree = patiently(patience, passes, async || match ask(entries[0]).await {
         // What is there has another media type.
         Err(failure) if failure.code == Code::FetchFailed && !failure.members.contains_key("upstream_status") => {
             ask(entries[1]).await.map_err(|second| match second.code {
@@ -164,7 +150,7 @@ async fn fetched(
     if target.query.priority != 0 && !tree.was_existing {
         let (id, priority) = (tree.document_id, target.query.priority);
         let change = async || client.change_priority(DocumentPath { id }, Json(PriorityChange { priority })).await;
-        patiently(patience, change).await?;
+        patiently(patience, passes, change).await?;
     }
     let content_hash = tree.document.content_hash;
     Ok(Stored { document_id: tree.document_id, content_hash, was_existing: tree.was_existing })

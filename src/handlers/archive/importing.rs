@@ -6,7 +6,7 @@ use crate::{
     graph::terms,
     ingest::{parent, queueing::embed_together},
     registry::Handle,
-    search::{self, bm25},
+    search::bm25,
     service::Service,
     store::{
         self,
@@ -15,6 +15,7 @@ use crate::{
         places::Place,
         vectors::Weighted,
     },
+    usetype::Usetype,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use half::f16;
@@ -163,6 +164,7 @@ impl<'a> Part<'a> {
         let there: Vec<DocumentId> = there.into_iter().collect();
         let covering = store::indexes::covering(&mut conn, &there).await.or_fail()?;
         let of_all = archive::indexes_of_all(&mut conn).await.or_fail()?;
+        let above = above(&fresh, &anchors, store::titles::under(&mut conn, &there).await.or_fail()?);
         drop(conn);
         // Without a model nothing is wrong with a vector, but nothing can be said for it either.
         // A model that is away would have every vector made anew.
@@ -189,8 +191,10 @@ impl<'a> Part<'a> {
                 let all = of_all.iter().copied().filter(|_| anchor.is_none());
                 for index in covers.chain(all) {
                     let document_id = new[&document.id];
-                    let text = search::text(&document.usetype, &document.title, &document.content);
-                    texts.entry(index).or_default().push(bm25::Text { document_id, text });
+                    let titles = above.get(&document.id).map(Vec::as_slice).unwrap_or_default();
+                    let text =
+                        bm25::Text::new(document_id, &document.usetype, &document.title, &document.content, titles);
+                    texts.entry(index).or_default().push(text);
                 }
             }
         }
@@ -313,6 +317,32 @@ impl<'a> Part<'a> {
         service.wake.notify(Lanes::of(Lane::Model));
         Ok(answer)
     }
+}
+
+/// The titles that stand above the chunks of a call, whose documents come after their parents; `there` has those under what was there before.
+fn above(
+    documents: &[&ArchivedDocument],
+    anchors: &HashMap<i64, Option<DocumentId>>,
+    there: HashMap<DocumentId, Vec<String>>,
+) -> HashMap<i64, Vec<String>> {
+    let mut under: HashMap<i64, Vec<String>> = HashMap::new();
+    let mut above = HashMap::new();
+    for document in documents {
+        let usetype = Usetype::named(&document.usetype);
+        let in_call = document.parent.and_then(|parent| under.get(&parent));
+        let titles = in_call.or_else(|| there.get(&anchors.get(&document.id).copied().flatten()?));
+        // Not all who may read what is closed may read what is above it.
+        let mut titles = if document.private { Vec::new() } else { titles.cloned().unwrap_or_default() };
+        if usetype == Some(Usetype::Chunk) {
+            above.insert(document.id, titles.clone());
+        }
+        if usetype.is_none_or(|usetype| !usetype.is_part()) {
+            titles.clear();
+        }
+        titles.push(document.title.clone());
+        under.insert(document.id, titles);
+    }
+    above
 }
 
 /// 503: another call imports the same documents.

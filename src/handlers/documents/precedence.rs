@@ -42,7 +42,13 @@ impl Precedence {
         if !is_held || self.tries == 0 {
             return Err(failure);
         }
+        // While it waits, others have work to do; where too many wait already, it is refused as if it had waited.
+        let Ok(waiting) = service.admission.waiting(caller.principal_id()) else { return Err(failure) };
         self.tries -= 1;
+        waiting.until(self.until_free(service, caller, failure)).await
+    }
+
+    async fn until_free(&self, service: &Service, caller: &Caller, failure: Failure) -> Result<(), Failure> {
         loop {
             if self.begun.elapsed() >= LONGEST {
                 return Err(failure);
@@ -54,7 +60,9 @@ impl Precedence {
                 true => store::reservations::cancel_held_within(&mut tx, &place).await.or_fail()?,
                 false => 0,
             };
-            store::reservations::put_off_waiting(&mut tx, &place, STAND_BACK).await.or_fail()?;
+            // Whoever may not change what a task above works on does not hold it up either.
+            let above = store::places::above(&mut tx, &caller.writable(), &place).await.or_fail()?;
+            store::reservations::put_off_waiting(&mut tx, &place, &above, STAND_BACK).await.or_fail()?;
             let is_free = !store::reservations::is_worked_on(&mut tx, &place).await.or_fail()?;
             tx.commit().await.or_fail()?;
             announce_cancel(service, stopping).await;

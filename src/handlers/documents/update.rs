@@ -3,7 +3,7 @@ use super::{etag_of, missing_vector, must_match, precedence::Precedence, read, w
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
-    ingest::{edit, parent, raptor, segments::outdate_sums, settle},
+    ingest::{edit, parent, raptor, segments::outdate_sums, settle, titles},
     registry::Handle,
     service::Service,
     store::{
@@ -177,6 +177,7 @@ async fn update(
         let from = place.clone();
         place = relocate(conn, &caller, &service.settings.task_badges, &place, target.as_ref()).await?;
         store::indexes::manage::follow_move(conn, &from, &place).await.or_fail()?;
+        titles::are_others(service, conn, &place).await?;
         // Only the owner opens what was closed.
         let is_opened =
             was_closed && caller.principal().is_some() && !store::access::is_closed(conn, id).await.or_fail()?;
@@ -191,6 +192,9 @@ async fn update(
         store::edits::write(conn, &service.lexicon, &place, &edit).await.or_fail()?;
         if let Some(version) = version {
             keep(conn, id, version).await?;
+        }
+        if edit.title.is_some() || edit.usetype.is_some() {
+            titles::changed(service, conn, &place).await?;
         }
         let told = json!({"fields": fields(&edit)});
         store::events::record(conn, EventKind::DocumentUpdated, &[id], &told).await.or_fail()?;

@@ -4,7 +4,7 @@ use super::{
     apply::Transaction,
     structure::model,
     types::EMBED,
-    windows::{self, searchable},
+    windows::{self, Embedded},
 };
 use crate::{
     ingest::{
@@ -53,7 +53,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         _ => false,
     };
     let begun = Instant::now();
-    let mut embedded = windows::embed_counted(&model, if is_sum { &[] } else { &rows }, &apply.meter).await?;
+    let texts: &[TextRow] = if is_sum { &[] } else { &rows };
+    let mut embedded = windows::embed_counted(&model, texts, tools.settings.title_paths, &apply.meter).await?;
     tools.load.record(Timed::Encode, begun.elapsed());
     // A document that had token vectors before its text changed has them again.
     let had_tokens = grant.params["tokens"].as_bool() == Some(true);
@@ -71,6 +72,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let file = (batch.is_some() && embedded.refused().next().is_some()).then(|| grant.root_id.document());
     let locked: Vec<DocumentId> = ids.iter().copied().chain(file).collect();
     store::locks::documents(tx.conn(), &locked).await.classified()?;
+    if store::titles::have_changed(tx.conn(), &rows).await.classified()? {
+        let message = "a title above the texts changed while they were embedded";
+        return Err(TaskFailure::retryable("titles_changed", message));
+    }
     if together.is_some() {
         let unchanged = leave_out_changed(tools, &mut tx, &seen).await?;
         embedded.keep(&unchanged);
@@ -100,9 +105,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
         replaced.classified()?;
     }
-    for (id, note) in &embedded.notes {
-        store::evidence::record(tx.conn(), *id, Evidence::Embed, note).await.classified()?;
-    }
+    record(tx.conn(), &embedded).await.classified()?;
     if batch.is_some() {
         let moved = store::nodes::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
         settle::leaves_done(tx.conn(), grant.root_id, &moved, Settled::Settled).await.classified()?;
@@ -173,8 +176,14 @@ fn documents_of(params: &Value) -> Option<Vec<DocumentId>> {
     serde_json::from_value(params.get("documents")?.clone()).ok()
 }
 
+/// Records how texts got their vectors, or why they have none.
+pub(super) async fn record(conn: &mut PgConnection, embedded: &Embedded) -> sqlx::Result<()> {
+    let notes: Vec<_> = embedded.notes.iter().map(|(id, note)| (*id, Evidence::Embed, note.clone())).collect();
+    if notes.is_empty() { Ok(()) } else { store::evidence::record_all(conn, &notes).await }
+}
+
 /// The postings for every index that covers the nodes. Their terms are interned outside the transaction.
-async fn prepare_postings(
+pub(super) async fn prepare_postings(
     tools: &Tools,
     rows: &[TextRow],
     ids: &[DocumentId],
@@ -188,7 +197,7 @@ async fn prepare_postings(
     for (index, document_id) in covering {
         if let Some(row) = rows.iter().find(|row| row.id == document_id).filter(|row| !excluded.contains(&row.usetype))
         {
-            texts.entry(index).or_default().push(bm25::Text { document_id, text: searchable(row) });
+            texts.entry(index).or_default().push(bm25::Text::of(row));
         }
     }
     let mut prepared = Vec::new();

@@ -17,6 +17,7 @@ mod sheets;
 mod structure;
 mod summary;
 mod tables;
+mod titles;
 pub(crate) mod together;
 pub(crate) mod types;
 mod windows;

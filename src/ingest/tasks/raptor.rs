@@ -253,9 +253,9 @@ impl<'a> Made<'a> {
         let mut prepared = Vec::new();
         for (index, _) in covering {
             for part in self.summaries.chunks(ROWS / 4) {
-                let text = |placed: &Placed| bm25::Text {
-                    document_id: placed.id,
-                    text: crate::search::text(Usetype::Summary.as_str(), &placed.new.title, &placed.new.summary.text),
+                let text = |placed: &Placed| {
+                    let (usetype, new) = (Usetype::Summary.as_str(), &placed.new);
+                    bm25::Text::new(placed.id, usetype, &new.title, &new.summary.text, &[])
                 };
                 let texts = part.iter().map(text).collect();
                 prepared.push(bm25::prepare(&self.tools.pool, &self.tools.postings, index, texts).await.classified()?);
@@ -344,6 +344,7 @@ fn text_row(id: DocumentId, new: &NewSummary) -> TextRow {
         content: new.summary.text.clone(),
         usetype: Usetype::Summary.as_str().to_owned(),
         settled: Word(Settled::InFlight),
+        titles: Vec::new(),
     }
 }
 

@@ -50,8 +50,6 @@ const LEAST_BYTES: usize = 1024;
 const LEVELS: usize = 4;
 /// How many texts are in memory at once.
 const TEXTS: usize = 64;
-/// How the evidence describes the vector of a summarised container.
-const SUMMARY: &str = "summary of a language model";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -152,6 +150,7 @@ pub(super) fn row(id: DocumentId, text: &str) -> TextRow {
         content: text.to_owned(),
         usetype: Usetype::Summary.as_str().to_owned(),
         settled: Word(Settled::InFlight),
+        titles: Vec::new(),
     }
 }
 
@@ -177,7 +176,7 @@ pub(super) fn rolled_up(rollup: Option<Value>, has_vector: bool) -> Value {
         rollup.remove("not_summarized");
     }
     if has_vector {
-        rollup["embedding"] = SUMMARY.into();
+        rollup["embedding"] = store::rollups::OF_SUMMARY.into();
     }
     rollup
 }

@@ -2,7 +2,7 @@
 //! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{
     Apply, Run, embed, extract, facts, ocr, probe, profile, raptor, records, registered, rollup, semantic, sheets,
-    structure, summary, tables,
+    structure, summary, tables, titles,
 };
 use crate::{
     ingest::{
@@ -177,6 +177,16 @@ pub static EMBED: TaskType = TaskType {
     final_failure: FinalFailure::Leaves,
     leads_to: Lanes::NONE,
 };
+/// It embeds chunks anew because titles above them changed, some at a time, and keeps nobody from changing them.
+pub static EMBED_TITLES: TaskType = TaskType {
+    name: "embed:titles",
+    lane: Lane::Model,
+    write_mode: WriteMode::Itself,
+    options: &[],
+    run: Runner::Here(|tools, apply| Box::pin(titles::run(tools, apply))),
+    final_failure: FinalFailure::Nothing,
+    leads_to: MODEL,
+};
 /// It moves the children under segments, so it writes the paths of everything under its node.
 pub static STRUCTURE_SEMANTIC: TaskType = TaskType {
     name: "structure:semantic",
@@ -241,6 +251,7 @@ static TABLE: &[&TaskType] = &[
     &PROFILE_SHEET,
     &EXTRACT_SHEET,
     &EMBED,
+    &EMBED_TITLES,
     &STRUCTURE_SEMANTIC,
     &SUMMARIZE,
     &SUMMARIZE_LLM,

@@ -4,7 +4,7 @@ use super::OrTaskFailure;
 use crate::{
     embedding::{EmbedError, Model},
     ingest::tree::BATCH_TOKENS,
-    search,
+    search::{self, titles},
     store::{nodes::TextRow, vectors::Weighted},
 };
 use serde_json::{Value, json};
@@ -25,15 +25,34 @@ const PARTS: usize = 8;
 const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
 const CHUNK: &str = "chunk the document";
 
-/// What a document is embedded and indexed by.
-pub(super) fn searchable(row: &TextRow) -> String {
-    search::text(&row.usetype, &row.title, &row.content)
+/// A text to embed, with the titles above it from the top down.
+struct Titled {
+    id: DocumentId,
+    titles: Vec<String>,
+    text: String,
+}
+
+impl Titled {
+    fn of(row: &TextRow, with_titles: bool) -> Titled {
+        let before = if with_titles { titles::before(row) } else { Vec::new() };
+        Titled {
+            id: row.id,
+            titles: before.into_iter().map(str::to_owned).collect(),
+            text: search::text(&row.usetype, &row.title, &row.content),
+        }
+    }
+
+    /// The text behind its titles, of which the first ones, which are the farthest, are left out.
+    fn without(&self, left_out: usize) -> String {
+        titles::join(self.titles.iter().skip(left_out).map(String::as_str), &self.text)
+    }
 }
 
 pub(super) struct Embedded {
     pub ids: Vec<DocumentId>,
     pub vectors: Vec<Weighted>,
-    /// The evidence of texts that were embedded in windows, and of nodes without a vector: the reason and the remedy.
+    /// The evidence of texts that were embedded in windows or with the titles above them, and of nodes without a vector: the reason and the
+    /// remedy.
     pub notes: Vec<(DocumentId, Value)>,
 }
 
@@ -55,15 +74,25 @@ impl Embedded {
 type Texts = Vec<(DocumentId, String)>;
 /// What is said of long texts.
 type Notes = BTreeMap<DocumentId, Value>;
+/// How many titles stand before texts that have some.
+type Counts = BTreeMap<DocumentId, usize>;
 
-/// Embeds texts of which nobody is told how many are done.
+/// Embeds texts of which nobody is told how many are done, and above which are no titles.
 pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
-    embed_counted(model, rows, &Meter::default()).await
+    embed_counted(model, rows, false, &Meter::default()).await
 }
 
-/// Embeds texts; the meter counts them, or their windows.
-pub(super) async fn embed_counted(model: &Model, rows: &[TextRow], meter: &Meter) -> Result<Embedded, TaskFailure> {
-    let mut texts: Texts = rows.iter().map(|row| (row.id, searchable(row))).collect();
+/// Embeds texts, behind the titles above them if these are wanted; the meter counts them, or their windows.
+pub(super) async fn embed_counted(
+    model: &Model,
+    rows: &[TextRow],
+    with_titles: bool,
+    meter: &Meter,
+) -> Result<Embedded, TaskFailure> {
+    let titled: Vec<Titled> = rows.iter().map(|row| Titled::of(row, with_titles)).collect();
+    let mut texts: Texts = titled.iter().map(|titled| (titled.id, titled.without(0))).collect();
+    let counts = titled.iter().map(|titled| (titled.id, titled.titles.len()));
+    let mut counts: Counts = counts.filter(|(_, count)| *count > 0).collect();
     let only = |texts: &Texts| texts.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
     let ask = async |texts: Vec<String>| {
         meter.set(0, texts.len(), "texts");
@@ -79,7 +108,7 @@ pub(super) async fn embed_counted(model: &Model, rows: &[TextRow], meter: &Meter
         }
     }
     if let Some(limit) = too_long {
-        (texts, notes) = cut_long(model, texts, limit).await?;
+        (texts, notes, counts) = cut_long(model, titled, limit).await?;
         embedded = ask(only(&texts)).await;
     }
     // A runner only names the texts of one call. Each turn leaves out at least one.
@@ -107,6 +136,9 @@ pub(super) async fn embed_counted(model: &Model, rows: &[TextRow], meter: &Meter
         if let Some(sum) = Embedding::sum(windows) {
             ids.push(row.id);
             vectors.push(Weighted::new(model.native_width(), sum));
+            if let Some(titles) = counts.get(&row.id) {
+                notes.entry(row.id).or_insert_with(|| json!({}))["titles"] = (*titles).into();
+            }
             notes.entry(row.id).and_modify(|note| note["windows"] = count.into());
         } else if notes.get(&row.id).is_none_or(|note| note.get("skipped").is_none()) {
             notes.insert(row.id, json!({"skipped": "no_direction", "remedy": NO_DIRECTION}));
@@ -115,14 +147,26 @@ pub(super) async fn embed_counted(model: &Model, rows: &[TextRow], meter: &Meter
     Ok(Embedded { ids, vectors, notes: notes.into_iter().collect() })
 }
 
-/// Puts windows in the place of the texts that exceed the model's window; each text is counted once.
-async fn cut_long(model: &Model, texts: Texts, limit: usize) -> Result<(Texts, Notes), TaskFailure> {
+/// Puts windows in the place of the texts that exceed the model's window. A text that only exceeds it with its titles has fewer of them, and
+/// one that exceeds it by itself has none.
+async fn cut_long(model: &Model, texts: Vec<Titled>, limit: usize) -> Result<(Texts, Notes, Counts), TaskFailure> {
     let model = model.clone();
     let cut = tokio::task::spawn_blocking(move || {
-        let (mut all, mut notes) = (Texts::new(), Notes::new());
-        for (id, text) in texts {
-            let tokens = count(&model, &text)?;
+        let (mut all, mut notes, mut counts) = (Texts::new(), Notes::new(), Counts::new());
+        for titled in texts {
+            let (id, titles) = (titled.id, titled.titles.len());
+            let mut left_out = if titled.text.len() > LONG_BYTES { titles } else { 0 };
+            let mut text = titled.without(left_out);
+            let mut tokens = count(&model, &text)?;
+            while tokens > limit && left_out < titles {
+                left_out += 1;
+                text = titled.without(left_out);
+                tokens = count(&model, &text)?;
+            }
             if tokens <= limit {
+                if left_out < titles {
+                    counts.insert(id, titles - left_out);
+                }
                 all.push((id, text));
                 continue;
             }
@@ -132,7 +176,7 @@ async fn cut_long(model: &Model, texts: Texts, limit: usize) -> Result<(Texts, N
             notes.insert(id, note(tokens, &windows, left_out, limit, &text));
             all.extend(windows.into_iter().map(|window| (id, window)));
         }
-        Ok::<_, EmbedError>((all, notes))
+        Ok::<_, EmbedError>((all, notes, counts))
     });
     cut.await.classified()?.classified()
 }

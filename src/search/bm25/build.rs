@@ -2,7 +2,7 @@
 use super::{Error, Text, prepare, remove, replace};
 use crate::{
     core::Core,
-    search::{self, maxsim},
+    search::maxsim,
     store::{
         self,
         indexes::{
@@ -65,8 +65,8 @@ pub async fn put(
         .filter(|row| {
             row.settled.0 == Settled::Settled && covered.contains(&row.id) && !excluded.contains(&row.usetype)
         })
-        .map(|row| Text { document_id: row.id, text: search::text(&row.usetype, &row.title, &row.content) })
-        .filter(|text| !text.text.trim().is_empty())
+        .map(Text::of)
+        .filter(|text| !text.is_blank())
         .collect();
     let mut held: HashSet<DocumentId> = texts.iter().map(|text| text.document_id).collect();
     let mut prepared = prepare(&core.pool, &core.postings, index, texts).await?;

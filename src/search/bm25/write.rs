@@ -1,13 +1,19 @@
 use super::Error;
-use crate::store::indexes::{
-    self, IndexError, postings,
-    postings::{Entry, PostingsRow},
-    terms,
+use crate::{
+    search::{has_title, titles},
+    store::{
+        indexes::{
+            self, IndexError, postings,
+            postings::{Entry, PostingsRow},
+            terms,
+        },
+        nodes::TextRow,
+    },
 };
 use sqlx::{PgConnection, PgPool};
 use std::collections::{HashMap, HashSet};
 use svc_ids::{DocumentId, IndexId};
-use svc_ranking::{Analyzer, AnalyzerConfig, Bag, Cache, Curve, Posting, Row, encode_rows};
+use svc_ranking::{Analyzer, Bag, Cache, Config, Curve, Posting, Row, encode_rows};
 
 /// Tails are short, so that compaction needs bounded memory for a bounded number of them.
 const TAIL_BLOCKS: usize = 4;
@@ -18,15 +24,50 @@ const INTERN: usize = 10_000;
 #[derive(Clone, Debug)]
 pub struct Text {
     pub document_id: DocumentId,
-    /// Title and content, in the form in which they can be found.
+    /// The titles above a chunk, a line each, for an index that has these too.
+    pub above: String,
+    /// The title, if the document is found by it.
+    pub title: String,
     pub text: String,
+}
+
+impl Text {
+    /// What is indexed of a node under these titles.
+    pub fn new(document_id: DocumentId, usetype: &str, title: &str, content: &str, above: &[String]) -> Text {
+        Text {
+            document_id,
+            above: titles::telling(above).join("\n"),
+            title: if has_title(usetype) { title.to_owned() } else { String::new() },
+            text: content.to_owned(),
+        }
+    }
+
+    /// What is indexed of a stored node.
+    pub fn of(row: &TextRow) -> Text {
+        Text::new(row.id, &row.usetype, &row.title, &row.content, &row.titles)
+    }
+
+    /// Whether it says nothing by itself.
+    pub fn is_blank(&self) -> bool {
+        self.title.trim().is_empty() && self.text.trim().is_empty()
+    }
+
+    fn bag(&self, analyzer: &Analyzer, config: &Config) -> Bag {
+        let above = if config.title_paths && !self.is_blank() { self.above.as_str() } else { "" };
+        let titles: Vec<&str> = [above, self.title.as_str()].into_iter().filter(|title| !title.is_empty()).collect();
+        let titles = titles.join("\n");
+        match titles.is_empty() {
+            true => analyzer.bag(&self.text),
+            false => analyzer.weighted_bag(&format!("{titles}\n{}", self.text), titles.len(), config.title_weight),
+        }
+    }
 }
 
 /// Documents that are ready to be appended to one index.
 #[derive(Debug)]
 pub struct Prepared {
     index: IndexId,
-    analyzer: AnalyzerConfig,
+    config: Config,
     documents: Vec<Document>,
     /// Every term of the documents, by name.
     terms: Vec<(Box<str>, i32)>,
@@ -66,11 +107,11 @@ pub async fn prepare(pool: &PgPool, cache: &Cache, index: IndexId, texts: Vec<Te
     drop(conn);
     let bags = tokio::task::spawn_blocking(move || {
         let analyzer = Analyzer::new(config.analyzer);
-        texts.into_iter().map(|text| (text.document_id, analyzer.bag(&text.text))).collect()
+        texts.into_iter().map(|text| (text.document_id, text.bag(&analyzer, &config))).collect()
     })
     .await
     .map_err(|_| Error::Stopped)?;
-    intern(pool, cache, index, config.analyzer, bags).await
+    intern(pool, cache, index, config, bags).await
 }
 
 /// The second half of [`prepare`], for a caller that has analysed `(document, bag)` itself.
@@ -78,7 +119,7 @@ pub async fn intern(
     pool: &PgPool,
     cache: &Cache,
     index: IndexId,
-    analyzer: AnalyzerConfig,
+    config: Config,
     bags: Vec<(DocumentId, Bag)>,
 ) -> Result<Prepared, Error> {
     let mut names: Vec<&Box<str>> = bags.iter().flat_map(|(_, bag)| bag.terms.keys()).collect();
@@ -139,20 +180,20 @@ pub async fn intern(
         .collect();
     let mut terms: Vec<(Box<str>, i32)> = ids.into_iter().collect();
     terms.sort_unstable();
-    Ok(Prepared { index, analyzer, documents, terms, curve })
+    Ok(Prepared { index, config, documents, terms, curve })
 }
 
 /// Adds prepared documents to their index; searches see them once the transaction `tx` commits. None of them may be in
 /// the index; see [`replace`]. After [`Error::StaleTerms`], forget the cache's ids and prepare the documents anew.
 pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
-    let Prepared { index, analyzer, documents, terms: named, curve } = prepared;
+    let Prepared { index, config, documents, terms: named, curve } = prepared;
     let index = *index;
     if documents.is_empty() {
         return Ok(());
     }
     let present = indexes::hold(&mut *tx, index).await?.ok_or(IndexError::Unknown(index))?;
-    // Since the texts were read, the index may have been emptied for another analyzer.
-    if !present.same_terms(analyzer) {
+    // Since the texts were read, the index may have been emptied for another analyzer, or because its titles count otherwise.
+    if !present.same_postings(config) {
         return Err(Error::StaleTerms(index));
     }
     // Since the terms were looked up, the server may have become another one, or an earlier state of the same one.

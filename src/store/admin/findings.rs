@@ -47,14 +47,16 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
              SVC_GROWTH_FILE_BYTES says from where on this is told"
         }
         FindingKind::VectorMemory => {
-            "rung 1: give the server more memory and say so in its effective_cache_size, or embed with a narrower model; half the width takes little over half the memory"
+            "rung 1: give the server more memory and say so in its effective_cache_size, or embed with a narrower model; half the width takes little over half the memory. \
+             Indexes of bits (SVC_VECTOR_INDEX=bit, then svc reindex --vectors) take a sixth and find less"
         }
         FindingKind::SlowSearches => {
             "rung 3: let standbys answer reads (SVC_DATABASE_READ_URL), or give the server more processors and memory, after a look whether SVC_DATABASE_POOL_SIZE is too small. \
              SVC_GROWTH_SEARCH_SECONDS says from where on this is told"
         }
         FindingKind::SlowIngestion => {
-            "rung 4: give the server faster disks, more processors, and memory for its HNSW indexes; more runners do not help, and partitions of the vectors are not built"
+            "rung 4: give the server faster disks, more processors, and memory for its HNSW indexes; more runners do not help. Above 50 million vectors \
+             put them in parts (SVC_VECTOR_PARTITIONS, then svc reindex --vectors)"
         }
         FindingKind::SlowBm25 => {
             "rung 5: search indexes of parts of the tree (POST /indexes), give the server faster processors, and see that workers compact; another search engine \

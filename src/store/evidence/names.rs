@@ -153,10 +153,10 @@ evidence! {
     ExtractSheet = "extract.sheet", by "`extract:sheet`",
         absent "the node is not a sheet";
     /// Of a text that is longer than the model's window, the number of `windows` whose weighted sum is its vector, its `tokens`, and how many
-    /// at its end are `left_out` if it is too long even for that. If the node has no vector, the reason: `skipped` is `text_too_long` or
-    /// `no_direction`, with figures and the remedy.
-    Embed = "embed", by "`embed`, `raptor`",
-        absent "the node has its vector, of one window";
+    /// at its end are `left_out` if it is too long even for that. How many of the `titles` above a chunk it was embedded with. If the node has no
+    /// vector, the reason: `skipped` is `text_too_long` or `no_direction`, with figures and the remedy.
+    Embed = "embed", by "`embed`, `embed:titles`, `raptor`, `POST /documents/{id}/embed`",
+        absent "the node has its vector, of its text alone and one window";
     /// How many leaves of the file have no vector, by the reason: `text_too_long` or `no_direction`.
     WithoutVector = "without_vector", by "`embed`",
         absent "every leaf that was embedded has its vector";

@@ -163,9 +163,13 @@ macro_rules! building {
     };
 }
 
-/// The indexes that are still to be built.
-pub async fn unbuilt(conn: &mut PgConnection) -> sqlx::Result<Vec<IndexId>> {
-    sqlx::query_scalar("SELECT id FROM search_indexes WHERE built_to IS NOT NULL ORDER BY id").fetch_all(conn).await
+/// The indexes that are still to be built, each with where its build is.
+pub async fn unbuilt(conn: &mut PgConnection) -> sqlx::Result<Vec<(IndexId, Building)>> {
+    let rows: Vec<(IndexId, i64, DocumentId)> =
+        sqlx::query_as("SELECT id, builds, built_to FROM search_indexes WHERE built_to IS NOT NULL ORDER BY id")
+            .fetch_all(conn)
+            .await?;
+    Ok(rows.into_iter().map(|(id, build, at)| (id, Building { build, at })).collect())
 }
 
 /// Where the build is; `None` if it is done or the index is gone. Nobody else builds or changes the index until the transaction ends.

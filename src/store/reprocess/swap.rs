@@ -3,7 +3,7 @@ use super::{
     super::nodes::{NOT_OF_A_FILE, OF_CALLERS},
     Generation,
 };
-use crate::store::{places::Place, raptor};
+use crate::store::{places::Place, raptor, vectors};
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::HashMap;
@@ -223,7 +223,8 @@ pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Ge
     ] {
         sqlx::query(statement).bind(id).bind(root).execute(&mut *conn).await?;
     }
-    Ok(())
+    // They have the root of the file from the start, unless it was moved meanwhile.
+    vectors::follow(conn, id).await
 }
 
 /// The place of a node under a file.

@@ -21,12 +21,12 @@ impl Composed {
 impl Eligible {
     /// A statement with `eligible!()` in it, complete. `arguments` are all of its own; the values of the predicate are added after them.
     pub(in crate::store) fn statement(&self, statement: &str, arguments: &mut PgArguments) -> AssertSqlSafe<String> {
-        let predicate = match self.composed.is_open() {
-            true => "true".to_owned(),
-            false => Writer { arguments, only_places: self.composed.only_places }.write(&self.composed.filter, true),
-        };
+        let mut filters: Vec<String> = self.filters().into_iter().map(str::to_owned).collect();
+        // A filter that asks for nothing is `true`.
+        filters.push(Writer { arguments, only_places: self.composed.only_places }.write(&self.composed.filter, true));
+        let filters = filters.join(" AND ");
         // The predicate has no text of the caller in it: all values are arguments.
-        AssertSqlSafe(statement.replace("{composed}", &predicate))
+        AssertSqlSafe(statement.replace("{filters}", &filters))
     }
 }
 

@@ -62,8 +62,8 @@ pub async fn waiting(conn: &mut PgConnection, segment: &Place, embed: &str) -> s
 pub async fn set(conn: &mut PgConnection, within: &Place, segments: &[DocumentId], model: &str) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)").bind(segments).execute(&mut *conn).await?;
     sqlx::query(concat!(
-        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
-         SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
+         SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors, vector_root('document_vectors', id)
            FROM (SELECT d.parent_id AS id, count(*) AS vectors, ",
         weighted_mean!(),
         " AS mean

@@ -45,7 +45,7 @@ impl Naive {
     }
 
     pub(super) fn search(&self, query: &str, limit: usize, allowed: impl Fn(i64) -> bool) -> Vec<Hit> {
-        let Config { k1, b, analyzer } = self.config;
+        let Config { k1, b, analyzer, .. } = self.config;
         let query: BTreeMap<Box<str>, u32> = Analyzer::new(analyzer).query(query).terms.into_iter().collect();
         let n = self.texts.len() as f64;
         let length = |bag: &BTreeMap<Box<str>, u32>| f64::from(bag.values().sum::<u32>());

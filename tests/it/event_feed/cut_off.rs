@@ -2,7 +2,7 @@
 use super::{create, query};
 use crate::{
     access::Random,
-    support::{TestApp, Wish, until},
+    support::{PATIENCE, TestApp, Wish, until},
     webhooks::Receiver,
 };
 use futures_util::StreamExt;
@@ -37,8 +37,6 @@ async fn write(pool: PgPool, id: i64, writer: u64) -> Vec<i64> {
     for round in 0..ROUNDS {
         let number = i64::try_from(writer * 1000 + round).unwrap();
         let mut tx = transaction::begin(&pool).await.unwrap();
-        // A test's database takes a second of silence for an abandoned transaction.
-        sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *tx).await.unwrap();
         let fields = json!({"fields": [number]});
         events::record(&mut tx, EventKind::DocumentUpdated, &[DocumentId(id)], &fields).await.unwrap();
         let held = if round == slow { LONGEST / 2 + random.below(LONGEST / 2) } else { random.below(USUAL) };
@@ -81,7 +79,7 @@ async fn read(client: Client<Remote>) -> (Vec<(i64, i64)>, usize) {
         let meta = Meta { last_event_id: last.clone(), ..Meta::default() };
         let mut events = client.given(meta).follow_events(query("document.updated", "")).await.unwrap();
         for _ in 0..=random.below(5) {
-            let Ok(event) = tokio::time::timeout(Duration::from_secs(20), events.next()).await else {
+            let Ok(event) = tokio::time::timeout(PATIENCE, events.next()).await else {
                 return (seen, cut_off);
             };
             let event = event.expect("no end").unwrap();

@@ -120,20 +120,33 @@ async fn a_full_queue_of_retries_holds_up_only_what_goes_there() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().display().to_string();
     let (mut feed, proxy) = watched(broker.address, &[("SVC_BULK_ROOT", &root)]).await;
-    const MISSING: usize = 7;
-    for number in 0..MISSING {
+    let miss = async |feed: &Feed, number: usize| {
         let sha256 = hash(note(81_000 + number).as_bytes());
         let body = json!({"source": {"path": format!("{number}.md")}, "sha256": sha256}).to_string();
         feed.producer.publish(envelope(&format!("missing-{number}")), body.as_bytes()).await;
-    }
+    };
+    // One by one, because a queue takes all that comes at once, whatever its room is.
+    let mut missing = 0;
     until("all queues of retries are full", async || {
-        let (mut aside, parts) = (0, ["retry.5s", "retry.1m", "retry.10m"]);
-        for part in parts {
-            aside += u32::from(feed.producer.depth(part).await > 0);
+        let mut aside = Vec::new();
+        for part in ["retry.5s", "retry.1m", "retry.10m"] {
+            aside.push(feed.producer.depth(part).await);
         }
-        (aside == 3).then_some(())
+        if aside.iter().all(|depth| *depth > 0) {
+            return Some(());
+        }
+        if aside.iter().sum::<u32>() as usize >= missing {
+            miss(&feed, missing).await;
+            missing += 1;
+        }
+        None
     })
     .await;
+    // There is no room for these.
+    for _ in 0..4 {
+        miss(&feed, missing).await;
+        missing += 1;
+    }
     // Others are stored meanwhile.
     for number in 0..20 {
         let bytes = note(82_000 + number);
@@ -142,7 +155,7 @@ async fn a_full_queue_of_retries_holds_up_only_what_goes_there() {
         assert_eq!(outcome["message_id"], format!("good-{number}"), "{outcome}");
         assert_eq!(outcome["outcome"], "accepted", "{outcome}");
     }
-    for number in 0..MISSING {
+    for number in 0..missing {
         fs::write(folder.path().join(format!("{number}.md")), note(81_000 + number)).unwrap();
     }
     // The shortest queue empties again and again, and what waits goes through it.

@@ -17,7 +17,10 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 use svc::{
     llm_batches::{Batching, ProviderName},
     service::Service,
-    store::transaction,
+    store::{
+        llm_batches::BatchCaps,
+        transaction::{self, Transaction},
+    },
     worker::{Role, together::Together},
 };
 use svc_client::{
@@ -133,22 +136,29 @@ async fn one_transaction_asks_and_one_applies_and_what_is_not_as_it_should_be_ho
     }
 }
 
+/// A transaction that holds the row of a file, which whoever applies an answer about it comes to.
+async fn held(app: &TestApp, file: i64) -> Transaction {
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    let hold = "SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(hold).bind(file).execute(&mut *held).await.unwrap();
+    held
+}
+
+/// A batch worker that looks once, and is killed before it has ended.
+fn victim(app: &TestApp, provider: &BatchProvider) -> Process {
+    let arguments = [&run_arguments(provider, "openai")[..], &["--once"]].concat();
+    let mut command = command(app, &arguments);
+    Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
 #[tokio::test]
 async fn a_worker_that_is_killed_while_it_applies_many_has_applied_none() {
     let (app, provider) = (app().await, BatchProvider::start().await);
     let files = files(&app, &["oven", "volcano", "heron"]).await;
     once(&app, &provider, "openai", &[]).await;
     provider.end(Ends::Completed);
-    // Somebody holds a row that the transaction comes to.
-    let mut held = transaction::begin(&app.pool).await.unwrap();
-    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(files[2])
-        .execute(&mut *held)
-        .await
-        .unwrap();
-    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
-    let mut victim = command(&app, &arguments);
-    let victim = Process(victim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let held = held(&app, files[2]).await;
+    let victim = victim(&app, &provider);
     until_a_statement_waits(&app.pool).await;
     victim.kill();
     held.rollback().await.unwrap();
@@ -169,16 +179,9 @@ async fn what_a_killed_worker_left_is_applied_one_by_one() {
     let files = files(&app, &["oven", "volcano", "heron"]).await;
     once(&app, &provider, "openai", &[]).await;
     provider.end(Ends::Completed);
-    let mut held = transaction::begin(&app.pool).await.unwrap();
-    sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(files[2])
-        .execute(&mut *held)
-        .await
-        .unwrap();
-    let arguments = [&run_arguments(&provider, "openai")[..], &["--once"]].concat();
+    let held = held(&app, files[2]).await;
     for worker in 0..2 {
-        let mut victim = command(&app, &arguments);
-        let victim = Process(victim.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let victim = victim(&app, &provider);
         if worker == 0 {
             until_many_are_applied(&app).await;
             victim.kill();
@@ -250,11 +253,7 @@ async fn many_summaries_take_no_more_statements_than_few() {
         [&["oven"], &["volcano", "heron"], &["bridge", "court", "glacier", "harbour", "comet", "tower", "river"]];
     for subjects in rounds {
         let files = files(&app, subjects).await;
-        until("the settler", async || {
-            let left: i64 = sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap();
-            (left == 0).then_some(())
-        })
-        .await;
+        settled_so_far(&app).await;
         let (goes_on, asked) = counted(together.ask()).await;
         assert!(goes_on, "nothing has to be asked of alone");
         assert_eq!(tasks(&app, TaskStatus::Batched).await.len(), subjects.len());
@@ -270,6 +269,140 @@ async fn many_summaries_take_no_more_statements_than_few() {
     let (few, many) = (counts[1], counts[2]);
     assert!(many.0 <= few.0 + 2 && many.1 <= few.1 + 2, "{counts:?}");
     assert!(few.0 > 5 && few.1 > 10, "they are counted: {counts:?}");
+    together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Two sections about a subject, each of which has a summary.
+fn chapters(subject: &str) -> String {
+    section("Beginning", subject, 80) + &section("End", &format!("last {subject}"), 80)
+}
+
+async fn settled_so_far(app: &TestApp) {
+    until("the settler", async || {
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap();
+        (left == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_files_above_applied_summaries_are_settled_by_no_more_statements_than_few() {
+    let (app, provider, batching) = (app().await, BatchProvider::start().await, batching());
+    provider.ends_at_once();
+    let together = together(&app, batching.clone());
+    let spool = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(&app, &provider, &batching, spool.path());
+    let mut counts = Vec::new();
+    // The first round makes what is made once.
+    let rounds: [&[&str]; 3] =
+        [&["oven"], &["volcano", "heron"], &["bridge", "court", "glacier", "harbour", "comet", "tower", "river"]];
+    for subjects in rounds {
+        let mut files = Vec::new();
+        for subject in subjects {
+            files.push(upload(&app, &chapters(subject), json!({})).await);
+        }
+        waiting(&app, 2 * subjects.len()).await;
+        settled_so_far(&app).await;
+        assert!(together.ask().await, "nothing has to be asked of alone");
+        until("the answers", async || keeper.pass(true).await.unwrap().then_some(())).await;
+        // What is queued for the files begins after the count.
+        sqlx::query("INSERT INTO paused_task_type (task_type) VALUES ('summarize')").execute(&app.pool).await.unwrap();
+        let ((), applied) = counted(together.apply()).await;
+        let queued = "SELECT count(*) FROM task_queue WHERE task_type = 'summarize' AND NOT final";
+        let queued: i64 = sqlx::query_scalar(queued).fetch_one(&app.pool).await.unwrap();
+        assert_eq!(usize::try_from(queued).unwrap(), files.len(), "each file goes on");
+        invariants::check(&app.pool).await;
+        for file in files {
+            app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+        }
+        sqlx::query("DELETE FROM paused_task_type").execute(&app.pool).await.unwrap();
+        counts.push(applied);
+    }
+    // A new connection may add one or two.
+    assert!(counts[1] > 10 && counts[2] <= counts[1] + 2, "{counts:?}");
+    together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_answers_of_several_batches_are_applied_one_group_after_the_other() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    provider.ends_at_once();
+    let caps = BatchCaps { requests: 2, ..ProviderName::Anthropic.caps() };
+    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), caps);
+    let together = together(&app, batching.clone());
+    let spool = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(&app, &provider, &batching, spool.path());
+    let files = files(&app, &["oven", "volcano", "heron", "bridge", "court"]).await;
+    assert!(together.ask().await, "nothing has to be asked of alone");
+    until("the answers", async || {
+        keeper.pass(true).await.unwrap();
+        let ended = "SELECT count(*) FROM llm_batches WHERE state = 'ended'";
+        let ended: i64 = sqlx::query_scalar(ended).fetch_one(&app.pool).await.unwrap();
+        (ended == 3).then_some(())
+    })
+    .await;
+    together.apply().await;
+    for file in files {
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+        assert_eq!(effective(&app, file).await["method"], "llm_summary");
+    }
+    assert_eq!(transactions(&app, COMPLETED).await, 3);
+    together.stop().await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_held_until_others_are_asked_of_ends_when_it_is_cancelled() {
+    let settings = [
+        ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
+        ("SVC_WORKER_BADGE", "here"),
+        ("SVC_LLM_CONTEXT_TOKENS", "4096"),
+    ];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let together = together(&app, batching());
+    let options = json!({"structure": {"max_tokens": 60}, "rollup": {"max_children": 1000}});
+    let long = upload(&app, &section("", "oven", 300), options).await;
+    let short = upload(&app, &section("", "volcano", 70), json!({})).await;
+    waiting(&app, 2).await;
+    // Whoever has claimed both waits here, before it puts one into a batch and holds the other.
+    let mut first = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("LOCK TABLE llm_answers IN ACCESS EXCLUSIVE MODE").execute(&mut *first).await.unwrap();
+    let asks = together.clone();
+    let asking = tokio::spawn(async move { asks.ask().await });
+    until("the claim", async || {
+        let claimed = "SELECT count(*) FROM task_queue WHERE task_type = 'summarize:llm' AND status = 'claimed'";
+        let claimed: i64 = sqlx::query_scalar(claimed).fetch_one(&app.pool).await.unwrap();
+        (claimed == 2).then_some(())
+    })
+    .await;
+    // The next one that it claims waits for the batch of another model.
+    let mut second = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("INSERT INTO llm_batches (provider, model) VALUES ('anthropic', 'other-model')")
+        .execute(&mut *second)
+        .await
+        .unwrap();
+    let other = json!({"rollup": {"llm_model": "other-model"}});
+    let other = upload(&app, &section("", "heron", 70), other).await;
+    waiting(&app, 1).await;
+    let cancelled = app.client.cancel_ingest(DocumentPath { id: long }).await.unwrap();
+    assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (0, 1));
+    first.rollback().await.unwrap();
+    assert_eq!(app.settled(long).await.settled, Settled::Failed);
+    assert!(!asking.is_finished(), "others are still asked of");
+    second.rollback().await.unwrap();
+    asking.await.unwrap();
+    let mut batched: Vec<i64> = tasks(&app, TaskStatus::Batched).await.iter().map(|task| task.root_id).collect();
+    batched.sort_unstable();
+    assert_eq!(batched, [short, other]);
+    invariants::check(&app.pool).await;
+    for file in [short, other] {
+        app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+    }
     together.stop().await;
     invariants::check_drained(&app.pool).await;
     app.end().await;

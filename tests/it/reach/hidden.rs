@@ -2,7 +2,7 @@
 use super::{Held, held, whole};
 use crate::{
     principals::{Someone, someone},
-    support::{TestApp, document, http, sample},
+    support::{TestApp, document, sample},
 };
 use reqwest::{
     Method, RequestBuilder,
@@ -65,7 +65,7 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        http().request(method, format!("{}{path}", self.app.base)).bearer_auth(&self.who.secret)
+        self.app.http.request(method, format!("{}{path}", self.app.base)).bearer_auth(&self.who.secret)
     }
 
     /// Every call that names what is hidden, by the name of its operation.

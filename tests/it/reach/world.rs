@@ -2,7 +2,7 @@
 use crate::{
     access::{Naive, Random},
     principals::{Someone, grant},
-    support::{TestApp, document, sample, workbook},
+    support::{TestApp, document, sample, until, workbook},
 };
 use std::collections::BTreeMap;
 use svc_client::{
@@ -83,6 +83,12 @@ impl World {
                 self.grants.entry(who.id).or_default().insert(id, can_write);
             }
         }
+        // What is closed or opened within a file is found by other titles, once it is embedded anew.
+        until("what changed to be embedded", async || {
+            let left = "SELECT count(*) FROM task_queue WHERE task_type = 'embed:titles' AND NOT final";
+            (sqlx::query_scalar::<_, i64>(left).fetch_one(&app.pool).await.unwrap() == 0).then_some(())
+        })
+        .await;
     }
 }
 

@@ -156,6 +156,7 @@ async fn a_cancel_or_a_delete_takes_a_reprocess_along_and_a_move_does_not_hinder
     let refused = reprocess(&app, id, short(), false).await.unwrap_err();
     assert_eq!((refused.code, &refused.members["document_ids"]), (Code::Conflict, &json!([section])));
     app.client.unprotect_document(DocumentPath { id: section }).await.unwrap();
+    invariants::check_drained(&app.pool).await;
 
     begun().await;
     app.client.delete_document(DocumentPath { id: folder }).await.unwrap();

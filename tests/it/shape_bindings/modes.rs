@@ -236,11 +236,7 @@ async fn a_database_that_is_too_slow_for_a_shape_refuses_by_name_or_is_told_of()
     let path = ShapeBindingPath { id: binding.id };
     // What shapes are held against reads this table, and what writes a fact by ids does not.
     let mut slow = svc::store::transaction::begin(&app.pool).await.unwrap();
-    for statement in
-        ["SET LOCAL idle_in_transaction_session_timeout = 0", "LOCK TABLE graph_nodes IN ACCESS EXCLUSIVE MODE"]
-    {
-        sqlx::query(statement).execute(&mut *slow).await.unwrap();
-    }
+    sqlx::query("LOCK TABLE graph_nodes IN ACCESS EXCLUSIVE MODE").execute(&mut *slow).await.unwrap();
     let refused = assert(&app, says(ada, "ex:nick", "A")).await.unwrap_err();
     assert!(refused.code == Code::ShapeViolation && refused.detail.contains("too slow"), "{refused:?}");
     assert!(!refused.members.contains_key("results"), "{refused:?}");

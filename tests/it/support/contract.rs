@@ -9,7 +9,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock, Mutex},
 };
 use svc::registry::contract;
@@ -110,20 +110,29 @@ fn members(problem: Value, broken: &mut Vec<String>) {
     }
 }
 
+/// The segments of a path of the contract, and what it has.
+type Path = (Vec<&'static str>, &'static Value);
+
+/// The paths of the contract by their number of segments. A path without a placeholder goes before one with it.
+static PATHS: LazyLock<BTreeMap<usize, Vec<Path>>> = LazyLock::new(|| {
+    let mut paths: BTreeMap<usize, Vec<Path>> = BTreeMap::new();
+    for (template, item) in contract()["paths"].as_object().into_iter().flatten() {
+        let segments: Vec<&str> = template.split('/').collect();
+        paths.entry(segments.len()).or_default().push((segments, item));
+    }
+    let has_placeholder = |(segments, _): &Path| segments.iter().any(|segment| segment.starts_with('{'));
+    paths.values_mut().for_each(|paths| paths.sort_by_key(has_placeholder));
+    paths
+});
+
 /// The entry of the operation that a path leads to.
 fn entry(method: &str, path: &str) -> Option<&'static Value> {
     let segments: Vec<&str> = path.split('/').collect();
-    let fits = |template: &str| {
-        let template: Vec<&str> = template.split('/').collect();
-        template.len() == segments.len()
-            && template.iter().zip(&segments).all(|(part, segment)| part.starts_with('{') || part == segment)
+    let fits = |template: &[&str]| {
+        template.iter().zip(&segments).all(|(part, segment)| part.starts_with('{') || part == segment)
     };
-    let paths = contract()["paths"].as_object()?;
-    // A path without a placeholder goes before one with it.
-    let mut entries: Vec<_> =
-        paths.iter().filter(|(template, _)| fits(template)).map(|(t, item)| (t.contains('{'), &item[method])).collect();
-    entries.sort_by_key(|(has_placeholder, _)| *has_placeholder);
-    entries.into_iter().map(|(_, entry)| entry).find(|entry| !entry.is_null())
+    let of_its_length = PATHS.get(&segments.len())?.iter();
+    of_its_length.filter(|(template, _)| fits(template)).map(|(_, item)| &item[method]).find(|entry| !entry.is_null())
 }
 
 /// What a reference leads to.

@@ -1,6 +1,13 @@
 //! What must always hold, as SQL that returns the offending rows.
+use super::PATIENCE;
 use sqlx::PgPool;
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// The time between two looks for what holds soon.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Each with its name; checked at the end of every scenario.
 const INVARIANTS: &[(&str, &str)] = &[
@@ -162,6 +169,11 @@ const INVARIANTS: &[(&str, &str)] = &[
                                       WHERE a.document_id = d.id OR a.document_id = ANY(d.path) ORDER BY cardinality(r.path) DESC LIMIT 1), 0) END",
     ),
     (
+        "a vector is in the part of its root, where vectors are in parts",
+        "SELECT d.id::text FROM documents d JOIN document_vectors v ON v.document_id = d.id
+          WHERE d.guard <> -1 AND v.root_id <> vector_root('document_vectors', d.id)",
+    ),
+    (
         "an access root knows the nearest root above it",
         "SELECT a.document_id::text FROM access_roots a JOIN documents d ON d.id = a.document_id LEFT JOIN documents p ON p.id = d.parent_id
           WHERE a.above <> coalesce(p.guard, 0)",
@@ -261,15 +273,15 @@ const DRAINED: &[(&str, &str)] = &[
 pub async fn check_idle(pool: &PgPool) {
     let query = "SELECT state || ': ' || query FROM pg_stat_activity
                   WHERE datname = current_database() AND application_name = 'svc' AND state LIKE 'idle in transaction%'";
-    let mut open: Vec<String> = Vec::new();
-    for _ in 0..500 {
-        open = sqlx::query_scalar(query).fetch_all(pool).await.unwrap();
+    let begun = Instant::now();
+    loop {
+        let open: Vec<String> = sqlx::query_scalar(query).fetch_all(pool).await.unwrap();
         if open.is_empty() {
             return;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        assert!(begun.elapsed() < PATIENCE, "connections stay in a transaction that nobody works in: {open:?}");
+        tokio::time::sleep(LOOK).await;
     }
-    panic!("connections stay in a transaction that nobody works in: {open:?}");
 }
 
 async fn broken(pool: &PgPool, invariants: &[(&'static str, &'static str)]) -> Vec<String> {
@@ -315,13 +327,15 @@ pub async fn check(pool: &PgPool) {
 /// The same, and checks that nothing is left to do. Settling is apart from the tasks, so this waits until their events are taken.
 pub async fn check_drained(pool: &PgPool) {
     check(pool).await;
-    let mut left = Vec::new();
-    for _ in 0..500 {
-        left = broken(pool, DRAINED).await;
+    let begun = Instant::now();
+    loop {
+        let left = broken(pool, DRAINED).await;
         if left.is_empty() {
             return;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        if begun.elapsed() > PATIENCE {
+            panic!("not drained:\n{}\n{}", left.join("\n"), super::queue_text(pool).await);
+        }
+        tokio::time::sleep(LOOK).await;
     }
-    panic!("not drained:\n{}\n{}", left.join("\n"), super::queue_text(pool).await);
 }

@@ -10,12 +10,15 @@ use std::{
     },
 };
 use svc::embedded::EmbeddedPostgres;
+use tokio::runtime::Handle;
 
 struct Server {
     options: PgConnectOptions,
     /// The service's own role cannot create databases.
     superuser: PgConnectOptions,
     work_dir: PathBuf,
+    /// Where what outlives a test runs.
+    runtime: Handle,
     /// Ends the server and removes the folder when this process ends in any way, because then its pipe closes.
     _watchdog: Child,
 }
@@ -36,6 +39,7 @@ fn start() -> Server {
     let postgres =
         runtime.block_on(EmbeddedPostgres::start(&work_dir.join("server"), &home)).expect("`make setup` was run");
     let (options, superuser) = (postgres.connect_options(), postgres.superuser_options());
+    runtime.block_on(keep_in_memory(&superuser));
     runtime.block_on(make_template(&options, &superuser));
     let script = format!(
         "cat >/dev/null; kill -INT {pid} 2>/dev/null; while kill -0 {pid} 2>/dev/null; do sleep 0.1; done; rm -rf '{folder}'",
@@ -52,8 +56,20 @@ fn start() -> Server {
         .spawn()
         .unwrap();
     std::mem::forget(postgres);
+    let handle = runtime.handle().clone();
     std::mem::forget(runtime);
-    Server { options, superuser, work_dir, _watchdog: watchdog }
+    Server { options, superuser, work_dir, runtime: handle, _watchdog: watchdog }
+}
+
+/// Has nothing wait for the disk: what this server holds is of no use after a crash of the machine.
+async fn keep_in_memory(superuser: &PgConnectOptions) {
+    let mut conn = PgConnection::connect_with(superuser).await.unwrap();
+    for statement in
+        ["ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()"]
+    {
+        sqlx::raw_sql(statement).execute(&mut conn).await.unwrap();
+    }
+    conn.close().await.unwrap();
 }
 
 async fn make_template(options: &PgConnectOptions, superuser: &PgConnectOptions) {
@@ -97,6 +113,17 @@ pub async fn new_database() -> PgConnectOptions {
     sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut conn).await.unwrap();
     conn.close().await.unwrap();
     server.options.clone().database(&name)
+}
+
+/// Drops a database of a test that has ended. Many that nobody uses would keep the server's autovacuum busy and fill the disk. No test waits
+/// for it, and a database that is still in use stays.
+pub fn drop_database(options: &PgConnectOptions) {
+    let drop = format!("DROP DATABASE {} WITH (FORCE)", options.get_database().unwrap());
+    server().runtime.spawn(async move {
+        let mut conn = PgConnection::connect_with(&server().superuser).await?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(drop)).execute(&mut conn).await?;
+        conn.close().await
+    });
 }
 
 /// A server with an empty database and its schema, which a test may kill. It ends when it is dropped.

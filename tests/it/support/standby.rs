@@ -70,10 +70,26 @@ impl Standby {
     where
         T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
     {
+        self.try_ask(statement).await.unwrap()
+    }
+
+    /// The same where replay may end the question.
+    pub async fn try_ask<T>(&self, statement: &'static str) -> sqlx::Result<T>
+    where
+        T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
+    {
+        let mut conn = PgConnection::connect_with(&self.superuser).await?;
+        let answer = sqlx::query_scalar(statement).fetch_one(&mut conn).await?;
+        conn.close().await?;
+        Ok(answer)
+    }
+
+    /// Changes how it is set up.
+    pub async fn set(&self, change: &'static str) {
         let mut conn = PgConnection::connect_with(&self.superuser).await.unwrap();
-        let answer = sqlx::query_scalar(statement).fetch_one(&mut conn).await.unwrap();
+        sqlx::raw_sql(change).execute(&mut conn).await.unwrap();
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut conn).await.unwrap();
         conn.close().await.unwrap();
-        answer
     }
 
     /// Stops its replay, so that it stays as it is.

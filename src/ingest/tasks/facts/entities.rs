@@ -145,6 +145,7 @@ impl Things {
                 content: String::new(),
                 usetype: Usetype::Entity.as_str().to_owned(),
                 settled: Word(Settled::InFlight),
+                titles: Vec::new(),
             })
             .collect();
         if rows.is_empty() {

@@ -1,0 +1,53 @@
+//! Chunks are embedded and indexed with the titles above them. What changes such a title, or who may read it, has the chunks embedded anew.
+use super::{
+    queueing::{Queueing, Work},
+    tasks::types::EMBED_TITLES,
+};
+use crate::{
+    core::Core,
+    error::OrFail,
+    search::bm25,
+    store::{self, ingest_nodes::Belongs, places::Place},
+};
+use sqlx::PgConnection;
+use svc_client::Failure;
+
+/// Has the chunks under a document embedded anew after its title changed, or whether it is a part; until then they are found by the old
+/// titles. So are those that a reprocess of the document is making.
+pub async fn changed(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    if let Some(generation) = store::titles::tell_generation(conn, place).await.or_fail()? {
+        queue(core, conn, &generation).await?;
+    }
+    let above = store::titles::above(conn, place).await.or_fail()?;
+    match above.filter(|above| above.has_parts && (above.is_indexed || core.settings.title_paths)) {
+        Some(_) => queue(core, conn, place).await,
+        None => Ok(()),
+    }
+}
+
+/// Does the same for a document and all under it, after it came under other titles, or may have other readers than what is above it. They
+/// must not be found by titles that their readers may not read.
+pub async fn are_others(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    let above = store::titles::above(conn, place).await.or_fail()?;
+    if above.is_none_or(|above| !above.is_part || !(above.is_indexed || core.settings.title_paths)) {
+        return Ok(());
+    }
+    let chunks = store::titles::settled_chunks(conn, place).await.or_fail()?;
+    if chunks.is_empty() {
+        return Ok(());
+    }
+    bm25::remove(conn, None, &chunks).await.or_fail()?;
+    queue(core, conn, place).await
+}
+
+/// Queues the task. One that waits begins anew instead, and one that runs leaves the rest to that, so that changes in a row do the work once.
+async fn queue(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    if store::titles::begin_anew(conn, place, EMBED_TITLES.name).await.or_fail()? {
+        return Ok(());
+    }
+    let belongs = store::ingest_nodes::belongs(conn, place.id()).await.or_fail()?;
+    let root_id = belongs.map_or(place.id().as_root(), |Belongs { root_id, .. }| root_id);
+    let queueing = Queueing::of_file(root_id, &core.settings.task_badges);
+    queueing.add(conn, place, Work::of(&EMBED_TITLES)).await.or_fail()?;
+    store::ingest_nodes::grow(conn, place.id(), 1, 0, 0).await.or_fail()
+}

@@ -1,0 +1,415 @@
+//! Puts the vectors of documents in parts, or back in one table, and under indexes of another kind, while services and workers run.
+//!
+//! The next table is filled beside the present one, while a trigger does to it whatever is done to that one; then the two change names. So at
+//! each moment there is one whole table, and what was killed goes on from what the catalog says.
+use super::{
+    advisory::AdvisoryLock,
+    scope::{Readable, visible},
+    search::Eligible,
+    transaction,
+    vectors::{self, Index, LOOKED_AT, Layout, Stored},
+};
+use pgvector::HalfVector;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use std::{collections::BTreeMap, time::Duration};
+use svc_ids::DocumentId;
+
+/// The table that searches read.
+const PRESENT: &str = "document_vectors";
+/// The table that is being filled.
+const NEXT: &str = "document_vectors_next";
+
+/// Each result of an exact search that an index finds counts towards its recall, up to so many of a search.
+const NEAREST: usize = 10;
+/// Scores that differ by less are the same.
+const EQUAL: f64 = 1e-6;
+
+/// Whoever was killed is gone from the server within a second or two.
+const TRIES: usize = 20;
+const BETWEEN_TRIES: Duration = Duration::from_millis(500);
+/// While something like an export holds the table for long, searches must have it most of the time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// What is to become of the vectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// In how many parts they are to be; 1 for one table.
+    pub parts: usize,
+    pub index: Index,
+    /// How many vectors are copied in one transaction.
+    pub batch: i64,
+    /// How many documents are searched for to measure the recall of an index of bits.
+    pub sample: i32,
+    /// An index of bits with less recall is given up.
+    pub least_recall: f64,
+}
+
+/// What has just begun or was done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// So many vectors of about so many are in the next table.
+    Copied { vectors: i64, of: f64 },
+    /// This index is being built; it takes longest.
+    Building { index: String },
+    /// The next table is the present one.
+    Exchanged { parts: usize },
+    /// An index of bits was held against exact searches.
+    Measured { model: String, searches: usize, recall: f64 },
+    /// This index is no longer needed, and is gone.
+    Dropped { index: String },
+}
+
+/// Why the vectors are not as they were to become. What was done stays, and the next call goes on from there.
+#[derive(Debug, thiserror::Error)]
+pub enum ReindexError {
+    #[error("the vectors are being reindexed by somebody else: wait for the end of that, or stop it")]
+    Busy,
+    #[error(
+        "the index of bits for {model} finds {:.1} % of what exact searches find, less than the {:.1} % that are demanded: the index of halves stays. Set SVC_VECTOR_INDEX=halfvec, or accept less with --least-recall",
+        .recall * 100.0,
+        .least * 100.0
+    )]
+    LowRecall { model: String, recall: f64, least: f64 },
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+}
+
+/// Brings the vectors into the form that is wanted; does nothing if they are in it.
+pub async fn vectors(pool: &PgPool, wanted: &Wanted, mut tell: impl FnMut(Step)) -> Result<(), ReindexError> {
+    let holder = alone(pool).await?;
+    let done = bring(pool, wanted, &mut tell).await;
+    // With the connection its lock goes.
+    let closed = holder.close().await;
+    done?;
+    Ok(closed?)
+}
+
+async fn alone(pool: &PgPool) -> Result<PgConnection, ReindexError> {
+    let mut conn = PgConnection::connect_with(&pool.connect_options()).await?;
+    for _ in 0..TRIES {
+        let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
+            .bind(AdvisoryLock::Reindex.key())
+            .fetch_one(&mut conn)
+            .await?;
+        if is_alone {
+            return Ok(conn);
+        }
+        tokio::time::sleep(BETWEEN_TRIES).await;
+    }
+    Err(ReindexError::Busy)
+}
+
+async fn bring(pool: &PgPool, wanted: &Wanted, tell: &mut impl FnMut(Step)) -> Result<(), ReindexError> {
+    drop_old(pool).await?;
+    let parts = if wanted.parts > 1 { i64::try_from(wanted.parts).unwrap_or(i64::MAX) } else { 0 };
+    let (present, next): (i64, Option<i64>) = sqlx::query_as(
+        "SELECT (SELECT count(*) FROM pg_inherits h WHERE h.inhparent = to_regclass($1)),
+                CASE WHEN to_regclass($2) IS NOT NULL THEN (SELECT count(*) FROM pg_inherits h WHERE h.inhparent = to_regclass($2)) END",
+    )
+    .bind(PRESENT)
+    .bind(NEXT)
+    .fetch_one(pool)
+    .await?;
+    let is_begun = next == Some(parts) && present != parts;
+    if next.is_some() && !is_begun {
+        patiently(pool, "DROP TRIGGER mirror_vector ON document_vectors; DROP TABLE document_vectors_next").await?;
+    }
+    if present != parts {
+        if !is_begun {
+            patiently(pool, &creation(parts)).await?;
+        }
+        copy(pool, wanted.batch, tell).await?;
+        // From the first search on the planner knows the table, and a count reads no row.
+        sqlx::raw_sql("VACUUM (ANALYZE) document_vectors_next").execute(pool).await?;
+        for (name, rest) in indexes(pool).await? {
+            build(pool, NEXT, &name, &rest, tell).await?;
+        }
+        exchange(pool).await?;
+        tell(Step::Exchanged { parts: wanted.parts });
+        drop_old(pool).await?;
+    }
+    for (name, rest) in indexes(pool).await? {
+        rebuild(pool, wanted, &name, &rest, tell).await?;
+    }
+    Ok(())
+}
+
+/// The statements that make the next table, and the trigger that does to it what is done to the present one.
+fn creation(parts: i64) -> String {
+    let (how, rest) = if parts > 0 {
+        let part = |n: i64| {
+            format!(
+                "CREATE TABLE document_vectors_{parts}_{n} PARTITION OF document_vectors_next FOR VALUES WITH (MODULUS {parts}, REMAINDER {n});"
+            )
+        };
+        ("PARTITION BY HASH (root_id)", (0..parts).map(part).collect())
+    } else {
+        ("", "ALTER TABLE document_vectors_next ALTER COLUMN root_id SET DEFAULT 0;".to_owned())
+    };
+    format!(
+        "CREATE TABLE document_vectors_next (LIKE document_vectors INCLUDING STORAGE INCLUDING CONSTRAINTS) {how}; {rest}
+         ALTER TABLE document_vectors_next ADD CONSTRAINT document_vectors_next_pkey PRIMARY KEY (document_id, root_id) INCLUDE (embed_model),
+               ADD CONSTRAINT document_vectors_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents (id) ON DELETE CASCADE;
+         CREATE TRIGGER mirror_vector AFTER INSERT OR UPDATE OR DELETE ON document_vectors FOR EACH ROW EXECUTE FUNCTION mirror_vector()"
+    )
+}
+
+/// Runs statements as one transaction that waits for no lock for long: whoever waits for a whole table has everybody wait behind it.
+async fn patiently(pool: &PgPool, statements: &str) -> sqlx::Result<()> {
+    let mut pause = BETWEEN_TRIES;
+    loop {
+        let mut tx = transaction::begin(pool).await?;
+        let bounded = format!("SET LOCAL lock_timeout = '300ms'; {statements}");
+        match sqlx::raw_sql(AssertSqlSafe(bounded)).execute(&mut *tx).await {
+            Ok(_) => return tx.commit().await,
+            Err(error) if is_in_the_way(&error) => tx.rollback().await?,
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(LONGEST_PAUSE);
+    }
+}
+
+/// Whether somebody else held a lock for too long. We give up before the server looks for circles, so that nobody else is made to.
+fn is_in_the_way(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    matches!(code.as_deref(), Some("55P03" | "40P01"))
+}
+
+/// Fills the next table with what it lacks.
+async fn copy(pool: &PgPool, batch: i64, tell: &mut impl FnMut(Step)) -> sqlx::Result<()> {
+    let mut conn = pool.acquire().await?;
+    let of = vectors::rows(&mut conn, PRESENT).await?;
+    drop(conn);
+    let (mut after, mut vectors) = (0, 0);
+    loop {
+        let (lacked, last) = match copy_after(pool, after, batch).await {
+            Err(error) if is_in_the_way(&error) => {
+                tokio::time::sleep(BETWEEN_TRIES).await;
+                continue;
+            }
+            copied => copied?,
+        };
+        match last {
+            Some(last) => after = last,
+            // A look from the beginning finds nothing more: the trigger does the rest.
+            None if after == 0 => return Ok(()),
+            None => after = 0,
+        }
+        vectors += lacked;
+        if last.is_some() {
+            tell(Step::Copied { vectors, of });
+        }
+    }
+}
+
+/// Copies vectors that the next table lacks, by their ids. Returns how many, and the last of them. Nobody changes these rows meanwhile, and
+/// nobody moves a document to another root.
+async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64, Option<i64>)> {
+    let mut tx = transaction::begin_creating(pool).await?;
+    // Nothing is known of the next table yet, and a plan that read one of the tables whole would do so for each batch.
+    sqlx::raw_sql(
+        "SET LOCAL lock_timeout = '500ms'; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off;
+         SET LOCAL enable_mergejoin = off; SET LOCAL enable_sort = off",
+    )
+    .execute(&mut *tx)
+    .await?;
+    let copied = sqlx::query_as(
+        "WITH lacking AS (
+             SELECT v.document_id, v.embed_model, v.embed, v.weight FROM document_vectors v
+              WHERE v.document_id > $1 AND NOT EXISTS (SELECT FROM document_vectors_next n WHERE n.document_id = v.document_id)
+              ORDER BY v.document_id LIMIT $2 FOR SHARE OF v),
+         copied AS (
+             INSERT INTO document_vectors_next (document_id, embed_model, embed, weight, root_id)
+             SELECT document_id, embed_model, embed, weight, vector_root(to_regclass('document_vectors_next'), document_id) FROM lacking
+             ON CONFLICT (document_id, root_id) DO NOTHING)
+         SELECT count(*), max(document_id) FROM lacking",
+    )
+    .bind(after)
+    .bind(batch)
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(copied)
+}
+
+/// The HNSW indexes of the present table that svc made, each with what follows the table's name in its definition.
+async fn indexes(pool: &PgPool) -> sqlx::Result<BTreeMap<String, String>> {
+    let found: Vec<(String, String)> = sqlx::query_as(
+        "SELECT c.relname::text, substring(pg_get_indexdef(c.oid) FROM ' USING .*') FROM pg_index i
+           JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+          WHERE i.indrelid = to_regclass($1) AND a.amname = 'hnsw' AND i.indisvalid AND c.relname ~ '^document_vectors_(bits_)?[0-9]+_[0-9a-f]{12}$'",
+    )
+    .bind(PRESENT)
+    .fetch_all(pool)
+    .await?;
+    Ok(found.into_iter().collect())
+}
+
+/// Builds an index of a table while others write to it, part by part. `name` is the one that it has on the present table. What a kill left half
+/// built is built anew.
+async fn build(pool: &PgPool, table: &str, name: &str, rest: &str, tell: &mut impl FnMut(Step)) -> sqlx::Result<()> {
+    let whole = if table == NEXT { format!("{name}_next") } else { name.to_owned() };
+    let parts: Vec<String> = sqlx::query_scalar(
+        "SELECT c.relname::text FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhrelid WHERE h.inhparent = to_regclass($1) ORDER BY c.oid",
+    )
+    .bind(table)
+    .fetch_all(pool)
+    .await?;
+    let places: Vec<(&str, String)> = match parts.as_slice() {
+        [] => vec![(table, whole.clone())],
+        parts => parts.iter().map(|part| (part.as_str(), name.replacen(PRESENT, part, 1))).collect(),
+    };
+    for (place, index) in places {
+        let is_valid: Option<bool> =
+            sqlx::query_scalar("SELECT i.indisvalid FROM pg_index i WHERE i.indexrelid = to_regclass($1)")
+                .bind(&index)
+                .fetch_optional(pool)
+                .await?;
+        if is_valid == Some(true) {
+            continue;
+        }
+        if is_valid == Some(false) {
+            drop_index(pool, &index).await?;
+        }
+        tell(Step::Building { index: index.clone() });
+        let statement = format!("CREATE INDEX CONCURRENTLY {index} ON {place}{rest}");
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(pool).await?;
+    }
+    if !parts.is_empty() {
+        // It takes the indexes of the parts for its own.
+        patiently(pool, &format!("CREATE INDEX IF NOT EXISTS {whole} ON {table}{rest}")).await?;
+    }
+    Ok(())
+}
+
+async fn drop_index(pool: &PgPool, name: &str) -> sqlx::Result<()> {
+    patiently(pool, &format!("DROP INDEX IF EXISTS {name}")).await
+}
+
+/// Lets the next table be the present one, with the names of its indexes.
+async fn exchange(pool: &PgPool) -> sqlx::Result<()> {
+    let renamed: Vec<String> = sqlx::query_scalar(
+        "SELECT format('ALTER INDEX %I RENAME TO %I;', c.relname, c.relname || '_old')
+           FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass($1)",
+    )
+    .bind(PRESENT)
+    .fetch_all(pool)
+    .await?;
+    let named: Vec<String> = sqlx::query_scalar(
+        "SELECT format('ALTER INDEX %I RENAME TO %I;', c.relname, replace(c.relname, '_next', ''))
+           FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass($1)",
+    )
+    .bind(NEXT)
+    .fetch_all(pool)
+    .await?;
+    let (renamed, named) = (renamed.concat(), named.concat());
+    let statements = format!(
+        "LOCK TABLE document_vectors IN ACCESS EXCLUSIVE MODE; DROP TRIGGER mirror_vector ON document_vectors; {renamed}
+         ALTER TABLE document_vectors RENAME TO document_vectors_old; {named}
+         ALTER TABLE document_vectors_next RENAME TO document_vectors"
+    );
+    patiently(pool, &statements).await
+}
+
+/// Drops the table that another one took the place of.
+async fn drop_old(pool: &PgPool) -> sqlx::Result<()> {
+    patiently(pool, "DROP TABLE IF EXISTS document_vectors_old").await
+}
+
+/// Puts an index of the wanted kind in the place of this one. Searches use an index of bits once it is the only one.
+async fn rebuild(
+    pool: &PgPool,
+    wanted: &Wanted,
+    name: &str,
+    rest: &str,
+    tell: &mut impl FnMut(Step),
+) -> Result<(), ReindexError> {
+    let model_and_width = name.trim_start_matches("document_vectors_");
+    let (kind, of) = match model_and_width.strip_prefix("bits_") {
+        Some(of) => (Index::Bits, of),
+        None => (Index::Halves, model_and_width),
+    };
+    if kind == wanted.index {
+        return Ok(());
+    }
+    let Some((width, _)) = of.split_once('_') else { return Ok(()) };
+    let condition = rest.find(" WHERE ").map_or("", |at| &rest[at..]);
+    let (other, made_of) = match wanted.index {
+        Index::Halves => (format!("document_vectors_{of}"), format!("(embed::halfvec({width})) halfvec_cosine_ops")),
+        Index::Bits => {
+            (format!("document_vectors_bits_{of}"), format!("(binary_quantize(embed)::bit({width})) bit_hamming_ops"))
+        }
+    };
+    let rest = format!(" USING hnsw ({made_of}) WITH (m = 16, ef_construction = 64){condition}");
+    build(pool, PRESENT, &other, &rest, tell).await?;
+    if wanted.index == Index::Bits {
+        let of_model = format!("SELECT embed_model FROM document_vectors{condition} LIMIT 1");
+        let model: Option<String> = sqlx::query_scalar(AssertSqlSafe(of_model)).fetch_optional(pool).await?;
+        if let Some(model) = model {
+            let (searches, recall) = recall(pool, wanted.sample, &model, &other).await?;
+            tell(Step::Measured { model: model.clone(), searches, recall });
+            if recall < wanted.least_recall {
+                drop_index(pool, &other).await?;
+                return Err(ReindexError::LowRecall { model, recall, least: wanted.least_recall });
+            }
+        }
+    }
+    drop_index(pool, name).await?;
+    tell(Step::Dropped { index: name.to_owned() });
+    Ok(())
+}
+
+/// How much of what exact searches find an index of bits finds, by searches for what is like documents of the store; and how many these were.
+async fn recall(pool: &PgPool, sample: i32, model: &str, index: &str) -> sqlx::Result<(usize, f64)> {
+    let eligible = Eligible { scope: Readable::everything(), ..Eligible::default() };
+    let mut conn = pool.acquire().await?;
+    let bits = vectors::rows(&mut conn, index).await?;
+    let parts = vectors::parts(&mut conn).await?;
+    let queries: Vec<(DocumentId, HalfVector)> = sqlx::query_as(
+        "SELECT DISTINCT ON (v.document_id) v.document_id, v.embed
+           FROM (SELECT random() * (SELECT max(document_id) FROM document_vectors) AS at FROM generate_series(1, $2::int)) r
+          CROSS JOIN LATERAL (
+                SELECT n.document_id, n.embed FROM document_vectors n
+                 WHERE n.embed_model = $1 AND n.document_id >= floor(r.at)::bigint ORDER BY n.document_id LIMIT 1) v",
+    )
+    .bind(model)
+    .bind(sample)
+    .fetch_all(&mut *conn)
+    .await?;
+    drop(conn);
+    let layout = Layout { parts: if parts > 1 { parts as i64 } else { 0 }, root: None, bits: Some(bits) };
+    let (mut found, mut wanted) = (0, 0);
+    for (id, vector) in &queries {
+        let query = Stored { model, vector: vector.clone() };
+        let mut tx = transaction::begin_search(pool).await?;
+        let exact = nearest(&mut tx, &query, *id).await?;
+        // The document itself is the nearest to its vector, and says nothing.
+        let limit = NEAREST as i64 + 1;
+        let near = vectors::approximate(&mut tx, &eligible, &query, limit, 4 * limit, LOOKED_AT, &layout).await?;
+        tx.commit().await?;
+        let Some(least) = exact.last() else { continue };
+        let others = near.iter().filter(|(other, _)| other != id).take(exact.len());
+        found += others.filter(|(_, score)| *score >= least - EQUAL).count();
+        wanted += exact.len();
+    }
+    Ok((queries.len(), if wanted == 0 { 1.0 } else { found as f64 / wanted as f64 }))
+}
+
+/// The scores of the documents whose vectors are nearest to that of a document, found by comparing all.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+async fn nearest(conn: &mut PgConnection, query: &Stored<'_>, id: DocumentId) -> sqlx::Result<Vec<f64>> {
+    sqlx::query_scalar(concat!(
+        "SELECT 1 - n.distance FROM (
+             SELECT v.embed <=> $2 AS distance FROM document_vectors v JOIN documents d ON d.id = v.document_id
+              WHERE v.embed_model = $1 AND d.settled = 'settled' AND v.document_id <> $3 AND ",
+        visible!(),
+        " ORDER BY 1 LIMIT $4) n ORDER BY 1 DESC"
+    ))
+    .bind(query.model)
+    .bind(query.vector.clone())
+    .bind(id)
+    .bind(NEAREST as i64)
+    .fetch_all(conn)
+    .await
+}

@@ -1,0 +1,121 @@
+//! How the table of vectors is laid out: in parts by the root of a document or not, and under which kind of index.
+use super::{Stored, WIDEST};
+use crate::store::search::Eligible;
+use sha2::{Digest, Sha256};
+use sqlx::PgConnection;
+use svc_ids::DocumentId;
+
+/// Even a small part has to be looked at in so many places.
+const LEAST_ENTRIES: i64 = 40;
+
+/// Among so many vectors, [`FEWEST`] candidates of an index of bits have the nearest ones in them, as measured.
+const FEW: f64 = 20_000.0;
+/// How many candidates of an index of bits are compared at least.
+const FEWEST: f64 = 200.0;
+/// Each is a row that is read, so there is an end.
+const MOST: f64 = 2_000.0;
+
+/// What an HNSW index is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Index {
+    /// The vectors themselves.
+    Halves,
+    /// The signs of their numbers, one bit each: a sixth of the memory. They propose, and the vectors score.
+    Bits,
+}
+
+/// The name of the index of a model's vectors in a table.
+pub(in crate::store) fn index_name(table: &str, index: Index, model: &str, width: usize) -> String {
+    let kind = match index {
+        Index::Halves => "",
+        Index::Bits => "bits_",
+    };
+    format!("{table}_{kind}{width}_{}", hex::encode(&Sha256::digest(model)[..6]))
+}
+
+/// How a search meets the vectors of a model. By default it expects one table with an index of halves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Layout {
+    /// In how many parts they are; 0 for one table.
+    pub parts: i64,
+    /// The only root whose part has to be read, where they are in parts and everything eligible is under it.
+    pub root: Option<DocumentId>,
+    /// How many vectors the index of bits has, where that is the only one.
+    pub bits: Option<f64>,
+}
+
+impl Layout {
+    /// How many candidates an index has to propose at least, so that the nearest are among them: the more vectors there are, the more of them
+    /// have nearly the same bits.
+    pub(super) fn least_candidates(&self) -> i64 {
+        self.bits.map_or(0, |vectors| (FEWEST * (vectors / FEW).sqrt()).clamp(FEWEST, MOST) as i64)
+    }
+
+    /// How many entries the index of each part is looked at, so that all together are so many.
+    pub(super) fn entries_of_a_part(&self, entries: i64) -> i64 {
+        let entries = if self.root.is_none() && self.parts > 1 { entries / self.parts } else { entries };
+        entries.clamp(LEAST_ENTRIES, WIDEST)
+    }
+}
+
+/// How the vectors are laid out that a search meets. It holds until the transaction ends, if that is one of
+/// [`begin_search`](crate::store::transaction::begin_search).
+pub async fn layout(conn: &mut PgConnection, eligible: &Eligible, query: &Stored<'_>) -> sqlx::Result<Layout> {
+    let width = query.vector.to_vec().len();
+    let [halves, bits] =
+        [Index::Halves, Index::Bits].map(|index| index_name("document_vectors", index, query.model, width));
+    let (parts, root, has_bits): (i64, Option<DocumentId>, bool) = sqlx::query_as(
+        "SELECT p.parts, CASE WHEN p.parts > 0 THEN (SELECT coalesce(d.path[1], d.id) FROM documents d WHERE d.id = $3) END,
+                EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass($2) AND i.indisvalid)
+                AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass($1) AND i.indisvalid)
+           FROM (SELECT count(*) AS parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')) p",
+    )
+    .bind(&halves)
+    .bind(&bits)
+    .bind(eligible.parent_id)
+    .fetch_one(&mut *conn)
+    .await?;
+    let bits = if has_bits { Some(rows(conn, &bits).await?) } else { None };
+    Ok(Layout { parts, root, bits })
+}
+
+/// About how many rows a table or an index has, with its parts.
+pub(in crate::store) async fn rows(conn: &mut PgConnection, name: &str) -> sqlx::Result<f64> {
+    sqlx::query_scalar(
+        "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::float8 FROM pg_class c
+          WHERE c.oid = to_regclass($1) OR c.oid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass($1))",
+    )
+    .bind(name)
+    .fetch_one(conn)
+    .await
+}
+
+/// In how many parts the vectors are; 1 for one table.
+pub async fn parts(conn: &mut PgConnection) -> sqlx::Result<usize> {
+    let parts: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')")
+            .fetch_one(conn)
+            .await?;
+    Ok(usize::try_from(parts).unwrap_or_default().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_parts_are_looked_at_as_widely_together_as_one_table() {
+        let parted = Layout { parts: 8, ..Layout::default() };
+        assert_eq!([200, 800, 2_000].map(|entries| parted.entries_of_a_part(entries)), [40, 100, 250]);
+        let scoped = Layout { root: Some(DocumentId(1)), ..parted };
+        for layout in [Layout::default(), scoped] {
+            assert_eq!([200, 1_000, 2_000].map(|entries| layout.entries_of_a_part(entries)), [200, 1_000, 1_000]);
+        }
+    }
+
+    #[test]
+    fn more_vectors_need_more_candidates_of_bits() {
+        let of = |bits| Layout { bits, ..Layout::default() }.least_candidates();
+        assert_eq!([None, Some(0.0), Some(20_000.0), Some(80_000.0), Some(1e9)].map(of), [0, 200, 200, 400, 2_000]);
+    }
+}

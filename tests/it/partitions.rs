@@ -1,0 +1,376 @@
+//! The vectors in parts by the root of a document, and under indexes of bits: searches find what they found before, whatever is killed on the
+//! way there and back.
+use crate::{
+    admin::run,
+    crash::{Process, url},
+    edits::{patch, patched},
+    support::{self, TestApp, Wish, invariants, sample, searches::ask, server, until},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    process::{Command, Stdio},
+};
+use svc::store::{
+    reindex::{self, ReindexError, Step, Wanted},
+    scope::Readable,
+    search::Eligible,
+    transaction::begin_search,
+    vectors::{self, Index, LOOKED_AT, Layout, Stored},
+};
+use svc_client::{
+    OptionalJson,
+    wire::{DocumentPath, ReprocessRequest},
+};
+use svc_ids::DocumentId;
+use tokio::sync::Notify;
+
+const QUERIES: [&str; 3] = ["how long may I be on holiday", "birds that wait in the water", "why the sea rises"];
+
+/// Wishes whose batches are small, so that there are several.
+fn wanted(parts: usize, index: Index) -> Wanted {
+    Wanted { parts, index, batch: 4, sample: 20, least_recall: 0.95 }
+}
+
+/// A file and trees of documents, some of which have something under them. Returns the roots.
+async fn filled(app: &TestApp) -> Vec<i64> {
+    let mut roots = vec![app.ingest(&sample("handbook.md")).await.0];
+    for (title, content) in [
+        ("Herons", "A heron waits in the shallows."),
+        ("Tides", "The moon pulls the oceans, and the water rises."),
+        ("Coots", "A coot dives for weeds."),
+        ("Bread", "Yeast eats the sugar in the dough."),
+        ("Ice", "A glacier is a river of ice."),
+    ] {
+        let root = app.create(title, content, None).await.id;
+        app.create(title, &format!("More of it: {content}"), Some(root)).await;
+        roots.push(root);
+    }
+    roots
+}
+
+/// What searches find, in the whole store and under each of these.
+async fn answers(app: &TestApp, roots: &[i64]) -> Vec<Vec<i64>> {
+    let mut answers = Vec::new();
+    for query in QUERIES {
+        for root in roots.iter().copied().map(Some).chain([None]) {
+            for method in ["vector", "hybrid"] {
+                let body = json!({"query": query, "parent_id": root, "group_by": "none", "limit": 20});
+                let found = ask(&app.client, method, &body).await.unwrap();
+                answers.push(found.results.iter().map(|result| result.document.id).collect());
+            }
+        }
+    }
+    answers
+}
+
+/// A hash of each vector, by its document.
+async fn stored(app: &TestApp) -> BTreeMap<i64, String> {
+    let rows: Vec<(i64, String)> =
+        sqlx::query_as("SELECT document_id, md5(embed_model || embed::text || weight::text) FROM document_vectors")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
+    let vectors: BTreeMap<i64, String> = rows.iter().cloned().collect();
+    assert_eq!(rows.len(), vectors.len(), "a document has one vector");
+    vectors
+}
+
+async fn parts(app: &TestApp) -> usize {
+    vectors::parts(&mut app.pool.acquire().await.unwrap()).await.unwrap()
+}
+
+/// What is left of a move that ended or was given up: the tables of vectors beside their own, and the trigger.
+async fn left(app: &TestApp) -> i64 {
+    sqlx::query_scalar(
+        "SELECT (SELECT count(*) FROM pg_class WHERE relname IN ('document_vectors_next', 'document_vectors_old'))
+                + (SELECT count(*) FROM pg_trigger WHERE tgname = 'mirror_vector')",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap()
+}
+
+/// The names of the HNSW indexes of the whole table.
+async fn indexes(app: &TestApp) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+          WHERE i.indrelid = 'document_vectors'::regclass AND a.amname = 'hnsw' AND i.indisvalid ORDER BY 1",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap()
+}
+
+async fn reindexed(app: &TestApp, wanted: &Wanted) -> Vec<Step> {
+    let mut steps = Vec::new();
+    reindex::vectors(&app.pool, wanted, |step| steps.push(step)).await.unwrap();
+    steps
+}
+
+/// Stops a move after so many steps, in the middle of what comes next; says whether it came to its end before.
+async fn stopped_after(app: &TestApp, wanted: &Wanted, mut steps: usize) -> bool {
+    let stop = Notify::new();
+    let tell = |_: Step| {
+        steps = steps.saturating_sub(1);
+        if steps == 0 {
+            stop.notify_one();
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.notified() => false,
+        done = reindex::vectors(&app.pool, wanted, tell) => {
+            done.unwrap();
+            true
+        }
+    }
+}
+
+/// What is written while vectors are on their way: a document is made, moved into another tree, edited and deleted, and a tree is moved.
+async fn written(app: &TestApp, roots: &[i64]) {
+    let id = app.create("Loons", "A loon calls at night.", Some(roots[1])).await.id;
+    patched(app, id, json!({"parent_id": roots[2]})).await;
+    patched(app, id, json!({"content": "A loon is silent by day."})).await;
+    until("no task to hold it", async || app.client.delete_document(DocumentPath { id }).await.ok()).await;
+    patched(app, roots[3], json!({"parent_id": roots[4]})).await;
+    patched(app, roots[3], json!({"parent_id": null})).await;
+}
+
+/// A program of the service with these settings, on the database of a test.
+fn program(app: &TestApp, settings: &[(&str, &str)], arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command
+        .args(["--config", "/dev/null", "reindex"])
+        .args(arguments)
+        .env("SVC_DATABASE_URL", url(&app.options))
+        .env("SVC_DATA_DIR", server::work_dir().join("data"))
+        .envs(settings.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_parts_finds_what_it_found_in_one_table_while_everybody_writes() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    for count in [4, 3, 1] {
+        let (before, vectors) = (answers(&app, &roots).await, stored(&app).await);
+        let wish = wanted(count, Index::Halves);
+        let (steps, ()) = tokio::join!(reindexed(&app, &wish), written(&app, &roots));
+        assert!(steps.contains(&Step::Exchanged { parts: count }), "{steps:?}");
+        assert_eq!((parts(&app).await, left(&app).await), (count, 0));
+        assert_eq!(stored(&app).await, vectors, "in {count} parts");
+        assert_eq!(answers(&app, &roots).await, before, "in {count} parts");
+        assert_eq!(indexes(&app).await.len(), 1);
+        invariants::check(&app.pool).await;
+        // What is written later comes to its part too, also what a reprocess builds, whether its file is moved meanwhile or not.
+        written(&app, &roots).await;
+        let request = ReprocessRequest { options: Some(json!({"structure": {"max_tokens": 60}})), replace: false };
+        app.client.reprocess_file(DocumentPath { id: roots[0] }, OptionalJson(Some(request))).await.unwrap();
+        let moved = patch(&app, roots[0], json!({"parent_id": roots[5]})).await;
+        until("the reprocess to end", async || {
+            let left: i64 = sqlx::query_scalar("SELECT count(*) FROM generations").fetch_one(&app.pool).await.unwrap();
+            (left == 0).then_some(())
+        })
+        .await;
+        invariants::check_drained(&app.pool).await;
+        if moved.is_ok() {
+            patched(&app, roots[0], json!({"parent_id": null})).await;
+        }
+        assert!(reindexed(&app, &wish).await.is_empty(), "there is nothing left to do");
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scoped_search_reads_one_part_and_others_merge_the_indexes_of_all() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    reindexed(&app, &wanted(4, Index::Halves)).await;
+    let info = support::engine().info().clone();
+    let vector = support::engine().embed_query("birds that wait in the water".to_owned()).await.unwrap();
+    let query = Stored::new(&info.identity, info.native_width, &vector);
+    let everything = Eligible { scope: Readable::everything(), ..Eligible::default() };
+    let scoped = Eligible { parent_id: Some(DocumentId(roots[1])), ..everything.clone() };
+    for (eligible, read) in [(&everything, 4), (&scoped, 1)] {
+        let mut tx = begin_search(&app.pool).await.unwrap();
+        // In a store that is as small as this one, whole tables are read as fast.
+        sqlx::raw_sql("SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off").execute(&mut *tx).await.unwrap();
+        let scans = "SELECT coalesce(sum(pg_stat_get_xact_numscans(c.oid)), 0)::bigint FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+                      WHERE a.amname = 'hnsw' AND c.relkind = 'i'";
+        let before: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
+        let layout = vectors::layout(&mut tx, eligible, &query).await.unwrap();
+        assert_eq!(layout, Layout { parts: 4, root: eligible.parent_id, bits: None });
+        let near = vectors::approximate(&mut tx, eligible, &query, 5, 20, LOOKED_AT, &layout).await.unwrap();
+        let scanned: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
+        assert_eq!(scanned - before, read, "the index of each part that is read gives its nearest");
+        let touched: i64 = sqlx::query_scalar(
+            "SELECT count(DISTINCT l.relation) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+              WHERE l.pid = pg_backend_pid() AND c.relname ~ '^document_vectors_4_[0-9]$'",
+        )
+        .fetch_one(&mut *tx)
+        .await
+        .unwrap();
+        assert_eq!(touched, read, "the planner leaves out the other parts");
+        let exact = vectors::exact(&mut tx, eligible, &query, 5, i64::MAX, &layout).await.unwrap().unwrap();
+        tx.commit().await.unwrap();
+        assert!(!near.is_empty() && near == exact.ranked, "{near:?} {exact:?}");
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_of_vectors_that_is_stopped_at_any_step_loses_none_and_goes_on() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    let (before, vectors) = (answers(&app, &roots).await, stored(&app).await);
+    for parts_wanted in [3, 1] {
+        let wanted = wanted(parts_wanted, Index::Halves);
+        let mut stops = 0;
+        for steps in 1.. {
+            let has_ended = stopped_after(&app, &wanted, steps).await;
+            assert_eq!(answers(&app, &roots).await, before, "after a stop in step {steps}");
+            written(&app, &roots).await;
+            let now = stored(&app).await;
+            assert!(vectors.iter().all(|(id, hash)| now.get(id) == Some(hash)), "a vector is lost in step {steps}");
+            invariants::check(&app.pool).await;
+            if has_ended {
+                break;
+            }
+            stops += 1;
+        }
+        assert!(stops > 1 && parts(&app).await == parts_wanted && left(&app).await == 0, "{stops}");
+    }
+    // What was begun in another form is given up.
+    assert!(!stopped_after(&app, &wanted(3, Index::Halves), 1).await);
+    assert_eq!((parts(&app).await, left(&app).await), (1, 2));
+    reindexed(&app, &wanted(2, Index::Halves)).await;
+    assert_eq!((parts(&app).await, left(&app).await), (2, 0));
+    assert!(!stopped_after(&app, &wanted(5, Index::Halves), 1).await);
+    reindexed(&app, &wanted(2, Index::Halves)).await;
+    assert_eq!((parts(&app).await, left(&app).await), (2, 0));
+    assert_eq!(answers(&app, &roots).await, before);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_reindex_is_ended_by_the_next_one() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    let (before, vectors) = (answers(&app, &roots).await, stored(&app).await);
+    let settings = [("SVC_VECTOR_PARTITIONS", "3")];
+    assert!(!stopped_after(&app, &wanted(3, Index::Halves), 1).await);
+    // Somebody holds a vector that is not copied yet.
+    let mut holder = app.pool.begin().await.unwrap();
+    sqlx::raw_sql("UPDATE document_vectors SET weight = weight WHERE document_id = (SELECT max(document_id) FROM document_vectors)")
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    let mover = Process(program(&app, &settings, &["--vectors"]).spawn().unwrap());
+    until("the reindex to wait", async || {
+        let waits: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                             AND query LIKE 'WITH lacking%')",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        waits.then_some(())
+    })
+    .await;
+    mover.kill();
+    holder.rollback().await.unwrap();
+    assert_eq!(answers(&app, &roots).await, before);
+    let done = run(program(&app, &settings, &["--vectors"])).await;
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.lines().last().unwrap().contains("\"done\""), "{done:?}");
+    assert_eq!((parts(&app).await, left(&app).await, stored(&app).await), (3, 0, vectors));
+    assert_eq!(answers(&app, &roots).await, before);
+    let lacking = run(program(&app, &settings, &[])).await;
+    assert!(String::from_utf8_lossy(&lacking.stderr).contains("--vectors"), "{lacking:?}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bits_take_the_place_of_halves_only_if_they_find_enough() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    let before = answers(&app, &roots).await;
+    let halves = indexes(&app).await;
+    let bits = |parts| Wanted { sample: 10, ..wanted(parts, Index::Bits) };
+    for parts in [1, 2] {
+        reindexed(&app, &wanted(parts, Index::Halves)).await;
+        let strict = Wanted { least_recall: 1.1, ..bits(parts) };
+        let refused = reindex::vectors(&app.pool, &strict, |_| ()).await.unwrap_err();
+        assert!(matches!(refused, ReindexError::LowRecall { .. }), "{refused}");
+        assert_eq!(indexes(&app).await, halves, "the index that is there stays");
+        let steps = reindexed(&app, &bits(parts)).await;
+        let recall = steps.iter().find_map(|step| match step {
+            Step::Measured { searches, recall, .. } => Some((*searches, *recall)),
+            _ => None,
+        });
+        let (searches, recall) = recall.unwrap();
+        assert!((1..=10).contains(&searches) && recall >= 0.95, "{steps:?}");
+        assert!(steps.contains(&Step::Dropped { index: halves[0].clone() }), "{steps:?}");
+        let now = indexes(&app).await;
+        assert!(now.len() == 1 && now[0].starts_with("document_vectors_bits_384_"), "{now:?}");
+        assert_eq!(answers(&app, &roots).await, before);
+        let info = support::engine().info().clone();
+        let vector = support::engine().embed_query("why the sea rises".to_owned()).await.unwrap();
+        let query = Stored::new(&info.identity, info.native_width, &vector);
+        let everything = Eligible { scope: Readable::everything(), ..Eligible::default() };
+        let mut tx = begin_search(&app.pool).await.unwrap();
+        let layout = vectors::layout(&mut tx, &everything, &query).await.unwrap();
+        assert!(layout.bits.is_some(), "{layout:?}");
+        let near = vectors::approximate(&mut tx, &everything, &query, 5, 20, LOOKED_AT, &layout).await.unwrap();
+        let exact = vectors::exact(&mut tx, &everything, &query, 5, i64::MAX, &layout).await.unwrap().unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(near, exact.ranked, "bits propose, and the vectors score");
+        // A task that brings vectors of the model makes no second index.
+        app.create("Loons", "A loon calls at night.", Some(roots[1])).await;
+        vectors::ensure_index(&app.pool, &info.identity, info.native_width).await.unwrap();
+        assert_eq!(indexes(&app).await, now);
+        let id: i64 =
+            sqlx::query_scalar("SELECT id FROM documents WHERE title = 'Loons'").fetch_one(&app.pool).await.unwrap();
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+    }
+    reindexed(&app, &wanted(1, Index::Halves)).await;
+    assert_eq!((indexes(&app).await, answers(&app, &roots).await), (halves, before));
+    app.end().await;
+}
+
+/// All numbers of these vectors are positive, so all have the same bits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bits_that_tell_nothing_are_refused_with_what_was_measured() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    vectors::ensure_index(&app.pool, "positive@1", 16).await.unwrap();
+    sqlx::query(
+        "WITH made AS (
+             INSERT INTO documents (title, content, usetype, content_hash, guard)
+             SELECT 'Leaf', 'Leaf', 'note', 'x', 0 FROM generate_series(1, 2000) RETURNING id)
+         INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT m.id, 'positive@1', (SELECT array_agg(0.01 + random() + 0 * n * m.id) FROM generate_series(1, 16) n)::vector::halfvec, 1 FROM made m",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let before = indexes(&app).await;
+    let bit = [("SVC_VECTOR_INDEX", "bit")];
+    let refused = run(program(&app, &bit, &["--vectors", "--sample", "20"])).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("positive@1") && said.contains("--least-recall"), "{refused:?}");
+    assert_eq!(indexes(&app).await, before);
+    let accepted = run(program(&app, &bit, &["--vectors", "--sample", "20", "--least-recall", "0"])).await;
+    assert!(accepted.status.success(), "{accepted:?}");
+    let lines: Vec<Value> =
+        String::from_utf8_lossy(&accepted.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let measured = lines.iter().find(|line| line["step"] == "measured").unwrap();
+    assert!(measured["searches"].as_u64() > Some(10) && measured["recall"].as_f64() < Some(0.95), "{measured}");
+    let now = indexes(&app).await;
+    assert!(now.iter().all(|index| index.starts_with("document_vectors_bits_")), "{now:?}");
+    sqlx::query("DELETE FROM documents").execute(&app.pool).await.unwrap();
+    app.end().await;
+}

@@ -1,0 +1,246 @@
+//! The titles above chunks: what is found by them, what is shown of them, and what becomes of a change.
+use crate::{
+    edits::{get, patched},
+    principals::{grant, someone},
+    support::{TestApp, Wish, document, invariants, until},
+};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use svc_client::{
+    Client, Code, FileUpload, Json, Remote,
+    wire::{
+        Bm25Search, DocumentPath, DocumentResponse, GrantRight, IndexChange, IndexPath, IndexState, NewDocument,
+        PageQuery, SnippetOf, TaskTypePath, UploadQuery, WaitQuery,
+    },
+};
+
+/// A file with a section of several chunks, of which only the first has the heading in its text.
+fn lamps() -> String {
+    let sentence = |n: usize| format!("Keeper number {n} polished the brass each evening before the ships came home. ");
+    let text: String = (0..12).map(sentence).collect();
+    format!("# Zanzibar\n\n{text}\n\n# Bread\n\nYeast makes the dough rise.\n")
+}
+
+async fn upload(app: &TestApp, name: &str, text: String) -> (i64, Vec<DocumentResponse>) {
+    let options = json!({"structure": {"max_tokens": 30}});
+    let file = FileUpload::from_bytes(name, text, Some(options));
+    let id = app.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id;
+    app.settled(id).await;
+    (id, app.subtree(id).await)
+}
+
+fn section(tree: &[DocumentResponse], title: &str) -> i64 {
+    tree.iter().find(|node| node.usetype == "section" && node.title == title).unwrap().id
+}
+
+fn chunks(tree: &[DocumentResponse], under: i64) -> BTreeSet<i64> {
+    let is_under = |node: &&DocumentResponse| node.usetype == "chunk" && node.path.contains(&under);
+    tree.iter().filter(is_under).map(|node| node.id).collect()
+}
+
+/// The chunks that BM25 finds.
+async fn found(client: &Client<Remote>, query: &str) -> BTreeSet<i64> {
+    let search = Bm25Search { limit: 100, usetype: Some(vec!["chunk".to_owned()]), ..Bm25Search::new(query) };
+    client.search_bm25(Json(search)).await.unwrap().results.iter().map(|result| result.document.id).collect()
+}
+
+async fn embed(app: &TestApp, id: i64) -> Option<Value> {
+    app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence.get("embed").cloned()
+}
+
+fn of_type(name: &str) -> TaskTypePath {
+    TaskTypePath { task_type: name.to_owned() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chunk_is_found_by_the_titles_above_it_and_shows_none_of_them() {
+    let app = TestApp::start().await;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let under = chunks(&tree, zanzibar);
+    assert!(under.len() > 3, "{tree:?}");
+    assert_eq!(found(&app.client, "zanzibar").await, under);
+    assert_eq!(found(&app.client, "lighthouses").await, chunks(&tree, file));
+    let body = Bm25Search {
+        limit: 100,
+        usetype: Some(vec!["chunk".to_owned()]),
+        snippets: Some(true),
+        ..Bm25Search::new("zanzibar lighthouses")
+    };
+    for result in app.client.search_bm25(Json(body)).await.unwrap().results {
+        let (snippet, document) = (result.snippet.unwrap(), result.document);
+        assert_eq!(snippet.of, SnippetOf::Content);
+        assert!(document.content.contains(snippet.text.trim()), "{snippet:?} is not in {}", document.content);
+        assert!(!document.content.contains("Lighthouses"), "{}", document.content);
+    }
+    let last = *under.last().unwrap();
+    assert_eq!(embed(&app, last).await, Some(json!({"windows": 1, "titles": 2})));
+    let first = *under.first().unwrap();
+    assert_eq!(embed(&app, first).await, Some(json!({"windows": 1, "titles": 1})), "it says its heading itself");
+    // A document that lies under another one is no part of it.
+    let inside = app.create("A note", "The heron waits.", Some(file)).await.id;
+    let all = app.client.search_bm25(Json(Bm25Search { limit: 100, ..Bm25Search::new("lighthouses") })).await.unwrap();
+    assert!(all.results.iter().all(|result| result.document.id != inside), "{all:?}");
+    assert_eq!(embed(&app, inside).await, None);
+    // A chunk that a caller makes is.
+    let new = NewDocument {
+        usetype: Some("chunk".to_owned()),
+        parent_id: Some(inside),
+        ..document("A part", "A heron of its own.")
+    };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    let part = app.client.create_document(wait, Json(new)).await.unwrap().document.id;
+    assert_eq!(found(&app.client, "note").await, BTreeSet::from([part]));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+
+    let off = TestApp::with(Wish { settings: &[("SVC_TITLE_PATHS", "false")], ..Wish::default() }).await;
+    svc::app::weigh_indexes(&off.pool, &off.service.settings).await.unwrap();
+    let (_, tree) = upload(&off, "Lighthouses.md", lamps()).await;
+    let under = chunks(&tree, section(&tree, "Zanzibar"));
+    assert_eq!(found(&off.client, "zanzibar").await, BTreeSet::from([*under.first().unwrap()]), "by its heading");
+    assert_eq!(found(&off.client, "lighthouses").await, BTreeSet::new());
+    assert_eq!(embed(&off, *under.last().unwrap()).await, None);
+    off.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_renamed_is_found_by_its_old_title_until_it_is_by_the_new_one() {
+    let app = TestApp::start().await;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let (under, all) = (chunks(&tree, zanzibar), chunks(&tree, file));
+    let vector = async |id: i64| -> String {
+        let query = "SELECT embed::text FROM document_vectors WHERE document_id = $1";
+        sqlx::query_scalar(query).bind(id).fetch_one(&app.pool).await.unwrap()
+    };
+    let last = *under.last().unwrap();
+    let before = [vector(last).await, vector(zanzibar).await, vector(file).await];
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    patched(&app, zanzibar, json!({"title": "Madagascar"})).await;
+    patched(&app, file, json!({"title": "Beacons.md"})).await;
+    // Another change waits for the same task.
+    patched(&app, file, json!({"title": "Towers.md"})).await;
+    let waiting = "SELECT count(*) FROM task_queue WHERE task_type = 'embed:titles' AND NOT final";
+    assert_eq!(sqlx::query_scalar::<_, i64>(waiting).fetch_one(&app.pool).await.unwrap(), 2);
+    assert_eq!(found(&app.client, "zanzibar").await, under, "nothing is lost meanwhile");
+    assert_eq!(found(&app.client, "lighthouses").await, all);
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    until("the new titles to be found", async || {
+        let [madagascar, towers] = [found(&app.client, "madagascar").await, found(&app.client, "towers").await];
+        (madagascar == under && towers == all).then_some(())
+    })
+    .await;
+    invariants::check_drained(&app.pool).await;
+    let first = BTreeSet::from([*under.first().unwrap()]);
+    assert_eq!(found(&app.client, "zanzibar").await, first, "its text has the old heading");
+    assert_eq!(found(&app.client, "lighthouses beacons").await, BTreeSet::new());
+    let after = [vector(last).await, vector(zanzibar).await, vector(file).await];
+    assert!(before.iter().zip(&after).all(|(before, after)| before != after), "also the sums");
+    // A title above what is changed meanwhile is no reason to lose the change.
+    patched(&app, last, json!({"content": "Every zeppelin has a mooring mast."})).await;
+    app.settled(file).await;
+    assert_eq!(found(&app.client, "zeppelin").await, BTreeSet::from([last]));
+    assert!(found(&app.client, "madagascar").await.contains(&last));
+    assert_eq!(get(&app, last).await.content, "Every zeppelin has a mooring mast.");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_file_is_embedded_anew_in_several_tasks() {
+    let app = TestApp::start().await;
+    let text: String =
+        (0..300).map(|n| format!("# Part {n}\n\nThe keeper of lamp {n} waits for the ship.\n\n")).collect();
+    let (file, tree) = upload(&app, "Lighthouses.md", text).await;
+    let all = chunks(&tree, file);
+    assert!(all.len() >= 300, "{}", all.len());
+    patched(&app, file, json!({"title": "Beacons.md"})).await;
+    until("the last task", async || {
+        let left = "SELECT count(*) FROM task_queue WHERE NOT final";
+        (sqlx::query_scalar::<_, i64>(left).fetch_one(&app.pool).await.unwrap() == 0).then_some(())
+    })
+    .await;
+    let tasks = "SELECT count(*) FROM task_queue WHERE task_type = 'embed:titles' AND status = 'completed'";
+    assert!(sqlx::query_scalar::<_, i64>(tasks).fetch_one(&app.pool).await.unwrap() > 1, "one is not enough");
+    let indexed = |title: &'static str| {
+        let query = "SELECT count(DISTINCT e.document_id) FROM search_index_entries e JOIN search_term_stats s ON s.index_id = e.index_id
+                      WHERE s.term = $1 AND s.term_id = ANY(e.terms)";
+        sqlx::query_scalar::<_, i64>(query).bind(title).fetch_one(&app.pool)
+    };
+    assert_eq!(indexed("beacon").await.unwrap(), all.len() as i64);
+    assert_eq!(indexed("lighthous").await.unwrap(), 0);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_is_not_found_by_a_title_that_its_readers_may_not_read() {
+    let app = TestApp::start().await;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let under = chunks(&tree, zanzibar);
+    app.client.protect_document(DocumentPath { id: file }).await.unwrap();
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    let one = someone(&app, "one").await;
+    grant(&app, &one, zanzibar, GrantRight::Read).await;
+    assert_eq!(found(&one.client, "lighthouses").await, BTreeSet::new(), "not for a moment");
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    until("the section to be found by its own title", async || {
+        (found(&one.client, "zanzibar").await == under).then_some(())
+    })
+    .await;
+    invariants::check_drained(&app.pool).await;
+    assert_eq!(found(&one.client, "lighthouses").await, BTreeSet::new());
+    assert_eq!(embed(&app, *under.last().unwrap()).await, Some(json!({"windows": 1, "titles": 1})));
+    assert!(!found(&app.client, "lighthouses").await.is_empty(), "the rest of the file has its name");
+    // Once the section is as open as the file again, so is the title.
+    app.client.unprotect_document(DocumentPath { id: zanzibar }).await.unwrap();
+    until("all to be found by the name of the file", async || {
+        (found(&app.client, "lighthouses").await == chunks(&tree, file)).then_some(())
+    })
+    .await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn titles_weigh_as_an_index_says() {
+    let app = TestApp::start().await;
+    let titled = app.create("Wombat", "It digs in the sand of the hills at night.", None).await.id;
+    let told = app.create("Marsupials", "The wombat digs, and a wombat digs deep.", None).await.id;
+    let (_, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let under = chunks(&tree, section(&tree, "Zanzibar"));
+    let default = app.client.list_indexes(PageQuery::default()).await.unwrap().indexes.remove(0);
+    assert_eq!((default.title_weight, default.title_paths), (1, true));
+    let change = IndexChange { title_weight: Some(3), ..IndexChange::default() };
+    let refused = app.client.update_index(IndexPath { id: default.id }, Json(change)).await.unwrap_err();
+    assert!(refused.code == Code::Conflict && refused.detail.contains("SVC_BM25_TITLE_WEIGHT"), "{refused}");
+    let refused = app.raw("POST", "/indexes").json(&json!({"name": "x", "title_weight": 11})).send().await.unwrap();
+    assert_eq!(refused.status(), 422);
+
+    let new = json!({"name": "titles", "title_weight": 10, "title_paths": false});
+    let made = app.client.create_index(Json(serde_json::from_value(new).unwrap())).await.unwrap();
+    assert_eq!((made.title_weight, made.title_paths, made.state), (10, false, IndexState::Ready));
+    let search = async |query: &str| -> Vec<i64> {
+        let search = Bm25Search { index: Some("titles".to_owned()), limit: 100, ..Bm25Search::new(query) };
+        let found = app.client.search_bm25(Json(search)).await.unwrap().results.into_iter();
+        found.map(|result| result.document).filter(|node| node.usetype != "section").map(|node| node.id).collect()
+    };
+    assert_eq!(search("wombat").await, [titled, told], "ten times in a title is more than twice in a text");
+    assert_eq!(search("zanzibar").await, [*under.first().unwrap()], "by its heading");
+    let path = IndexPath { id: made.id };
+    let change = IndexChange { title_weight: Some(1), title_paths: Some(true), ..IndexChange::default() };
+    let changed = app.client.update_index(path, Json(change)).await.unwrap();
+    assert_eq!((changed.title_weight, changed.title_paths, changed.state), (1, true, IndexState::Ready));
+    assert_eq!(search("wombat").await, [told, titled]);
+    assert_eq!(search("zanzibar").await.into_iter().collect::<BTreeSet<_>>(), under);
+    let change = IndexChange { title_weight: Some(0), ..IndexChange::default() };
+    app.client.update_index(path, Json(change)).await.unwrap();
+    assert_eq!(search("wombat").await, [told], "titles do not count");
+    // What comes later is indexed in the same way.
+    app.create("Wombats again", "Nothing of that name is in here.", None).await;
+    assert_eq!(search("wombat").await, [told]);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
