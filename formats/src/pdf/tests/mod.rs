@@ -2,6 +2,7 @@
 
 mod builder;
 mod encryption;
+mod images;
 
 use super::*;
 use crate::{Limit, Limits};
