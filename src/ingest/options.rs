@@ -65,6 +65,8 @@ pub struct Profile {
 pub struct Skip {
     /// Scanned pages are not read, which takes long.
     pub ocr: bool,
+    /// Pictures are not taken out of the file.
+    pub images: bool,
 }
 
 impl Default for Structure {

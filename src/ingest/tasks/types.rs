@@ -9,7 +9,7 @@ use crate::{
         extension::{TaskDeclaration, TaskHandler},
         options::{self, OptionGroup},
     },
-    store::{extraction, ingest_nodes::Rollup, members, raptor::RULE},
+    store::{extraction, images, ingest_nodes::Rollup, members, raptor::RULE},
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -94,7 +94,16 @@ pub static EXTRACT_TEXT: TaskType = TaskType {
     leads_to: CPU,
 };
 pub static EXTRACT_TABLES: TaskType = deferred("extract:tables", WriteMode::Children);
-pub static EXTRACT_IMAGES: TaskType = deferred("extract:images", WriteMode::Children);
+/// It adds pictures to the file, which is as whole without them.
+pub static EXTRACT_IMAGES: TaskType = TaskType {
+    name: images::RULE,
+    lane: Lane::Cpu,
+    write_mode: WriteMode::Children,
+    options: &[],
+    run: Runner::Here(|tools, apply| Box::pin(super::images::run(tools, apply))),
+    final_failure: FinalFailure::Nothing,
+    leads_to: MODEL,
+};
 pub static OCR: TaskType = TaskType {
     name: "ocr",
     lane: Lane::Cpu,
