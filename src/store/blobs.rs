@@ -127,6 +127,19 @@ pub async fn insert(conn: &mut PgConnection, file: &Place, row: &BlobRow) -> sql
 /// How many files' bytes one call of [`unlink_orphans`] deletes.
 const PART: i64 = 1_000;
 
+/// Whether so many nodes at and under a document have their bytes in the database that one transaction may not delete them all.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn are_many(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT count(*) > $2 FROM (SELECT FROM documents d JOIN document_blobs b ON b.document_id = d.id
+                                     WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND b.lob IS NOT NULL LIMIT $2 + 1) held",
+    )
+    .bind(id)
+    .bind(PART)
+    .fetch_one(conn)
+    .await
+}
+
 /// From here on, the bytes of files deleted in this transaction are only noted, for [`unlink_orphans`].
 pub async fn unlink_later(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT set_config('svc.unlink_later', 'on', true)").execute(conn).await.map(|_| ())
