@@ -13,7 +13,7 @@ use kind::Look;
 pub(crate) use payload::data_uri;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     io::{self, Read, Seek},
 };
@@ -27,6 +27,8 @@ pub(crate) const MOST_PIXELS: u64 = 1 << 28;
 /// How many pictures of a file are remembered before the first is given, and how many pages are named of one.
 const MOST_REMEMBERED: usize = 100_000;
 const MOST_PAGES: usize = 100;
+/// A longer name is cut where it is told.
+const NAME_CHARACTERS: usize = 255;
 /// How many pictures are named that were left out for one reason.
 const NAMED: u64 = 100;
 
@@ -211,7 +213,7 @@ pub(crate) struct Giver<'g, 't> {
     images: u32,
     bytes: u64,
     index: u64,
-    left_out: HashMap<ImageLeftOut, (u64, u64)>,
+    left_out: BTreeMap<ImageLeftOut, (u64, u64)>,
     rest: Vec<(ImageLeftOut, String)>,
 }
 
@@ -222,7 +224,7 @@ impl<'g, 't> Giver<'g, 't> {
             images: limits.images,
             bytes: limits.image_bytes,
             index: 0,
-            left_out: HashMap::new(),
+            left_out: BTreeMap::new(),
             rest: Vec::new(),
         }
     }
@@ -248,12 +250,12 @@ impl<'g, 't> Giver<'g, 't> {
         if *named == NAMED {
             // The others are counted, and told of together at the end.
             if *count == NAMED + 1 {
-                self.rest.push((reason, name.to_owned()));
+                self.rest.push((reason, label(name)));
             }
             return Ok(());
         }
         *named += 1;
-        (self.take)(ImagePart::LeftOut { name: name.to_owned(), count: 1, reason })
+        (self.take)(ImagePart::LeftOut { name: label(name), count: 1, reason })
     }
 
     /// Gives a picture whose bytes are at hand, if its header allows it and there is room.
@@ -276,8 +278,8 @@ impl<'g, 't> Giver<'g, 't> {
         (self.bytes, self.images) = (self.bytes - bytes.len() as u64, self.images.saturating_sub(1));
         let Shown { name, pages, caption, alt, nearby } = shown;
         let (width, height) = size.unzip();
-        let head =
-            ImageHead { index: self.index, name, mime: mime.to_owned(), width, height, pages, caption, alt, nearby };
+        let (index, name, mime) = (self.index, label(&name), mime.to_owned());
+        let head = ImageHead { index, name, mime, width, height, pages, caption, alt, nearby };
         self.index += 1;
         (self.take)(ImagePart::Begin(head))?;
         for piece in bytes.chunks(PIECE) {
@@ -328,6 +330,10 @@ impl<'g, 't> Giver<'g, 't> {
         }
         Ok(())
     }
+}
+
+fn label(name: &str) -> String {
+    one_line(name, NAME_CHARACTERS)
 }
 
 /// Reads a part of a package to its end, or as far as is asked.

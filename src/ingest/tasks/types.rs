@@ -52,6 +52,8 @@ pub enum FinalFailure {
     Containers,
     /// None: the task only adds to what is there.
     Nothing,
+    /// None: the node settles without the children that the task would have made. It waits for them if the task is put back.
+    Addition,
     /// None: the container settles with what it has. Its rollup goes on from here.
     Container(Rollup),
 }
@@ -101,7 +103,7 @@ pub static EXTRACT_IMAGES: TaskType = TaskType {
     write_mode: WriteMode::Children,
     options: &[],
     run: Runner::Here(|tools, apply| Box::pin(super::images::run(tools, apply))),
-    final_failure: FinalFailure::Nothing,
+    final_failure: FinalFailure::Addition,
     leads_to: MODEL,
 };
 pub static OCR: TaskType = TaskType {
@@ -392,7 +394,7 @@ impl TaskTypes {
         match self.get(name)?.final_failure {
             FinalFailure::Node | FinalFailure::Container(_) | FinalFailure::Containers => None,
             FinalFailure::Leaves => embed::leaves_of(params),
-            FinalFailure::Nothing => Some(Vec::new()),
+            FinalFailure::Nothing | FinalFailure::Addition => Some(Vec::new()),
         }
     }
 
@@ -401,12 +403,21 @@ impl TaskTypes {
         matches!(self.get(name)?.final_failure, FinalFailure::Containers).then(|| rollup::containers_of(params))
     }
 
+    /// Whether the node of a task waits for it although it does not fail with it.
+    pub(crate) fn is_addition(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|known| known.final_failure == FinalFailure::Addition)
+    }
+
     /// The state in which a container's rollup goes on after this task has failed for good; `None` if the task is not a part of a
     /// rollup, or if its node fails with it.
     pub(crate) fn rollup_after_failure(&self, name: &str) -> Option<Rollup> {
         match self.get(name)?.final_failure {
             FinalFailure::Container(rollup) => Some(rollup),
-            FinalFailure::Node | FinalFailure::Leaves | FinalFailure::Containers | FinalFailure::Nothing => None,
+            FinalFailure::Node
+            | FinalFailure::Leaves
+            | FinalFailure::Containers
+            | FinalFailure::Nothing
+            | FinalFailure::Addition => None,
         }
     }
 
