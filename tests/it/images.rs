@@ -12,7 +12,7 @@ use svc_client::{
     Code, FileUpload, Json, OptionalJson,
     wire::{
         Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FileQuery, GrantRight, ReprocessRequest, Settled,
-        UploadQuery,
+        TaskPath, TaskTypePath, UploadQuery,
     },
 };
 
@@ -217,6 +217,35 @@ async fn an_option_leaves_pictures_out_and_limits_cap_them() {
     assert_eq!(pictures(&app, bare).await.len(), 1);
     assert_eq!(evidence(&app, bare).await["extract.empty"], "no_text");
     assert_eq!(find(&app, "crane").await[0].id, pictures(&app, bare).await[0].id);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_whose_pictures_cannot_be_read_settles_with_its_text_and_waits_for_them_if_that_is_tried_again() {
+    let app = TestApp::with(Wish { settings: &[("SVC_PARSER_UNPACKED_BYTES", "1 MiB")], ..Wish::default() }).await;
+    let large = png(640, 480, &"0".repeat(2 << 20));
+    let body = [paragraph("The weir was mended."), picture("p0", "The weir")].concat();
+    let id = ingested(&app, "large.docx", docx(&body, &[("large.png", large)])).await;
+    assert!(pictures(&app, id).await.is_empty());
+    assert!(!find(&app, "weir mended").await.is_empty());
+    let attempts = evidence(&app, id).await["attempts"].clone();
+    let failed = attempts.as_array().unwrap().iter().find(|attempt| attempt["outcome"] == "failed").unwrap();
+    assert_eq!((&failed["task_type"], &failed["code"]), (&json!("extract:images"), &json!("limit_exceeded")));
+    invariants::check_drained(&app.pool).await;
+
+    let images = || TaskTypePath { task_type: "extract:images".to_owned() };
+    app.client.pause_task_type(images()).await.unwrap();
+    let task: i64 = sqlx::query_scalar("SELECT id FROM task_queue WHERE task_type = 'extract:images'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    app.client.retry_task(TaskPath { id: task }).await.unwrap();
+    let waits = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert_eq!(waits.settled, Settled::InFlight);
+    app.client.resume_task_type(images()).await.unwrap();
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
