@@ -89,7 +89,10 @@ pub(crate) fn images<R: Read + Seek>(
     }
     giver.give_each(gallery, |name, _| {
         let stream = objects.get(name).and_then(|object| document.xref().get::<Stream<'_>>(*object));
-        Ok(stream.ok_or(ImageLeftOut::Missing).and_then(|stream| stored(&stream, limits)))
+        let Some(stream) = stream else { return Ok(Err(ImageLeftOut::Missing)) };
+        // What the engine makes of one picture must not end the reading of the others.
+        let stored = catch_unwind(AssertUnwindSafe(|| stored(&stream, limits)));
+        Ok(stored.unwrap_or(Err(ImageLeftOut::Damaged)))
     })
 }
 

@@ -6,7 +6,9 @@ use crate::{Format, ImageHead, ImagePart, images};
 const SMALL_GREY: &str = "/Subtype /Image /Width 16 /Height 16 /ColorSpace /DeviceGray /BitsPerComponent 8";
 
 /// The pictures of a file with the bytes of each, and the names and reasons of those left out.
-fn read(pdf: Pdf) -> (Vec<(ImageHead, Vec<u8>)>, Vec<(String, &'static str)>) {
+type Read = (Vec<(ImageHead, Vec<u8>)>, Vec<(String, &'static str)>);
+
+fn read(pdf: Pdf) -> Read {
     let (mut given, mut left_out) = (Vec::new(), Vec::new());
     let limits = Limits::default();
     images(Format::Pdf, Cursor::new(pdf.build()), &limits, &mut |part| {
