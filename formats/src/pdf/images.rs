@@ -81,7 +81,9 @@ pub(crate) fn images<R: Read + Seek>(
         }
     }
     let mut whole = objects.clone();
-    gallery.shown.iter().for_each(|shown| drop(whole.remove(&shown.name)));
+    for shown in &gallery.shown {
+        whole.remove(&shown.name);
+    }
     let mut whole: Vec<(ObjectIdentifier, String)> = whole.into_iter().map(|(name, object)| (object, name)).collect();
     whole.sort_unstable();
     for (_, name) in whole {
