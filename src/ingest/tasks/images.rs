@@ -118,9 +118,9 @@ impl Missing {
 /// text, and is stored nowhere.
 async fn read(tools: &Tools, id: DocumentId, format: Format) -> Result<Found, TaskFailure> {
     let file = input(tools, id).await?;
-    let mut reading =
-        tools.reader.stream(file, &Request::new(Step::Images(format), limits(&tools.settings))).classified()?;
-    let mut filling = Filling::new(tools.spool.folder()).classified()?;
+    let request = Request::new(Step::Images(format), limits(&tools.settings));
+    let mut reading = tools.reader.stream(file, &request).classified()?;
+    let mut filling = Filling::new(tools.spool.folder(), request.limits.images).classified()?;
     loop {
         match reading.next().await {
             Ok(None) => return Ok(filling.found),
@@ -143,13 +143,15 @@ struct Filling {
     open: Option<ImageHead>,
     /// Where the first picture with these bytes is.
     seen: HashMap<String, usize>,
+    /// The most pictures, whatever the reader gives.
+    most: u32,
 }
 
 impl Filling {
-    fn new(folder: &Path) -> io::Result<Filling> {
+    fn new(folder: &Path, most: u32) -> io::Result<Filling> {
         let bundle = Bundle::new(folder)?;
         let found = Found { bundle, images: Vec::new(), same: Vec::new(), left_out: Missing::default() };
-        Ok(Filling { found, open: None, seen: HashMap::new() })
+        Ok(Filling { found, open: None, seen: HashMap::new(), most })
     }
 
     fn take(mut self, part: ImagePart) -> io::Result<Filling> {
@@ -165,6 +167,10 @@ impl Filling {
                         same.push(json!({"name": head.name, "as": first.head.name}));
                     }
                     merge(&mut first.head, head);
+                    return Ok(self);
+                }
+                if images.len() >= self.most as usize {
+                    left_out.add(&head.name, 1, ImageLeftOut::Images);
                     return Ok(self);
                 }
                 self.seen.insert(part.content_hash.clone(), images.len());
