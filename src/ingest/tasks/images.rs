@@ -368,12 +368,12 @@ mod tests {
     #[test]
     fn batches_hold_every_picture_once_and_their_runs_no_other() {
         let ids: Vec<DocumentId> = (95..99).chain(100..110).chain([200]).map(DocumentId).collect();
-        let batches = batches(&ids);
-        assert_eq!(batches.iter().map(|batch| batch.len()).collect::<Vec<_>>(), [4, 11]);
-        let [_, second] = batches.as_slice() else { panic!("{batches:?}") };
+        let cut = batches(&ids);
+        assert_eq!(cut.iter().map(|batch| batch.len()).collect::<Vec<_>>(), [4, 11]);
+        let [_, second] = cut.as_slice() else { panic!("{cut:?}") };
         let of = |first, last| (DocumentId(first), DocumentId(last));
         assert_eq!(runs(second), [of(100, 109), of(200, 200)]);
         let many: Vec<DocumentId> = (1000..1200).map(DocumentId).collect();
-        assert_eq!(super::batches(&many).len(), 4);
+        assert_eq!(batches(&many).len(), 4);
     }
 }
