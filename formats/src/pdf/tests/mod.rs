@@ -157,6 +157,26 @@ fn turned_pages_read_as_they_are_seen() {
 }
 
 #[test]
+fn turned_pages_are_drawn_as_they_are_seen() {
+    let drawn = |turn: u32| {
+        // The lower half of the page is black.
+        let file = Pdf::new().page_with(&format!("/Rotate {turn}"), "0 0 600 400 re f").build();
+        let raster = Raster { dpi: 72, pixels: 1_000_000 };
+        let (size, pixels) = render(Cursor::new(file), 1, raster, (&Limits::default()).into()).unwrap();
+        let at = |x: u32, y: u32| pixels[(y * size.width + x) as usize];
+        let (right, bottom) = (size.width - 1, size.height - 1);
+        let middle = (right / 2, bottom / 2);
+        let edges = [at(middle.0, 5), at(right - 5, middle.1), at(middle.0, bottom - 5), at(5, middle.1)];
+        ((size.width, size.height), edges)
+    };
+    let is_black = |edges: [u8; 4], edge: usize| edges[edge] < 50 && edges[(edge + 2) % 4] > 200;
+    for (turn, edge, size) in [(0, 2, (600, 800)), (90, 3, (800, 600)), (180, 0, (600, 800)), (270, 1, (800, 600))] {
+        let (found, edges) = drawn(turn);
+        assert!(found == size && is_black(edges, edge), "turned by {turn}: {found:?} {edges:?}");
+    }
+}
+
+#[test]
 fn text_that_runs_left_is_logical() {
     let map = "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <FF> endcodespacerange
         4 beginbfchar <61> <05E9> <62> <05DC> <63> <05D5> <64> <05DD> endbfchar endcmap end";
