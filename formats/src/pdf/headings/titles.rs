@@ -43,16 +43,19 @@ const CHAPTERS: [&str; 12] = [
 /// Whether a text, whose words have one blank between them, may be a title: it begins like one, does not end like a
 /// sentence, and is neither an address nor a line of a table of contents.
 pub(super) fn is_title(text: &str) -> bool {
+    let numbered = numbered(text);
     let (mut letters, mut others) = (0, 0);
-    for character in text.chars().filter(|character| !character.is_whitespace()) {
+    for character in numbered.map_or(text, |(_, rest)| rest).chars().filter(|character| !character.is_whitespace()) {
         *(if character.is_alphabetic() { &mut letters } else { &mut others }) += 1;
     }
+    // Numbers head what is called by letters and digits as well.
+    let is_named = letters >= 2 && if numbered.is_some() { 2 * letters >= others } else { letters >= others };
     let bare = text.trim_start_matches(['"', '“', '„', '«', '¿', '¡', '§', ' ']);
     let begins = bare.chars().next().is_some_and(|first| !first.is_lowercase() && first.is_alphanumeric());
     let ends = text.ends_with(['.', ',', ';', ':', '-', '。', '，', '、']);
     let is_address = text.contains('@') || text.contains("://") || text.contains("www.");
     let is_long = letters + others > MOST_CHARACTERS;
-    letters >= 2 && letters >= others && !is_long && begins && !ends && !is_address && !is_of_contents(text)
+    is_named && !is_long && begins && !ends && !is_address && !is_of_contents(text)
 }
 
 /// Whether it leads to a page: by a row of dots, or by a number after a numbered title.
@@ -75,10 +78,15 @@ pub(super) fn is_caption(title: &str) -> bool {
 
 /// How many parts the number has that a title begins with, as 2 for `3.1 Method`; `None` if it has no number.
 pub(super) fn number(title: &str) -> Option<usize> {
+    numbered(title).map(|(parts, _)| parts)
+}
+
+/// The same, with the title without its number; that of a chapter keeps it, because it may have no other.
+fn numbered(title: &str) -> Option<(usize, &str)> {
     let (first, rest) = title.split_once(' ')?;
     if CHAPTERS.contains(&first.to_lowercase().as_str()) {
         let next = rest.split(' ').next().unwrap_or_default().trim_end_matches(['.', ':']);
-        return (is_number(next) || is_roman(next) || is_letter(next)).then_some(1);
+        return (is_number(next) || is_roman(next) || is_letter(next)).then_some((1, title));
     }
     let bare = first.trim_end_matches(['.', ')', ':']);
     let (head, tail) = match bare.split_once('.') {
@@ -89,7 +97,7 @@ pub(super) fn number(title: &str) -> Option<usize> {
     let is_marked = tail.is_some() || bare.len() < first.len();
     let is_first = is_number(head) || (is_marked && (is_letter(head) || is_roman(head)));
     let parts = || tail.into_iter().flat_map(|tail| tail.split('.'));
-    (is_first && parts().all(is_number)).then(|| 1 + parts().count())
+    (is_first && parts().all(is_number)).then(|| (1 + parts().count(), rest))
 }
 
 fn is_letter(word: &str) -> bool {
@@ -149,7 +157,16 @@ mod tests {
 
     #[test]
     fn titles_are_neither_sentences_nor_addresses_nor_lines_of_contents() {
-        for title in ["Introduction", "1.2 The way", "“Why?”", "Who is it?", "§ 3 Duties", "第一章 总则"] {
+        for title in [
+            "Introduction",
+            "1.2 The way",
+            "7.2.1.4 SHA3-224",
+            "Chapter 7",
+            "“Why?”",
+            "Who is it?",
+            "§ 3 Duties",
+            "第一章 总则",
+        ] {
             assert!(is_title(title), "{title}");
         }
         let others = [
@@ -158,6 +175,7 @@ mod tests {
             "As follows:",
             "a",
             "12",
+            "1.2 3.4",
             "x = 1 + 2",
             "Ada@example.com writes",
             "See www.example.com",
