@@ -81,12 +81,15 @@ fn text_of<'p>(page: &'p PageGlyphs, spot: &Spot) -> &'p str {
 fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) -> Vec<Piece<'p>> {
     let mut pieces: Vec<Piece<'p>> = Vec::new();
     let mut before: Option<(&Spot, &str)> = None;
-    for segment in &row.segments {
-        let mut placed: Vec<&Spot> = spots_of(spots, segment).iter().collect();
-        if from_left {
-            // Marks belong to the letter before them.
-            placed.sort_by(|a, b| a.start.total_cmp(&b.start));
-        }
+    let mut segments: Vec<Vec<&Spot>> =
+        row.segments.iter().map(|segment| spots_of(spots, segment).iter().collect()).collect();
+    if from_left {
+        // Marks belong to the letter before them, and a segment may fill a hole of another.
+        let mut placed = segments.concat();
+        placed.sort_by(|a, b| a.start.total_cmp(&b.start));
+        segments = vec![placed];
+    }
+    for placed in segments {
         let word_gap = word_gap(page, &placed);
         for (index, &spot) in placed.iter().enumerate() {
             let text = text_of(page, spot);
