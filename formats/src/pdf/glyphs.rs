@@ -209,7 +209,9 @@ impl<'u> Collector<'u> {
         if matches!(glyph, Drawn::Type3(_)) {
             self.drawings.push(self.page.glyphs.len(), size, is_known.then_some(advance));
         }
-        stroke.into_iter().for_each(|stroke| self.buffers.weights.push(stroke));
+        if let Some(stroke) = stroke {
+            self.buffers.weights.push(stroke);
+        }
         if let Some(guess) = guess.filter(|_| first == UNKNOWN) {
             self.buffers.guesses.push(self.page.glyphs.len(), guess);
         }
