@@ -4,6 +4,7 @@ mod annotations;
 mod boxes;
 mod coverage;
 mod document;
+mod drawn_fonts;
 mod encryption;
 mod glyphs;
 mod headings;
