@@ -20,7 +20,7 @@ macro_rules! usetypes { ($( $(#[doc = $doc:literal])* $variant:ident = $name:lit
             match self { $( Usetype::$variant => $name, )* }
         }
 
-        /// Whether ingestion makes it as a leaf, which is what rollups read.
+        /// Whether ingestion makes it as a leaf.
         pub const fn is_leaf(self) -> bool {
             match self { $( Usetype::$variant => $leaf, )* }
         }
@@ -55,6 +55,8 @@ usetypes! {
     Record = "record", leaf: true, Content;
     /// What a sheet holds, column by column.
     Profile = "profile", leaf: true, Content;
+    /// A picture of a file, with its bytes. Its text is what stands beside it.
+    Image = "image", leaf: true, Content;
     /// Holds the summaries of the leaves under its parent, and is never a result.
     Raptor = "raptor", leaf: false, TitleAndContent;
     /// A thing that facts are about, such as a node of an imported graph.
@@ -91,6 +93,11 @@ impl Usetype {
         Usetype::ALL.iter().filter(|usetype| usetype.is_leaf()).map(|usetype| usetype.as_str()).collect()
     }
 
+    /// The names of the leaves that rollups read; what stands beside a picture is in another leaf already.
+    pub fn texts() -> Vec<&'static str> {
+        Usetype::leaves().into_iter().filter(|usetype| *usetype != Usetype::Image.as_str()).collect()
+    }
+
     /// The built-in usetype of this name; `None` if it is a caller's own.
     pub fn named(name: &str) -> Option<Usetype> {
         Usetype::ALL.iter().copied().find(|usetype| usetype.as_str() == name)
@@ -112,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_leaf_is_indexed_by_its_content_alone() {
-        assert_eq!(Usetype::leaves(), ["chunk", "table", "record", "profile"]);
+        assert_eq!(Usetype::leaves(), ["chunk", "table", "record", "profile", "image"]);
+        assert_eq!(Usetype::texts(), ["chunk", "table", "record", "profile"]);
         for usetype in Usetype::ALL {
             assert_eq!(usetype.is_leaf(), usetype.indexed() == Indexed::Content, "{usetype:?}");
         }

@@ -12,7 +12,8 @@ use std::{
     sync::{Arc, LazyLock},
 };
 use svc_formats::{
-    Format, Limits, MemberPart, archive, detect, extract, members, probe, refusal, sections, tables, xlsx,
+    Format, ImagePart, Limits, MemberPart, archive, detect, extract, images, members, probe, refusal, sections, tables,
+    xlsx,
 };
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
@@ -235,6 +236,20 @@ fn read_members(format: Format, bytes: &[u8], limits: &Limits) {
     });
 }
 
+/// Reads the pictures of a file: each begins before it gives bytes, and ends once.
+fn read_images(format: Format, bytes: &[u8], limits: &Limits) {
+    let mut is_open = false;
+    let _ = images(format, Cursor::new(bytes), limits, &mut |part| {
+        match part {
+            ImagePart::Begin(_) => assert!(!std::mem::replace(&mut is_open, true)),
+            ImagePart::Bytes(_) => assert!(is_open),
+            ImagePart::End => assert!(std::mem::take(&mut is_open)),
+            ImagePart::LeftOut { .. } => assert!(!is_open),
+        }
+        Ok(())
+    });
+}
+
 /// Detects, probes and extracts the bytes; whatever they hold must be consistent.
 fn read(bytes: &[u8]) {
     let limits = limits();
@@ -247,6 +262,9 @@ fn read(bytes: &[u8]) {
     }
     if format.has_members() {
         read_members(format, bytes, &limits);
+    }
+    if format.has_images() {
+        read_images(format, bytes, &limits);
     }
     // Any text may be opened as a table.
     if format.has_sheets() || format == Format::Text {

@@ -1,7 +1,7 @@
 //! What the targets share: limits that end an input soon, and a function that probes and extracts it.
 
 use std::io::Cursor;
-use svc_formats::{Format, Limits, archive, extract, members, probe, refusal, sections, tables, xlsx};
+use svc_formats::{Format, Limits, archive, extract, images, members, probe, refusal, sections, tables, xlsx};
 
 /// The limits are small, so that only a reader that ignores them takes long.
 pub fn limits() -> Limits {
@@ -27,6 +27,9 @@ pub fn read(format: Format, bytes: &[u8]) {
     }
     if format.has_members() {
         members(format, Cursor::new(bytes), &limits, &mut |_| Ok(())).ok();
+    }
+    if format.has_images() {
+        images(format, Cursor::new(bytes), &limits, &mut |_| Ok(())).ok();
     }
     if format.has_sheets() {
         sheets(bytes, &limits);

@@ -59,8 +59,19 @@ const PROBED: &[Format] = &[
 /// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
 const WORKBOOKS: &[Format] =
     &[Format::Xlsx, Format::Ole2, Format::Csv, Format::Tsv, Format::Ods, Format::Xls, Format::Xlsb];
-/// The formats whose images are counted.
-const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
+/// The formats whose images are looked for. An encrypted file is `ole2`, whatever it turns out to hold.
+const WITH_IMAGES: &[Format] = &[
+    Format::Pdf,
+    Format::Docx,
+    Format::Pptx,
+    Format::Xlsx,
+    Format::Odt,
+    Format::Odp,
+    Format::Ods,
+    Format::Epub,
+    Format::Html,
+    Format::Ole2,
+];
 /// The formats whose pages may be scans.
 const PAGED: &[Format] = &[Format::Pdf];
 /// The formats whose tables are looked for: on the pages of a PDF, else in Markdown, which the readers of the others write.
@@ -121,7 +132,7 @@ pub static RULES: &[Rule] = &[
         formats: WITH_IMAGES,
         takes_ocr: false,
         after: &[&EXTRACT_TEXT],
-        option: None,
+        option: Some("images"),
         planned: true,
     },
     OCR_RULE,
@@ -310,6 +321,11 @@ pub fn plan(types: &TaskTypes, format: Option<Format>, patterns: Option<&Pattern
     RULES.iter().filter(|rule| rule.planned).map(|rule| rule.row(types, format, patterns, options)).collect()
 }
 
+/// Whether a task gives its file a text, sheets or members. Without one of these a file says why it has none.
+pub fn gives_text(task: &TaskType) -> bool {
+    task.name != EXTRACT_IMAGES.name
+}
+
 /// The tasks to queue after the probe, in their order.
 pub fn due(
     types: &TaskTypes,
@@ -350,7 +366,7 @@ mod tests {
         let mut types = TaskTypes::default();
         types.set_ocr(true);
         for (format, patterns, expected) in [
-            (Format::Pdf, &[IsScanned, HasImages][..], &["ocr", "structure:inferred"][..]),
+            (Format::Pdf, &[IsScanned, HasImages][..], &["extract:images", "ocr", "structure:inferred"][..]),
             (Format::Pdf, &[IsScanned, HasScannedPages, HasHeadings, HasOutline], &["ocr", "structure:declared"]),
             (Format::Pdf, &[HasTextLayer, HasScannedPages], &["extract:text", "ocr", "structure:inferred"]),
             (Format::Pdf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
@@ -419,7 +435,10 @@ mod tests {
             (Format::Pdf, &[HasTables], &[]),
             (Format::Xlsx, &[HasTextLayer, HasTables], &["extract:text", "structure:inferred"]),
             (Format::Pptx, &[HasTextLayer, HasSlides], &["extract:text", "structure:declared"]),
-            (Format::Pdf, &[IsScanned, HasImages], &[]),
+            (Format::Pdf, &[IsScanned, HasImages], &["extract:images"]),
+            (Format::Docx, &[HasTextLayer, HasImages], &["extract:text", "extract:images", "structure:inferred"]),
+            (Format::Ods, &[HasSheets, HasImages], &["extract:images", "structure:sheets"]),
+            (Format::Text, &[HasTextLayer, HasImages], &["extract:text", "structure:inferred"]),
             (Format::Xlsx, &[HasSheets, HasComments], &["structure:sheets"]),
             (Format::Html, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Text, &[HasMarkup], &[]),
@@ -480,7 +499,7 @@ mod tests {
             [
                 "extract:text conditional, if so enqueued",
                 "extract:tables conditional, if so enqueued",
-                "extract:images conditional, if so deferred",
+                "extract:images conditional, if so enqueued",
                 "ocr conditional, if so deferred",
                 "structure:declared conditional, if so enqueued",
                 "structure:inferred conditional, if so enqueued",

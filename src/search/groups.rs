@@ -9,7 +9,13 @@ use svc_ids::DocumentId;
 fn is_part(usetype: &str, group_by: GroupBy) -> bool {
     match Usetype::named(usetype) {
         Some(
-            Usetype::Chunk | Usetype::Table | Usetype::Record | Usetype::Profile | Usetype::Summary | Usetype::Raptor,
+            Usetype::Chunk
+            | Usetype::Table
+            | Usetype::Record
+            | Usetype::Profile
+            | Usetype::Image
+            | Usetype::Summary
+            | Usetype::Raptor,
         ) => group_by != GroupBy::None,
         Some(Usetype::Section | Usetype::Sheet) => group_by == GroupBy::File,
         _ => false,

@@ -16,7 +16,7 @@ type Seed = (&'static str, Renderer, ChildrenMode, LinksMode, &'static [ShownFie
 const SEEDS: &[Seed] = {
     use ChildrenMode::{Collapsed, Inline, List};
     use LinksMode::Footnotes;
-    use Renderer::{Code, Conversation, Markdown, Plain, Record, Source, Table, Transcript};
+    use Renderer::{Code, Conversation, Image, Markdown, Plain, Record, Source, Table, Transcript};
     use ShownField::{CreatedAt, EventTime, StructuredContent, UpdatedAt};
     &[
         (REST, Markdown, List, Footnotes, &[EventTime, StructuredContent], "Document"),
@@ -35,6 +35,7 @@ const SEEDS: &[Seed] = {
         (Usetype::Sheet.as_str(), Table, Inline, Footnotes, &[], "Sheet"),
         (Usetype::Record.as_str(), Record, Inline, Footnotes, &[], "Row"),
         (Usetype::Profile.as_str(), Plain, List, Footnotes, &[], "Sheet's profile"),
+        (Usetype::Image.as_str(), Image, List, Footnotes, &[StructuredContent], "Picture"),
         (Usetype::Raptor.as_str(), Markdown, Collapsed, Footnotes, &[], "Summaries"),
         (Usetype::Summary.as_str(), Markdown, List, Footnotes, &[], "Summary"),
         (Usetype::Entity.as_str(), Markdown, List, LinksMode::Inline, &[StructuredContent], "Thing"),

@@ -43,6 +43,7 @@ mod groups;
 mod growth;
 mod hangups;
 mod hostile;
+mod images;
 mod indexes;
 mod ingest;
 mod leaves;

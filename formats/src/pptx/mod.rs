@@ -7,6 +7,7 @@
 //! `pptx.comments`.
 
 mod comments;
+mod images;
 mod inheritance;
 mod paragraph;
 mod presentation;
@@ -20,6 +21,7 @@ use crate::{
     markdown::{Block, Writer},
     package::Package,
 };
+pub(crate) use images::images;
 use std::io::{Read, Seek};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {

@@ -4,6 +4,7 @@ mod asking;
 mod embed;
 mod extract;
 pub(crate) mod facts;
+mod images;
 mod members;
 mod ocr;
 pub(super) mod probe;

@@ -129,12 +129,15 @@ fn text_of<'p>(page: &'p PageGlyphs, spot: &Spot) -> &'p str {
 fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) -> Vec<Piece<'p>> {
     let mut pieces: Vec<Piece<'p>> = Vec::new();
     let mut before: Option<(&Spot, &str)> = None;
-    for segment in &row.segments {
-        let mut placed: Vec<&Spot> = spots_of(spots, segment).iter().collect();
-        if from_left {
-            // Marks belong to the letter before them.
-            placed.sort_by(|a, b| a.start.total_cmp(&b.start));
-        }
+    let mut segments: Vec<Vec<&Spot>> =
+        row.segments.iter().map(|segment| spots_of(spots, segment).iter().collect()).collect();
+    if from_left {
+        // Marks belong to the letter before them, and a segment may fill a hole of another.
+        let mut placed = segments.concat();
+        placed.sort_by(|a, b| a.start.total_cmp(&b.start));
+        segments = vec![placed];
+    }
+    for placed in segments {
         let word_gap = word_gap(page, &placed);
         for (index, &spot) in placed.iter().enumerate() {
             let text = text_of(page, spot);
@@ -222,16 +225,17 @@ fn is_wide_script(character: char) -> bool {
         | '\u{FE30}'..='\u{FE4F}' | '\u{FF00}'..='\u{FFEF}' | '\u{20000}'..='\u{3FFFF}')
 }
 
-/// The size of most characters, and whether all of them are bold.
+/// The size of most characters, and whether nearly all of them are bold.
 fn style(page: &PageGlyphs, spots: &[Spot], row: &Row) -> (f64, bool) {
     // A line has few sizes; further ones are left out.
     let mut sizes: Vec<(f64, usize)> = Vec::with_capacity(2);
-    let mut bold = true;
+    let (mut bold, mut all) = (0, 0);
     for spot in row.segments.iter().flat_map(|segment| spots_of(spots, segment)) {
         if text_of(page, spot).trim().is_empty() {
             continue;
         }
-        bold &= page.glyphs[spot.glyph as usize].bold;
+        bold += usize::from(page.glyphs[spot.glyph as usize].bold);
+        all += 1;
         match sizes.iter().position(|(size, _)| (*size - spot.size).abs() < 0.1) {
             Some(at) => sizes[at].1 += 1,
             None if sizes.len() < 8 => sizes.push((spot.size, 1)),
@@ -239,7 +243,8 @@ fn style(page: &PageGlyphs, spots: &[Spot], row: &Row) -> (f64, bool) {
         }
     }
     let size = sizes.iter().max_by_key(|(_, count)| *count).map_or(row.size, |(size, _)| *size);
-    (size, bold)
+    // A bullet or a sign of another font changes nothing.
+    (size, all > 0 && bold * 10 >= all * 9)
 }
 
 #[derive(Default)]

@@ -181,6 +181,16 @@ fn text_that_runs_left_is_made_logical() {
 }
 
 #[test]
+fn a_letter_that_another_font_draws_after_its_row_is_in_its_word() {
+    let text = "الجامعة الدولية والعربية";
+    let places: Vec<(String, f64)> =
+        text.chars().enumerate().map(|(at, letter)| (letter.to_string(), 200.0 - 5.0 * at as f64)).collect();
+    let (late, others): (Vec<_>, Vec<_>) = places.iter().partition(|(letter, _)| letter == "ة");
+    let drawn: Vec<Set<'_>> = others.iter().chain(&late).map(|(letter, x)| (letter.as_str(), *x, 10.0, 10.0)).collect();
+    assert_eq!(laid(&drawn), text);
+}
+
+#[test]
 fn what_is_drawn_first_but_stands_last_is_read_last() {
     let text = laid(&[
         ("page 7", 100.0, 700.0, 10.0),

@@ -2,6 +2,7 @@
 
 mod builder;
 mod encryption;
+mod images;
 
 use super::*;
 use crate::{Limit, Limits};
@@ -92,6 +93,22 @@ fn sizes_head_where_nothing_else_does() {
 }
 
 #[test]
+fn bold_type_heads_the_body_whatever_its_font_says_of_itself() {
+    let body = ["A paragraph of the body goes on for as long as it", "takes to say what there is to be said about it."];
+    let bold = |y: u32, title: &str| format!("BT /F2 12 Tf 50 {y} Td ({title}) Tj ET\n");
+    let section = |y: u32, title: &str| bold(y, title) + &lines(50, y - 30, 12, &body) + &lines(50, y - 90, 12, &body);
+    let pdf = || {
+        // A standard font has no program that could tell its weight.
+        Pdf::new()
+            .page(&(section(700, "First steps") + &section(500, "Further steps")))
+            .object(4, "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>")
+    };
+    let read = read(pdf());
+    assert_eq!(headings(&read), [(1, "First steps", 1), (1, "Further steps", 1)], "{}", read.text);
+    assert!(probed(pdf()).holds(Pattern::HasHeadings));
+}
+
+#[test]
 fn hidden_text_is_text() {
     let scan = "q 600 0 0 800 0 0 cm /Im Do Q BT 3 Tr /F1 12 Tf 50 700 Td (What the OCR has read) Tj ET";
     let read = read(Pdf::new().page(scan).object(90, "<< /Im 101 0 R >>").stream(
@@ -137,6 +154,26 @@ fn turned_pages_read_as_they_are_seen() {
     for turn in [0, 90, 180, 270] {
         let page = Pdf::new().page_with(&format!("/Rotate {turn}"), &upright);
         assert_eq!(read(page).text, "first line\nsecond line", "turned by {turn}");
+    }
+}
+
+#[test]
+fn turned_pages_are_drawn_as_they_are_seen() {
+    let drawn = |turn: u32| {
+        // The lower half of the page is black.
+        let file = Pdf::new().page_with(&format!("/Rotate {turn}"), "0 0 600 400 re f").build();
+        let raster = Raster { dpi: 72, pixels: 1_000_000 };
+        let (size, pixels) = render(Cursor::new(file), 1, raster, (&Limits::default()).into()).unwrap();
+        let at = |x: u32, y: u32| pixels[(y * size.width + x) as usize];
+        let (right, bottom) = (size.width - 1, size.height - 1);
+        let middle = (right / 2, bottom / 2);
+        let edges = [at(middle.0, 5), at(right - 5, middle.1), at(middle.0, bottom - 5), at(5, middle.1)];
+        ((size.width, size.height), edges)
+    };
+    let is_black = |edges: [u8; 4], edge: usize| edges[edge] < 50 && edges[(edge + 2) % 4] > 200;
+    for (turn, edge, size) in [(0, 2, (600, 800)), (90, 3, (800, 600)), (180, 0, (600, 800)), (270, 1, (800, 600))] {
+        let (found, edges) = drawn(turn);
+        assert!(found == size && is_black(edges, edge), "turned by {turn}: {found:?} {edges:?}");
     }
 }
 
@@ -261,6 +298,37 @@ fn drawn_letters_are_as_large_as_they_are_wide() {
         )
         .stream(100, "", "25 0 0 0 20 30 d1 0 0 20 30 re f");
     assert_eq!(read(pdf).text, "account sees");
+}
+
+#[test]
+fn drawn_letters_have_the_numbers_of_their_names() {
+    let font = |differences: &str| {
+        format!(
+            "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 0 0] /FontMatrix [0.001 0 0 0.001 0 0] /FirstChar 1
+                /LastChar 5 /Widths [500 500 500 500 500] /Encoding << /Differences [1 {differences}] >>
+                /CharProcs << >> >>"
+        )
+    };
+    let shown = "BT /F2 12 Tf 50 700 Td (\\001\\002\\003\\004\\005) Tj ET";
+    let of = |differences: &str| read(Pdf::new().page(shown).object(4, &font(differences)));
+    assert_eq!(of("/a233 /a116 /a97 /a105 /a115").text, "étais");
+    let unknown = of("/g36 /g37 /g38 /g39 /g40");
+    assert_eq!((unknown.text.as_str(), &unknown.facts["unusable_pages"]), ("", &1.into()), "numbers of glyphs");
+}
+
+#[test]
+fn glyphs_in_the_usual_order_are_characters_where_they_read_like_a_text() {
+    let font = "<< /Type /Font /Subtype /Type0 /BaseFont /Arial /Encoding /Identity-H /DescendantFonts [<< /Type /Font
+        /Subtype /CIDFontType2 /BaseFont /Arial /DW 500
+        /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> >>] >>";
+    let shown = |text: &str, shift: u32| {
+        let codes: String = text.chars().map(|one| format!("{:04X}", one as u32 - shift)).collect();
+        read(Pdf::new().page(&format!("BT /F2 8 Tf 50 700 Td <{codes}> Tj ET")).object(4, font))
+    };
+    let text = "Die Herausgeber danken allen die an diesem Buch mitgewirkt haben";
+    assert_eq!(shown(text, 29).text, text);
+    let other = shown(&text.replace(' ', "x"), 40);
+    assert_eq!((other.text.as_str(), &other.facts["unusable_pages"]), ("", &1.into()), "another order");
 }
 
 #[test]
