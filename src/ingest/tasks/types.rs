@@ -290,7 +290,7 @@ pub enum RegisterError {
 }
 
 impl TaskTypes {
-    /// Adds a task type whose handler is in another crate. A type of the table without a handler may get one this way;
+    /// Adds a task type whose handler is in another crate. The type `ocr` may get another one this way;
     /// it then has the lane and the region that are declared here. To register the same handler again changes nothing.
     pub fn register(&mut self, declared: TaskDeclaration) -> Result<(), RegisterError> {
         let TaskDeclaration { name, lane, write_mode, options, final_failure, handler } = declared;
