@@ -327,6 +327,7 @@ mod tests {
         assert!(read.text.contains("# Nests") && read.text.contains("Counted by Ada"), "{}", read.text);
         assert!(read.text.contains("| Nest | Eggs |\n| --- | --- |\n| Alder | 5 |"), "{}", read.text);
         assert!(patterns.holds(Pattern::HasHeadings) && patterns.get(Pattern::HasSheets).is_none());
+        assert!(patterns.holds(Pattern::HasTables) && !crate::tables(&read).tables.is_empty());
     }
 
     #[test]

@@ -20,6 +20,8 @@ const MOST_BYTES: usize = 512 << 10;
 pub(crate) const MOST_BYTES_OF_ALL: usize = 16 << 20;
 /// An empty cell counts as this many.
 const CELL_BYTES: usize = 8;
+/// The most cells that are made of the tables of a text in Markdown.
+const MOST_CELLS: usize = MOST_BYTES_OF_ALL / CELL_BYTES;
 /// A table goes on on the next page below at most this many bytes of footers and headers.
 const FURNITURE: usize = 400;
 
@@ -111,15 +113,16 @@ impl Table {
         self.rows.iter().flatten().map(|cell| cell.len() + CELL_BYTES).sum()
     }
 
-    /// The limit that it exceeds.
-    fn over(&self) -> Option<&'static str> {
-        if self.rows.len() > MOST_ROWS {
-            Some("rows")
-        } else if self.width() > MOST_COLUMNS {
-            Some("columns")
-        } else {
-            (self.bytes() > MOST_BYTES).then_some("bytes")
-        }
+}
+
+/// The limit that a table exceeds.
+fn over(rows: usize, columns: usize, bytes: usize) -> Option<&'static str> {
+    if rows > MOST_ROWS {
+        Some("rows")
+    } else if columns > MOST_COLUMNS {
+        Some("columns")
+    } else {
+        (bytes > MOST_BYTES).then_some("bytes")
     }
 }
 
@@ -127,14 +130,21 @@ impl Table {
 pub fn tables(extraction: &Extraction) -> Tables {
     // Of formats with pages only PDF has no Markdown.
     let is_drawn = extraction.page_kind == PageKind::Page && !extraction.pages.is_empty();
-    let found: Box<dyn Iterator<Item = Table> + '_> = match is_drawn {
-        true => Box::new(joined(extraction).into_iter()),
+    let found: Box<dyn Iterator<Item = Result<Table, &'static str>> + '_> = match is_drawn {
+        true => Box::new(joined(extraction).into_iter().map(Ok)),
         false => Box::new(of_markdown(&extraction.text)),
     };
     let mut tables = Tables::default();
     let mut room = MOST_BYTES_OF_ALL;
     for table in found {
-        let reason = match table.over() {
+        let table = match table {
+            Ok(table) => table,
+            Err(limit) => {
+                *tables.left_out.entry(limit).or_default() += 1;
+                continue;
+            }
+        };
+        let reason = match over(table.rows.len(), table.width(), table.bytes()) {
             Some(limit) => Some(limit),
             None if tables.tables.len() >= MOST_TABLES => Some("tables"),
             None if table.bytes() > room => Some("bytes"),
@@ -165,24 +175,36 @@ fn has_heading(extraction: &Extraction, table: &Table) -> bool {
     })
 }
 
-/// The tables that a text in Markdown declares, as far as they are some: two rows and two columns with text.
-fn of_markdown(text: &str) -> impl Iterator<Item = Table> {
+/// The tables that a text in Markdown declares, as far as they are some: two rows and two columns with text. Of one that is too large
+/// only the limit that it exceeds is told.
+fn of_markdown(text: &str) -> impl Iterator<Item = Result<Table, &'static str>> {
     // Most texts have none, and are not looked at twice.
     let blocks = if text.contains('|') { chunk::tables(text) } else { Vec::new() };
+    let mut room = MOST_CELLS;
     blocks.into_iter().filter_map(move |(range, header)| {
         let names = text[header.clone()].lines().next()?;
         // A row may be as short as a bar and is filled up, so one more than is allowed must do.
         let width = chunk::cells(names.trim()).take(MOST_COLUMNS + 1).count();
+        if width < 2 {
+            return None;
+        }
         let row = |line: &str| {
             let mut row: Vec<String> = chunk::cells(line.trim()).take(width).map(unescaped).collect();
             row.resize(width, String::new());
             row
         };
-        let below = text[header.end..range.end].lines().filter(|line| !line.trim().is_empty());
-        let rows: Vec<Vec<String>> = std::iter::once(names).chain(below).take(MOST_ROWS + 1).map(row).collect();
+        let below = || text[header.end..range.end].lines().filter(|line| !line.trim().is_empty());
+        let count = 1 + below().take(MOST_ROWS).count();
+        // Rows that are filled up have many more cells than bytes, so what is over a limit is not made at all.
+        if let Some(limit) = over(count, width, count * width * CELL_BYTES) {
+            return Some(Err(limit));
+        }
+        let Some(left) = room.checked_sub(count * width) else { return Some(Err("bytes")) };
+        room = left;
+        let rows: Vec<Vec<String>> = std::iter::once(names).chain(below()).map(row).collect();
         let has_header = names_columns(&rows);
         let table = Table { ranges: vec![range], rule: TableRule::Markdown, has_header, rows, parts: 1 };
-        is_table(&table.rows).then_some(table)
+        is_table(&table.rows).then_some(Ok(table))
     })
 }
 
@@ -231,12 +253,15 @@ fn joined(extraction: &Extraction) -> Vec<Table> {
 }
 
 /// Whether a table continues the one before it: on the next page, with the same names of columns, and with no more between them than
-/// stands below and above a page.
+/// stands below and above a page. A section that begins between them has a table of its own.
 fn goes_on(extraction: &Extraction, last: &Table, table: &Table) -> bool {
     let (before, after) = (last.span(), table.span());
     let next_page = extraction.page_at(before.end.saturating_sub(1)).map(|page| page + 1);
+    let next = extraction.headings.partition_point(|heading| heading.start < before.end);
+    let is_divided = extraction.headings.get(next).is_some_and(|heading| heading.start < after.start);
     next_page.is_some()
         && next_page == extraction.page_at(after.start)
+        && !is_divided
         && last.has_header
         && last.rows.first() == table.rows.first()
         && after.start.checked_sub(before.end).is_some_and(|between| between <= FURNITURE)

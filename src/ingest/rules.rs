@@ -74,7 +74,8 @@ const WITH_IMAGES: &[Format] = &[
 ];
 /// The formats whose pages may be scans.
 const PAGED: &[Format] = &[Format::Pdf];
-/// The formats whose tables are looked for: on the pages of a PDF, else in Markdown, which the readers of the others write.
+/// The formats whose tables are looked for: on the pages of a PDF, else in Markdown, which the readers of the others write. An encrypted
+/// file is `ole2`, whatever it turns out to hold.
 const WITH_TABLES: &[Format] = &[
     Format::Text,
     Format::Pdf,
@@ -89,6 +90,7 @@ const WITH_TABLES: &[Format] = &[
     Format::Odt,
     Format::Odp,
     Format::Epub,
+    Format::Ole2,
 ];
 
 /// Pages that are pictures are read once the text of the others is stored, and before anything is made of the text.
@@ -432,6 +434,7 @@ mod tests {
             (Format::Docx, &[HasTextLayer, HasHeadingStyles], &["extract:text", "structure:declared"]),
             (Format::Docx, &[HasTextLayer, HasHeadings], &["extract:text", "structure:inferred"]),
             (Format::Text, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
+            (Format::Ole2, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
             (Format::Pdf, &[HasTables], &[]),
             (Format::Xlsx, &[HasTextLayer, HasTables], &["extract:text", "structure:inferred"]),
             (Format::Pptx, &[HasTextLayer, HasSlides], &["extract:text", "structure:declared"]),

@@ -88,11 +88,11 @@ impl Maker<'_> {
         match renderer {
             Renderer::Image => {
                 let href = Some(format!("/documents/{}/bytes", node.document.id));
-                vec![ViewBlock {
-                    title: Some(node.document.title.clone()),
-                    href,
-                    ..Self::block(BlockKind::Image, node)
-                }]
+                let title = Some(node.document.title.clone());
+                let picture = ViewBlock { title, href, ..Self::block(BlockKind::Image, node) };
+                // The text of a picture of a file is what the file says beside it.
+                let said = if node.anchor["image"].is_null() { node.document.content.as_str() } else { "" };
+                [picture].into_iter().chain(self.text(node, said, renderer)).collect()
             }
             Renderer::Record if node.record().is_some() => vec![self.record(node)],
             _ => self
@@ -169,6 +169,11 @@ impl Maker<'_> {
             if document.usetype == crate::usetype::Usetype::Table.as_str() {
                 table = Some(document.id);
                 blocks.extend(self.text(node, &document.content, self.renderer(&document.usetype)));
+                (heading, last) = (None, None);
+                continue;
+            }
+            if self.renderer(&document.usetype) == Renderer::Image {
+                blocks.extend(self.own(node));
                 (heading, last) = (None, None);
                 continue;
             }

@@ -12,7 +12,7 @@ use svc_client::{
     Code, FileUpload, Json, OptionalJson,
     wire::{
         Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FileQuery, GrantRight, ReprocessRequest, Settled,
-        TaskPath, TaskTypePath, UploadQuery,
+        TaskPath, TaskTypePath, UploadQuery, ViewBlock,
     },
 };
 
@@ -148,7 +148,14 @@ async fn each_picture_of_a_file_is_a_node_with_its_bytes_and_is_found_by_what_is
     assert_eq!(again.code, Code::Conflict, "{again}");
     let shown = app.client.view_document(DocumentPath { id: sluice.id }).await.unwrap().value().unwrap();
     assert_eq!(json!(shown.blocks[0].kind), "image");
-    assert_eq!(shown.blocks[0].href, Some(format!("/documents/{}/bytes", sluice.id)));
+    assert_eq!((shown.blocks.len(), &shown.blocks[0].href), (1, &Some(format!("/documents/{}/bytes", sluice.id))));
+    // In the view of its file it is a picture too, and what stands beside it is said once.
+    let whole = app.client.view_document(DocumentPath { id }).await.unwrap().value().unwrap().children.blocks;
+    let of_picture = |block: &&ViewBlock| [sluice.id, pump.id].contains(&block.document_id);
+    let kinds: Vec<Value> = whole.iter().filter(of_picture).map(|block| json!(block.kind)).collect();
+    assert_eq!(kinds, ["image", "image"], "{whole:?}");
+    let said: String = whole.iter().filter_map(|block| block.text.as_deref()).collect();
+    assert_eq!(said.matches("The weir was mended").count(), 1, "{said}");
     invariants::check_drained(&app.pool).await;
 
     let held = async || {

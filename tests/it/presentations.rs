@@ -102,6 +102,17 @@ async fn a_rule_of_the_owner_decides_how_its_usetype_is_shown() {
 }
 
 #[tokio::test]
+async fn a_picture_that_a_caller_describes_is_shown_with_its_text() {
+    let app = TestApp::start().await;
+    let new = NewDocument { usetype: Some("image".to_owned()), ..document("Heron", "It stands at the *weir*.") };
+    let id = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id;
+    let shown = app.client.view_document(DocumentPath { id }).await.unwrap().value().unwrap();
+    let said: Vec<_> = shown.blocks.iter().map(|block| (block.kind, block.text.as_deref())).collect();
+    assert_eq!(said, [(BlockKind::Image, None), (BlockKind::Markdown, Some("It stands at the *weir*."))]);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_is_no_rule_is_refused_by_name_and_only_the_owner_makes_rules() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     for (rule, field) in [

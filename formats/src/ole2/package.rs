@@ -5,6 +5,7 @@ use crate::{
     detect::detect,
     extraction::check_text,
     markdown::{Block, Table, Writer, has_text},
+    tables::has_tables,
     xlsx::{self, RecordsPart, SheetKind, Source},
 };
 use std::io::Cursor;
@@ -29,6 +30,7 @@ impl Package {
         Ok(Patterns::default()
             .with(Pattern::HasTextLayer, has_text(&extraction.text))
             .with(Pattern::HasHeadings, !extraction.headings.is_empty())
+            .with(Pattern::HasTables, has_tables(&extraction.text))
             .with(Pattern::IsEncrypted, true))
     }
 

@@ -7,7 +7,10 @@ use crate::{
     package::{Package, Relationship},
     xml::{Node, XmlReader},
 };
-use std::io::{Read, Seek};
+use std::{
+    collections::{HashMap, HashSet},
+    io::{Read, Seek},
+};
 
 /// As much of a slide's text stands beside its pictures.
 const NEARBY_CHARACTERS: usize = 400;
@@ -36,7 +39,13 @@ fn slide<R: Read>(
     number: u32,
     gallery: &mut Gallery,
 ) -> Result<(), FormatError> {
+    let targets: HashMap<&str, &str> = related
+        .iter()
+        .filter(|relation| relation.kind == "image")
+        .map(|relation| (&*relation.id, &*relation.target))
+        .collect();
     let (mut text, mut alt, mut found) = (String::new(), String::new(), Vec::new());
+    let mut known = HashSet::new();
     let mut is_text = Vec::new();
     while let Some(node) = xml.next()? {
         match node {
@@ -52,11 +61,10 @@ fn slide<R: Read>(
                         alt = told.or(element.attribute("title")).unwrap_or_default().to_owned();
                     }
                     "blip" => {
-                        let target = element.attribute("embed").and_then(|id| {
-                            related.iter().find(|relation| relation.kind == "image" && relation.id == id)
-                        });
-                        if let Some(target) = target {
-                            found.push((target.target.clone(), one_line(&alt, NEARBY_CHARACTERS)));
+                        if let Some(target) = element.attribute("embed").and_then(|id| targets.get(id).copied())
+                            && known.insert((target, alt.is_empty()))
+                        {
+                            found.push((target, one_line(&alt, NEARBY_CHARACTERS)));
                         }
                     }
                     _ => {}
@@ -76,7 +84,8 @@ fn slide<R: Read>(
     }
     let nearby = one_line(&text, NEARBY_CHARACTERS);
     for (name, alt) in found {
-        gallery.add(Shown { name, pages: vec![number], alt, nearby: nearby.clone(), ..Shown::default() });
+        let (name, nearby) = (name.to_owned(), nearby.clone());
+        gallery.add(Shown { name, pages: vec![number], alt, nearby, ..Shown::default() });
     }
     Ok(())
 }

@@ -48,6 +48,17 @@ fn what_is_no_table_stays_text() {
 }
 
 #[test]
+fn no_more_cells_are_made_than_are_kept() {
+    // A table of few bytes and many cells, which are filled up.
+    let table = format!("|{}\n|{}\n| b | c |\n{}\n", " a |".repeat(200), " - |".repeat(200), "|\n".repeat(300));
+    let text = table.repeat(100);
+    let made = of_markdown(&text).filter(Result::is_ok).count();
+    assert!(made > 0 && made * 302 * 200 <= MOST_CELLS, "{made}");
+    let found = of(&text);
+    assert_eq!((found.tables.len(), &found.left_out), (made, &BTreeMap::from([("bytes", 100 - made)])));
+}
+
+#[test]
 fn a_first_row_names_columns_if_each_but_the_first_has_a_name_of_its_own() {
     let rows = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
     for names in [&["Pond", "Ducks"][..], &["", "Ducks", "Geese"], &["", "2019", "2020"]] {
@@ -81,6 +92,10 @@ fn a_header_that_comes_again_on_the_next_page_continues_its_table() {
     assert_eq!((found.len(), found[0].parts, found[0].rows.len()), (1, 2, 4));
     assert_eq!(found[0].ranges, [0..26, second..second + 18]);
     assert_eq!(found[0].content(text), "| Year | Ducks |\n| --- | --- |\n| 2019 | 14 |\n| 2020 | 17 |\n| 2021 | 22 |");
+    // A section that begins between them has a table of its own.
+    let mut divided = read.clone();
+    divided.headings = vec![Heading { level: 1, title: "7".to_owned(), start: 28 }];
+    assert_eq!((tables(&divided).tables.len(), tables(&divided).left_out.len()), (2, 0));
     // Another header is another table, and so is one on the same page.
     let mut other = read.clone();
     other.tables[1].rows[0][1] = "Geese".to_owned();

@@ -319,7 +319,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The titles that stand above the chunks of a call, whose documents come after their parents; `there` has those under what was there before.
+/// The titles that stand above the chunks and tables of a call, whose documents come after their parents; `there` has those under what was there before.
 fn above(
     documents: &[&ArchivedDocument],
     anchors: &HashMap<i64, Option<DocumentId>>,
@@ -333,7 +333,7 @@ fn above(
         let titles = in_call.or_else(|| there.get(&anchors.get(&document.id).copied().flatten()?));
         // Not all who may read what is closed may read what is above it.
         let mut titles = if document.private { Vec::new() } else { titles.cloned().unwrap_or_default() };
-        if usetype == Some(Usetype::Chunk) {
+        if usetype.is_some_and(Usetype::is_titled) {
             above.insert(document.id, titles.clone());
         }
         if usetype.is_none_or(|usetype| !usetype.is_part()) {

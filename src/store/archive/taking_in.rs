@@ -138,7 +138,7 @@ pub async fn guards(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn same_bytes(conn: &mut PgConnection, file: &Place, content_hash: &str) -> sqlx::Result<Option<DocumentId>> {
     sqlx::query_scalar(
-        "SELECT b.document_id FROM documents f JOIN document_blobs b ON b.content_hash = $2
+        "SELECT b.document_id FROM documents f JOIN document_blobs b ON b.content_hash = $2 AND b.is_file
            JOIN documents d ON d.id = b.document_id AND d.usetype = f.usetype AND d.guard = f.guard AND d.id <> f.id
           WHERE f.id = $1 AND NOT EXISTS (SELECT FROM node_origins o WHERE o.document_id IN (f.id, d.id) AND o.rule = $3) ORDER BY d.id LIMIT 1",
     )
