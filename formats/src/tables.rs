@@ -236,12 +236,15 @@ pub(crate) fn is_year(cell: &str) -> bool {
         && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The tables that are drawn on pages; one whose header comes again on the next page is one.
+/// The tables that are drawn on pages; one whose header comes again on the next page is one, as far as the limits of a table allow it.
 fn joined(extraction: &Extraction) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     for table in &extraction.tables {
         match tables.last_mut() {
-            Some(last) if goes_on(extraction, last, table) => {
+            Some(last)
+                if goes_on(extraction, last, table)
+                    && over(last.rows.len() + table.rows.len(), 0, last.bytes() + table.bytes()).is_none() =>
+            {
                 last.ranges.extend(table.ranges.iter().cloned());
                 last.rows.extend(table.rows.iter().skip(1).cloned());
                 last.parts += 1;

@@ -44,9 +44,14 @@ pub(crate) struct Reference {
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     gallery: Gallery,
-    /// The last paragraph with a text, and whether it is a caption.
-    before: (String, bool),
-    waiting: Vec<Shown>,
+    /// The last paragraph with a text.
+    before: String,
+    /// It is a caption, and no picture above it has it.
+    is_free: bool,
+    /// Captions stand below their pictures, as one did.
+    is_below: bool,
+    /// Pictures that wait for the text after them, each with the caption above it.
+    waiting: Vec<(Shown, Option<String>)>,
 }
 
 impl Flow {
@@ -60,11 +65,17 @@ impl Flow {
     ) {
         let text = one_line(text, NEARBY_CHARACTERS.max(CAPTION_CHARACTERS));
         let is_caption = !text.is_empty() && (is_caption_style || is_caption(&text));
+        // Prose that begins with the name of a picture is no caption above one.
+        let mut is_free = is_caption && (is_caption_style || is_label(&text));
         if !text.is_empty() && pictures.is_empty() {
-            self.follow(&text, is_caption);
+            let is_taken = self.follow(&text, is_caption);
+            self.is_below |= is_taken;
+            is_free &= !is_taken;
         }
+        let above = (self.is_free && !self.is_below && text.is_empty()).then(|| self.before.clone());
+        let has_pictures = !pictures.is_empty();
         for Reference { name, alt } in pictures {
-            let nearby = if text.is_empty() || is_caption { &self.before.0 } else { &text };
+            let nearby = if text.is_empty() || is_caption { &self.before } else { &text };
             let shown = Shown {
                 name,
                 pages: page.into_iter().collect(),
@@ -73,37 +84,40 @@ impl Flow {
                 nearby: cut(nearby, NEARBY_CHARACTERS),
             };
             if self.waiting.len() == MOST_WAITING {
-                let first = self.waiting.remove(0);
-                self.gallery.add(first);
+                let (first, above) = self.waiting.remove(0);
+                self.gallery.add(captioned(first, above));
             }
-            self.waiting.push(shown);
+            self.waiting.push((shown, above.clone()));
         }
         if !text.is_empty() {
-            self.before = (text, is_caption);
+            (self.before, self.is_free) = (text, is_free && !has_pictures);
         }
     }
 
     /// The page ends, so that what follows is beside no picture before it.
     pub(crate) fn end_page(&mut self) {
         self.settle();
-        self.before = Default::default();
+        (self.before, self.is_free) = Default::default();
     }
 
-    /// Gives the pictures that wait what stands after them.
-    fn follow(&mut self, text: &str, is_caption: bool) {
-        for shown in &mut self.waiting {
-            if is_caption && shown.caption.is_empty() {
+    /// Gives the pictures that wait what stands after them; returns whether one has it as its caption.
+    fn follow(&mut self, text: &str, is_caption: bool) -> bool {
+        let mut is_taken = false;
+        for (shown, above) in &mut self.waiting {
+            if is_caption && shown.caption.is_empty() && above.is_none() {
                 shown.caption = cut(text, CAPTION_CHARACTERS);
-            } else if shown.nearby.is_empty() {
+                is_taken = true;
+            } else if !is_caption && (shown.nearby.is_empty() || above.is_some()) {
                 shown.nearby = cut(text, NEARBY_CHARACTERS);
             }
         }
         self.settle();
+        is_taken
     }
 
     fn settle(&mut self) {
-        for shown in std::mem::take(&mut self.waiting) {
-            self.gallery.add(shown);
+        for (shown, above) in std::mem::take(&mut self.waiting) {
+            self.gallery.add(captioned(shown, above));
         }
     }
 
@@ -111,6 +125,28 @@ impl Flow {
         self.settle();
         self.gallery
     }
+}
+
+/// A picture with the caption above it, which then is not the text beside it.
+fn captioned(mut shown: Shown, above: Option<String>) -> Shown {
+    if let Some(above) = above {
+        if shown.nearby == cut(&above, NEARBY_CHARACTERS) {
+            shown.nearby.clear();
+        }
+        shown.caption = cut(&above, CAPTION_CHARACTERS);
+    }
+    shown
+}
+
+/// Whether nothing follows the name and the number with which a caption begins, or something that is set off from them.
+fn is_label(text: &str) -> bool {
+    let rest = text.trim_start_matches(char::is_alphabetic).trim_start_matches(['.', ' ']);
+    // A number may have parts, and a letter before or after it.
+    let rest = rest.trim_start_matches(|c: char| c.is_alphanumeric() || matches!(c, '-' | '.'));
+    let label = &text[..text.len() - rest.len()];
+    rest.trim().is_empty()
+        || label.ends_with(['.', '-'])
+        || rest.trim_start().starts_with([':', '–', '—', '-', '|', ')'])
 }
 
 /// Whether a text is a caption by its beginning: a word such as `Figure`, and a number.
@@ -185,6 +221,29 @@ mod tests {
                 ("pump.png", "", "", "Beside the pump")
             ]
         );
+    }
+
+    #[test]
+    fn a_caption_above_is_that_of_the_picture_below_it_unless_captions_stand_below() {
+        let of = |paragraphs: &[&str]| -> Vec<(String, String)> {
+            let mut flow = Flow::default();
+            for (at, text) in paragraphs.iter().enumerate() {
+                let pictures = if text.is_empty() { picture(&format!("{at}.png"), "") } else { Vec::new() };
+                flow.paragraph(text, false, None, pictures);
+            }
+            flow.finish().shown.into_iter().map(|shown| (shown.caption, shown.nearby)).collect()
+        };
+        let told = |caption: &str, nearby: &str| (caption.to_owned(), nearby.to_owned());
+        let (mill, pump) = ("Figure 1: The mill", "Figure 2: The pump");
+        let above = of(&["It is old.", mill, "", "It stands still.", pump, ""]);
+        assert_eq!(above, [told(mill, "It stands still."), told(pump, "")]);
+        assert_eq!(of(&[mill, "", pump, ""]), [told(mill, ""), told(pump, "")]);
+        let below = of(&["It is old.", "", mill, "", pump]);
+        assert_eq!(below, [told(mill, "It is old."), told(pump, mill)]);
+        let prose = "Figure 1 shows the mill.";
+        assert_eq!(of(&[prose, "", mill]), [told(mill, prose)]);
+        // A caption of what is no picture is not that of the next one.
+        assert_eq!(of(&["", mill, "It is old.", pump, "", "Figure 3. The weir"])[1].0, "Figure 3. The weir");
     }
 
     #[test]

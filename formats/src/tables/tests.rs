@@ -78,6 +78,22 @@ fn numbers_are_read_as_print_writes_them() {
 }
 
 #[test]
+fn a_table_of_many_pages_goes_on_as_far_as_a_table_may() {
+    let (mut read, page) = (Extraction::default(), "Year Ducks\n2019 14\n\n");
+    for number in 1..=3 {
+        let start = read.text.len();
+        read.text.push_str(page);
+        read.pages.push(Page { number, start, end: read.text.len() });
+        let mut table = drawn(&[&["Year", "Ducks"], &["2019", "14"]], start..start + 18);
+        table.rows.resize(MOST_ROWS / 2, vec!["2020".to_owned(), "17".to_owned()]);
+        read.tables.push(table);
+    }
+    let found = tables(&read);
+    assert_eq!(found.tables.iter().map(|table| table.parts).collect::<Vec<_>>(), [2, 1], "{:?}", found.left_out);
+    assert!(found.left_out.is_empty() && found.tables.iter().all(|table| table.rows[0] == ["Year", "Ducks"]));
+}
+
+#[test]
 fn a_header_that_comes_again_on_the_next_page_continues_its_table() {
     let text = "Year Ducks\n2019 14\n2020 17\n\n7\n\nYear Ducks\n2021 22\nend";
     let second = text.rfind("Year").unwrap();

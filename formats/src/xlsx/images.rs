@@ -7,7 +7,7 @@ use crate::{
     xml::{Node, XmlReader},
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io::{Read, Seek},
 };
 
@@ -53,7 +53,7 @@ fn targets<R: Read + Seek>(
     package: &mut Package<R>,
     part: &str,
     kind: &str,
-) -> Result<HashMap<String, String>, FormatError> {
+) -> Result<BTreeMap<String, String>, FormatError> {
     let related = package.relationships(part)?;
     let of_kind = related.into_iter().filter(|relation| relation.kind == kind);
     Ok(of_kind.map(|relation| (relation.id, relation.target)).collect())
@@ -61,7 +61,7 @@ fn targets<R: Read + Seek>(
 
 fn read<R: Read>(
     mut xml: XmlReader<R>,
-    pictures: &HashMap<String, String>,
+    pictures: &BTreeMap<String, String>,
     number: u32,
     sheet: &str,
     gallery: &mut Gallery,
