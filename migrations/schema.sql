@@ -433,7 +433,7 @@ END $$;
 
 CREATE FUNCTION follow_vectors(place bigint) RETURNS void
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
 DECLARE
     vectors regclass;
 BEGIN
@@ -444,7 +444,7 @@ BEGIN
                              WHERE v.document_id = r.id AND v.root_id <> r.root', vectors) USING place, vectors;
         END IF;
     END LOOP;
-END $$;
+END $_$;
 
 CREATE FUNCTION forget_attempts() RETURNS trigger
     LANGUAGE plpgsql
