@@ -218,7 +218,8 @@ settings! {
         /// briefly and are then refused with 429.
         SVC_REQUESTS_AT_ONCE requests_at_once: usize = "256", kind::integer(1..=100_000);
         /// Most requests that wait for tasks at a time, with `?wait=true`, by POST /ingest, or to delete or move what a task
-        /// holds. While they wait, they do not count as at work. Further ones are refused with 429.
+        /// holds. While they wait, they do not count as at work. Further ones are refused at once: with 429, and such deletes
+        /// and moves with the 409 that they would else get at the end.
         SVC_WAITS_AT_ONCE waits_at_once: usize = "256", kind::integer(1..=100_000);
         /// Most documents that are embedded or cut on request at a time; further ones wait briefly and are then refused with 429.
         SVC_EMBEDS_AT_ONCE embeds_at_once: usize = "4", kind::integer(1..=1000);
