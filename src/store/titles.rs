@@ -16,7 +16,7 @@ use svc_ids::DocumentId;
 pub async fn have_changed(conn: &mut PgConnection, rows: &[TextRow]) -> sqlx::Result<bool> {
     let chunks: HashMap<DocumentId, &[String]> = rows
         .iter()
-        .filter(|row| row.usetype == Usetype::Chunk.as_str())
+        .filter(|row| Usetype::named(&row.usetype).is_some_and(Usetype::is_titled))
         .map(|row| (row.id, row.titles.as_slice()))
         .collect();
     if chunks.is_empty() {
@@ -78,15 +78,19 @@ pub async fn above(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Optio
     .await
 }
 
-/// The chunks at and under a place that can be found. The caller has changed their rows: what is in flight has a task that embeds it, and
+/// The chunks and tables at and under a place that can be found. The caller has changed their rows: what is in flight has a task that embeds it, and
 /// that sees the change.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn settled_chunks(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
-    sqlx::query_scalar("SELECT id FROM documents WHERE (id = $1 OR path @> ARRAY[$1::bigint]) AND usetype = $2 AND settled = 'settled'")
-        .bind(place.id())
-        .bind(Usetype::Chunk.as_str())
-        .fetch_all(conn)
-        .await
+    sqlx::query_scalar(
+        "SELECT id FROM documents d WHERE (id = $1 OR path @> ARRAY[$1::bigint]) AND usetype = ANY($2) AND settled = 'settled'
+            AND (usetype = $3 OR NOT EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id))",
+    )
+    .bind(place.id())
+    .bind(Usetype::titled())
+    .bind(Usetype::Chunk.as_str())
+    .fetch_all(conn)
+    .await
 }
 
 /// Gives what a reprocess builds of a file the title that the file has by now; `None` if nothing is being built.
@@ -138,6 +142,7 @@ pub struct Below {
     pub id: DocumentId,
     /// The ids from the upper one's child down to it; empty for the upper one itself.
     pub way: Vec<i64>,
+    /// It is a chunk, or a table without chunks of its own.
     pub is_chunk: bool,
     /// The bytes of its text.
     pub size: i64,
@@ -155,7 +160,8 @@ pub async fn page(
     let line = place.children_path();
     let end: Vec<i64> = place.path().iter().copied().chain([place.id().0.saturating_add(1)]).collect();
     sqlx::query_as(
-        "SELECT d.id, (d.path || d.id)[$3 + 1 :] AS way, d.usetype = $6 AS is_chunk, octet_length(d.content)::bigint AS size
+        "SELECT d.id, (d.path || d.id)[$3 + 1 :] AS way, octet_length(d.content)::bigint AS size,
+                d.usetype = ANY($6) AND (d.usetype = $7 OR NOT EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id)) AS is_chunk
            FROM documents d
           WHERE d.path || d.id >= $1::bigint[] AND d.path || d.id < $2::bigint[] AND (NOT $5 OR d.path || d.id > $1::bigint[])
           ORDER BY d.path || d.id LIMIT $4",
@@ -165,6 +171,7 @@ pub async fn page(
     .bind(i32::try_from(line.len()).unwrap_or(i32::MAX))
     .bind(limit)
     .bind(after.is_some())
+    .bind(Usetype::titled())
     .bind(Usetype::Chunk.as_str())
     .fetch_all(conn)
     .await

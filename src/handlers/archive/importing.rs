@@ -420,8 +420,8 @@ impl<'a> Coming<'a> {
             created_at: document.created_at,
             updated_at: document.updated_at.max(document.created_at),
             content_hash: match &document.file {
-                Some(file) => file.content_hash.clone(),
-                None => store::documents::content_hash(&document.content),
+                Some(file) if !document.is_picture() => file.content_hash.clone(),
+                _ => store::documents::content_hash(&document.content),
             },
             settled: match document.settled {
                 Settled::Settled => Settled::Settled,
