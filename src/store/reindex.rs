@@ -146,6 +146,10 @@ async fn bring(pool: &PgPool, wanted: &Wanted, tell: &mut impl FnMut(Step)) -> R
     for (name, rest) in indexes(pool).await? {
         rebuild(pool, wanted, &name, &rest, tell).await?;
     }
+    for name in half_built(pool).await? {
+        drop_index(pool, &name).await?;
+        tell(Step::Dropped { index: name });
+    }
     Ok(())
 }
 
@@ -264,6 +268,21 @@ async fn indexes(pool: &PgPool) -> sqlx::Result<BTreeMap<String, String>> {
     .fetch_all(pool)
     .await?;
     Ok(found.into_iter().collect())
+}
+
+/// What is left of indexes whose building was stopped and that nobody wants any more: each write would go to them too.
+async fn half_built(pool: &PgPool) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar(
+        "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+          WHERE a.amname = 'hnsw' AND c.relname ~ '^document_vectors_([0-9]+_[0-9]+_)?(bits_)?[0-9]+_[0-9a-f]{12}$'
+            AND CASE WHEN i.indrelid = to_regclass($1) THEN NOT i.indisvalid
+                     ELSE i.indrelid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass($1))
+                          AND NOT EXISTS (SELECT FROM pg_inherits p WHERE p.inhrelid = i.indexrelid) END
+          ORDER BY 1",
+    )
+    .bind(PRESENT)
+    .fetch_all(pool)
+    .await
 }
 
 /// Builds an index of a table while others write to it, part by part. `name` is the one that it has on the present table. What a kill left half

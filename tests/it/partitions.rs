@@ -464,6 +464,25 @@ async fn bits_take_the_place_of_halves_only_if_they_find_enough() {
     app.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_indexes_of_bits_keeps_none_that_were_half_built() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    let halves = wanted(2, Index::Halves);
+    reindexed(&app, &halves).await;
+    let before = (indexes(&app).await, answers(&app, &roots).await);
+    assert!(!stopped_after(&app, &wanted(2, Index::Bits), 2).await);
+    until("the indexes of bits to be gone", async || {
+        reindexed(&app, &halves).await;
+        let left = "SELECT count(*) FROM pg_class WHERE relkind IN ('i', 'I') AND relname LIKE 'document_vectors%bits%'";
+        let left: i64 = sqlx::query_scalar(left).fetch_one(&app.pool).await.unwrap();
+        (left == 0).then_some(())
+    })
+    .await;
+    assert_eq!((indexes(&app).await, answers(&app, &roots).await), before);
+    app.end().await;
+}
+
 /// All numbers of these vectors are positive, so all have the same bits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bits_that_tell_nothing_are_refused_with_what_was_measured() {
