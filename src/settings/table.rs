@@ -181,8 +181,8 @@ settings! {
         /// In how many parts the table of vectors is to be, by the root of a document; 1: one table. svc reindex --vectors brings
         /// it into this form.
         SVC_VECTOR_PARTITIONS vector_partitions: usize = "1", kind::integer(1..=64);
-        /// What the indexes of vectors are to be made of. bit takes a sixth of the memory, and finds less. svc reindex --vectors
-        /// builds them.
+        /// What the indexes of vectors are to be made of. bit takes a third of the memory or less, and finds less. svc reindex
+        /// --vectors builds them.
         SVC_VECTOR_INDEX vector_index: VectorIndex = "halfvec", kind::choice(&[("halfvec", VectorIndex::Halfvec), ("bit", VectorIndex::Bit)]);
     }
     "Growth" {
