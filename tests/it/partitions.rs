@@ -4,7 +4,7 @@ use crate::{
     admin::run,
     crash::{Process, url},
     edits::{patch, patched},
-    support::{self, TestApp, Wish, invariants, sample, searches::ask, server, until},
+    support::{self, TestApp, Wish, invariants, sample, searches::ask, server, statements::counted, until},
 };
 use serde_json::{Value, json};
 use std::{
@@ -124,6 +124,21 @@ async fn stopped_after(app: &TestApp, wanted: &Wanted, mut steps: usize) -> bool
             done.unwrap();
             true
         }
+    }
+}
+
+/// Stops a move once everything is copied, when it begins to build an index.
+async fn stopped_at_building(app: &TestApp, wanted: &Wanted) {
+    let stop = Notify::new();
+    let tell = |step: Step| {
+        if matches!(step, Step::Building { .. }) {
+            stop.notify_one();
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.notified() => {}
+        done = reindex::vectors(&app.pool, wanted, tell) => panic!("it built no index: {done:?}"),
     }
 }
 
@@ -253,6 +268,22 @@ async fn a_move_of_vectors_that_is_stopped_at_any_step_loses_none_and_goes_on() 
     reindexed(&app, &wanted(2, Index::Halves)).await;
     assert_eq!((parts(&app).await, left(&app).await), (2, 0));
     assert_eq!(answers(&app, &roots).await, before);
+    app.end().await;
+}
+
+/// Who moves a document waits for each look, and whoever creates one waits behind that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_of_vectors_that_goes_on_looks_at_no_more_than_a_batch_at_a_time() {
+    let app = TestApp::start().await;
+    filled(&app).await;
+    let vectors = stored(&app).await.len();
+    let wish = Wanted { batch: 1, ..wanted(8, Index::Halves) };
+    stopped_at_building(&app, &wish).await;
+    let ((), statements) = counted(stopped_at_building(&app, &wish)).await;
+    // Each look is a transaction of its own.
+    assert!(vectors > 12 && statements >= 3 * vectors, "{statements} statements for {vectors} vectors");
+    reindexed(&app, &wish).await;
+    assert_eq!((parts(&app).await, left(&app).await, stored(&app).await.len()), (8, 0, vectors));
     app.end().await;
 }
 
