@@ -1,4 +1,4 @@
-//! `svc reindex`: the form of the table of vectors and of its indexes. It works on the database itself, beside a service or without one.
+//! `svc reindex`: the form of the table of vectors and of its indexes. It works on the database itself, which has to run.
 use super::{
     CliError, INTERRUPTED,
     output::{Output, say},
