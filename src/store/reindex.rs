@@ -226,7 +226,8 @@ async fn copy(pool: &PgPool, batch: i64, tell: &mut impl FnMut(Step)) -> sqlx::R
 }
 
 /// Looks at so many vectors by their ids, and copies those that the next table lacks. Returns how many these were, and the last that was looked
-/// at. Nobody changes these rows meanwhile, and nobody moves a document to another root; who wants to waits for no more than one batch.
+/// at. Nobody changes these rows meanwhile, and nobody moves a document to another root; who wants to waits for no more than one batch. The rows
+/// of documents are locked first, as by whoever deletes them, so that nobody waits in a circle.
 async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64, Option<i64>)> {
     let mut tx = transaction::begin_creating(pool).await?;
     // Nothing is known of the next table yet, and a plan that read one of the tables whole would do so for each batch.
@@ -238,11 +239,14 @@ async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64,
     .await?;
     let copied = sqlx::query_as(
         "WITH looked_at AS MATERIALIZED (SELECT document_id FROM document_vectors WHERE document_id > $1 ORDER BY document_id LIMIT $2),
+         kept AS MATERIALIZED (
+             SELECT d.id FROM documents d
+              WHERE d.id = ANY (ARRAY(SELECT l.document_id FROM looked_at l
+                                       WHERE (SELECT true FROM document_vectors_next n WHERE n.document_id = l.document_id LIMIT 1) IS NULL))
+              ORDER BY d.id FOR KEY SHARE OF d),
          lacking AS (
              SELECT v.document_id, v.embed_model, v.embed, v.weight FROM document_vectors v
-              WHERE v.document_id > $1 AND v.document_id <= (SELECT max(document_id) FROM looked_at)
-                AND NOT EXISTS (SELECT FROM document_vectors_next n WHERE n.document_id = v.document_id)
-              ORDER BY v.document_id FOR SHARE OF v),
+              WHERE v.document_id = ANY (ARRAY(SELECT id FROM kept)) ORDER BY v.document_id FOR SHARE OF v),
          copied AS (
              INSERT INTO document_vectors_next (document_id, embed_model, embed, weight, root_id)
              SELECT document_id, embed_model, embed, weight, vector_root(to_regclass('document_vectors_next'), document_id) FROM lacking
@@ -251,6 +255,7 @@ async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64,
     )
     .bind(after)
     .bind(batch)
+    .persistent(false)
     .fetch_one(&mut *tx)
     .await?;
     tx.commit().await?;
