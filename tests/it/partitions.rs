@@ -373,7 +373,8 @@ async fn a_reader_whose_snapshot_is_older_than_the_exchange_sees_all_vectors() {
                 (waits || parts(&app).await == count).then_some(())
             })
             .await;
-            let seen = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM document_vectors").fetch_one(&mut *reader).await;
+            let seen =
+                sqlx::query_scalar::<_, i64>("SELECT count(*) FROM document_vectors").fetch_one(&mut *reader).await;
             assert_eq!(seen.unwrap(), 9, "before there are {count} parts");
             reader.commit().await.unwrap();
         };
@@ -505,7 +506,8 @@ async fn who_gives_up_indexes_of_bits_keeps_none_that_were_half_built() {
     assert!(!stopped_after(&app, &wanted(2, Index::Bits), 2).await);
     until("the indexes of bits to be gone", async || {
         reindexed(&app, &halves).await;
-        let left = "SELECT count(*) FROM pg_class WHERE relkind IN ('i', 'I') AND relname LIKE 'document_vectors%bits%'";
+        let left =
+            "SELECT count(*) FROM pg_class WHERE relkind IN ('i', 'I') AND relname LIKE 'document_vectors%bits%'";
         let left: i64 = sqlx::query_scalar(left).fetch_one(&app.pool).await.unwrap();
         (left == 0).then_some(())
     })
