@@ -264,9 +264,13 @@ async fn children(
     };
     let mut conn = service.pool.acquire().await.or_fail()?;
     let nodes = nodes(&mut conn, page.documents).await?;
+    let above = nodes.first().map_or(&[][..], |node| node.document.path.as_slice());
+    let above = breadcrumbs(&mut conn, &caller.readable(), above).await?;
+    let is_table = |above: &Crumb| above.usetype.as_deref() == Some(Usetype::Table.as_str());
+    let table = above.into_iter().rfind(is_table).and_then(|table| table.id);
     drop(conn);
     let blocks = match is_inline {
-        true => finished(maker.flow(document.path.len(), &nodes)).await?,
+        true => finished(maker.flow(document.path.len(), &nodes, table)).await?,
         false => maker.names(&nodes),
     };
     Ok(ViewChildren { document_id: document.id, mode, blocks, next_cursor: page.next_cursor })

@@ -1,5 +1,6 @@
 //! Blocks, in the order of reading: a document's own, those of what is under it, and a list of names.
 use super::{Rules, html};
+use crate::usetype::Usetype;
 use serde_json::{Map, Value};
 use svc_client::wire::{BlockKind, DocumentResponse, Renderer, ViewBlock, ViewRow};
 
@@ -135,13 +136,12 @@ impl Maker<'_> {
         blocks
     }
 
-    /// All of these documents with their texts, each before what is under it; `depth` is that of the document above them.
-    pub fn flow(&self, depth: usize, nodes: &[Node]) -> Vec<ViewBlock> {
+    /// All of these documents with their texts, each before what is under it; `depth` is that of the document above them, and `table` is the
+    /// table on an earlier page that the first of them is under.
+    pub fn flow(&self, depth: usize, nodes: &[Node], mut table: Option<i64>) -> Vec<ViewBlock> {
         let mut blocks: Vec<ViewBlock> = Vec::new();
         // Summaries are no part of the text: what holds them is named, and left closed.
         let mut closed: Option<i64> = None;
-        // The chunks of a table repeat it.
-        let mut table: Option<i64> = None;
         // The heading of the document whose texts come, until the first of them. A page may begin behind the heading.
         let before = |node: &Node| Some((node.document.parent_id?, node.document.title.clone()));
         let mut heading: Option<(i64, String)> = nodes.first().and_then(before);
@@ -151,7 +151,7 @@ impl Maker<'_> {
             if closed.is_some_and(|id| document.path.contains(&id)) {
                 continue;
             }
-            if document.usetype == crate::usetype::Usetype::Raptor.as_str() {
+            if document.usetype == Usetype::Raptor.as_str() {
                 closed = Some(document.id);
                 blocks.push(name(node));
                 continue;
@@ -161,12 +161,17 @@ impl Maker<'_> {
                 (heading, last) = (None, None);
                 continue;
             }
-            if let Some(block) = blocks.last_mut().filter(|_| table.is_some_and(|table| document.path.contains(&table)))
+            let usetype = Usetype::named(&document.usetype);
+            // The chunks of a table of a file, and the segments of these, repeat it.
+            if matches!(usetype, Some(Usetype::Chunk | Usetype::Section))
+                && table.is_some_and(|table| document.path.contains(&table))
             {
-                block.continued_by.push(document.id);
+                if let Some(block) = blocks.last_mut() {
+                    block.continued_by.push(document.id);
+                }
                 continue;
             }
-            if document.usetype == crate::usetype::Usetype::Table.as_str() {
+            if usetype == Some(Usetype::Table) && document.structured_content.contains_key("table") {
                 table = Some(document.id);
                 blocks.extend(self.text(node, &document.content, self.renderer(&document.usetype)));
                 (heading, last) = (None, None);
@@ -177,8 +182,7 @@ impl Maker<'_> {
                 (heading, last) = (None, None);
                 continue;
             }
-            let is_leaf = crate::usetype::Usetype::named(&document.usetype).is_some_and(|usetype| usetype.is_leaf());
-            if !is_leaf {
+            if !usetype.is_some_and(Usetype::is_leaf) {
                 blocks.push(self.heading(node, depth));
                 heading = Some((document.id, document.title.clone()));
                 last = None;

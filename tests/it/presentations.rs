@@ -113,6 +113,21 @@ async fn a_picture_that_a_caller_describes_is_shown_with_its_text() {
 }
 
 #[tokio::test]
+async fn what_a_caller_puts_under_a_table_of_its_own_is_shown() {
+    let app = TestApp::start().await;
+    let create = async |usetype: &str, title: &str, parent_id: Option<i64>| {
+        let new = NewDocument { usetype: Some(usetype.to_owned()), parent_id, ..document(title, title) };
+        app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
+    };
+    let id = create("raw", "Tides", None).await;
+    let table = create("table", "High water", Some(id)).await;
+    create("section", "Remarks on it", Some(table)).await;
+    let shown = app.client.view_document(DocumentPath { id }).await.unwrap().value().unwrap().children.blocks;
+    assert!(shown.iter().any(|block| block.title.as_deref() == Some("Remarks on it")), "{shown:?}");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_is_no_rule_is_refused_by_name_and_only_the_owner_makes_rules() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     for (rule, field) in [

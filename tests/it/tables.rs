@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use svc_client::{
     FileUpload, Json, OptionalJson,
-    wire::{Bm25Search, DocumentPath, DocumentResponse, PlanOutcome, Settled, UploadQuery},
+    wire::{Bm25Search, DocumentPath, DocumentResponse, ExpandRequest, PlanOutcome, Settled, UploadQuery, ViewBlock},
 };
 
 async fn evidence(app: &TestApp, id: i64) -> Value {
@@ -163,6 +163,19 @@ async fn a_table_that_is_too_long_for_a_chunk_has_chunks_with_its_header() {
     let shown = app.client.view_document(DocumentPath { id }).await.unwrap().value().unwrap();
     let said: Vec<&str> = shown.children.blocks.iter().filter_map(|block| block.text.as_deref()).collect();
     assert_eq!(said.iter().filter(|text| text.contains("heron 119")).count(), 1, "the view shows it once: {said:?}");
+    // Page by page it does so too, although a page may begin within the table.
+    let (mut cursor, mut times) = (None, 0);
+    loop {
+        let request = ExpandRequest { cursor, limit: Some(2) };
+        let page = app.client.expand_children(DocumentPath { id }, OptionalJson(Some(request))).await.unwrap();
+        let has_heron = |block: &&ViewBlock| block.text.as_ref().is_some_and(|text| text.contains("heron 119"));
+        times += page.blocks.iter().filter(has_heron).count();
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(times, 1);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

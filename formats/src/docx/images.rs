@@ -2,7 +2,7 @@
 
 use crate::{
     Format, FormatError, Limits,
-    images::{Flow, Gallery, Giver, Reference, read_part},
+    images::{Flow, Gallery, Giver, Reference, one_line, read_part},
     package::Package,
     xml::{Element, Node, XmlReader},
 };
@@ -13,6 +13,7 @@ use std::{
 
 /// A longer paragraph is cut, because only its beginning is shown beside a picture.
 const MOST_BYTES: usize = 4096;
+const ALT_CHARACTERS: usize = 500;
 /// The pictures of one paragraph.
 const MOST_PICTURES: usize = 256;
 
@@ -66,7 +67,7 @@ fn gallery<R: Read>(mut xml: XmlReader<R>, targets: &HashMap<&str, &str>) -> Res
                     "docPr" => alt = told(&element),
                     "blip" => refer(&mut paragraphs, targets, element.attribute("embed"), &alt),
                     "imagedata" => {
-                        let title = element.attribute("title").unwrap_or_default().to_owned();
+                        let title = one_line(element.attribute("title").unwrap_or_default(), ALT_CHARACTERS);
                         refer(&mut paragraphs, targets, element.attribute("id"), &title);
                     }
                     _ => {}
@@ -95,7 +96,7 @@ fn gallery<R: Read>(mut xml: XmlReader<R>, targets: &HashMap<&str, &str>) -> Res
 /// What the author says that a picture shows.
 fn told(element: &Element) -> String {
     let told = element.attribute("descr").filter(|text| !text.trim().is_empty()).or(element.attribute("title"));
-    told.unwrap_or_default().to_owned()
+    one_line(told.unwrap_or_default(), ALT_CHARACTERS)
 }
 
 fn refer(paragraphs: &mut [Open], targets: &HashMap<&str, &str>, id: Option<&str>, alt: &str) {
