@@ -1,5 +1,8 @@
 //! The stored bytes of files.
-use crate::{access::Caller, admission, blobs::Reading, error::OrFail, registry::Handle, service::Service, store};
+use crate::{
+    access::Caller, admission, blobs::Reading, error::OrFail, registry::Handle, service::Service, store,
+    usetype::Usetype,
+};
 use futures_util::{StreamExt, stream};
 use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
@@ -44,14 +47,28 @@ impl Handle<ops::read_bytes> for Service {
         };
         let place = self.admission.download(caller.principal_id()).await?;
         let reading = self.blobs.read(&self.pool, &blob, part.clone(), PIECE);
+        let media_type = blob.mime_type.unwrap_or_else(|| UNKNOWN.to_owned());
         let value = Download {
-            media_type: blob.mime_type.unwrap_or_else(|| UNKNOWN.to_owned()),
-            file_name: Some(row.title),
+            file_name: Some(file_name(row.title, &row.usetype, &media_type)),
+            media_type,
             size,
             part,
             bytes: pieces(reading, place),
         };
         Ok(Validated::Modified { etag, value })
+    }
+}
+
+/// The name under which a file is saved. The title of a picture is its caption, which does not say what type it is of.
+fn file_name(title: String, usetype: &str, media_type: &str) -> String {
+    let ending = match media_type {
+        "image/jpeg" => Some("jpg"),
+        "image/svg+xml" => Some("svg"),
+        other => other.strip_prefix("image/"),
+    };
+    match ending.filter(|_| usetype == Usetype::Image.as_str()) {
+        Some(ending) => format!("{title}.{ending}"),
+        None => title,
     }
 }
 
@@ -112,6 +129,19 @@ async fn next(reading: &mut Reading) -> Result<Option<bytes::Bytes>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_picture_is_saved_under_a_name_with_its_type() {
+        for (usetype, media_type, name) in [
+            ("image", "image/png", "Figure 1.png"),
+            ("image", "image/jpeg", "Figure 1.jpg"),
+            ("image", "image/svg+xml", "Figure 1.svg"),
+            ("image", UNKNOWN, "Figure 1"),
+            ("file", "image/png", "Figure 1"),
+        ] {
+            assert_eq!(file_name("Figure 1".to_owned(), usetype, media_type), name, "{usetype} {media_type}");
+        }
+    }
 
     #[test]
     fn a_range_is_read_as_the_standard_says() {
