@@ -7,7 +7,7 @@ use crate::{
     core::Core,
     error::OrFail,
     search::bm25,
-    store::{self, ingest_nodes::Belongs, places::Place},
+    store::{self, places::Place},
 };
 use sqlx::PgConnection;
 use svc_client::Failure;
@@ -45,8 +45,9 @@ async fn queue(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<()
     if store::titles::begin_anew(conn, place, EMBED_TITLES.name).await.or_fail()? {
         return Ok(());
     }
-    let belongs = store::ingest_nodes::belongs(conn, place.id()).await.or_fail()?;
-    let root_id = belongs.map_or(place.id().as_root(), |Belongs { root_id, .. }| root_id);
+    // The sums of the containers above a part of a file are made anew too.
+    let file = store::edits::part(conn, place).await.or_fail()?.and_then(|part| part.file);
+    let root_id = file.unwrap_or(place.id().as_root());
     let queueing = Queueing::of_file(root_id, &core.settings.task_badges);
     queueing.add(conn, place, Work::of(&EMBED_TITLES)).await.or_fail()?;
     store::ingest_nodes::grow(conn, place.id(), 1, 0, 0).await.or_fail()

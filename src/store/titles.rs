@@ -11,6 +11,20 @@ use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_ids::DocumentId;
 
+/// Whether the title of a document stands above `d`, which is at or under it, because all that lies between is parts. The arguments are the
+/// placeholders of how many ids lead down to the document, itself among them, and of the usetypes of parts.
+macro_rules! has_title_of {
+    ($line:literal, $parts:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT FROM unnest((d.path || d.id)[",
+            $line,
+            " + 1 :]) AS s(id) JOIN documents p ON p.id = s.id WHERE p.usetype <> ALL(",
+            $parts,
+            "))"
+        )
+    };
+}
+
 /// Whether chunks have other titles above them than when they were read. The caller has locked their rows, so that whoever changes a title
 /// from here on finds what the caller writes.
 pub async fn have_changed(conn: &mut PgConnection, rows: &[TextRow]) -> sqlx::Result<bool> {
@@ -78,15 +92,20 @@ pub async fn above(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Optio
     .await
 }
 
-/// The chunks at and under a place that can be found. The caller has changed their rows: what is in flight has a task that embeds it, and
-/// that sees the change.
+/// The chunks at a place and in its parts that can be found. The caller has changed their rows: what is in flight has a task that embeds it,
+/// and that sees the change.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn settled_chunks(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
-    sqlx::query_scalar("SELECT id FROM documents WHERE (id = $1 OR path @> ARRAY[$1::bigint]) AND usetype = $2 AND settled = 'settled'")
-        .bind(place.id())
-        .bind(Usetype::Chunk.as_str())
-        .fetch_all(conn)
-        .await
+    sqlx::query_scalar(concat!(
+        "SELECT d.id FROM documents d WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND d.usetype = $2 AND d.settled = 'settled' AND ",
+        has_title_of!("$3", "$4")
+    ))
+    .bind(place.id())
+    .bind(Usetype::Chunk.as_str())
+    .bind(i32::try_from(place.path().len() + 1).unwrap_or(i32::MAX))
+    .bind(Usetype::parts())
+    .fetch_all(conn)
+    .await
 }
 
 /// Gives what a reprocess builds of a file the title that the file has by now; `None` if nothing is being built.
@@ -138,6 +157,7 @@ pub struct Below {
     pub id: DocumentId,
     /// The ids from the upper one's child down to it; empty for the upper one itself.
     pub way: Vec<i64>,
+    /// It is a chunk that the title of the upper one stands above.
     pub is_chunk: bool,
     /// The bytes of its text.
     pub size: i64,
@@ -154,18 +174,21 @@ pub async fn page(
 ) -> sqlx::Result<Vec<Below>> {
     let line = place.children_path();
     let end: Vec<i64> = place.path().iter().copied().chain([place.id().0.saturating_add(1)]).collect();
-    sqlx::query_as(
-        "SELECT d.id, (d.path || d.id)[$3 + 1 :] AS way, d.usetype = $6 AS is_chunk, octet_length(d.content)::bigint AS size
+    sqlx::query_as(concat!(
+        "SELECT d.id, (d.path || d.id)[$3 + 1 :] AS way, d.usetype = $6 AND ",
+        has_title_of!("$3", "$7"),
+        " AS is_chunk, octet_length(d.content)::bigint AS size
            FROM documents d
           WHERE d.path || d.id >= $1::bigint[] AND d.path || d.id < $2::bigint[] AND (NOT $5 OR d.path || d.id > $1::bigint[])
-          ORDER BY d.path || d.id LIMIT $4",
-    )
+          ORDER BY d.path || d.id LIMIT $4"
+    ))
     .bind([&line[..], after.unwrap_or_default()].concat())
     .bind(end)
     .bind(i32::try_from(line.len()).unwrap_or(i32::MAX))
     .bind(limit)
     .bind(after.is_some())
     .bind(Usetype::Chunk.as_str())
+    .bind(Usetype::parts())
     .fetch_all(conn)
     .await
 }

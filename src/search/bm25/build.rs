@@ -32,11 +32,7 @@ pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, 
         // These are made again if this step breaks off after them, and then none is missing.
         maxsim::fill(core, &ids).await.map_err(|failure| Error::Tokens(failure.detail))?;
         let step = Some((from, ids.last().copied()));
-        match put(core, index, &ids, step).await {
-            // The terms that this process remembers went with what the index held before.
-            Err(Error::StaleTerms(_)) => put(core, index, &ids, step).await?,
-            put => put?,
-        };
+        put(core, index, &ids, step).await?;
     }
     Ok(false)
 }
@@ -44,6 +40,19 @@ pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, 
 /// Puts documents into an index, or takes them out if they do not belong there. Returns those that it holds now. The step is that of a
 /// build: where it was, and the document that it is at afterwards.
 pub async fn put(
+    core: &Core,
+    index: IndexId,
+    ids: &[DocumentId],
+    step: Option<(Building, Option<DocumentId>)>,
+) -> Result<HashSet<DocumentId>, Error> {
+    match put_as_read(core, index, ids, step).await {
+        // The terms that this process remembers went with what the index held before, or a title is another one by now.
+        Err(Error::StaleTerms(_) | Error::OtherTitles) => put_as_read(core, index, ids, step).await,
+        put => put,
+    }
+}
+
+async fn put_as_read(
     core: &Core,
     index: IndexId,
     ids: &[DocumentId],
@@ -78,6 +87,10 @@ pub async fn put(
         None => true,
     };
     if is_ours {
+        // The task that embeds chunks anew under another title may have ended before these are written.
+        if store::titles::have_changed(&mut tx, &rows).await? {
+            return Err(Error::OtherTitles);
+        }
         // What has changed meanwhile has a task of its own.
         let unchanged = store::batch::unchanged(&mut tx, &seen).await?;
         held.retain(|id| unchanged.contains(id));
