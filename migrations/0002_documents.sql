@@ -38,7 +38,7 @@ CREATE INDEX documents_structured_content ON documents USING gin (structured_con
 -- The id is a key too, because parts of what is in flight are walked in that order, each from where the one before ended.
 CREATE INDEX documents_unsettled ON documents (settled, id) WHERE settled <> 'settled';
 
--- The uploaded file of a node. Its bytes are a large object, or an object of the store that SVC_BLOB_STORE names, under this key. The
+-- The uploaded file of a node, or the bytes of a picture that was taken out of one. The bytes are a large object, or an object of the store that SVC_BLOB_STORE names, under this key. The
 -- function release_blob gives them up with the row.
 CREATE TABLE document_blobs (
     document_id   bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
@@ -52,9 +52,13 @@ CREATE TABLE document_blobs (
     content_hash  text NOT NULL,
     -- The resolved options of the upload; an upload of the same bytes with other options is refused.
     options       jsonb NOT NULL,
+    -- False for a picture, which is a part of its file and no file itself.
+    is_file       boolean NOT NULL DEFAULT true,
     CHECK (num_nonnulls(lob, object) = 1)
 );
 CREATE INDEX document_blobs_content_hash ON document_blobs (content_hash);
+-- A list of files goes by this one from the latest on.
+CREATE INDEX document_blobs_files ON document_blobs (document_id) WHERE is_file;
 
 -- PostgreSQL holds a lock for each large object that a transaction deletes, and has room for some 14,000 locks in all. A transaction
 -- that deletes more files than that notes their bytes here; they are deleted in parts after the commit.

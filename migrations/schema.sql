@@ -967,6 +967,7 @@ CREATE TABLE document_blobs (
     byte_size bigint NOT NULL,
     content_hash text NOT NULL,
     options jsonb NOT NULL,
+    is_file boolean DEFAULT true NOT NULL,
     CONSTRAINT document_blobs_check CHECK ((num_nonnulls(lob, object) = 1))
 );
 
@@ -2085,6 +2086,8 @@ CREATE INDEX console_sessions_token ON console_sessions USING btree (token_id);
 CREATE INDEX derivations_predicate ON derivations USING btree (predicate_id);
 
 CREATE INDEX document_blobs_content_hash ON document_blobs USING btree (content_hash);
+
+CREATE INDEX document_blobs_files ON document_blobs USING btree (document_id) WHERE is_file;
 
 CREATE INDEX document_keys_document ON document_keys USING btree (document_id);
 

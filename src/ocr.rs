@@ -35,6 +35,10 @@ const COMPLAINT_BYTES: u64 = 4 << 10;
 const SHOWN: usize = 200;
 /// The longest time that it may take to say what it is.
 const START_TIME: Duration = Duration::from_secs(30);
+/// The data by which Tesseract finds out how a page is turned, listed among its languages.
+const TURNS: &str = "osd";
+/// How it is told to do so; without this it reads every page as if it were upright.
+const FIND_TURNS: [&str; 2] = ["--psm", "1"];
 /// The resolutions that Tesseract believes.
 const BELIEVED_DPI: std::ops::RangeInclusive<f64> = 70.0..=2400.0;
 
@@ -94,6 +98,8 @@ pub struct Engine {
     /// As the engine takes them, such as `eng+deu`.
     languages: String,
     version: String,
+    /// It has what it needs to find out how a page is turned.
+    finds_turns: bool,
     limits: ProgramLimits,
     page_time: Duration,
     pub raster: Raster,
@@ -114,6 +120,7 @@ impl Engine {
             program: program.clone(),
             languages: settings.ocr_languages.join("+"),
             version: String::new(),
+            finds_turns: false,
             limits: ProgramLimits { memory: settings.parser_memory, cpu_time: settings.ocr_page_time },
             page_time: settings.ocr_page_time,
             raster: Raster {
@@ -135,6 +142,7 @@ impl Engine {
         if settings.ocr_languages.is_empty() {
             return Err(Unusable::NoLanguage { has });
         }
+        engine.finds_turns = has.iter().any(|data| data == TURNS);
         match settings.ocr_languages.iter().find(|language| !has.contains(language)) {
             Some(language) => Err(Unusable::Language { program, language: language.clone(), has }),
             None => Ok(Some(engine)),
@@ -151,8 +159,9 @@ impl Engine {
         &self.languages
     }
 
-    /// Reads the words of a picture, whose pixels are bytes between black and white, row by row. Dropping the future ends
-    /// the engine and whatever it has started.
+    /// Reads the words of a picture, whose pixels are bytes between black and white, row by row. Words of a page that was
+    /// scanned on its side or upside down are read, too; their boxes are where they are in the picture. Dropping the future
+    /// ends the engine and whatever it has started.
     ///
     /// # Errors
     /// It cannot be run, exceeds its limits, or writes what it should not.
@@ -160,7 +169,11 @@ impl Engine {
         let dpi = size.dpi.clamp(*BELIEVED_DPI.start(), *BELIEVED_DPI.end()).round().to_string();
         let mut picture = format!("P5\n{} {}\n255\n", size.width, size.height).into_bytes();
         picture.extend_from_slice(pixels);
-        let arguments = ["stdin", "stdout", "-l", &self.languages, "--dpi", &dpi, "tsv"];
+        let mut arguments = vec!["stdin", "stdout", "-l", &self.languages, "--dpi", &dpi];
+        if self.finds_turns {
+            arguments.extend(FIND_TURNS);
+        }
+        arguments.push("tsv");
         let written = self.run(&arguments, &picture, self.page_time).await?;
         table::read(&written, size).map_err(EngineError::Nonsense)
     }

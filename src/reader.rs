@@ -40,6 +40,8 @@ pub fn limits(settings: &Settings) -> Limits {
         zip_members: count(settings.parser_zip_members),
         members: count(settings.parser_members),
         member_bytes: settings.parser_member_bytes,
+        images: count(settings.parser_images),
+        image_bytes: settings.parser_image_bytes,
         zip_ratio: count(settings.parser_zip_ratio),
         unpacked_bytes: settings.parser_unpacked_bytes,
         xml_depth: count(settings.parser_xml_depth),

@@ -20,7 +20,7 @@ macro_rules! usetypes { ($( $(#[doc = $doc:literal])* $variant:ident = $name:lit
             match self { $( Usetype::$variant => $name, )* }
         }
 
-        /// Whether ingestion makes it as a leaf, which is what rollups read.
+        /// Whether ingestion makes it as a leaf.
         pub const fn is_leaf(self) -> bool {
             match self { $( Usetype::$variant => $leaf, )* }
         }
@@ -47,12 +47,16 @@ usetypes! {
     Section = "section", leaf: false, TitleAndContent;
     /// A piece of text that fits the model's window.
     Chunk = "chunk", leaf: true, Content;
+    /// A table in the text of a file. It is a container if it is too long and has chunks of its own.
+    Table = "table", leaf: true, Content;
     /// A sheet of a workbook.
     Sheet = "sheet", leaf: false, TitleAndContent;
     /// A row of a sheet. It is a container if it is too long and has chunks of its own.
     Record = "record", leaf: true, Content;
     /// What a sheet holds, column by column.
     Profile = "profile", leaf: true, Content;
+    /// A picture of a file, with its bytes. Its text is what stands beside it.
+    Image = "image", leaf: true, Content;
     /// Holds the summaries of the leaves under its parent, and is never a result.
     Raptor = "raptor", leaf: false, TitleAndContent;
     /// A thing that facts are about, such as a node of an imported graph.
@@ -66,7 +70,7 @@ usetypes! {
 impl Usetype {
     /// Whether it is a part of the document above it, whose title then stands above the chunks in the part too.
     pub const fn is_part(self) -> bool {
-        matches!(self, Usetype::Section | Usetype::Sheet | Usetype::Record | Usetype::Chunk)
+        matches!(self, Usetype::Section | Usetype::Sheet | Usetype::Record | Usetype::Table | Usetype::Chunk)
     }
 
     /// The names of these.
@@ -74,9 +78,24 @@ impl Usetype {
         Usetype::ALL.iter().filter(|usetype| usetype.is_part()).map(|usetype| usetype.as_str()).collect()
     }
 
+    /// Whether a leaf of it is found by the titles above it too.
+    pub const fn is_titled(self) -> bool {
+        matches!(self, Usetype::Chunk | Usetype::Table)
+    }
+
+    /// The names of these.
+    pub fn titled() -> Vec<&'static str> {
+        Usetype::ALL.iter().filter(|usetype| usetype.is_titled()).map(|usetype| usetype.as_str()).collect()
+    }
+
     /// The names of the leaves.
     pub fn leaves() -> Vec<&'static str> {
         Usetype::ALL.iter().filter(|usetype| usetype.is_leaf()).map(|usetype| usetype.as_str()).collect()
+    }
+
+    /// The names of the leaves that rollups read; what stands beside a picture is in another leaf already.
+    pub fn texts() -> Vec<&'static str> {
+        Usetype::leaves().into_iter().filter(|usetype| *usetype != Usetype::Image.as_str()).collect()
     }
 
     /// The built-in usetype of this name; `None` if it is a caller's own.
@@ -100,9 +119,11 @@ mod tests {
 
     #[test]
     fn a_leaf_is_indexed_by_its_content_alone() {
-        assert_eq!(Usetype::leaves(), ["chunk", "record", "profile"]);
+        assert_eq!(Usetype::leaves(), ["chunk", "table", "record", "profile", "image"]);
+        assert_eq!(Usetype::texts(), ["chunk", "table", "record", "profile"]);
         for usetype in Usetype::ALL {
             assert_eq!(usetype.is_leaf(), usetype.indexed() == Indexed::Content, "{usetype:?}");
         }
+        assert_eq!(Usetype::titled(), ["chunk", "table"]);
     }
 }

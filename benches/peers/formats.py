@@ -1,7 +1,8 @@
 """The peers' side of the formats bench, and the large files that both sides read.
 
 `formats.py read` takes a job, one line of JSON on standard input, and does a round of it for every further line: one line of
-JSON back. `formats.py make KIND SIZE FILE` writes a file with nothing but the standard library.
+JSON back. `formats.py make KIND SIZE FILE` writes a file with nothing but the standard library. `formats.py tables FILE` prints
+the tables that pdfplumber finds, and its version.
 """
 
 import json
@@ -47,11 +48,24 @@ def cells(path):
         book.close()
 
 
+def sheets(path):
+    """Reads every cell of every sheet; returns how many hold a value."""
+    from python_calamine import CalamineWorkbook
+
+    book = CalamineWorkbook.from_path(path)
+    try:
+        rows = (row for name in book.sheet_names for row in book.get_sheet_by_name(name).to_python())
+        return sum(value != "" for row in rows for value in row)
+    finally:
+        book.close()
+
+
 # The work, by name: the packages whose versions stand beside the figures, and what makes the function.
 WORK = {
     "pdf": ("pypdfium2", lambda: pdf_text),
     "markdown": ("markitdown", markdown),
     "cells": ("openpyxl", lambda: cells),
+    "sheets": ("python-calamine", lambda: sheets),
 }
 
 
@@ -96,7 +110,65 @@ def line(number):
 
 
 def make_pdf(pages, path):
-    """Pages of 40 lines in one of the standard fonts, their streams deflated."""
+    """Pages of 40 lines in one of the standard fonts."""
+
+    def content(page):
+        lines = "".join(f"({line(page * 40 + number)}) Tj T*\n" for number in range(40))
+        return f"BT /F 11 Tf 16 TL 60 740 Td\n{lines}ET"
+
+    write_pdf(pages, content, path)
+
+
+def table(page):
+    """The rows of a page's table, and whether lines are drawn between its cells: texts and numbers, under names."""
+    columns, count = 3 + page % 4, 4 + page * 5 % 9
+    rows = [["Station"] + [f"{WORDS[(page + column * 5) % len(WORDS)]} {column}" for column in range(1, columns)]]
+    for row in range(count):
+        first = f"{WORDS[(page + row) % len(WORDS)]} {WORDS[(page * 3 + row * 7) % len(WORDS)]}"
+        numbers = [f"{(page * 977 + row * 131 + column * 61) * 7919 % 100003 / 8:.2f}" for column in range(1, columns)]
+        rows.append([first] + numbers)
+    return rows, page % 2 == 0
+
+
+def make_tables(pages, path):
+    """Pages with a table between two paragraphs, every second with lines between its cells. The tables stand beside it in JSON."""
+
+    def content(page):
+        rows, is_ruled = table(page)
+        left, top, wide, high = 60, 640, 84, 16
+        parts = [f"BT /F 10 Tf 14 TL {left} 720 Td ({line(page)}.) Tj T* ({line(page + 1)}.) Tj ET"]
+        for number, row in enumerate(rows):
+            for column, cell in enumerate(row):
+                place = f"{left + 4 + column * wide} {top - number * high - 11}"
+                parts.append(f"BT /F 10 Tf {place} Td ({cell}) Tj ET")
+        bottom, right = top - len(rows) * high, left + len(rows[0]) * wide
+        if is_ruled:
+            parts += [f"{left} {y} m {right} {y} l S" for y in range(bottom, top + 1, high)]
+            parts += [f"{x} {bottom} m {x} {top} l S" for x in range(left, right + 1, wide)]
+        parts.append(f"BT /F 10 Tf 14 TL {left} {bottom - 60} Td ({line(page + 2)}.) Tj T* ({line(page + 3)}.) Tj ET")
+        return "\n".join(parts)
+
+    write_pdf(pages, content, path)
+    with open(f"{path}.json", "w") as out:
+        json.dump([[table(page)[0]] for page in range(pages)], out)
+
+
+def tables(path):
+    """The tables of each page: by the lines that are drawn, or where there are none by the places of words, as its documentation says."""
+    from importlib.metadata import version
+
+    import pdfplumber
+
+    by_text = {"vertical_strategy": "text", "horizontal_strategy": "text"}
+    with pdfplumber.open(path) as document:
+        found = [page.extract_tables() or page.extract_tables(by_text) for page in document.pages]
+    # Rows without text are no rows of a table.
+    pages = [[[[cell or "" for cell in row] for row in table if any(row)] for table in page] for page in found]
+    print(json.dumps({"version": version("pdfplumber"), "pages": pages}))
+
+
+def write_pdf(pages, content, path):
+    """Pages whose streams are deflated, with one of the standard fonts."""
     import zlib
 
     offsets = []
@@ -116,8 +188,7 @@ def make_pdf(pages, path):
                 b"<< /Type /Page /Parent 2 0 R /Resources << /Font << /F 3 0 R >> >> /Contents %d 0 R >>"
                 % (len(offsets) + 2)
             )
-            lines = "".join(f"({line(page * 40 + number)}) Tj T*\n" for number in range(40))
-            stream = zlib.compress(f"BT /F 11 Tf 16 TL 60 740 Td\n{lines}ET".encode())
+            stream = zlib.compress(content(page).encode())
             put(b"<< /Length %d /Filter /FlateDecode >>\nstream\n%b\nendstream" % (len(stream), stream))
         start = out.tell()
         out.write(f"xref\n0 {len(offsets) + 1}\n0000000000 65535 f \n".encode())
@@ -187,6 +258,8 @@ def make_workbook(rows, path, packed=zipfile.ZIP_DEFLATED):
 def make(kind, size, path):
     if kind == "pdf":
         make_pdf(size, path)
+    elif kind == "tables":
+        make_tables(size, path)
     elif kind == "workbook":
         make_workbook(size, path)
     elif kind == "stored-workbook":
@@ -199,5 +272,7 @@ def make(kind, size, path):
 if __name__ == "__main__":
     if sys.argv[1] == "read":
         read()
+    elif sys.argv[1] == "tables":
+        tables(sys.argv[2])
     else:
         make(sys.argv[2], int(sys.argv[3]), sys.argv[4])

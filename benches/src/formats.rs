@@ -1,10 +1,11 @@
 //! The readers of files beside those of Python: the same files, read warm, in turns by one process on each side.
 //!
-//! The files are those of the corpus, if it is beside the repository, else the samples. Large files are made for the
-//! run.
+//! The files are those of the corpus, if it is beside the repository and has the format, else the samples. Large files are
+//! made for the run.
 mod clock;
 mod job;
 mod peers;
+mod tables;
 mod words;
 mod worker;
 
@@ -25,6 +26,8 @@ const PROBED_PAGES: usize = 500;
 /// This makes a stored sheet of about 100 MB.
 const PROBED_ROWS: usize = 110_000;
 const CHUNKED_BYTES: usize = 2 << 20;
+/// The pages of the PDF with a table on each.
+const TABLE_PAGES: usize = 200;
 
 type Out<'a> = &'a mut dyn FnMut(Figure);
 
@@ -35,11 +38,16 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
         ("formats/pdf", "ms/page", Work::Pdf, "pypdfium2", files("pdf")?),
         ("formats/docx", "ms/file", Work::Markdown, "markitdown", files("docx")?),
         ("formats/pptx", "ms/file", Work::Markdown, "markitdown", files("pptx")?),
+        ("formats/html", "ms/file", Work::Markdown, "markitdown", files("html")?),
+        ("formats/epub", "ms/file", Work::Markdown, "markitdown", files("epub")?),
         ("formats/xlsx", "ms/file", Work::Cells, "markitdown", files("xlsx")?),
+        ("formats/ods", "ms/file", Work::Sheets, "python-calamine", files("ods")?),
+        ("formats/xls", "ms/file", Work::Sheets, "python-calamine", files("xls")?),
     ] {
         small(name, unit, work, peer, files, &peers, out)?;
     }
     words::run(out)?;
+    tables::run(&make("tables", TABLE_PAGES, folder.path())?, &peers, out)?;
     chunks(out)?;
     large(
         "formats/pdf_large",
@@ -63,20 +71,27 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The files of a format, by name.
+/// The files of a format, by name: those of the first folder that has any.
 fn files(extension: &str) -> Result<Vec<PathBuf>, BoxError> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let corpus = repository.join("../shared/corpus").join(extension);
-    let folder = if corpus.is_dir() { corpus } else { repository.join("tests/samples") };
     let mut files = Vec::new();
-    for entry in folder.canonicalize()?.read_dir()? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|found| found == extension) {
-            files.push(path);
+    for folder in [corpus, repository.join("tests/samples"), repository.join("formats/tests/files")] {
+        if !folder.is_dir() {
+            continue;
+        }
+        for entry in folder.canonicalize()?.read_dir()? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|found| found == extension) {
+                files.push(path);
+            }
+        }
+        if !files.is_empty() {
+            eprintln!("bench: {} files of {}", files.len(), folder.display());
+            break;
         }
     }
     files.sort();
-    eprintln!("bench: {} files of {}", files.len(), folder.display());
     Ok(files)
 }
 
@@ -94,7 +109,7 @@ fn small(
         eprintln!("bench: {name} is left out: no file of its kind is here");
         return Ok(());
     }
-    let theirs = if work == Work::Pdf { Work::Pdf } else { Work::Markdown };
+    let theirs = if work == Work::Cells { Work::Markdown } else { work };
     let mut ours = Worker::start(&Job { work, files: files.clone() })?;
     let mut theirs = peers.start(&Job { work: theirs, files: files.clone() })?;
     let (mut our_rounds, mut their_rounds) = (Vec::new(), Vec::new());

@@ -1,30 +1,37 @@
 //! Reads books in the EPUB format: web pages in a zip, in the order that the book's package names.
 
+mod images;
 #[cfg(test)]
 mod tests;
 
 use crate::{
-    Extraction, Format, FormatError, Limits, Patterns,
+    Extraction, Format, FormatError, Limits, Pattern, Patterns,
     extraction::check_text,
     html,
     package::Package,
     xml::{Node, XmlReader},
 };
+pub(crate) use images::images;
 use std::{
     collections::{HashMap, HashSet},
     io::{Read, Seek},
 };
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    extract(source, limits).map(|read| read.patterns())
+    let mut package = Package::open(source, Format::Epub, limits)?;
+    let patterns = read(&mut package, limits)?.patterns();
+    Ok(patterns.with(Pattern::HasImages, images::has_images(&package)))
 }
 
 /// The book's pages, one after the other, with the headings that they have.
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
-    let mut package = Package::open(source, Format::Epub, limits)?;
-    let root = root(&mut package, limits)?;
-    let Book { title, creators, language, spine } = Book::read(&mut package, &root, limits)?;
-    let sealed = encrypted(&mut package, limits)?;
+    read(&mut Package::open(source, Format::Epub, limits)?, limits)
+}
+
+fn read<R: Read + Seek>(package: &mut Package<R>, limits: &Limits) -> Result<Extraction, FormatError> {
+    let root = root(package, limits)?;
+    let Book { title, creators, language, spine } = Book::read(package, &root, limits)?;
+    let sealed = encrypted(package, limits)?;
     if spine.iter().any(|page| sealed.contains(page)) {
         return Err(FormatError::Sealed { format: Format::Epub });
     }

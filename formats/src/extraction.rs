@@ -1,6 +1,6 @@
 //! A file's text with its anchors.
 
-use crate::{FormatError, Limit, Limits, Pattern, Patterns};
+use crate::{FormatError, Limit, Limits, Pattern, Patterns, Table, tables::has_tables};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,11 +17,15 @@ pub struct Extraction {
     pub page_kind: PageKind,
     /// In order of appearance.
     pub headings: Vec<Heading>,
-    /// What declared the headings: `markdown`, `html`, `mail`, `json`, `xml`, `outline`, `tags`, `font_sizes`, `styles` or `slides`.
+    /// What declared the headings: `markdown`, `html`, `mail`, `json`, `xml`, `outline`, `tags`, `font_sizes`, `styles`, `slides` or
+    /// `sheets`.
     pub headings_from: Option<String>,
     /// The outline of a file with scanned pages, whose titles may stand where no text is yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outline: Vec<OutlineEntry>,
+    /// The tables that are drawn on the pages of a PDF. Other readers write theirs into the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Table>,
     /// The encoding of a text file or web page: its name in the Encoding Standard, or `UTF-32LE` or `UTF-32BE`.
     pub charset: Option<String>,
     /// Further facts for the evidence: counts and warnings.
@@ -73,6 +77,7 @@ impl Extraction {
         Patterns::default()
             .with(Pattern::HasTextLayer, !self.text.is_empty())
             .with(Pattern::HasHeadings, !self.headings.is_empty())
+            .with(Pattern::HasTables, has_tables(&self.text))
     }
 
     /// Refuses what the limits of the text do not allow.

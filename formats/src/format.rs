@@ -134,6 +134,22 @@ impl Format {
         matches!(self, Self::Zip | Self::Eml | Self::Msg)
     }
 
+    /// Whether its pictures are read, which [`images`](crate::images()) does.
+    pub fn has_images(self) -> bool {
+        matches!(
+            self,
+            Self::Pdf
+                | Self::Docx
+                | Self::Pptx
+                | Self::Xlsx
+                | Self::Odt
+                | Self::Odp
+                | Self::Ods
+                | Self::Epub
+                | Self::Html
+        )
+    }
+
     /// Whether the contract promises text extraction for it.
     pub fn has_text_extractor(self) -> bool {
         !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2)

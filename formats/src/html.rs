@@ -1,9 +1,12 @@
 //! Reads HTML: the content as Markdown, without navigation, scripts and advertisements. Uploaded files and fetched pages
 //! are read in the same way.
 
-use crate::{Extraction, Format, FormatError, Limits, Patterns, charset, text};
+mod images;
+
+use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, charset, text};
 use dom_smoothie::{Config, ParsePolicy, Readability, TextMode};
 use encoding_rs::Encoding;
+pub(crate) use images::images;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde_json::Value;
 use std::io::{Read, Seek};
@@ -42,7 +45,11 @@ pub(crate) struct Content {
 }
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    extract(source, limits).map(|read| read.patterns())
+    let bytes = text::read_all(source, limits)?;
+    let page = Source::decode(&bytes, None);
+    drop(bytes);
+    let has_images = page.has_pictures();
+    Ok(page.extraction(limits)?.patterns().with(Pattern::HasImages, has_images))
 }
 
 /// Reads a file; its title becomes its first heading, unless the content begins with it.

@@ -15,8 +15,9 @@ mod program;
 mod syscalls;
 
 use crate::{
-    Access, Archive, Detection, Extraction, Format, FormatError, Limits, MemberPart, PageSource, Patterns, PictureSize,
-    Raster, Secret, TemplateRead, WebPage, archive, detect, extract, members, pdf, probe, refusal, template, web_page,
+    Access, Archive, Detection, Extraction, Format, FormatError, ImagePart, Limits, MemberPart, PageSource, Patterns,
+    PictureSize, Raster, Secret, TemplateRead, WebPage, archive, detect, extract, images, members, pdf, probe, refusal,
+    template, web_page,
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 pub use confinement::{Confinement, Policy};
@@ -72,6 +73,8 @@ pub enum Step {
     Cells { sheet: u32, range: Range },
     /// Read the members of a container of this format: a stream of [`Answer::Member`].
     Members(Format),
+    /// Read the pictures of a file of this format: a stream of [`Answer::Image`].
+    Images(Format),
     /// Read templates, and render one; the file is a [`crate::TemplateJob`] as JSON.
     Template,
     /// Draw a page of a PDF: an [`Answer::Picture`], then its pixels as [`Answer::Pixels`].
@@ -91,6 +94,7 @@ impl Step {
     fn most_bytes(&self, limits: &Limits) -> u64 {
         match self {
             Self::Picture { raster, .. } => raster.pixels,
+            Self::Images(_) => limits.image_bytes,
             _ => limits.member_bytes,
         }
     }
@@ -99,6 +103,7 @@ impl Step {
     fn of_bytes(&self, bytes: Vec<u8>) -> Answer {
         match self {
             Self::Picture { .. } => Answer::Pixels(bytes),
+            Self::Images(_) => Answer::Image(ImagePart::Bytes(bytes)),
             _ => Answer::Member(MemberPart::Bytes(bytes)),
         }
     }
@@ -134,6 +139,7 @@ pub enum Answer {
     Records(RecordsPart),
     Cells(Cells),
     Member(MemberPart),
+    Image(ImagePart),
     Template(TemplateRead),
     Picture(PictureSize),
     /// Some of the pixels of a picture, row by row, each a byte between black and white.
@@ -262,6 +268,7 @@ pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<()
         }
         Step::Cells { sheet, range } => emit(Answer::Cells(xlsx::cells(workbook(input), *sheet, *range, limits)?)),
         Step::Members(format) => members(*format, input, limits, &mut |part| emit(Answer::Member(part))),
+        Step::Images(format) => images(*format, input, access, &mut |part| emit(Answer::Image(part))),
         Step::Template => emit(Answer::Template(template(input, limits)?)),
         Step::Picture { page, raster } => {
             let (size, pixels) = pdf::render(input, *page, *raster, access)?;

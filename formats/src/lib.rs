@@ -21,6 +21,7 @@ mod extraction;
 mod facts;
 mod format;
 mod html;
+mod images;
 pub mod isolated;
 mod json;
 mod limits;
@@ -41,6 +42,7 @@ mod rtf;
 #[cfg(test)]
 mod sample;
 mod sections;
+mod tables;
 mod template;
 mod text;
 mod web_page;
@@ -55,6 +57,7 @@ pub use detect::{detect, detect_named};
 pub use error::FormatError;
 pub use extraction::{Extraction, Heading, OutlineEntry, Page, PageKind};
 pub use format::{DetectedBy, Detection, Format, UnknownFormat};
+pub use images::{ImageHead, ImageLeftOut, ImagePart, TakeImage, images};
 pub use limits::{Limit, Limits};
 pub use members::{LeftOut, MemberHead, MemberPart, TakePart, members};
 pub use ole2::CompoundKind;
@@ -62,6 +65,7 @@ pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use pdf::{PictureSize, Raster, join_lines};
 pub use sections::{Section, sections};
 use std::io::{Read, Seek};
+pub use tables::{Table, TableRule, Tables, tables};
 pub use template::{
     TEMPLATE_OUTPUT_BYTES, TemplateFault, TemplateFaultKind, TemplateJob, TemplateRead, TemplateText, template,
 };
@@ -85,7 +89,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Docx => docx::probe(source, limits),
         Format::Pptx => pptx::probe(source, limits),
         Format::Xlsx | Format::Ods | Format::Xls | Format::Xlsb => xlsx::probe(format, source, limits),
-        Format::Ole2 => ole2::probe(source),
+        Format::Ole2 => ole2::probe(source, access),
         Format::Html => html::probe(source, limits),
         Format::Eml => mail::probe(source, limits),
         Format::Msg => msg::probe(source, limits),
@@ -128,7 +132,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Xlsx | Format::Ods | Format::Xls | Format::Xlsb | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }
-        Format::Ole2 => Err(ole2::refusal(source)),
+        Format::Ole2 => ole2::extract(source, access),
         Format::Zip => {
             Err(FormatError::unsupported(format, "an archive has no text of its own; its files are read one by one"))
         }
@@ -139,8 +143,8 @@ pub fn extract<'a, R: Read + Seek>(
 /// obstacle is known.
 pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -> Option<FormatError> {
     match format {
-        Format::Ole2 => Some(ole2::refusal(source)),
-        // Of a file that opened, more than that was measured.
+        // Of a file that opened, more than its lock was measured.
+        Format::Ole2 if patterns.get(Pattern::HasTextLayer).is_none() => Some(ole2::refusal(source)),
         Format::Pdf if patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none() => {
             pdf::refusal(source)
         }

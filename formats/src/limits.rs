@@ -75,6 +75,10 @@ pub struct Limits {
     pub members: u32,
     /// Bytes of these members together.
     pub member_bytes: u64,
+    /// Pictures of a file that are taken out of it.
+    pub images: u32,
+    /// Bytes of these pictures together.
+    pub image_bytes: u64,
     /// Unpacked bytes per packed byte of a zip member or a PDF stream, beyond [`Limits::RATIO_FREE_BYTES`].
     pub zip_ratio: u32,
     /// Unpacked bytes of everything that is read in one file.
@@ -112,6 +116,8 @@ impl Default for Limits {
             zip_members: 10_000,
             members: 1_000,
             member_bytes: 1 << 30,
+            images: 500,
+            image_bytes: 256 << 20,
             zip_ratio: 100,
             unpacked_bytes: 1 << 30,
             xml_depth: 256,

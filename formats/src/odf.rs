@@ -1,12 +1,14 @@
 //! Reads text documents and presentations in the OpenDocument format (ISO 26300): `content.xml` in a zip, as Markdown.
 
 mod body;
+mod images;
 mod styles;
 #[cfg(test)]
 mod tests;
 
-use crate::{Extraction, Format, FormatError, Limits, Patterns, package::Package, xml::Node};
+use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, package::Package, xml::Node};
 use body::Body;
+pub(crate) use images::{has_images, images};
 use std::io::{Read, Seek};
 use styles::Styles;
 
@@ -29,7 +31,8 @@ pub(crate) fn by_mime(mime: &[u8]) -> Option<Format> {
 
 pub(crate) fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let mut package = Package::open(source, format, limits)?;
-    read(format, &mut package, limits).map(|read| read.patterns())
+    let patterns = read(format, &mut package, limits)?.patterns();
+    Ok(patterns.with(Pattern::HasImages, has_images(&package)))
 }
 
 pub(crate) fn extract<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Extraction, FormatError> {

@@ -1,9 +1,13 @@
 //! Compound files: legacy office documents, encrypted packages, and other files of this container.
 
+mod cipher;
 mod directory;
+mod locked;
+mod package;
 
-use crate::{Format, FormatError, Pattern, Patterns};
+use crate::{Access, Extraction, Format, FormatError, Pattern, Patterns};
 use cfb::CompoundFile;
+use package::Package;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -64,7 +68,7 @@ impl CompoundKind {
     /// What the user can do about it.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
-            Self::EncryptedPackage => "remove its password and upload it again",
+            Self::EncryptedPackage => "give its password as the option `extract.password`, or upload it without one",
             Self::LegacyWord => "save it as docx and upload that",
             Self::LegacyPowerpoint => "save it as pptx and upload that",
             Self::Visio | Self::Publisher | Self::Project | Self::Hangul => "save it as PDF and upload that",
@@ -96,30 +100,62 @@ impl fmt::Display for CompoundKind {
     }
 }
 
-pub(crate) fn probe<R: Read + Seek>(source: R) -> Result<Patterns, FormatError> {
-    let (kind, encrypted) = inspect(source)?;
+/// Tells the kind, and whether a password is needed. Of a locked package that the password opens, it tells what is in it.
+pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
+    let mut file = open(source)?;
+    if let Some(package) = opened(&mut file, access)? {
+        return package.probe(access.limits);
+    }
+    let (kind, encrypted) = inspect(&mut file);
     Ok(Patterns::default().with(Pattern::IsEncrypted, encrypted).with(Pattern::IsLegacyBinary, kind.is_legacy()))
+}
+
+/// Reads a locked package that the password opens; other kinds are refused by their names.
+pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
+    let mut file = open(source)?;
+    match opened(&mut file, access)? {
+        Some(package) => package.extract(access.limits),
+        None => Err(refused(&mut file)),
+    }
 }
 
 /// Why the file is not read: its kind by name, or its damage.
 pub(crate) fn refusal<R: Read + Seek>(source: R) -> FormatError {
-    match inspect(source) {
-        Ok((kind, encrypted)) => FormatError::Compound { kind, encrypted },
+    match open(source) {
+        Ok(mut file) => refused(&mut file),
         Err(error) => error,
     }
 }
 
+fn open<R: Read + Seek>(source: R) -> Result<CompoundFile<R>, FormatError> {
+    CompoundFile::open(source).map_err(|error| FormatError::corrupt(Format::Ole2, error))
+}
+
+/// The package that is locked in the file; `None` if it is none, or there is no password.
+fn opened<R: Read + Seek>(file: &mut CompoundFile<R>, access: Access<'_>) -> Result<Option<Package>, FormatError> {
+    match access.password {
+        Some(password) if kind(file) == CompoundKind::EncryptedPackage => {
+            locked::open(file, password, access.limits).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn refused<R: Read + Seek>(file: &mut CompoundFile<R>) -> FormatError {
+    let (kind, encrypted) = inspect(file);
+    FormatError::Compound { kind, encrypted }
+}
+
 /// The kind, and whether a password is needed.
-fn inspect<R: Read + Seek>(source: R) -> Result<(CompoundKind, bool), FormatError> {
-    let mut file = CompoundFile::open(source).map_err(|error| FormatError::corrupt(Format::Ole2, error))?;
-    let kind = kind(&mut file);
+fn inspect<R: Read + Seek>(file: &mut CompoundFile<R>) -> (CompoundKind, bool) {
+    let kind = kind(file);
     let encrypted = match kind {
         CompoundKind::EncryptedPackage => true,
-        CompoundKind::LegacyWord => word_is_encrypted(&mut file),
-        CompoundKind::LegacyPowerpoint => powerpoint_is_encrypted(&mut file),
+        CompoundKind::LegacyWord => word_is_encrypted(file),
+        CompoundKind::LegacyPowerpoint => powerpoint_is_encrypted(file),
         _ => false,
     };
-    Ok((kind, encrypted))
+    (kind, encrypted)
 }
 
 fn kind<R: Read + Seek>(file: &mut CompoundFile<R>) -> CompoundKind {
@@ -173,6 +209,7 @@ fn powerpoint_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Limits, Secret};
     use std::io::{Cursor, Write};
 
     fn with_streams(streams: &[(&str, &[u8])]) -> Cursor<Vec<u8>> {
@@ -201,7 +238,7 @@ mod tests {
             (&[("/Contents", b"x")], "unknown_compound", false),
         ];
         for (streams, code, locked) in cases {
-            let patterns = probe(with_streams(streams)).unwrap();
+            let patterns = probe(with_streams(streams), (&Limits::default()).into()).unwrap();
             let error = refusal(with_streams(streams));
             assert_eq!((error.code(), patterns.holds(Pattern::IsEncrypted)), (code, locked), "{streams:?}");
             assert_eq!(patterns.holds(Pattern::IsLegacyBinary), code.starts_with("legacy"), "{streams:?}");
@@ -245,8 +282,84 @@ mod tests {
 
     #[test]
     fn damage_is_permanent() {
-        let error = probe(Cursor::new(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1")).unwrap_err();
+        let limits = Limits::default();
+        let error = probe(Cursor::new(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"), (&limits).into()).unwrap_err();
         assert_eq!((error.code(), error.is_permanent()), ("corrupt", true));
         assert_eq!(refusal(Cursor::new(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1")).code(), "corrupt");
+    }
+
+    const AGILE: [&[u8]; 2] =
+        [include_bytes!("ole2/files/agile-docx.info"), include_bytes!("ole2/files/agile-docx.package")];
+    const NESTS: [&[u8]; 2] =
+        [include_bytes!("ole2/files/agile-xlsx.info"), include_bytes!("ole2/files/agile-xlsx.package")];
+    const STANDARD: [&[u8]; 2] =
+        [include_bytes!("ole2/files/standard-docx.info"), include_bytes!("ole2/files/standard-docx.package")];
+
+    fn locked([info, package]: [&[u8]; 2]) -> Cursor<Vec<u8>> {
+        with_streams(&[("/EncryptionInfo", info), ("/EncryptedPackage", package)])
+    }
+
+    /// What a password makes of a locked package.
+    fn read(streams: [&[u8]; 2], password: &str) -> Result<(Patterns, Extraction), FormatError> {
+        let (limits, password) = (Limits::default(), Secret::new(password));
+        let access = Access { password: Some(&password), ..Access::from(&limits) };
+        Ok((probe(locked(streams), access)?, extract(locked(streams), access)?))
+    }
+
+    #[test]
+    fn a_password_opens_both_forms_of_locked_documents() {
+        for (form, streams) in [("agile", AGILE), ("standard", STANDARD)] {
+            let (patterns, read) = read(streams, "heron").unwrap();
+            assert!(read.text.starts_with("# The heron house\n\nSix herons nest"), "{form}: {}", &read.text[..40]);
+            assert!(read.text.ends_with("the last word is alder."), "{form}: to the end of the last segment");
+            assert_eq!(read.headings.len(), 1, "{form}");
+            assert_eq!(read.facts["locked_format"], "docx", "{form}");
+            for pattern in [Pattern::IsEncrypted, Pattern::HasTextLayer, Pattern::HasHeadings] {
+                assert!(patterns.holds(pattern), "{form}: {pattern:?}");
+            }
+            assert_eq!(crate::refusal(Format::Ole2, locked(streams), &patterns), None, "{form}");
+        }
+    }
+
+    #[test]
+    fn a_locked_workbook_is_read_as_tables() {
+        let (patterns, read) = read(NESTS, "heron").unwrap();
+        assert!(read.text.contains("# Nests") && read.text.contains("Counted by Ada"), "{}", read.text);
+        assert!(read.text.contains("| Nest | Eggs |\n| --- | --- |\n| Alder | 5 |"), "{}", read.text);
+        assert!(patterns.holds(Pattern::HasHeadings) && patterns.get(Pattern::HasSheets).is_none());
+    }
+
+    #[test]
+    fn a_wrong_password_and_none_are_told_by_name_and_remedy() {
+        for streams in [AGILE, STANDARD] {
+            for password in ["stork", "Heron", ""] {
+                let error = read(streams, password).unwrap_err();
+                assert_eq!((error.code(), error.is_permanent()), ("encrypted", true), "{error}");
+                assert!(error.to_string().contains("extract.password"), "{error}");
+            }
+            let error = extract(locked(streams), (&Limits::default()).into()).unwrap_err();
+            assert_eq!(error.code(), "encrypted_package");
+            assert!(error.to_string().contains("extract.password"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_damaged_or_costs_too_much_is_refused() {
+        let info = String::from_utf8_lossy(&AGILE[0][8..]).into_owned();
+        let with = |from: &str, to: &str| {
+            assert!(info.contains(from), "{info}");
+            let info = [&AGILE[0][..8], info.replace(from, to).as_bytes()].concat();
+            read([&info, AGILE[1]], "heron").unwrap_err()
+        };
+        assert_eq!(with("spinCount=\"100000\"", "spinCount=\"4000000000\"").code(), "corrupt");
+        assert_eq!(with("ChainingModeCBC", "ChainingModeCFB"), FormatError::Sealed { format: Format::Ole2 });
+        assert_eq!(with("keyBits=\"256\"", "keyBits=\"4000000000\""), FormatError::Sealed { format: Format::Ole2 });
+        assert!(with("saltValue=\"", "saltValue=\"AA").is_permanent());
+        for cut in [0, 3, 8, 100, 223] {
+            assert!(read([&STANDARD[0][..cut], STANDARD[1]], "heron").unwrap_err().is_permanent(), "{cut}");
+        }
+        for cut in [0, 7, 8, 4000] {
+            assert_eq!(read([AGILE[0], &AGILE[1][..cut]], "heron").unwrap_err().code(), "corrupt", "{cut}");
+        }
     }
 }

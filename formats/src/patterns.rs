@@ -20,6 +20,7 @@ pub enum Pattern {
     HasComments,
     HasMarkup,
     HasImages,
+    HasTables,
     HasSmartart,
     IsEncrypted,
     IsLegacyBinary,
@@ -27,7 +28,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::HasTextLayer,
         Self::HasHeadings,
         Self::HasOutline,
@@ -40,6 +41,7 @@ impl Pattern {
         Self::HasComments,
         Self::HasMarkup,
         Self::HasImages,
+        Self::HasTables,
         Self::HasSmartart,
         Self::IsEncrypted,
         Self::IsLegacyBinary,
@@ -61,6 +63,7 @@ impl Pattern {
             Self::HasComments => "has_comments",
             Self::HasMarkup => "has_markup",
             Self::HasImages => "has_images",
+            Self::HasTables => "has_tables",
             Self::HasSmartart => "has_smartart",
             Self::IsEncrypted => "is_encrypted",
             Self::IsLegacyBinary => "is_legacy_binary",

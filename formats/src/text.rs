@@ -1,6 +1,6 @@
 //! Reads plain text and Markdown. Every text file is read as Markdown: a plain one simply declares no headings.
 
-use crate::{Extraction, FormatError, Heading, Limit, Limits, Pattern, Patterns, charset, markup};
+use crate::{Extraction, FormatError, Heading, Limit, Limits, Pattern, Patterns, charset, markup, tables::has_tables};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::io::{Read, Seek, SeekFrom};
 
@@ -15,6 +15,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
     Ok(Patterns::default()
         .with(Pattern::HasTextLayer, !has_markup && text.chars().any(|character| !character.is_whitespace()))
         .with(Pattern::HasHeadings, !has_markup && headings(&text).next().is_some())
+        .with(Pattern::HasTables, !has_markup && has_tables(&text))
         .with(Pattern::HasMarkup, has_markup))
 }
 

@@ -11,7 +11,10 @@ use std::{
     path::Path,
     sync::{Arc, LazyLock},
 };
-use svc_formats::{Format, Limits, MemberPart, archive, detect, extract, members, probe, refusal, sections, xlsx};
+use svc_formats::{
+    Format, ImagePart, Limits, MemberPart, archive, detect, extract, images, members, probe, refusal, sections, tables,
+    xlsx,
+};
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 /// Larger files take long and show no more.
@@ -233,6 +236,20 @@ fn read_members(format: Format, bytes: &[u8], limits: &Limits) {
     });
 }
 
+/// Reads the pictures of a file: each begins before it gives bytes, and ends once.
+fn read_images(format: Format, bytes: &[u8], limits: &Limits) {
+    let mut is_open = false;
+    let _ = images(format, Cursor::new(bytes), limits, &mut |part| {
+        match part {
+            ImagePart::Begin(_) => assert!(!std::mem::replace(&mut is_open, true)),
+            ImagePart::Bytes(_) => assert!(is_open),
+            ImagePart::End => assert!(std::mem::take(&mut is_open)),
+            ImagePart::LeftOut { .. } => assert!(!is_open),
+        }
+        Ok(())
+    });
+}
+
 /// Detects, probes and extracts the bytes; whatever they hold must be consistent.
 fn read(bytes: &[u8]) {
     let limits = limits();
@@ -245,6 +262,9 @@ fn read(bytes: &[u8]) {
     }
     if format.has_members() {
         read_members(format, bytes, &limits);
+    }
+    if format.has_images() {
+        read_images(format, bytes, &limits);
     }
     // Any text may be opened as a table.
     if format.has_sheets() || format == Format::Text {
@@ -259,6 +279,11 @@ fn read(bytes: &[u8]) {
                 "headings begin in it"
             );
             assert!(sections(&read).iter().all(|section| read.text.get(section.start..section.end).is_some()));
+            for table in tables(&read).tables {
+                assert!(table.ranges.is_sorted_by(|one, next| one.end <= next.start), "{:?}", table.ranges);
+                assert!(table.ranges.iter().all(|range| read.text.get(range.clone()).is_some()), "tables are slices");
+                assert!(table.rows.iter().all(|row| row.len() == table.rows[0].len()), "rows are equally wide");
+            }
         }
         // Bytes in memory read the same way each time.
         Err(error) => assert!(error.is_permanent(), "{error}"),

@@ -1,7 +1,7 @@
 //! What the targets share: limits that end an input soon, and a function that probes and extracts it.
 
 use std::io::Cursor;
-use svc_formats::{Format, Limits, archive, extract, members, probe, refusal, sections, xlsx};
+use svc_formats::{Format, Limits, archive, extract, images, members, probe, refusal, sections, tables, xlsx};
 
 /// The limits are small, so that only a reader that ignores them takes long.
 pub fn limits() -> Limits {
@@ -28,6 +28,9 @@ pub fn read(format: Format, bytes: &[u8]) {
     if format.has_members() {
         members(format, Cursor::new(bytes), &limits, &mut |_| Ok(())).ok();
     }
+    if format.has_images() {
+        images(format, Cursor::new(bytes), &limits, &mut |_| Ok(())).ok();
+    }
     if format.has_sheets() {
         sheets(bytes, &limits);
     }
@@ -36,6 +39,8 @@ pub fn read(format: Format, bytes: &[u8]) {
     assert!(read.pages.iter().all(|page| read.text.get(page.start..page.end).is_some()));
     assert!(read.headings.iter().all(|heading| read.text.is_char_boundary(heading.start)));
     assert!(sections(&read).iter().all(|section| read.text.get(section.start..section.end).is_some()));
+    let tables = tables(&read).tables;
+    assert!(tables.iter().flat_map(|table| &table.ranges).all(|range| read.text.get(range.clone()).is_some()));
 }
 
 /// Reads the first sheets of a workbook in every way that the service does.

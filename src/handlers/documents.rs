@@ -258,7 +258,9 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
         must_match(meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
     }
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
-    if many_files {
+    // A file may have many parts with bytes of their own.
+    let is_much = many_files || store::blobs::are_many(&mut tx, id).await.or_fail()?;
+    if is_much {
         store::blobs::unlink_later(&mut tx).await.or_fail()?;
     }
     raptor::forget_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
@@ -280,7 +282,7 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
     store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
     tx.commit().await.or_fail()?;
     after_giving_up(service, given_up).await;
-    if many_files {
+    if is_much {
         after_many(service).await;
     }
     if let Some(file) = file {

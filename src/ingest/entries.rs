@@ -252,10 +252,20 @@ fn lines(text: &str) -> String {
 
 /// A text that was made here, in the form in which the tasks take it over.
 fn prepared(extraction: Extraction) -> Opened {
-    let patterns = Patterns::default()
+    Opened::new(shown(&extraction), extraction)
+}
+
+/// The same of a page, whose tables become nodes; those of a turn stay in what it says.
+fn prepared_page(extraction: Extraction) -> Opened {
+    let has_tables = !svc_formats::tables(&extraction).tables.is_empty();
+    Opened::new(shown(&extraction).with(Pattern::HasTables, has_tables), extraction)
+}
+
+/// The patterns that a text shows.
+fn shown(extraction: &Extraction) -> Patterns {
+    Patterns::default()
         .with(Pattern::HasTextLayer, extraction.text.chars().any(|character| !character.is_whitespace()))
-        .with(Pattern::HasHeadings, !extraction.headings.is_empty());
-    Opened::new(patterns, extraction)
+        .with(Pattern::HasHeadings, !extraction.headings.is_empty())
 }
 
 /// The first line that says something, without the marks of a heading.

@@ -65,6 +65,10 @@ pub struct Profile {
 pub struct Skip {
     /// Scanned pages are not read, which takes long.
     pub ocr: bool,
+    /// Pictures are not taken out of the file.
+    pub images: bool,
+    /// Tables get no nodes of their own, and chunks hold what they say.
+    pub tables: bool,
 }
 
 impl Default for Structure {

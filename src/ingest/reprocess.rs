@@ -294,6 +294,10 @@ async fn discard(
 async fn remove(pool: &PgPool, id: RootId) -> Result<(), EndError> {
     let mut tx = store::transaction::begin(pool).await?;
     store::locks::file(&mut tx, id).await?;
+    if store::blobs::are_many(&mut tx, id.document()).await? {
+        // The sweep deletes them.
+        store::blobs::unlink_later(&mut tx).await?;
+    }
     let gone = store::reprocess::remove(&mut tx, id).await?;
     bm25::remove(&mut tx, None, &gone).await?;
     store::ingest_nodes::forget(&mut tx, &gone).await?;

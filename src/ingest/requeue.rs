@@ -51,6 +51,9 @@ pub async fn requeue(
 /// The nodes that failed with a task.
 async fn nodes_of(conn: &mut PgConnection, types: &TaskTypes, task: &Moved) -> Result<Vec<DocumentId>, Failure> {
     if let Some(runs) = types.leaves_of_failure(&task.task_type, &task.params.0) {
+        if types.is_addition(&task.task_type) {
+            return Ok(vec![task.scope_document_id]);
+        }
         // A task that fails alone is tried again alone.
         if runs.is_empty() {
             store::ingest_nodes::grow(conn, task.scope_document_id, 1, 0, 0).await.or_fail()?;

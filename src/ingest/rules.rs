@@ -59,10 +59,37 @@ const PROBED: &[Format] = &[
 /// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
 const WORKBOOKS: &[Format] =
     &[Format::Xlsx, Format::Ole2, Format::Csv, Format::Tsv, Format::Ods, Format::Xls, Format::Xlsb];
-/// The formats whose images are counted.
-const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
-/// The formats whose pages may be scans. Tables are lost in the text of their pages; in office files they are text.
+/// The formats whose images are looked for. An encrypted file is `ole2`, whatever it turns out to hold.
+const WITH_IMAGES: &[Format] = &[
+    Format::Pdf,
+    Format::Docx,
+    Format::Pptx,
+    Format::Xlsx,
+    Format::Odt,
+    Format::Odp,
+    Format::Ods,
+    Format::Epub,
+    Format::Html,
+    Format::Ole2,
+];
+/// The formats whose pages may be scans.
 const PAGED: &[Format] = &[Format::Pdf];
+/// The formats whose tables are looked for: on the pages of a PDF, else in Markdown, which the readers of the others write.
+const WITH_TABLES: &[Format] = &[
+    Format::Text,
+    Format::Pdf,
+    Format::Docx,
+    Format::Pptx,
+    Format::Html,
+    Format::Eml,
+    Format::Msg,
+    Format::Ipynb,
+    Format::Rtf,
+    Format::Xml,
+    Format::Odt,
+    Format::Odp,
+    Format::Epub,
+];
 
 /// Pages that are pictures are read once the text of the others is stored, and before anything is made of the text.
 const OCR_RULE: Rule = Rule {
@@ -90,12 +117,12 @@ pub static RULES: &[Rule] = &[
     },
     Rule {
         task: &EXTRACT_TABLES,
-        requires: &[Pattern::HasTextLayer],
+        requires: &[Pattern::HasTextLayer, Pattern::HasTables],
         forbids: &[],
-        formats: PAGED,
+        formats: WITH_TABLES,
         takes_ocr: false,
         after: &[&EXTRACT_TEXT],
-        option: None,
+        option: Some("tables"),
         planned: true,
     },
     Rule {
@@ -105,7 +132,7 @@ pub static RULES: &[Rule] = &[
         formats: WITH_IMAGES,
         takes_ocr: false,
         after: &[&EXTRACT_TEXT],
-        option: None,
+        option: Some("images"),
         planned: true,
     },
     OCR_RULE,
@@ -115,7 +142,7 @@ pub static RULES: &[Rule] = &[
         forbids: &[],
         formats: PROBED,
         takes_ocr: true,
-        after: &[&EXTRACT_TEXT, &OCR],
+        after: &[&EXTRACT_TEXT, &EXTRACT_TABLES, &OCR],
         option: None,
         planned: true,
     },
@@ -125,7 +152,7 @@ pub static RULES: &[Rule] = &[
         forbids: &[DECLARED],
         formats: PROBED,
         takes_ocr: true,
-        after: &[&EXTRACT_TEXT, &OCR],
+        after: &[&EXTRACT_TEXT, &EXTRACT_TABLES, &OCR],
         option: None,
         planned: true,
     },
@@ -294,6 +321,11 @@ pub fn plan(types: &TaskTypes, format: Option<Format>, patterns: Option<&Pattern
     RULES.iter().filter(|rule| rule.planned).map(|rule| rule.row(types, format, patterns, options)).collect()
 }
 
+/// Whether a task gives its file a text, sheets or members. Without one of these a file says why it has none.
+pub fn gives_text(task: &TaskType) -> bool {
+    task.name != EXTRACT_IMAGES.name
+}
+
 /// The tasks to queue after the probe, in their order.
 pub fn due(
     types: &TaskTypes,
@@ -334,7 +366,7 @@ mod tests {
         let mut types = TaskTypes::default();
         types.set_ocr(true);
         for (format, patterns, expected) in [
-            (Format::Pdf, &[IsScanned, HasImages][..], &["ocr", "structure:inferred"][..]),
+            (Format::Pdf, &[IsScanned, HasImages][..], &["extract:images", "ocr", "structure:inferred"][..]),
             (Format::Pdf, &[IsScanned, HasScannedPages, HasHeadings, HasOutline], &["ocr", "structure:declared"]),
             (Format::Pdf, &[HasTextLayer, HasScannedPages], &["extract:text", "ocr", "structure:inferred"]),
             (Format::Pdf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
@@ -348,7 +380,7 @@ mod tests {
         let inferred = rows.iter().find(|row| row.task == "structure:inferred").expect("a row a task");
         assert_eq!(
             (inferred.outcome, &inferred.after),
-            (PlanOutcome::Enqueued, &vec!["extract:text".to_owned(), "ocr".to_owned()])
+            (PlanOutcome::Enqueued, &["extract:text", "extract:tables", "ocr"].map(str::to_owned).to_vec())
         );
         assert!(consults(Some(Format::Pdf), IsScanned) && consults(Some(Format::Pdf), HasScannedPages));
     }
@@ -376,6 +408,21 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_looked_for_unless_an_option_says_no() {
+        let types = TaskTypes::default();
+        let patterns = Patterns::default().with(Pattern::HasTextLayer, true).with(Pattern::HasTables, true);
+        let outcome = |options: Value| {
+            let rows = plan(&types, Some(Format::Docx), Some(&patterns), &options);
+            rows.iter().find(|row| row.task == "extract:tables").expect("a row a task").outcome
+        };
+        assert_eq!(outcome(Options::default().to_value()), PlanOutcome::Enqueued);
+        assert_eq!(outcome(serde_json::json!({"skip": {"tables": true}})), PlanOutcome::Skipped);
+        let options = serde_json::json!({"skip": {"tables": true}});
+        let due: Vec<_> = due(&types, Format::Docx, &patterns, &options).map(|rule| rule.task.name).collect();
+        assert_eq!(due, ["extract:text", "structure:inferred"]);
+    }
+
+    #[test]
     fn a_text_is_structured_by_what_it_declares() {
         use Pattern::*;
         for (format, patterns, expected) in [
@@ -384,8 +431,14 @@ mod tests {
             (Format::Pdf, &[HasTextLayer, HasHeadings, HasOutline], &["extract:text", "structure:declared"]),
             (Format::Docx, &[HasTextLayer, HasHeadingStyles], &["extract:text", "structure:declared"]),
             (Format::Docx, &[HasTextLayer, HasHeadings], &["extract:text", "structure:inferred"]),
+            (Format::Text, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
+            (Format::Pdf, &[HasTables], &[]),
+            (Format::Xlsx, &[HasTextLayer, HasTables], &["extract:text", "structure:inferred"]),
             (Format::Pptx, &[HasTextLayer, HasSlides], &["extract:text", "structure:declared"]),
-            (Format::Pdf, &[IsScanned, HasImages], &[]),
+            (Format::Pdf, &[IsScanned, HasImages], &["extract:images"]),
+            (Format::Docx, &[HasTextLayer, HasImages], &["extract:text", "extract:images", "structure:inferred"]),
+            (Format::Ods, &[HasSheets, HasImages], &["extract:images", "structure:sheets"]),
+            (Format::Text, &[HasTextLayer, HasImages], &["extract:text", "structure:inferred"]),
             (Format::Xlsx, &[HasSheets, HasComments], &["structure:sheets"]),
             (Format::Html, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Text, &[HasMarkup], &[]),
@@ -445,8 +498,8 @@ mod tests {
             shown(Some(Format::Pdf), None),
             [
                 "extract:text conditional, if so enqueued",
-                "extract:tables conditional, if so deferred",
-                "extract:images conditional, if so deferred",
+                "extract:tables conditional, if so enqueued",
+                "extract:images conditional, if so enqueued",
                 "ocr conditional, if so deferred",
                 "structure:declared conditional, if so enqueued",
                 "structure:inferred conditional, if so enqueued",
@@ -480,7 +533,7 @@ mod tests {
         let rows = plan(&TaskTypes::default(), Some(Format::Docx), None, &Options::default().to_value());
         let declared = rows.iter().find(|row| row.task == "structure:declared").expect("a row a task");
         assert_eq!(declared.requires, ["has_text_layer", "has_heading_styles"]);
-        assert_eq!(declared.after, ["extract:text"]);
+        assert_eq!(declared.after, ["extract:text", "extract:tables"]);
         assert_eq!(declared.params["structure"]["max_tokens"], 120);
         assert!(
             consults(Some(Format::Docx), Pattern::HasHeadingStyles)

@@ -1,7 +1,8 @@
-//! Plans the nodes under a file from its text: sections in pre-order, each before its chunks.
-use crate::usetype::Usetype;
+//! Plans the nodes under a file from its text: sections in pre-order, each before its chunks and tables.
+use crate::{ingest::records, usetype::Usetype};
 use serde_json::{Value, json};
-use svc_formats::{Chunk, ChunkOptions, Extraction, PageKind, Section, TokenCounter, chunk, sections};
+use std::ops::Range;
+use svc_formats::{Chunk, ChunkOptions, Extraction, PageKind, Section, Table, TokenCounter, chunk, sections};
 use svc_ids::DocumentId;
 
 /// A node to be made. Ids are assigned in the order of the list, which is the order of the file.
@@ -11,8 +12,10 @@ pub struct Node {
     pub parent: Option<usize>,
     pub kind: Kind,
     pub title: String,
-    /// For a chunk, how it was cut.
+    /// For a chunk, how it was cut: from the text, or from the table that it belongs to.
     pub chunk: Option<Chunk>,
+    /// The index of the table that it is, or belongs to.
+    pub table: Option<usize>,
     /// Byte range of the text.
     pub start: usize,
     pub end: usize,
@@ -22,8 +25,44 @@ pub struct Node {
     pub tokens: i64,
     /// The number of direct children.
     pub children: i32,
-    /// The number of chunks under it, including itself if it is one.
+    /// The number of leaves under it, including itself if it is one.
     pub leaves: usize,
+}
+
+impl Node {
+    /// Whether it is embedded by itself: a chunk, or a table that needs no chunks of its own.
+    pub fn is_leaf(&self) -> bool {
+        self.kind == Kind::Chunk || (self.kind == Kind::Table && self.children == 0)
+    }
+}
+
+/// A table of the text, as its node has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableNode {
+    /// What of the text is in no chunk, because the table has it.
+    ranges: Vec<Range<usize>>,
+    pub content: String,
+    /// The typed values: `columns` if the first row names them, and `rows`.
+    pub structured: Value,
+}
+
+impl TableNode {
+    /// The node's content and values; `text` is that of the file.
+    pub fn new(table: &Table, text: &str) -> TableNode {
+        let cell = |value: Option<svc_formats::xlsx::Value>| value.as_ref().map_or(Value::Null, records::json);
+        let row = |row: Vec<Option<_>>| row.into_iter().map(cell).collect::<Vec<_>>();
+        let rows: Vec<Vec<Value>> = table.values().map(row).collect();
+        TableNode {
+            ranges: table.ranges.clone(),
+            content: table.content(text).into_owned(),
+            structured: json!({"table": {"columns": table.columns(), "rows": rows}}),
+        }
+    }
+
+    fn span(&self) -> Range<usize> {
+        let start = self.ranges.first().map_or(0, |range| range.start);
+        start..self.ranges.last().map_or(start, |range| range.end)
+    }
 }
 
 /// What a node is.
@@ -31,6 +70,7 @@ pub struct Node {
 pub enum Kind {
     Section,
     Chunk,
+    Table,
 }
 
 impl Kind {
@@ -39,13 +79,16 @@ impl Kind {
         match self {
             Kind::Section => Usetype::Section,
             Kind::Chunk => Usetype::Chunk,
+            Kind::Table => Usetype::Table,
         }
     }
 }
 
-/// Plans the tree under a file: by the file's own headings or pages if `declared`, and otherwise only chunks.
+/// Plans the tree under a file: by the file's own headings or pages if `declared`, and otherwise only chunks. Each of the `tables`
+/// is a node in its place, and what it holds is in no chunk of the text.
 pub fn build(
     extraction: &Extraction,
+    tables: &[TableNode],
     file_title: &str,
     declared: bool,
     options: &ChunkOptions,
@@ -54,8 +97,9 @@ pub fn build(
     let text = &extraction.text;
     let sections = if declared { sections(extraction) } else { Vec::new() };
     let own_end = sections.first().map_or(text.len(), |first| first.start);
-    let mut builder = Builder { text, options, tokens, nodes: Vec::new(), positions: vec![0] };
-    builder.chunks(None, file_title, 0, own_end, 0);
+    let mut builder =
+        Builder { text, tables, holes: holes(tables), options, tokens, nodes: Vec::new(), positions: vec![0] };
+    builder.stretch(None, file_title, 0, own_end, 0);
     // Where each section's node is in the list.
     let mut placed = Vec::with_capacity(sections.len());
     for section in &sections {
@@ -63,13 +107,33 @@ pub fn build(
         let index = builder.section(parent, section);
         placed.push(index);
         let depth = builder.nodes[index].depth + 1;
-        builder.chunks(Some(index), &section.title, section.start, section.text_end, depth);
+        builder.stretch(Some(index), &section.title, section.start, section.text_end, depth);
     }
     builder.sum_up()
 }
 
+/// A piece of the text that a table has.
+struct Hole {
+    range: Range<usize>,
+    /// The table that begins here.
+    begins: Option<usize>,
+}
+
+/// What tables have of the text, in its order.
+fn holes(tables: &[TableNode]) -> Vec<Hole> {
+    let of_table = |(index, table): (usize, &TableNode)| -> Vec<Hole> {
+        let begins = std::iter::once(Some(index)).chain(std::iter::repeat(None));
+        table.ranges.iter().zip(begins).map(|(range, begins)| Hole { range: range.clone(), begins }).collect()
+    };
+    let mut holes: Vec<Hole> = tables.iter().enumerate().flat_map(of_table).collect();
+    holes.sort_by_key(|hole| hole.range.start);
+    holes
+}
+
 struct Builder<'a> {
     text: &'a str,
+    tables: &'a [TableNode],
+    holes: Vec<Hole>,
     options: &'a ChunkOptions,
     tokens: &'a dyn TokenCounter,
     nodes: Vec<Node>,
@@ -95,6 +159,7 @@ impl Builder<'_> {
             kind: Kind::Section,
             title,
             chunk: None,
+            table: None,
             start: section.start,
             end: section.end,
             position: 0,
@@ -103,6 +168,55 @@ impl Builder<'_> {
             children: 0,
             leaves: 0,
         })
+    }
+
+    /// Adds a stretch of the text: its tables, and chunks of what is between them.
+    fn stretch(&mut self, parent: Option<usize>, title: &str, start: usize, end: usize, depth: usize) {
+        let mut at = start;
+        let mut next = self.holes.partition_point(|hole| hole.range.end <= start);
+        while let Some(Hole { range, begins }) = self.holes.get(next).filter(|hole| hole.range.start < end) {
+            let (range, begins) = (range.clone(), begins.filter(|_| range.start >= start));
+            self.chunks(parent, title, at, range.start.max(at), depth);
+            if let Some(table) = begins {
+                self.table(parent, title, table, depth);
+            }
+            at = range.end.min(end).max(at);
+            next += 1;
+        }
+        self.chunks(parent, title, at, end, depth);
+    }
+
+    /// Adds a table: whole, whatever `max_tokens` says, because half a table says little, and in chunks besides if it is over the
+    /// hard cap of a chunk.
+    fn table(&mut self, parent: Option<usize>, title: &str, index: usize, depth: usize) {
+        let tables = self.tables;
+        let Some(table) = tables.get(index) else { return };
+        let is_whole = table.content.chars().nth(self.options.max_chars).is_none();
+        let tokens = if is_whole { self.tokens.count(&table.content) } else { 0 };
+        let Range { start, end } = table.span();
+        let node = Node {
+            parent,
+            kind: Kind::Table,
+            title: self::title(title),
+            chunk: None,
+            table: Some(index),
+            start,
+            end,
+            position: 0,
+            depth,
+            tokens: i64::try_from(tokens).unwrap_or(i64::MAX),
+            children: 0,
+            leaves: usize::from(is_whole),
+        };
+        let at = self.push(node.clone());
+        if is_whole {
+            return;
+        }
+        for chunk in chunk(&table.content, 0..table.content.len(), self.options, self.tokens) {
+            let tokens = i64::try_from(chunk.tokens).unwrap_or(i64::MAX);
+            let (kind, depth) = (Kind::Chunk, depth + 1);
+            self.push(Node { parent: Some(at), kind, chunk: Some(chunk), depth, tokens, leaves: 1, ..node.clone() });
+        }
     }
 
     fn chunks(&mut self, parent: Option<usize>, title: &str, start: usize, end: usize, depth: usize) {
@@ -115,6 +229,7 @@ impl Builder<'_> {
                 start: chunk.start,
                 end: chunk.end,
                 chunk: Some(chunk),
+                table: None,
                 position: 0,
                 depth,
                 tokens,
@@ -166,7 +281,7 @@ const SMALL: usize = 32;
 
 /// Cuts the chunks into batches, so that large subtrees are embedded in parallel and small ones share a pass.
 pub fn batches(nodes: &[Node], ids: &[DocumentId]) -> Vec<Batch> {
-    let mut chunks: Vec<usize> = (0..nodes.len()).filter(|index| nodes[*index].kind == Kind::Chunk).collect();
+    let mut chunks: Vec<usize> = (0..nodes.len()).filter(|index| nodes[*index].is_leaf()).collect();
     let tokens: i64 = chunks.iter().map(|index| nodes[*index].tokens).sum();
     let is_one = chunks.len() <= BATCH && tokens <= BATCH_TOKENS;
     let mut before = vec![0; nodes.len()];
@@ -291,7 +406,7 @@ mod tests {
         text.split_whitespace().count()
     }
     fn nodes(extraction: &Extraction) -> Vec<Node> {
-        build(extraction, "file.txt", true, &ChunkOptions { max_tokens: 20, ..ChunkOptions::default() }, &count)
+        build(extraction, &[], "file.txt", true, &ChunkOptions { max_tokens: 20, ..ChunkOptions::default() }, &count)
     }
 
     fn ids(nodes: &[Node], first: i64) -> Vec<DocumentId> {
@@ -325,7 +440,7 @@ mod tests {
         let text = "äöü one\npage two ends".to_owned();
         let pages = vec![Page { number: 1, start: 0, end: 10 }, Page { number: 2, start: 11, end: text.len() }];
         let mut extraction = Extraction { text, pages, ..Extraction::default() };
-        let nodes = build(&extraction, "f", false, &ChunkOptions::default(), &count);
+        let nodes = build(&extraction, &[], "f", false, &ChunkOptions::default(), &count);
         let characters = CharacterIndex::new(&extraction.text);
         assert_eq!(anchor(&nodes[0], &extraction, &characters), json!({"characters": [0, 21], "pages": [1, 2]}));
         extraction.page_kind = PageKind::Slide;
@@ -337,13 +452,45 @@ mod tests {
         let mut extraction = extraction(&[], 0);
         extraction.text = "word ".repeat(80_000);
         let options = ChunkOptions { max_tokens: 8_192, ..ChunkOptions::default() };
-        let nodes = build(&extraction, "file.txt", true, &options, &count);
+        let nodes = build(&extraction, &[], "file.txt", true, &options, &count);
         let batches = batches(&nodes, &ids(&nodes, 1));
         assert!(nodes.len() < BATCH && batches.len() > 1, "{} chunks in {} batches", nodes.len(), batches.len());
         for batch in batches {
             let tokens: i64 = members(&batch).map(|index| nodes[index].tokens).sum();
             assert!(tokens <= BATCH_TOKENS, "{batch:?}: {tokens} tokens");
         }
+    }
+
+    #[test]
+    fn a_table_is_a_node_in_its_place_and_in_no_chunk() {
+        let long: String = (0..200).map(|row| format!("| {row} | heron number {row} |\n")).collect();
+        let text = format!(
+            "# Ponds\n\nBefore it.\n\n| Pond | Ducks |\n| --- | --- |\n| Mill | 14 |\n\nAfter it.\n\n# Birds\n\n| No | Bird |\n| --- | --- |\n{long}"
+        );
+        let headings = svc_formats::headings(&text).collect();
+        let extraction = Extraction { text, headings, ..Extraction::default() };
+        let tables = svc_formats::tables(&extraction).tables;
+        let tables: Vec<TableNode> = tables.iter().map(|table| TableNode::new(table, &extraction.text)).collect();
+        assert_eq!(tables[0].structured, json!({"table": {"columns": ["Pond", "Ducks"], "rows": [["Mill", 14]]}}));
+        let nodes = build(&extraction, &tables, "f.md", true, &ChunkOptions::default(), &count);
+        let kinds: Vec<(Kind, usize)> = nodes.iter().take(7).map(|node| (node.kind, node.depth)).collect();
+        let (section, chunk, table) = ((Kind::Section, 0), (Kind::Chunk, 1), (Kind::Table, 1));
+        assert_eq!(kinds, [section, chunk, table, chunk, section, chunk, table]);
+        let in_text = nodes.iter().filter(|node| node.table.is_none()).filter_map(|node| node.chunk.as_ref());
+        assert!(in_text.map(|chunk| chunk.content(&extraction.text)).all(|content| !content.contains('|')));
+        // A long table has chunks, each with its header, and is no leaf.
+        let (short, long) = (&nodes[2], &nodes[6]);
+        assert!(short.is_leaf() && !long.is_leaf() && long.children > 1);
+        let below: Vec<&Node> = nodes.iter().filter(|node| node.parent == Some(6)).collect();
+        assert_eq!((usize::try_from(long.children), long.leaves), (Ok(below.len()), below.len()));
+        for piece in below {
+            let content = piece.chunk.as_ref().unwrap().content(&tables[1].content).into_owned();
+            assert!(content.starts_with("| No | Bird |"), "{content}");
+        }
+        assert!(extraction.text[long.start..long.end].starts_with("| No |"));
+        let batches = batches(&nodes, &ids(&nodes, 1));
+        let embedded: usize = batches.iter().flat_map(members).filter(|index| nodes[*index].is_leaf()).count();
+        assert_eq!(embedded, nodes.iter().filter(|node| node.is_leaf()).count());
     }
 
     proptest! {

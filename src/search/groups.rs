@@ -8,9 +8,15 @@ use svc_ids::DocumentId;
 /// Whether documents of this usetype belong to the document above them, so that it may stand for them.
 fn is_part(usetype: &str, group_by: GroupBy) -> bool {
     match Usetype::named(usetype) {
-        Some(Usetype::Chunk | Usetype::Record | Usetype::Profile | Usetype::Summary | Usetype::Raptor) => {
-            group_by != GroupBy::None
-        }
+        Some(
+            Usetype::Chunk
+            | Usetype::Table
+            | Usetype::Record
+            | Usetype::Profile
+            | Usetype::Image
+            | Usetype::Summary
+            | Usetype::Raptor,
+        ) => group_by != GroupBy::None,
         Some(Usetype::Section | Usetype::Sheet) => group_by == GroupBy::File,
         _ => false,
     }

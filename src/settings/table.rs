@@ -415,6 +415,10 @@ settings! {
         SVC_PARSER_MEMBER_BYTES parser_member_bytes: u64 = "1 GiB", kind::bytes(0..=1024 * GIB);
         /// How deep files may lie within each other, such as an archive in an archive.
         SVC_PARSER_MEMBER_DEPTH parser_member_depth: usize = "3", kind::integer(0..=32);
+        /// Most pictures of a file that are taken out of it.
+        SVC_PARSER_IMAGES parser_images: usize = "500", kind::integer(0..=10_000);
+        /// Most bytes of these pictures together.
+        SVC_PARSER_IMAGE_BYTES parser_image_bytes: u64 = "256 MiB", kind::bytes(0..=1024 * GIB);
         /// Most unpacked bytes per packed byte, beyond the first 10 MiB.
         SVC_PARSER_ZIP_RATIO parser_zip_ratio: usize = "100", kind::integer(2..=1_000_000);
         /// Most unpacked bytes of a file.

@@ -85,7 +85,7 @@ impl FromRow<'_, PgRow> for BlobPlace {
     }
 }
 
-/// A file node's bytes.
+/// The bytes of a file node, or of a picture of a file.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct BlobRow {
     pub document_id: DocumentId,
@@ -100,13 +100,13 @@ pub struct BlobRow {
     pub options: Value,
 }
 
-/// Attaches bytes to their file node.
+/// Attaches bytes to their file node, or to the node of a picture, which the rule that made it tells from a file.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn insert(conn: &mut PgConnection, file: &Place, row: &BlobRow) -> sqlx::Result<()> {
     let (lob, object) = row.place.columns();
     sqlx::query(
-        "INSERT INTO document_blobs (document_id, lob, object, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "INSERT INTO document_blobs (document_id, lob, object, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options, is_file)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NOT EXISTS (SELECT FROM node_origins o WHERE o.document_id = $1 AND o.rule = $11))",
     )
     .bind(file.id())
     .bind(lob)
@@ -118,6 +118,7 @@ pub async fn insert(conn: &mut PgConnection, file: &Place, row: &BlobRow) -> sql
     .bind(row.byte_size)
     .bind(&row.content_hash)
     .bind(&row.options)
+    .bind(super::images::RULE)
     .execute(conn)
     .await
     .map(|_| ())
@@ -125,6 +126,19 @@ pub async fn insert(conn: &mut PgConnection, file: &Place, row: &BlobRow) -> sql
 
 /// How many files' bytes one call of [`unlink_orphans`] deletes.
 const PART: i64 = 1_000;
+
+/// Whether so many nodes at and under a document have their bytes in the database that one transaction may not delete them all.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn are_many(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT count(*) > $2 FROM (SELECT FROM documents d JOIN document_blobs b ON b.document_id = d.id
+                                     WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND b.lob IS NOT NULL LIMIT $2 + 1) held",
+    )
+    .bind(id)
+    .bind(PART)
+    .fetch_one(conn)
+    .await
+}
 
 /// From here on, the bytes of files deleted in this transaction are only noted, for [`unlink_orphans`].
 pub async fn unlink_later(conn: &mut PgConnection) -> sqlx::Result<()> {
@@ -143,7 +157,7 @@ pub async fn unlink_orphans(pool: &PgPool) -> sqlx::Result<i64> {
     .await
 }
 
-/// The bytes of a file node. A generation of a file has the file's bytes, and options of its own.
+/// The bytes of a node that has some. A generation of a file has the file's bytes, and options of its own.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn of_document(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
@@ -191,7 +205,7 @@ pub async fn find(
         concat!(
             "SELECT b.document_id, b.lob, b.object, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
                FROM document_blobs b JOIN documents d ON d.id = b.document_id
-              WHERE b.content_hash = $3 AND d.usetype = $5
+              WHERE b.content_hash = $3 AND b.is_file AND d.usetype = $5
                 AND (NOT $4::boolean OR d.guard <> 0)
                 AND NOT EXISTS (SELECT FROM node_origins o WHERE o.document_id = d.id AND o.rule = $6) AND ",
             readable!(),

@@ -16,8 +16,8 @@ use svc_ids::{DocumentId, PredicateId, RootId, TaskId, TripleId};
 
 /// The type of the tasks that read texts.
 pub const TASK: &str = "extract:facts";
-/// The usetypes that are no texts of others: what the service says of them, and what is meant for machines.
-const NO_TEXTS: [&str; 6] = ["entity", "summary", "raptor", "profile", "template", "ontology"];
+/// The usetypes that are no texts of others: what the service says of them, what stands beside pictures, and what is meant for machines.
+const NO_TEXTS: [&str; 7] = ["entity", "summary", "raptor", "profile", "image", "template", "ontology"];
 
 /// A text whose facts are wanted.
 #[derive(Debug, sqlx::FromRow)]

@@ -27,6 +27,7 @@ pub mod fulltext;
 pub mod graph;
 pub mod graph_nodes;
 pub mod growth;
+pub mod images;
 pub mod indexes;
 pub mod ingest_nodes;
 mod interval;

@@ -146,10 +146,16 @@ macro_rules! titles_on {
 }
 pub(super) use titles_on;
 
-/// Those above the row `d` if it is a chunk; the arguments are the placeholders of its usetype and of those of parts.
-macro_rules! titles_of_chunk {
-    ($chunk:literal, $parts:literal) => {
-        concat!("CASE WHEN d.usetype = ", $chunk, " THEN ", titles_on!("d.path", "d.guard", $parts), " ELSE '{}' END")
+/// Those above the row `d` if it is a chunk or a table; the arguments are the placeholders of these usetypes and of those of parts.
+macro_rules! titles_of_text {
+    ($titled:literal, $parts:literal) => {
+        concat!(
+            "CASE WHEN d.usetype = ANY(",
+            $titled,
+            ") THEN ",
+            titles_on!("d.path", "d.guard", $parts),
+            " ELSE '{}' END"
+        )
     };
 }
 
@@ -161,7 +167,7 @@ pub struct TextRow {
     pub content: String,
     pub usetype: String,
     pub settled: Word<Settled>,
-    /// Of a chunk, the titles from the document that it is a part of down to its parent, as far as all who may read the chunk may read these
+    /// Of a chunk or a table, the titles from the document that it is a part of down to its parent, as far as all who may read it may read these
     /// documents.
     pub titles: Vec<String>,
 }
@@ -170,11 +176,11 @@ pub struct TextRow {
 pub async fn texts(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<TextRow>> {
     sqlx::query_as(concat!(
         "SELECT d.id, d.title, d.content, d.usetype, d.settled, ",
-        titles_of_chunk!("$2", "$3"),
+        titles_of_text!("$2", "$3"),
         " AS titles FROM documents d WHERE d.id = ANY($1) ORDER BY d.id"
     ))
     .bind(ids)
-    .bind(Usetype::Chunk.as_str())
+    .bind(Usetype::titled())
     .bind(Usetype::parts())
     .fetch_all(conn)
     .await
@@ -191,7 +197,7 @@ pub async fn leaves(
     let (firsts, lasts): (Vec<DocumentId>, Vec<DocumentId>) = runs.iter().copied().unzip();
     sqlx::query_as(concat!(
         "SELECT d.id, d.title, d.content, d.usetype, d.settled, ",
-        titles_of_chunk!("$5", "$6"),
+        titles_of_text!("$5", "$6"),
         " AS titles
            FROM unnest($2::bigint[], $3::bigint[]) AS run(first, last) JOIN documents d ON d.id BETWEEN run.first AND run.last
           WHERE d.path @> ARRAY[$1::bigint] AND d.usetype = ANY($4)
@@ -201,7 +207,7 @@ pub async fn leaves(
     .bind(firsts)
     .bind(lasts)
     .bind(Usetype::leaves())
-    .bind(Usetype::Chunk.as_str())
+    .bind(Usetype::titled())
     .bind(Usetype::parts())
     .fetch_all(conn)
     .await

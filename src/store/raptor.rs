@@ -47,9 +47,9 @@ macro_rules! leaves_under {
     };
 }
 
-/// The usetypes that are no leaves: what a search leaves out, and summaries.
+/// The usetypes that are no leaves: what a search leaves out, summaries, and pictures, beside which stands what a leaf says already.
 fn no_leaves(excluded: &[String]) -> Vec<String> {
-    let own = [Usetype::Raptor, Usetype::Summary].map(|usetype| usetype.as_str().to_owned());
+    let own = [Usetype::Raptor, Usetype::Summary, Usetype::Image].map(|usetype| usetype.as_str().to_owned());
     excluded.iter().cloned().chain(own).collect()
 }
 

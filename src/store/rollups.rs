@@ -8,12 +8,12 @@ use svc_ids::{DocumentId, RootId};
 /// How the evidence describes the vector of a summarised container.
 pub const OF_SUMMARY: &str = "summary of a language model";
 
-/// The children of `c.id` that a rollup is made of: those that settled and that tasks made. The argument is the
-/// placeholder of the rules that are not of a file.
+/// The children of `c.id` that a rollup is made of: those that settled and that tasks made, but no picture, beside which stands what
+/// the texts say already. The argument is the placeholder of the rules that are not of a file.
 macro_rules! rolled_up {
     ($others:literal) => {
         concat!(
-            "d.parent_id = c.id AND d.settled = 'settled' AND d.usetype <> 'raptor'
+            "d.parent_id = c.id AND d.settled = 'settled' AND d.usetype NOT IN ('raptor', 'image')
              AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL(",
             $others,
             "))"
@@ -21,14 +21,14 @@ macro_rules! rolled_up {
     };
 }
 
-/// Those of these containers that have a settled child.
+/// Those of these containers that have a settled child besides pictures.
 pub async fn with_settled_child(
     conn: &mut PgConnection,
     containers: &[DocumentId],
 ) -> sqlx::Result<HashSet<DocumentId>> {
     let ids: Vec<DocumentId> = sqlx::query_scalar(
         "SELECT c.id FROM unnest($1::bigint[]) AS c(id)
-          WHERE EXISTS (SELECT 1 FROM documents d WHERE d.parent_id = c.id AND d.settled = 'settled')",
+          WHERE EXISTS (SELECT 1 FROM documents d WHERE d.parent_id = c.id AND d.settled = 'settled' AND d.usetype <> 'image')",
     )
     .bind(containers)
     .fetch_all(conn)
@@ -118,7 +118,7 @@ pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::
     sqlx::query_as(
         "SELECT u.id, t.content FROM unnest($1::bigint[]) AS u(id) CROSS JOIN LATERAL (
              WITH under AS MATERIALIZED (
-                 SELECT d.id, d.path, d.content, d.usetype, d.settled, (SELECT true FROM document_blobs b WHERE b.document_id = d.id) AS is_file
+                 SELECT d.id, d.path, d.content, d.usetype, d.settled, (SELECT b.is_file FROM document_blobs b WHERE b.document_id = d.id) AS is_file
                    FROM documents c JOIN documents d ON d.path || d.id > c.path || c.id AND d.path || d.id < c.path || (c.id + 1)
                   WHERE c.id = u.id),
              files AS MATERIALIZED (SELECT coalesce(array_agg(id) FILTER (WHERE is_file), '{}') AS ids FROM under)
@@ -129,7 +129,7 @@ pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::
           ORDER BY u.id, t.id",
     )
     .bind(containers)
-    .bind(Usetype::leaves())
+    .bind(Usetype::texts())
     .bind(&NOT_OF_A_FILE[..])
     .fetch_all(conn)
     .await

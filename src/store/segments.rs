@@ -12,7 +12,8 @@ use std::collections::HashSet;
 use svc_ids::DocumentId;
 
 /// The children that ingestion made of a file's text or rows; the arguments are the placeholder of the rules that are
-/// not its own, and the container. Other files, documents of callers, the profile of a sheet and a tree of summaries stay where they are.
+/// not its own, and the container. Other files, pictures, documents of callers, the profile of a sheet and a tree of summaries stay where
+/// they are.
 macro_rules! segmented {
     ($others:literal, $parent:literal) => {
         concat!(
@@ -20,7 +21,7 @@ macro_rules! segmented {
             $others,
             "::text[]) WHERE d.parent_id = ",
             $parent,
-            " AND d.usetype NOT IN ('profile', 'file')"
+            " AND d.usetype NOT IN ('profile', 'file', 'image')"
         )
     };
 }

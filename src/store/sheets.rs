@@ -10,7 +10,7 @@ pub async fn file_of(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Op
     sqlx::query_as(
         "SELECT b.document_id, b.lob, b.object, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
            FROM documents n CROSS JOIN LATERAL unnest(n.path || n.id) WITH ORDINALITY AS above(id, depth)
-           JOIN document_blobs b ON b.document_id = above.id
+           JOIN document_blobs b ON b.document_id = above.id AND b.is_file
           WHERE n.id = $1 ORDER BY above.depth DESC LIMIT 1",
     )
     .bind(id)

@@ -44,9 +44,9 @@ pub async fn files(
             "SELECT f.id, f.title, f.settled, f.format, f.byte_size, f.created_at, n.total AS nodes_total, n.settled AS nodes_settled
                FROM (SELECT d.id, d.title, d.settled, d.created_at, b.format, b.byte_size FROM document_blobs b
                        JOIN documents d ON d.id = b.document_id
-                      WHERE b.document_id < $3 AND ($5::text IS NULL OR d.settled = $5)
+                      WHERE b.is_file AND b.document_id < $3 AND ($5::text IS NULL OR d.settled = $5)
                         AND ($6::text IS NULL OR (strpos(lower(d.title), lower($6)) > 0 AND b.document_id >= coalesce(
-                                (SELECT document_id FROM document_blobs ORDER BY document_id DESC OFFSET $7 LIMIT 1), 0)))
+                                (SELECT document_id FROM document_blobs WHERE is_file ORDER BY document_id DESC OFFSET $7 LIMIT 1), 0)))
                         AND ",
             readable!(),
             " ORDER BY b.document_id DESC LIMIT $4) f

@@ -42,7 +42,7 @@ pub async fn sources(
            FROM unnest($1::bigint[]) AS u(container) CROSS JOIN LATERAL (
              WITH under AS MATERIALIZED (
                  SELECT d.id, d.path, d.position, d.title, d.content_hash, d.usetype, d.settled, d.guard = c.guard AS is_alike,
-                        octet_length(d.content) AS bytes, (SELECT true FROM document_blobs b WHERE b.document_id = d.id) AS is_file,
+                        octet_length(d.content) AS bytes, (SELECT b.is_file FROM document_blobs b WHERE b.document_id = d.id) AS is_file,
                         (SELECT true FROM ingest_node n WHERE n.document_id = d.id) AS is_container
                    FROM documents c JOIN documents d ON d.path || d.id > c.path || c.id AND d.path || d.id < c.path || (c.id + 1)
                   WHERE c.id = u.container),
@@ -59,7 +59,7 @@ pub async fn sources(
           WHERE $4::bigint IS NULL OR s.size <= $4 ORDER BY s.container, s.id",
     )
     .bind(containers)
-    .bind(Usetype::leaves())
+    .bind(Usetype::texts())
     .bind(&NOT_OF_A_FILE[..])
     .bind(most)
     .fetch_all(conn)

@@ -30,7 +30,7 @@ macro_rules! has_title_of {
 pub async fn have_changed(conn: &mut PgConnection, rows: &[TextRow]) -> sqlx::Result<bool> {
     let chunks: HashMap<DocumentId, &[String]> = rows
         .iter()
-        .filter(|row| row.usetype == Usetype::Chunk.as_str())
+        .filter(|row| Usetype::named(&row.usetype).is_some_and(Usetype::is_titled))
         .map(|row| (row.id, row.titles.as_slice()))
         .collect();
     if chunks.is_empty() {
@@ -92,15 +92,17 @@ pub async fn above(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Optio
     .await
 }
 
-/// The chunks at a place and in its parts that can be found. The caller has changed their rows: what is in flight has a task that embeds it,
-/// and that sees the change.
+/// The chunks and tables at a place and in its parts that can be found. The caller has changed their rows: what is in flight has a task that
+/// embeds it, and that sees the change.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn settled_chunks(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar(concat!(
-        "SELECT d.id FROM documents d WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND d.usetype = $2 AND d.settled = 'settled' AND ",
-        has_title_of!("$3", "$4")
+        "SELECT d.id FROM documents d WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND d.usetype = ANY($2) AND d.settled = 'settled'
+            AND (d.usetype = $3 OR NOT EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id)) AND ",
+        has_title_of!("$4", "$5")
     ))
     .bind(place.id())
+    .bind(Usetype::titled())
     .bind(Usetype::Chunk.as_str())
     .bind(i32::try_from(place.path().len() + 1).unwrap_or(i32::MAX))
     .bind(Usetype::parts())
@@ -157,7 +159,7 @@ pub struct Below {
     pub id: DocumentId,
     /// The ids from the upper one's child down to it; empty for the upper one itself.
     pub way: Vec<i64>,
-    /// It is a chunk that the title of the upper one stands above.
+    /// It is a chunk, or a table without chunks of its own, that the title of the upper one stands above.
     pub is_chunk: bool,
     /// The bytes of its text.
     pub size: i64,
@@ -175,9 +177,10 @@ pub async fn page(
     let line = place.children_path();
     let end: Vec<i64> = place.path().iter().copied().chain([place.id().0.saturating_add(1)]).collect();
     sqlx::query_as(concat!(
-        "SELECT d.id, (d.path || d.id)[$3 + 1 :] AS way, d.usetype = $6 AND ",
-        has_title_of!("$3", "$7"),
-        " AS is_chunk, octet_length(d.content)::bigint AS size
+        "SELECT d.id, (d.path || d.id)[$3 + 1 :] AS way, octet_length(d.content)::bigint AS size,
+                d.usetype = ANY($6) AND (d.usetype = $7 OR NOT EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id)) AND ",
+        has_title_of!("$3", "$8"),
+        " AS is_chunk
            FROM documents d
           WHERE d.path || d.id >= $1::bigint[] AND d.path || d.id < $2::bigint[] AND (NOT $5 OR d.path || d.id > $1::bigint[])
           ORDER BY d.path || d.id LIMIT $4"
@@ -187,6 +190,7 @@ pub async fn page(
     .bind(i32::try_from(line.len()).unwrap_or(i32::MAX))
     .bind(limit)
     .bind(after.is_some())
+    .bind(Usetype::titled())
     .bind(Usetype::Chunk.as_str())
     .bind(Usetype::parts())
     .fetch_all(conn)

@@ -29,7 +29,7 @@ pub async fn file(conn: &mut PgConnection, scope: &Readable, line: &[i64]) -> sq
     sqlx::query_as_with(
         concat!(
             "SELECT d.id AS document_id, d.title, d.usetype, b.mime_type, b.byte_size FROM document_blobs b JOIN documents d ON d.id = b.document_id
-              WHERE d.id = ANY($3) AND ",
+              WHERE b.is_file AND d.id = ANY($3) AND ",
             readable!(),
             " ORDER BY cardinality(d.path) DESC LIMIT 1"
         ),

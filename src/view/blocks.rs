@@ -140,6 +140,8 @@ impl Maker<'_> {
         let mut blocks: Vec<ViewBlock> = Vec::new();
         // Summaries are no part of the text: what holds them is named, and left closed.
         let mut closed: Option<i64> = None;
+        // The chunks of a table repeat it.
+        let mut table: Option<i64> = None;
         // The heading of the document whose texts come, until the first of them. A page may begin behind the heading.
         let before = |node: &Node| Some((node.document.parent_id?, node.document.title.clone()));
         let mut heading: Option<(i64, String)> = nodes.first().and_then(before);
@@ -156,6 +158,17 @@ impl Maker<'_> {
             }
             if node.record().is_some() && !document.content.is_empty() {
                 push_row(&mut blocks, node);
+                (heading, last) = (None, None);
+                continue;
+            }
+            if let Some(block) = blocks.last_mut().filter(|_| table.is_some_and(|table| document.path.contains(&table)))
+            {
+                block.continued_by.push(document.id);
+                continue;
+            }
+            if document.usetype == crate::usetype::Usetype::Table.as_str() {
+                table = Some(document.id);
+                blocks.extend(self.text(node, &document.content, self.renderer(&document.usetype)));
                 (heading, last) = (None, None);
                 continue;
             }

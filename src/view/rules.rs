@@ -16,7 +16,7 @@ type Seed = (&'static str, Renderer, ChildrenMode, LinksMode, &'static [ShownFie
 const SEEDS: &[Seed] = {
     use ChildrenMode::{Collapsed, Inline, List};
     use LinksMode::Footnotes;
-    use Renderer::{Code, Conversation, Markdown, Plain, Record, Source, Table, Transcript};
+    use Renderer::{Code, Conversation, Image, Markdown, Plain, Record, Source, Table, Transcript};
     use ShownField::{CreatedAt, EventTime, StructuredContent, UpdatedAt};
     &[
         (REST, Markdown, List, Footnotes, &[EventTime, StructuredContent], "Document"),
@@ -31,9 +31,11 @@ const SEEDS: &[Seed] = {
         (Usetype::File.as_str(), Source, Inline, Footnotes, &[EventTime, CreatedAt], "File"),
         (Usetype::Section.as_str(), Source, Inline, Footnotes, &[EventTime], "Section"),
         (Usetype::Chunk.as_str(), Source, List, Footnotes, &[EventTime], "Passage"),
+        (Usetype::Table.as_str(), Markdown, List, Footnotes, &[EventTime], "Table"),
         (Usetype::Sheet.as_str(), Table, Inline, Footnotes, &[], "Sheet"),
         (Usetype::Record.as_str(), Record, Inline, Footnotes, &[], "Row"),
         (Usetype::Profile.as_str(), Plain, List, Footnotes, &[], "Sheet's profile"),
+        (Usetype::Image.as_str(), Image, List, Footnotes, &[StructuredContent], "Picture"),
         (Usetype::Raptor.as_str(), Markdown, Collapsed, Footnotes, &[], "Summaries"),
         (Usetype::Summary.as_str(), Markdown, List, Footnotes, &[], "Summary"),
         (Usetype::Entity.as_str(), Markdown, List, LinksMode::Inline, &[StructuredContent], "Thing"),

@@ -102,7 +102,7 @@ async fn the_tree_shows_a_document_between_its_tasks_until_it_owes_nothing() {
     let document = until("the document with nothing at work", async || {
         let document = supervisor(&app, id).await?;
         let tasks = document.tasks?;
-        (tasks.done == 3 && tasks.open.is_some_and(|open| open > 0)).then_some(document)
+        (tasks.done == 4 && tasks.open.is_some_and(|open| open > 0)).then_some(document)
     })
     .await;
     assert_eq!((document.kind.as_str(), document.stage.as_deref()), ("document", Some("structure")), "{document:?}");

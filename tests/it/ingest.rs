@@ -38,8 +38,8 @@ async fn a_markdown_file_becomes_the_tree_that_it_declares() {
     assert_eq!(evidence["matched.patterns"]["has_headings"], true);
     let tasks: Vec<_> =
         evidence["attempts"].as_array().unwrap().iter().map(|a| a["task_type"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(&tasks[..3], ["probe", "extract:text", "structure:declared"]);
-    assert!(tasks[3..].iter().any(|task| task == "summarize"), "{tasks:?}");
+    assert_eq!(&tasks[..4], ["probe", "extract:text", "extract:tables", "structure:declared"]);
+    assert!(tasks[4..].iter().any(|task| task == "summarize"), "{tasks:?}");
     invariants::check_drained(&app.pool).await;
 
     // Each chunk is the slice of the extracted text that its anchor names.

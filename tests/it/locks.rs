@@ -205,6 +205,29 @@ async fn a_folder_of_20_000_files_is_deleted_whole() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_file_of_20_000_pictures_is_deleted_whole() {
+    let app = app().await;
+    let folder = folder(&app, None, 1).await;
+    sqlx::query(
+        "WITH made AS (
+             INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
+             SELECT f.id, f.path || f.id, 'picture ' || n, 'beside it', 'image', 'sha256:' || n, 0
+               FROM documents f, generate_series(1, 20000) AS n WHERE f.parent_id = $1 RETURNING id, content_hash)
+         INSERT INTO document_blobs (document_id, lob, byte_size, content_hash, options, is_file)
+         SELECT id, lo_from_bytea(0, 'x'), 1, content_hash, '{}', false FROM made",
+    )
+    .bind(folder)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    app.client.delete_document(DocumentPath { id: folder }).await.unwrap();
+    for table in ["documents", "document_blobs", "pg_largeobject_metadata", "blob_orphan"] {
+        assert_eq!(count(&app, table).await, 0, "{table}");
+    }
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn settlers_at_work_and_deletes_of_many_files_disturb_each_other_not() {
     let app = TestApp::start().await;

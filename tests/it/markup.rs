@@ -7,11 +7,11 @@ use svc_client::{
 };
 use svc_formats::Format;
 
-/// The texts of all chunks under a file.
+/// The texts of all chunks and tables under a file.
 async fn chunks(app: &TestApp, id: i64) -> String {
     let nodes = app.subtree(id).await;
-    let texts: Vec<_> = nodes.iter().filter(|node| node.usetype == "chunk").map(|node| node.content.as_str()).collect();
-    texts.join("\n")
+    let leaves = nodes.iter().filter(|node| ["chunk", "table"].contains(&node.usetype.as_str()));
+    leaves.map(|node| node.content.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 async fn evidence(app: &TestApp, id: i64) -> Value {
@@ -91,7 +91,7 @@ async fn an_email_is_found_by_its_fields_and_its_body() {
     app.end().await;
 }
 
-/// Ingests a file that the readers ship, and finds words of it in a chunk that also shows where they belong.
+/// Ingests a file that the readers ship, and finds words of it in a chunk or a table that also shows where they belong.
 async fn is_found(name: &str, format: &str, mime: &str, findings: &[(&str, &str)], gone: &[&str]) {
     let app = TestApp::start().await;
     let (id, frontier) = app.ingest(&repository().join("formats/tests/files").join(name)).await;
@@ -102,7 +102,8 @@ async fn is_found(name: &str, format: &str, mime: &str, findings: &[(&str, &str)
     for (words, text) in findings {
         let found = app.client.search_bm25(Json(Bm25Search::new(words))).await.unwrap();
         let first = &found.results[0].document;
-        assert_eq!(first.usetype, "chunk", "{words}");
+        let usetype = if text.starts_with("| ") { "table" } else { "chunk" };
+        assert_eq!(first.usetype, usetype, "{words}");
         assert!(first.content.contains(text), "{words}: {}", first.content);
     }
     let chunks = chunks(&app, id).await;

@@ -37,9 +37,11 @@ async fn the_rules_of_the_service_are_there_and_can_be_changed_and_reset_but_not
         "raw",
         "transcript",
         "file",
+        "table",
         "sheet",
         "record",
         "profile",
+        "image",
         "template",
     ] {
         assert!(names.iter().any(|name| name == usetype), "{usetype}");

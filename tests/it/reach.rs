@@ -245,8 +245,8 @@ async fn compare_groups(app: &TestApp, rights: &Naive, who: &Someone, row: &Oper
     let nodes: BTreeMap<i64, (String, bool)> = nodes.into_iter().map(|(id, usetype, is)| (id, (usetype, is))).collect();
     for group_by in ["file", "section"] {
         let parts: &[&str] = match group_by {
-            "file" => &["chunk", "record", "profile", "summary", "raptor", "section", "sheet"],
-            _ => &["chunk", "record", "profile", "summary", "raptor"],
+            "file" => &["chunk", "table", "record", "profile", "summary", "raptor", "section", "sheet"],
+            _ => &["chunk", "table", "record", "profile", "summary", "raptor"],
         };
         let alone: SearchResponse = json_of(call(app, &who.secret, row, 0, &[])).await;
         let mut expected: Vec<(i64, f64)> = Vec::new();

@@ -183,6 +183,38 @@ async fn a_password_that_nobody_needs_does_no_harm() {
     app.end().await;
 }
 
+/// A document of Word that the password `heron` opens.
+fn locked_document() -> Vec<u8> {
+    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    for (stream, name) in [("/EncryptionInfo", "agile-docx.info"), ("/EncryptedPackage", "agile-docx.package")] {
+        let bytes = std::fs::read(repository().join("formats/src/ole2/files").join(name)).unwrap();
+        file.create_stream(stream).unwrap().write_all(&bytes).unwrap();
+    }
+    file.flush().unwrap();
+    file.into_inner().into_inner()
+}
+
+#[tokio::test]
+async fn a_password_opens_an_office_file_and_is_kept_nowhere() {
+    let app = TestApp::start().await;
+    let path = server::work_dir().join("house.docx");
+    std::fs::write(&path, locked_document()).unwrap();
+    let refused = upload(&app, &path, password("stork")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
+    let id = upload(&app, &path, password("heron")).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed, frontier.warnings.len()), (Settled::Settled, 0, 0));
+    let found = app.client.search_bm25(Json(Bm25Search::new("alder above the weir"))).await.unwrap();
+    assert!(found.results[0].document.path.contains(&id), "{:?}", found.results[0].document.path);
+    let evidence = evidence(&app, id).await;
+    assert_eq!(evidence["matched.patterns"]["is_encrypted"], true);
+    assert_eq!(evidence["extract.text"]["locked_format"], "docx");
+    // The text itself says heron, so what is looked for is the password as a value.
+    assert!(!dump(&app).await.contains("\"heron\""));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 /// A compound file with one stream.
 fn compound(stream: &str, bytes: &[u8]) -> Vec<u8> {
     let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();

@@ -19,6 +19,8 @@ pub enum Work {
     /// Every cell of every sheet, read by us as ingestion does: for the profile, then for the records. Counts cells
     /// with a value.
     Cells,
+    /// The same for workbooks that another peer reads.
+    Sheets,
     /// Detection and patterns; counts files. The peers have nothing like it.
     Probe,
 }

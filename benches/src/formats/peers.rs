@@ -25,6 +25,14 @@ impl Peers {
         command.arg("read").env("PYTHONPATH", &self.packages).env("PYTHONWARNINGS", "ignore");
         Worker::spawn(command, job)
     }
+
+    /// What the peer finds of the tables of a file, in JSON.
+    pub fn tables(&self, file: &Path) -> Result<Vec<u8>, BoxError> {
+        let mut command = script();
+        command.arg("tables").arg(file).env("PYTHONPATH", &self.packages).env("PYTHONWARNINGS", "ignore");
+        let output = command.stderr(std::process::Stdio::inherit()).output()?;
+        if output.status.success() { Ok(output.stdout) } else { Err("the peer does not read the tables".into()) }
+    }
 }
 
 /// Installs the packages of a file of requirements into a folder of the cache, unless they are there.

@@ -108,7 +108,7 @@ fn read(work: Work, file: &Path) -> Result<u64, FormatError> {
             let format = detect(&mut BufReader::new(File::open(file)?))?.format;
             Step::Extract(format.ok_or(FormatError::UnknownFormat)?)
         }
-        Work::Cells => return cells(file, &limits),
+        Work::Cells | Work::Sheets => return cells(file, &limits),
         Work::Probe => Step::Probe,
     };
     let mut count = 0;

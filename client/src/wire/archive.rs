@@ -315,7 +315,15 @@ pub fn is_content_hash(text: &str) -> bool {
     })
 }
 
+/// What makes the pictures of files, which have a text beside their bytes.
+const PICTURES: &str = "extract:images";
+
 impl ArchivedDocument {
+    /// Whether it is a picture of a file, whose bytes are no file.
+    pub fn is_picture(&self) -> bool {
+        self.rule.as_deref() == Some(PICTURES)
+    }
+
     /// Names the first field that breaks a constraint, with the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let usetype = Constraint::Text(1, 100, Form::Name);
@@ -352,7 +360,7 @@ impl ArchivedDocument {
             if !file.options.is_object() {
                 return Err(("file.options", "must be an object".to_owned()));
             }
-            if !self.content.is_empty() {
+            if !self.content.is_empty() && !self.is_picture() {
                 return Err(("content", "is that of the file's bytes, so that a file has none".to_owned()));
             }
         }

@@ -142,7 +142,7 @@ fn is_header(content: &str, next: &str) -> bool {
 }
 
 /// The cells of a row; a `|` after a backslash is text.
-fn cells(row: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn cells(row: &str) -> impl Iterator<Item = &str> {
     let row = row.strip_prefix('|').unwrap_or(row);
     let row = if row.ends_with("\\|") { row } else { row.strip_suffix('|').unwrap_or(row) };
     let mut escaped = false;

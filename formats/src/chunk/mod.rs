@@ -10,6 +10,7 @@ mod pack;
 mod sentences;
 mod split;
 
+pub(crate) use blocks::cells;
 use blocks::{Block, Kind};
 use pack::{Leads, Packer};
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,15 @@ pub fn chunk(text: &str, range: Range<usize>, options: &ChunkOptions, tokens: &d
         }
     }
     packer.finish()
+}
+
+/// The tables with a header, each with the range of its header: the first row and the row of dashes.
+pub(crate) fn tables(text: &str) -> Vec<(Range<usize>, Range<usize>)> {
+    let table = |block: Block| match block.kind {
+        Kind::Table { header } if !header.is_empty() => Some((block.range, header)),
+        _ => None,
+    };
+    blocks::blocks(text, 0..text.len()).into_iter().filter_map(table).collect()
 }
 
 fn lines(text: &str, range: Range<usize>) -> Vec<Range<usize>> {

@@ -7,19 +7,29 @@
 mod body;
 mod evidence;
 mod frames;
+mod images;
 mod notes;
 mod numbering;
 mod styles;
 mod symbols;
 
-use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, markdown, package::Package};
+use crate::{
+    Extraction, Format, FormatError, Limits, Pattern, Patterns, markdown, package::Package, tables::has_tables,
+};
+pub(crate) use images::images;
+use serde_json::Value;
 use std::io::{Read, Seek};
+
+/// How many pictures the main part refers to.
+const IMAGES: &str = "docx.images";
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let extraction = extract(source, limits)?;
     Ok(Patterns::default()
         .with(Pattern::HasTextLayer, markdown::has_text(&extraction.text))
-        .with(Pattern::HasHeadingStyles, !extraction.headings.is_empty()))
+        .with(Pattern::HasHeadingStyles, !extraction.headings.is_empty())
+        .with(Pattern::HasTables, has_tables(&extraction.text))
+        .with(Pattern::HasImages, extraction.facts.get(IMAGES).and_then(Value::as_u64) > Some(0)))
 }
 
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
@@ -49,7 +59,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     let mut extraction =
         body::convert(xml, &styles.unwrap_or_default(), &numbering.unwrap_or_default(), evidence, limits)?;
     let images = related.iter().filter(|relation| relation.kind == "image").count();
-    extraction.facts.insert("docx.images".to_owned(), images.into());
+    extraction.facts.insert(IMAGES.to_owned(), images.into());
     extraction.within(limits)
 }
 

@@ -1,11 +1,11 @@
 //! The answers of a child on their channel.
 //!
 //! A stream is the magic, then frames: a kind (one byte), the length of the body (four bytes, little-endian), the body.
-//! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice; the bytes of a member and the
-//! pixels of a picture go as they are. The last frame says how the reading ended; a stream without it broke off.
+//! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice; the bytes of a member or an
+//! image and the pixels of a picture go as they are. The last frame says how the reading ended; a stream without it broke off.
 
 use super::{Answer, Exit, Request, Usage};
-use crate::{FormatError, Limit, MemberPart};
+use crate::{FormatError, ImagePart, Limit, MemberPart};
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, io, io::Write};
 
@@ -18,7 +18,7 @@ const BODY: usize = 256 << 10;
 const PART: u8 = b'P';
 /// The last or only part of an answer.
 const ANSWER: u8 = b'A';
-/// Bytes of a member or a picture, which are an answer of their own.
+/// Bytes of a member, an image or a picture, which are an answer of their own.
 const BYTES: u8 = b'B';
 /// The end of the reading.
 const END: u8 = b'E';
@@ -53,7 +53,10 @@ impl<W: Write> Encoder<W> {
     }
 
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), FormatError> {
-        if let Answer::Member(MemberPart::Bytes(bytes)) | Answer::Pixels(bytes) = answer {
+        if let Answer::Member(MemberPart::Bytes(bytes))
+        | Answer::Image(ImagePart::Bytes(bytes))
+        | Answer::Pixels(bytes) = answer
+        {
             return self.bytes(bytes);
         }
         self.room_of_answer = self.limits.1;

@@ -79,7 +79,8 @@ impl Table {
         self.count == 0
     }
 
-    pub(super) fn write(self, out: &mut String) {
+    /// Appends the table to a text.
+    pub(crate) fn write(self, out: &mut String) {
         out.push('|');
         out.push_str(&self.header);
         // The header sets the width. Shorter rows below are valid, and filling each to a hostile width would be

@@ -1,9 +1,12 @@
 //! Glyphs and images of a page, as an interpreter draws them.
 mod drawings;
+mod guesses;
 mod known;
+mod weights;
 
-use super::{boxes::Boxes, coverage::Coverage, unicode::Unicode};
+use super::{boxes::Boxes, coverage::Coverage, rulings::Rulings, unicode::Unicode};
 use drawings::Drawings;
+use guesses::Guesses;
 use hayro_interpret::{
     BlendMode, ClipPath, Device, DrawMode, DrawProps, Image, ImageDrawProps, SoftMask,
     font::{Glyph as Drawn, GlyphRun},
@@ -14,6 +17,7 @@ use known::Known;
 use kurbo::{Affine, BezPath, Point, Rect, Shape, Vec2};
 use rustc_hash::FxHashMap;
 use std::{mem, ops::Range};
+use weights::Weights;
 
 /// Stands for a glyph whose character nothing in the file tells.
 pub(super) const UNKNOWN: char = '\u{FFFD}';
@@ -48,6 +52,8 @@ pub(super) struct Glyph {
     pub content: Option<u32>,
     /// It belongs to a form field or another annotation, which are drawn after everything else.
     pub annotated: bool,
+    /// It begins a string that was drawn by itself.
+    pub begins: bool,
 }
 
 /// Marked content.
@@ -74,11 +80,22 @@ pub(super) struct PageGlyphs {
     pub images: Coverage,
     /// Boxes drawn around text or beside it.
     pub boxes: Vec<Rect>,
+    /// Lines drawn along its sides.
+    pub rulings: Vec<Rect>,
 }
 
 impl PageGlyphs {
     pub(super) fn text_of(&self, glyph: &Glyph) -> &str {
         &self.text[glyph.text.start as usize..glyph.text.end as usize]
+    }
+
+    /// Gives an unknown glyph its character.
+    fn replace(&mut self, glyph: usize, character: char) {
+        let start = self.text.len() as u32;
+        push_character(&mut self.text, character);
+        self.glyphs[glyph].text = start..self.text.len() as u32;
+        self.unknown -= 1;
+        self.characters -= usize::from(character.is_whitespace());
     }
 }
 
@@ -90,6 +107,8 @@ pub(super) struct Buffers {
     /// Where each character was drawn, by blocks of cells, because shadowed and thickened text is drawn more than once.
     seen: FxHashMap<(char, i32, i32), u64>,
     known: Known,
+    weights: Weights,
+    guesses: Guesses,
 }
 
 impl Buffers {
@@ -105,10 +124,18 @@ impl Buffers {
     }
 }
 
+/// How a string shows a glyph.
+#[derive(Clone, Copy)]
+struct Shown {
+    bold: bool,
+    begins: bool,
+}
+
 /// A device that keeps what can be read.
 pub(super) struct Collector<'u> {
     page: PageGlyphs,
     boxes: Boxes,
+    rulings: Rulings,
     drawings: Drawings,
     bounds: Rect,
     buffers: Buffers,
@@ -126,6 +153,7 @@ impl<'u> Collector<'u> {
         Self {
             page,
             boxes: Boxes::default(),
+            rulings: Rulings::default(),
             drawings: Drawings::default(),
             bounds: bounds.inflate(BLEED, BLEED),
             buffers,
@@ -141,10 +169,16 @@ impl<'u> Collector<'u> {
         for (glyph, size) in self.drawings.sizes() {
             self.page.glyphs[glyph].size = size;
         }
+        for glyphs in self.buffers.weights.bold() {
+            self.page.glyphs[glyphs].iter_mut().for_each(|glyph| glyph.bold = true);
+        }
+        for (glyph, character) in self.buffers.guesses.finish() {
+            self.page.replace(glyph, character);
+        }
         if self.buffers.seen.len() > MOST_KEPT {
             self.buffers.seen = FxHashMap::default();
         }
-        (PageGlyphs { boxes: self.boxes.finish(), ..self.page }, self.buffers)
+        (PageGlyphs { boxes: self.boxes.finish(), rulings: self.rulings.finish(), ..self.page }, self.buffers)
     }
 
     /// Declares that what follows is not the page's own content.
@@ -159,20 +193,20 @@ impl<'u> Collector<'u> {
         wanted.len() < MOST_COMPARED && bare(&self.page.text).contains(&wanted)
     }
 
-    fn place(&mut self, glyph: &Drawn<'_>, transform: Affine, next: Option<Point>, vertical: bool, bold: bool) {
+    fn place(&mut self, glyph: &Drawn<'_>, transform: Affine, next: Option<Point>, vertical: bool, shown: Shown) {
         if self.page.glyphs.len() >= MOST_GLYPHS {
             std::panic::resume_unwind(Box::new(Endless));
         }
         let start = self.page.text.len();
         let marked = self.open.last().copied().unwrap_or_default();
         let told = self.buffers.known.get(glyph, self.unicode);
+        let (width, stroke, guess) = (told.width, told.stroke, told.guess);
         match &told.text {
             _ if marked.is_soft_hyphen => self.page.text.push('\u{AD}'),
             Some(BfString::Char(character)) => push_character(&mut self.page.text, *character),
             Some(BfString::String(text)) => text.chars().for_each(|one| push_character(&mut self.page.text, one)),
             None => self.page.text.push(UNKNOWN),
         }
-        let width = told.width;
         let placed = self.measure(width, transform, next, vertical);
         let first = self.page.text[start..].chars().next();
         let (Some((origin, direction, advance, size)), Some(first)) = (placed, first) else {
@@ -188,6 +222,12 @@ impl<'u> Collector<'u> {
         if matches!(glyph, Drawn::Type3(_)) {
             self.drawings.push(self.page.glyphs.len(), size, is_known.then_some(advance));
         }
+        if let Some(stroke) = stroke {
+            self.buffers.weights.push(stroke);
+        }
+        if let Some(guess) = guess.filter(|_| first == UNKNOWN) {
+            self.buffers.guesses.push(self.page.glyphs.len(), guess);
+        }
         let text = start as u32..self.page.text.len() as u32;
         let content = marked.content;
         self.page.glyphs.push(Glyph {
@@ -196,9 +236,10 @@ impl<'u> Collector<'u> {
             direction,
             advance,
             size,
-            bold,
+            bold: shown.bold,
             content,
             annotated: self.annotates,
+            begins: shown.begins,
         });
     }
 
@@ -307,7 +348,7 @@ fn advance(
     }
 }
 
-/// Whether the font says that it is bold; Type 1 fonts do not tell.
+/// Whether the font says that it is bold; others are found by [`Weights`].
 fn is_bold(glyph: &Drawn<'_>) -> bool {
     let Drawn::Outline(glyph) = glyph else { return false };
     glyph.font_data().is_some_and(|font| {
@@ -320,12 +361,14 @@ fn is_bold(glyph: &Drawn<'_>) -> bool {
 }
 
 impl Device<'_> for Collector<'_> {
-    fn draw_path(&mut self, path: &BezPath, props: DrawProps<'_>, _: &DrawMode) {
+    fn draw_path(&mut self, path: &BezPath, props: DrawProps<'_>, mode: &DrawMode) {
         self.boxes.add(path, props.transform);
+        self.rulings.add(path, props.transform, mode);
     }
 
-    fn draw_rect(&mut self, rect: &Rect, props: DrawProps<'_>, _: &DrawMode) {
+    fn draw_rect(&mut self, rect: &Rect, props: DrawProps<'_>, mode: &DrawMode) {
         self.boxes.add_rect(rect, props.transform);
+        self.rulings.add_rect(rect, props.transform, mode);
     }
 
     fn push_clip_path(&mut self, _: &ClipPath) {
@@ -342,10 +385,13 @@ impl Device<'_> for Collector<'_> {
         self.buffers.known.begin_run();
         let vertical = matches!(run.writing_mode(), WritingMode::Vertical);
         let bold = glyphs.first().is_some_and(|glyph| is_bold(glyph));
+        let first = self.page.glyphs.len();
         for (index, glyph) in glyphs.iter().enumerate() {
             let next = glyphs.get(index + 1).map(|next| props.transform * next.transform() * Point::ZERO);
-            self.place(glyph, props.transform * glyph.transform(), next, vertical, bold);
+            let shown = Shown { bold, begins: index == 0 };
+            self.place(glyph, props.transform * glyph.transform(), next, vertical, shown);
         }
+        self.buffers.weights.end_run(first..self.page.glyphs.len());
     }
 
     fn draw_image(&mut self, image: Image<'_, '_>, props: ImageDrawProps<'_>) {

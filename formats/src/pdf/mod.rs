@@ -4,12 +4,16 @@ mod annotations;
 mod boxes;
 mod coverage;
 mod document;
+mod drawn_fonts;
 mod encryption;
 mod glyphs;
 mod headings;
+mod images;
 mod layout;
 mod pages;
+mod png;
 mod render;
+mod rulings;
 mod scans;
 mod streams;
 mod strings;
@@ -17,9 +21,14 @@ mod strings;
 mod tests;
 mod unicode;
 
-use crate::{Access, Extraction, FormatError, Limits, Page, Pattern, Patterns, extraction::check_text};
+use crate::{
+    Access, Extraction, FormatError, Limits, Page, Pattern, Patterns,
+    extraction::check_text,
+    tables::{MOST_BYTES_OF_ALL, MOST_TABLES},
+};
 use document::Document;
 use headings::Headings;
+pub(crate) use images::images;
 pub use layout::join_lines;
 use pages::{PageReader, PageText};
 pub(crate) use render::render;
@@ -42,8 +51,8 @@ pub(crate) fn refusal<R: Read + Seek>(source: R) -> Option<FormatError> {
 }
 
 /// Reads [`PROBED_PAGES`]. An outline or tags declare headings for the whole file. Headings by font sizes are found
-/// only among these pages, so a file whose only headings are on other pages has none; so it is with scanned pages. A file
-/// is scanned if over half of these pages are.
+/// only among these pages, so a file whose only headings are on other pages has none; so it is with scanned pages and
+/// tables. A file is scanned if over half of these pages are.
 pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
     let document = match Document::open(source, access) {
         Ok(document) => document,
@@ -58,6 +67,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
     let step = count.div_ceil(PROBED_PAGES).max(1);
     let mut reader = PageReader::new(&document, access.limits);
     let (mut looked_at, mut with_text, mut scanned, mut with_images) = (0usize, 0usize, 0usize, 0usize);
+    let mut has_tables = false;
     for index in (0..count).step_by(step) {
         let page = reader.read(index)?;
         looked_at += 1;
@@ -66,6 +76,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
         if page.has_usable_text() {
             with_text += usize::from(!page.is_scanned());
             headings.add_page(index, &page.laid, 0);
+            has_tables |= !page.laid.tables.is_empty();
         }
     }
     Ok(Patterns::default()
@@ -75,12 +86,14 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
         .with(Pattern::IsScanned, scanned * 2 > looked_at)
         .with(Pattern::HasScannedPages, scanned > 0)
         .with(Pattern::HasImages, with_images > 0)
+        .with(Pattern::HasTables, has_tables)
         .with(Pattern::IsEncrypted, document.is_encrypted()))
 }
 
 /// Extracts the text with these facts: `page_count`, `tagged`, and if there are any, `page_images` (a page's number,
 /// the number of images, and the shares of the page that the largest and all of them cover), `scanned_pages`,
-/// `unreadable_pages`, `unusable_pages`, `unknown_glyphs`. A file without text has the fact `empty`.
+/// `unreadable_pages`, `unusable_pages`, `unknown_glyphs`, `tables_left_out` (for lack of room). A file without text has the
+/// fact `empty`.
 pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
     let limits = access.limits;
     let document = Document::open(source, access)?;
@@ -88,6 +101,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
     let mut reader = PageReader::new(&document, limits);
     let mut extraction = Extraction::default();
     let mut notes = Notes::default();
+    let (mut table_room, mut tables) = (MOST_BYTES_OF_ALL, 0);
     let count = document.page_count() as u32;
     for index in 0..document.page_count() {
         tell(access, index as u32, count)?;
@@ -100,6 +114,8 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
         if is_usable {
             extraction.text.push_str(&page.laid.text);
             headings.add_page(index, &page.laid, start);
+            tables += page.laid.tables.len();
+            table_room = add_tables(&mut extraction, &page, start, table_room);
         }
         let number = index as u32 + 1;
         extraction.pages.push(Page { number, start, end: extraction.text.len() });
@@ -114,8 +130,29 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
     extraction.headings = found;
     extraction.facts.insert("page_count".to_owned(), document.page_count().into());
     extraction.facts.insert("tagged".to_owned(), document.is_tagged().into());
+    if tables > extraction.tables.len() {
+        extraction.facts.insert("tables_left_out".to_owned(), (tables - extraction.tables.len()).into());
+    }
     notes.write(&mut extraction);
     extraction.within(limits)
+}
+
+/// Adds the tables of a page whose text begins at `start`, as far as there is room; returns the room that is left. The others
+/// stay text.
+fn add_tables(extraction: &mut Extraction, page: &PageText, start: usize, mut room: usize) -> usize {
+    for table in &page.laid.tables {
+        let left = room.checked_sub(table.bytes());
+        match left.filter(|_| extraction.tables.len() < MOST_TABLES) {
+            Some(left) => room = left,
+            None => continue,
+        }
+        let mut table = table.clone();
+        for range in &mut table.ranges {
+            *range = start + range.start..start + range.end;
+        }
+        extraction.tables.push(table);
+    }
+    room
 }
 
 /// Says how many pages were read, up to [`TOLD`] times; a short file is over before anybody would look.

@@ -116,7 +116,7 @@ impl<'a> PageReader<'a> {
     }
 }
 
-fn content(page: &Page<'_>) -> Vec<u8> {
+pub(super) fn content(page: &Page<'_>) -> Vec<u8> {
     let mut content = Vec::new();
     let mut push = |stream: Stream<'_>| {
         if let Ok(bytes) = stream.decoded_data() {

@@ -5,14 +5,15 @@ use crate::Extraction;
 use std::collections::BTreeMap;
 
 impl Extraction {
-    /// The extraction with the texts of these pages, by their numbers, in place of what it has of them. Headings move with
-    /// their pages, and those of an outline to their titles.
+    /// The extraction with the texts of these pages, by their numbers, in place of what it has of them. Headings and
+    /// tables move with their pages, and headings of an outline to their titles.
     #[must_use]
     pub fn with_page_texts(mut self, mut texts: BTreeMap<u32, String>) -> Self {
         let old = std::mem::take(&mut self.text);
         let grown = texts.values().map(|text| text.len() + 2).sum::<usize>();
         let mut text = String::with_capacity(old.len() + grown);
         let mut headings = std::mem::take(&mut self.headings).into_iter().peekable();
+        let mut tables = std::mem::take(&mut self.tables).into_iter().peekable();
         for page in &mut self.pages {
             let kept = &old[page.start..page.end];
             let read = texts.remove(&page.number);
@@ -27,6 +28,15 @@ impl Extraction {
                 heading.start = start + within;
                 self.headings.push(heading);
             }
+            while let Some(mut table) = tables.next_if(|table| table.span().start < page.end) {
+                if read.is_none() {
+                    for range in &mut table.ranges {
+                        let within = |at: usize| start + at.saturating_sub(page.start);
+                        *range = within(range.start)..within(range.end);
+                    }
+                    self.tables.push(table);
+                }
+            }
             (page.start, page.end) = (start, text.len());
         }
         self.text = text;
@@ -40,7 +50,7 @@ impl Extraction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Heading, OutlineEntry, Page};
+    use crate::{Heading, OutlineEntry, Page, Table, TableRule};
 
     fn extraction(pages: &[&str]) -> Extraction {
         let mut extraction = Extraction::default();
@@ -72,11 +82,23 @@ mod tests {
             heading("End", before.pages[3].start),
             heading("more", before.pages[3].start + 4),
         ];
+        let table = |start: usize, end: usize| Table {
+            ranges: std::iter::once(start..end).collect(),
+            rule: TableRule::Lines,
+            has_header: false,
+            rows: Vec::new(),
+            parts: 1,
+        };
+        let third = before.pages[2];
+        let last = before.pages[3];
+        before.tables = vec![table(third.start, third.end), table(last.start + 4, last.end)];
         let after = before.with_page_texts(texts(&[(2, "Scanned words"), (3, "The third"), (9, "of no page")]));
         assert_eq!(after.text, "Intro\ntext\n\nScanned words\n\nThe third\n\nEnd\nmore");
         assert_eq!(pages(&after), ["Intro\ntext", "Scanned words", "The third", "End\nmore"]);
         let at: Vec<_> = after.headings.iter().map(|heading| &after.text[heading.start..]).collect();
         assert_eq!(at, [after.text.as_str(), "End\nmore", "more"]);
+        let tables: Vec<_> = after.tables.iter().map(|table| &after.text[table.span()]).collect();
+        assert_eq!(tables, ["more"], "the page of the other was read anew");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! `pptx.comments`.
 
 mod comments;
+mod images;
 mod inheritance;
 mod paragraph;
 mod presentation;
@@ -20,6 +21,7 @@ use crate::{
     markdown::{Block, Writer},
     package::Package,
 };
+pub(crate) use images::images;
 use std::io::{Read, Seek};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
@@ -27,14 +29,17 @@ pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
     let has_images = has_images(&package);
     let mut presentation = Presentation::open(&mut package, limits)?;
     let slides = presentation.take_slides();
-    let (mut has_text, mut has_comments, mut has_smartart) = (false, false, false);
+    let (mut has_text, mut has_tables, mut has_comments, mut has_smartart) = (false, false, false, false);
     for slide in slides.iter().flatten() {
         let related = package.relationships(slide)?;
         let has = |kind: &str| related.iter().any(|relation| relation.kind == kind);
         has_comments |= has("comments");
         has_smartart |= has("diagramData");
-        if !has_text && let Some(slide) = presentation.slide(&mut package, slide, &related, limits)? {
-            has_text = slide.has_text();
+        if !(has_text && has_tables)
+            && let Some(slide) = presentation.slide(&mut package, slide, &related, limits)?
+        {
+            has_text |= slide.has_text();
+            has_tables |= slide.has_tables();
         }
     }
     Ok(Patterns::default()
@@ -42,6 +47,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
         .with(Pattern::HasSlides, !slides.is_empty())
         .with(Pattern::HasComments, has_comments)
         .with(Pattern::HasImages, has_images)
+        .with(Pattern::HasTables, has_tables)
         .with(Pattern::HasSmartart, has_smartart))
 }
 

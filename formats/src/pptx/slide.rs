@@ -22,6 +22,11 @@ impl Slide {
         };
         self.title.is_some() || self.blocks.iter().chain(&self.notes).any(has_text)
     }
+
+    /// Whether any table has text; one that turns out to be too small for a table costs no more than a look.
+    pub(super) fn has_tables(&self) -> bool {
+        self.blocks.iter().chain(&self.notes).any(|block| matches!(block, Block::Table(table) if table.has_text()))
+    }
 }
 
 /// Takes the first line of text out of the blocks. Cells of tables are not lines, and a table is not taken apart.

@@ -8,6 +8,7 @@ mod book;
 mod cells;
 mod comments;
 mod formula;
+mod images;
 mod markup;
 mod moment;
 mod number_format;
@@ -37,6 +38,7 @@ mod tests;
 
 use crate::{Format, FormatError, Limits, Patterns};
 pub use cells::{Cell, CellRow, Cells};
+pub(crate) use images::images;
 pub use moment::DateEpoch;
 pub use range::{CellRef, MAX_COLUMN, MAX_ROW, Range, Reference, ReferenceError, column_letters};
 pub use records::{LooseCell, LooseRow, Record, RecordCell, RecordColumn, RecordsHead, RecordsPart};
@@ -46,6 +48,7 @@ use std::{
     io::{self, Read, Seek, Write},
 };
 pub use tables::{Table, Untitled};
+pub(crate) use text_table::value_of_text;
 pub use value::{Duration, Value};
 use workbook::Opened;
 pub use workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook};

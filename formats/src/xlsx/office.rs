@@ -160,10 +160,12 @@ pub(super) fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) 
             && (file.starts_with("comment") || file.starts_with("threadedcomment"))
             && (file.ends_with(".xml") || file.ends_with(".bin"))
     });
-    Ok(Patterns::default()
+    let patterns = Patterns::default()
         .with(Pattern::HasSheets, !workbook.sheets.is_empty())
         .with(Pattern::SheetCount, workbook.sheets.len())
-        .with(Pattern::HasComments, has_comments))
+        .with(Pattern::HasComments, has_comments);
+    let has_images = || office.package.names().any(|name| name.starts_with("xl/media/"));
+    Ok(if format.has_images() { patterns.with(Pattern::HasImages, has_images()) } else { patterns })
 }
 
 /// The part that lists the sheets.

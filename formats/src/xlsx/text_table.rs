@@ -2,7 +2,9 @@
 
 use super::{
     book::{Book, Scan},
+    moment::Moment,
     range::{CellRef, MAX_COLUMN, MAX_ROW},
+    value::Value,
     worksheet::{Item, RawCell, RawFormula, Shown, Stored, check_cells},
 };
 use crate::{
@@ -79,6 +81,17 @@ impl Scan for TableScan<'_> {
         Self: 'a,
     {
         Ok(Some(Box::new(Self { values: Vec::new(), has_ended: true, ..*self })))
+    }
+}
+
+/// What a text without a sheet of its own holds as a cell.
+pub(crate) fn value_of_text(text: &str) -> Value {
+    let as_text = || Value::Text(text.to_owned());
+    match stored(text) {
+        Stored::Number => text.parse().map_or_else(|_| as_text(), Value::Number),
+        Stored::Date => Moment::from_iso(text).map_or_else(as_text, |moment| Value::Date(moment.to_string())),
+        Stored::Boolean => Value::Boolean(text.eq_ignore_ascii_case("true")),
+        _ => as_text(),
     }
 }
 

@@ -96,3 +96,17 @@ fn hostile_files_end_by_their_limit_or_code() {
         }
     }
 }
+
+#[test]
+fn a_locked_document_is_opened_by_its_password_alone() {
+    for entry in corpus("ole2/").into_iter().filter(|entry| entry.name.ends_with("example_password.docx")) {
+        let limits = Limits::default();
+        let with = |password: &str| {
+            let password = Secret::new(password);
+            extract(Format::Ole2, entry.open(), Access { password: Some(&password), ..Access::from(&limits) })
+        };
+        let read = with("Password1234_").unwrap();
+        assert!(read.text.chars().any(char::is_alphabetic), "{}", read.text);
+        assert_eq!(with("Password1234").unwrap_err(), FormatError::Encrypted { format: Format::Ole2 });
+    }
+}

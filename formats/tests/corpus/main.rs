@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod docx;
+mod images;
 mod pdf;
 mod pptx;
 mod text;

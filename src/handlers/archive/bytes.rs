@@ -92,6 +92,10 @@ async fn wanted(
             false => Err(Failure::new(Code::Conflict, format!("document {id} has other bytes already"))),
         };
     }
+    // A picture has a text of its own beside its bytes, and goes with its file.
+    if store::images::is_picture(conn, &place, content_hash).await.or_fail()? {
+        return Ok(Wanted::For(place));
+    }
     if row.content_hash != content_hash || !row.content.is_empty() {
         let detail = format!("the bytes have the hash {content_hash}, and document {id} was imported for others");
         return Err(Failure::field("file", detail));

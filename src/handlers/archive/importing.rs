@@ -326,7 +326,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The titles that stand above the chunks of a call, whose documents come after their parents; `there` has those under what was there before.
+/// The titles that stand above the chunks and tables of a call, whose documents come after their parents; `there` has those under what was there before.
 fn above(
     documents: &[&ArchivedDocument],
     anchors: &HashMap<i64, Option<DocumentId>>,
@@ -340,7 +340,7 @@ fn above(
         let titles = in_call.or_else(|| there.get(&anchors.get(&document.id).copied().flatten()?));
         // Not all who may read what is closed may read what is above it.
         let mut titles = if document.private { Vec::new() } else { titles.cloned().unwrap_or_default() };
-        if usetype == Some(Usetype::Chunk) {
+        if usetype.is_some_and(Usetype::is_titled) {
             above.insert(document.id, titles.clone());
         }
         if usetype.is_none_or(|usetype| !usetype.is_part()) {
@@ -427,8 +427,8 @@ impl<'a> Coming<'a> {
             created_at: document.created_at,
             updated_at: document.updated_at.max(document.created_at),
             content_hash: match &document.file {
-                Some(file) => file.content_hash.clone(),
-                None => store::documents::content_hash(&document.content),
+                Some(file) if !document.is_picture() => file.content_hash.clone(),
+                _ => store::documents::content_hash(&document.content),
             },
             settled: match document.settled {
                 Settled::Settled => Settled::Settled,

@@ -1,5 +1,5 @@
 //! Web pages and PDF files that the server fetches.
-use super::{Made, prepared};
+use super::{Made, prepared_page};
 use crate::{
     admission::Admission,
     core::Core,
@@ -46,7 +46,7 @@ pub(super) async fn page(core: &Core, admission: &Admission, url: &str, accepts:
         // The bytes are HTML because their server says so; a piece of a page may have no mark that tells it.
         detection: Detection { format: Some(Format::Html), mime: Some(fetched.media_type.clone()), by: recognised.by },
         declared_mime: Some(fetched.media_type),
-        prepared: Some(prepared(extraction)),
+        prepared: Some(prepared_page(extraction)),
         evidence: vec![(Evidence::Fetched, fetched.facts), (Evidence::Page, facts.into())],
     })
 }

@@ -64,7 +64,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         found.left_out.reasons = BTreeMap::from([(LeftOut::MemberDepth.to_string(), found.left_out.count)]);
         found.left_out.first.iter_mut().for_each(|left| left["reason"] = LeftOut::MemberDepth.as_str().into());
     }
-    put_ahead(tools, &mut found).await?;
+    let Found { bundle, members, .. } = &mut found;
+    put_ahead(tools, bundle, members.iter_mut().map(|member| (&member.part, &mut member.ahead)).collect()).await?;
 
     let mut tx = apply.begin_creating().await?;
     store::members::lock(tx.conn(), grant.root_id).await.classified()?;
@@ -92,15 +93,18 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// Puts the bytes of the members into the object store, if there is one.
-async fn put_ahead(tools: &Tools, found: &mut Found) -> Result<(), TaskFailure> {
-    let Found { bundle, members, .. } = found;
-    let puts: Vec<_> = members.iter_mut().map(|member| put_one(tools, bundle, member).boxed()).collect();
+/// Puts the bytes of files within a file into the object store, if there is one.
+pub(super) async fn put_ahead(
+    tools: &Tools,
+    bundle: &Bundle,
+    parts: Vec<(&Part, &mut Ahead)>,
+) -> Result<(), TaskFailure> {
+    let puts: Vec<_> = parts.into_iter().map(|(part, ahead)| put_one(tools, bundle, part, ahead).boxed()).collect();
     stream::iter(puts).buffer_unordered(PUTS_AT_ONCE).try_collect().await.classified()
 }
 
-async fn put_one(tools: &Tools, bundle: &Bundle, member: &mut Member) -> Result<(), BlobError> {
-    member.ahead = tools.blobs.put(&tools.pool, || bundle.open(&member.part), member.part.byte_size).await?;
+async fn put_one(tools: &Tools, bundle: &Bundle, part: &Part, ahead: &mut Ahead) -> Result<(), BlobError> {
+    *ahead = tools.blobs.put(&tools.pool, || bundle.open(part), part.byte_size).await?;
     Ok(())
 }
 

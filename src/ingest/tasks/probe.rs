@@ -58,7 +58,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let listed = serde_json::to_value(archive).classified()?;
     store::evidence::record(tx.conn(), grant.document_id, Evidence::Archive, &listed).await.classified()?;
     let queued = enqueue(tools, &mut tx, format, &patterns, &options).await?;
-    if queued == 0 {
+    if !rules::due(&tools.types, format, &patterns, &options).any(|rule| rules::gives_text(rule.task)) {
         let reason = no_text(format, &patterns, &plan);
         store::evidence::record(tx.conn(), grant.document_id, Evidence::ExtractEmpty, &json!(reason))
             .await

@@ -10,7 +10,7 @@ use crate::{
     ingest::{
         Tools, entries,
         options::Structure,
-        tree::{self, Batch, CharacterIndex, Kind, Node},
+        tree::{self, Batch, CharacterIndex, Kind, Node, TableNode},
     },
     store::{
         self,
@@ -21,6 +21,7 @@ use crate::{
     },
 };
 use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
 use svc_actors::{CancelToken, LeafRange, Outcome, TaskFailure};
 use svc_formats::{ChunkOptions, Extraction};
 use svc_ids::{DocumentId, RootId};
@@ -29,17 +30,21 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     let grant = apply.grant;
     let id = grant.document_id;
     let options: Structure = serde_json::from_value(grant.params["structure"].clone()).unwrap_or_default();
-    let (extraction, title) = load(tools, id).await?;
-    let (extraction, nodes) = build(tools, extraction, title, declared, options, apply.cancel.clone()).await?;
+    let source = load(tools, id).await?;
+    let Planned { extraction, tables, nodes } = build(tools, source, declared, options, apply.cancel.clone()).await?;
     let rule = grant.task_type.clone();
-    let sections = nodes.iter().filter(|node| node.kind == Kind::Section).count();
-    let shape =
-        json!({"rule": rule, "sections": sections, "chunks": nodes.len() - sections, "from": extraction.headings_from});
+    let of = |kind: Kind| nodes.iter().filter(|node| node.kind == kind).count();
+    let (sections, chunks) = (of(Kind::Section), of(Kind::Chunk));
+    let mut shape = json!({"rule": rule, "sections": sections, "chunks": chunks, "from": extraction.headings_from});
+    if !tables.is_empty() {
+        shape["tables"] = tables.len().into();
+    }
 
     let mut tx = apply.begin_creating().await?;
     let ids = store::nodes::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
     let batches = tree::batches(&nodes, &ids);
-    let made = Made { file: Place::of_claim(grant), root_id: grant.root_id, nodes: &nodes, ids: &ids };
+    let file = Place::of_claim(grant);
+    let made = Made { file, root_id: grant.root_id, tables: &tables, nodes: &nodes, ids: &ids };
     insert_nodes(tools, &mut tx, &made, &extraction, &rule).await?;
     let begins: Vec<_> = nodes.iter().zip(&ids).map(|(node, id)| (*id, node.start)).collect();
     entries::mark_turns(tx.conn(), &made.file, &begins).await.classified()?;
@@ -55,24 +60,45 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     tx.complete(detail).await
 }
 
-async fn load(tools: &Tools, id: DocumentId) -> Result<(Extraction, String), TaskFailure> {
+/// What a tree is made of.
+struct Source {
+    extraction: Extraction,
+    title: String,
+    /// Whether extract:tables found tables, which then have nodes of their own.
+    has_tables: bool,
+}
+
+async fn load(tools: &Tools, id: DocumentId) -> Result<Source, TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
-    let stored = store::evidence::extraction(&mut conn, id).await.classified()?;
-    let (text, layout) =
-        stored.ok_or_else(|| TaskFailure::permanent("no_text", "no text was extracted from this file"))?;
+    let extraction = extracted(&mut conn, id).await?;
     let rows = store::nodes::texts(&mut conn, &[id]).await.classified()?;
     let title = rows.into_iter().next().map(|row| row.title).unwrap_or_default();
-    Ok((extract::join(text, layout).classified()?, title))
+    let found = store::evidence::read_one(&mut conn, id, Evidence::ExtractTables).await.classified()?;
+    Ok(Source { extraction, title, has_tables: found.is_some_and(|found| !found.is_null()) })
+}
+
+/// The stored text of a file.
+pub(super) async fn extracted(conn: &mut PgConnection, id: DocumentId) -> Result<Extraction, TaskFailure> {
+    let stored = store::evidence::extraction(conn, id).await.classified()?;
+    let (text, layout) =
+        stored.ok_or_else(|| TaskFailure::permanent("no_text", "no text was extracted from this file"))?;
+    extract::join(text, layout).classified()
+}
+
+/// The nodes to make.
+struct Planned {
+    extraction: Extraction,
+    tables: Vec<TableNode>,
+    nodes: Vec<Node>,
 }
 
 async fn build(
     tools: &Tools,
-    extraction: Extraction,
-    title: String,
+    source: Source,
     declared: bool,
     options: Structure,
     cancel: CancelToken,
-) -> Result<(Extraction, Vec<Node>), TaskFailure> {
+) -> Result<Planned, TaskFailure> {
     let model = model(tools).await?;
     let options = ChunkOptions {
         max_tokens: options.max_tokens,
@@ -87,8 +113,11 @@ async fn build(
             // A tokenizer that fails on a sentence has a defect; then the length in bytes is a safe upper bound.
             false => model.count_content_tokens(text).unwrap_or(text.len()),
         };
-        let nodes = tree::build(&extraction, &title, declared, &options, &count);
-        (extraction, nodes)
+        let Source { extraction, title, has_tables } = source;
+        let found = if has_tables { svc_formats::tables(&extraction).tables } else { Vec::new() };
+        let tables: Vec<TableNode> = found.iter().map(|table| TableNode::new(table, &extraction.text)).collect();
+        let nodes = tree::build(&extraction, &tables, &title, declared, &options, &count);
+        Planned { extraction, tables, nodes }
     })
     .await
     .classified()
@@ -104,6 +133,7 @@ pub(super) async fn model(tools: &Tools) -> Result<Model, TaskFailure> {
 struct Made<'a> {
     file: Place,
     root_id: RootId,
+    tables: &'a [TableNode],
     nodes: &'a [Node],
     ids: &'a [DocumentId],
 }
@@ -111,6 +141,17 @@ struct Made<'a> {
 impl Made<'_> {
     fn parent_id(&self, index: usize) -> DocumentId {
         self.nodes[index].parent.map_or(self.file.id(), |parent| self.ids[parent])
+    }
+
+    /// The content of a node, and its values if it is a table.
+    fn text(&self, node: &Node, text: &str) -> (String, Value) {
+        let table = node.table.and_then(|table| self.tables.get(table));
+        match (&node.chunk, table) {
+            (Some(chunk), Some(table)) => (chunk.content(&table.content).into_owned(), json!({})),
+            (Some(chunk), None) => (chunk.content(text).into_owned(), json!({})),
+            (None, Some(table)) => (table.content.clone(), table.structured.clone()),
+            (None, None) => (String::new(), json!({})),
+        }
     }
 
     fn place(&self, index: usize) -> Place {
@@ -154,18 +195,16 @@ async fn insert_nodes(
         let rows: Vec<NewNode> = (start..made.nodes.len().min(start + ROWS))
             .map(|index| {
                 let node = &made.nodes[index];
+                let (content, structured_content) = made.text(node, &extraction.text);
                 NewNode {
                     id: made.ids[index],
                     parent_id: made.parent_id(index),
                     path: made.path(index),
                     title: node.title.clone(),
-                    content: match &node.chunk {
-                        Some(chunk) => chunk.content(&extraction.text).into_owned(),
-                        None => String::new(),
-                    },
+                    content,
                     usetype: node.kind.usetype(),
                     position: node.position,
-                    structured_content: json!({}),
+                    structured_content,
                     anchor: tree::anchor(node, extraction, &characters),
                 }
             })
@@ -185,8 +224,8 @@ async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[B
             None => file_tasks += 1,
         }
     }
-    let sections = || made.nodes.iter().enumerate().filter(|(_, node)| node.kind == Kind::Section);
-    let rows: Vec<IngestNode> = sections()
+    let containers = || made.nodes.iter().enumerate().filter(|(_, node)| !node.is_leaf());
+    let rows: Vec<IngestNode> = containers()
         .map(|(index, node)| IngestNode {
             document_id: made.ids[index],
             parent_id: Some(made.parent_id(index)),
@@ -200,7 +239,7 @@ async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[B
     let (children, tokens) = (i32::try_from(top().count()).unwrap_or(i32::MAX), top().map(|node| node.tokens).sum());
     store::ingest_nodes::grow(tx.conn(), made.file.id(), file_tasks, children, tokens).await.classified()?;
     // An empty section has nothing to wait for.
-    let bare: Vec<ChildrenDone> = sections()
+    let bare: Vec<ChildrenDone> = containers()
         .filter(|(_, node)| node.children == 0)
         .map(|(index, _)| ChildrenDone { root_id: made.root_id, parent_id: made.ids[index], done: 0, failed: 0 })
         .collect();

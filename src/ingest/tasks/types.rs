@@ -2,14 +2,14 @@
 //! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{
     Apply, Run, embed, extract, facts, ocr, probe, profile, raptor, records, registered, rollup, semantic, sheets,
-    structure, summary, titles,
+    structure, summary, tables, titles,
 };
 use crate::{
     ingest::{
         extension::{TaskDeclaration, TaskHandler},
         options::{self, OptionGroup},
     },
-    store::{extraction, ingest_nodes::Rollup, members, raptor::RULE},
+    store::{extraction, images, ingest_nodes::Rollup, members, raptor::RULE},
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -33,8 +33,6 @@ pub struct TaskType {
 
 /// Who runs a task type.
 enum Runner {
-    /// Nobody does, so a due task of this type is deferred.
-    Nobody,
     Here(Run),
     /// It runs where an OCR engine is configured; elsewhere a due task is deferred.
     WithOcr(Run),
@@ -52,6 +50,8 @@ pub enum FinalFailure {
     Containers,
     /// None: the task only adds to what is there.
     Nothing,
+    /// None: the node settles without the children that the task would have made. It waits for them if the task is put back.
+    Addition,
     /// None: the container settles with what it has. Its rollup goes on from here.
     Container(Rollup),
 }
@@ -62,18 +62,6 @@ pub const NO_ENGINE: &str = "there is no OCR engine: set SVC_OCR_ENGINE, and rep
 const CPU: Lanes = Lanes::of(Lane::Cpu);
 const MODEL: Lanes = Lanes::of(Lane::Model);
 const LLM: Lanes = Lanes::of(Lane::Llm);
-
-const fn deferred(name: &'static str, write_mode: WriteMode) -> TaskType {
-    TaskType {
-        name,
-        lane: Lane::Cpu,
-        write_mode,
-        options: &[],
-        run: Runner::Nobody,
-        final_failure: FinalFailure::Node,
-        leads_to: Lanes::NONE,
-    }
-}
 
 pub static PROBE: TaskType = TaskType {
     name: "probe",
@@ -93,8 +81,26 @@ pub static EXTRACT_TEXT: TaskType = TaskType {
     final_failure: FinalFailure::Node,
     leads_to: CPU,
 };
-pub static EXTRACT_TABLES: TaskType = deferred("extract:tables", WriteMode::Children);
-pub static EXTRACT_IMAGES: TaskType = deferred("extract:images", WriteMode::Children);
+/// It says which tables there are; their nodes are made with those of the text.
+pub static EXTRACT_TABLES: TaskType = TaskType {
+    name: "extract:tables",
+    lane: Lane::Cpu,
+    write_mode: WriteMode::Itself,
+    options: &[],
+    run: Runner::Here(|tools, apply| Box::pin(tables::run(tools, apply))),
+    final_failure: FinalFailure::Node,
+    leads_to: CPU,
+};
+/// It adds pictures to the file, which is as whole without them.
+pub static EXTRACT_IMAGES: TaskType = TaskType {
+    name: images::RULE,
+    lane: Lane::Cpu,
+    write_mode: WriteMode::Children,
+    options: &[],
+    run: Runner::Here(|tools, apply| Box::pin(super::images::run(tools, apply))),
+    final_failure: FinalFailure::Addition,
+    leads_to: MODEL,
+};
 pub static OCR: TaskType = TaskType {
     name: "ocr",
     lane: Lane::Cpu,
@@ -284,14 +290,14 @@ pub enum RegisterError {
 }
 
 impl TaskTypes {
-    /// Adds a task type whose handler is in another crate. A type of the table without a handler may get one this way;
+    /// Adds a task type whose handler is in another crate. The type `ocr` may get another one this way;
     /// it then has the lane and the region that are declared here. To register the same handler again changes nothing.
     pub fn register(&mut self, declared: TaskDeclaration) -> Result<(), RegisterError> {
         let TaskDeclaration { name, lane, write_mode, options, final_failure, handler } = declared;
         match self.get(name).map(|known| &known.run) {
             Some(Runner::Registered(known)) if Arc::ptr_eq(known, &handler) => return Ok(()),
             Some(Runner::Registered(_) | Runner::Here(_)) => return Err(RegisterError::Duplicate(name)),
-            Some(Runner::Nobody | Runner::WithOcr(_)) | None => {}
+            Some(Runner::WithOcr(_)) | None => {}
         }
         if let Some(group) = options {
             if self.groups.iter().any(|known| known.name == group.name) {
@@ -330,7 +336,6 @@ impl TaskTypes {
     /// Whether a due task of this type is queued; without a handler it is deferred.
     pub(crate) fn has_handler(&self, declared: &TaskType) -> bool {
         match self.current(declared).run {
-            Runner::Nobody => false,
             Runner::WithOcr(_) => self.has_ocr,
             Runner::Here(_) | Runner::Registered(_) => true,
         }
@@ -383,7 +388,7 @@ impl TaskTypes {
         match self.get(name)?.final_failure {
             FinalFailure::Node | FinalFailure::Container(_) | FinalFailure::Containers => None,
             FinalFailure::Leaves => embed::leaves_of(params),
-            FinalFailure::Nothing => Some(Vec::new()),
+            FinalFailure::Nothing | FinalFailure::Addition => Some(Vec::new()),
         }
     }
 
@@ -392,12 +397,21 @@ impl TaskTypes {
         matches!(self.get(name)?.final_failure, FinalFailure::Containers).then(|| rollup::containers_of(params))
     }
 
+    /// Whether the node of a task waits for it although it does not fail with it.
+    pub(crate) fn is_addition(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|known| known.final_failure == FinalFailure::Addition)
+    }
+
     /// The state in which a container's rollup goes on after this task has failed for good; `None` if the task is not a part of a
     /// rollup, or if its node fails with it.
     pub(crate) fn rollup_after_failure(&self, name: &str) -> Option<Rollup> {
         match self.get(name)?.final_failure {
             FinalFailure::Container(rollup) => Some(rollup),
-            FinalFailure::Node | FinalFailure::Leaves | FinalFailure::Containers | FinalFailure::Nothing => None,
+            FinalFailure::Node
+            | FinalFailure::Leaves
+            | FinalFailure::Containers
+            | FinalFailure::Nothing
+            | FinalFailure::Addition => None,
         }
     }
 
@@ -409,7 +423,6 @@ impl TaskTypes {
     ) -> Option<Result<svc_actors::Outcome, svc_actors::TaskFailure>> {
         match &self.get(&apply.grant.task_type)?.run {
             Runner::WithOcr(_) if !self.has_ocr => None,
-            Runner::Nobody => None,
             Runner::Here(run) | Runner::WithOcr(run) => Some(run(tools, apply).await),
             Runner::Registered(handler) => Some(registered::run(handler.as_ref(), tools, apply).await),
         }

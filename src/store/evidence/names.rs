@@ -121,7 +121,11 @@ evidence! {
     EmlAttachments = "eml.attachments", by "`extract:text`", null "there are none", absent "the file is not an e-mail, or has no text", of "eml";
     /// The attachments of the message of Outlook and of those within it, each with name, type and bytes.
     MsgAttachments = "msg.attachments", by "`extract:text`", null "there are none", absent "the file is not a message of Outlook, or has no text", of "msg";
-    /// What the nodes under the file were made of: the `rule`, the numbers of `sections` and `chunks`, and what declared
+    /// The tables of the text: how many there are, their `rows` and `cells`, by which `rules` they were found (`lines` drawn between their cells, `alignment`
+    /// of their cells, `markdown`), the `first` hundred of them, and how many are `left_out` and stay text, by the `reasons`: `rows`, `columns`, `bytes`
+    /// or `tables` (too many), or `heading` (a section begins within).
+    ExtractTables = "extract.tables", by "`extract:tables`", null "none was found", absent "the probe saw no table, or the option `skip.tables` is on";
+    /// What the nodes under the file were made of: the `rule`, the numbers of `sections`, `chunks` and `tables`, and what declared
     /// the sections.
     Structure = "structure", by "`structure:declared`, `structure:inferred`",
         absent "the file has no text, or is a workbook";
@@ -136,6 +140,16 @@ evidence! {
     /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, `object` (of a program, no file), or `member_depth`.
     MembersLeftOut = "members.left_out", by "`extract:members`",
         absent "every file within the file was read, or there is none";
+    /// The pictures of the file that became nodes (`images`), those that have the bytes of an earlier one and no node of their own (`same`, each with
+    /// `name` and `as`), and how many were `left_out`.
+    Images = "images", by "`extract:images`",
+        absent "the file has no pictures, they could not be read, or the option `skip.images` is on";
+    /// How many pictures of the file have no node, by the reason, and the first hundred of them, each with `name` and `reason`: `images` and `image_bytes` (over
+    /// the limits), `pixels` (too many), `small` (a side below 16), `kind` (unknown bytes), `compression`, `colors`, `mask` (a stencil), `whole_page` (a scan or a
+    /// background), `missing`, `damaged`, `zip_ratio`, `unreadable_page`, or `encrypted` (the whole file).
+    ImagesLeftOut = "images.left_out", by "`extract:images`",
+        null "every picture has a node",
+        absent "the file has no pictures, they could not be read, or the option `skip.images` is on";
     /// Which sheet of its workbook the node is: index, name, kind, and whether it is hidden.
     Sheet = "sheet", by "`structure:sheets`",
         absent "the node is not a sheet";

@@ -79,7 +79,7 @@ pub async fn count(
         Counted::Format => counted!(
             concat!(
                 "SELECT to_jsonb(b.format) AS value FROM unnest(m.path || m.id) WITH ORDINALITY AS p (id, place)
-                   JOIN documents d ON d.id = p.id JOIN document_blobs b ON b.document_id = d.id WHERE ",
+                   JOIN documents d ON d.id = p.id JOIN document_blobs b ON b.document_id = d.id AND b.is_file WHERE ",
                 readable!(),
                 " ORDER BY p.place DESC LIMIT 1"
             ),

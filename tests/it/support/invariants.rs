@@ -57,7 +57,7 @@ const INVARIANTS: &[(&str, &str)] = &[
         "what embeds some leaves reserves all of them",
         "SELECT DISTINCT t.id::text FROM task_queue t CROSS JOIN jsonb_array_elements(t.params->'leaves') AS run
            JOIN documents d ON d.id BETWEEN (run->>0)::bigint AND (run->>1)::bigint AND d.path @> ARRAY[t.scope_document_id]
-            AND d.usetype IN ('chunk','record','profile') AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
+            AND d.usetype IN ('chunk','table','record','profile','image') AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
           WHERE NOT t.final AND NOT coalesce((array_to_string(d.path || d.id, '/') || '/') COLLATE \"C\" BETWEEN t.first_leaf AND t.last_leaf, false)",
     ),
     (
@@ -228,7 +228,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "a zone stores the same bytes once for each usetype",
-        "SELECT d.content_hash FROM documents d JOIN document_blobs b ON b.document_id = d.id GROUP BY d.content_hash, d.usetype, d.guard HAVING count(*) > 1",
+        "SELECT d.content_hash FROM documents d JOIN document_blobs b ON b.document_id = d.id AND b.is_file GROUP BY d.content_hash, d.usetype, d.guard HAVING count(*) > 1",
     ),
 ];
 
@@ -240,7 +240,7 @@ const DRAINED: &[(&str, &str)] = &[
              SELECT d.parent_id AS id, v.embed_model, avg(v.embed::vector * array_fill(v.weight, ARRAY[vector_dims(v.embed)])::vector) AS mean
                FROM documents d JOIN document_vectors v ON v.document_id = d.id
                JOIN node_origins o ON o.document_id = d.id AND o.rule <> ALL('{upload,split,chunk,segment,raptor}')
-              WHERE d.settled = 'settled' AND d.usetype <> 'raptor' GROUP BY 1, 2)
+              WHERE d.settled = 'settled' AND d.usetype NOT IN ('raptor', 'image') GROUP BY 1, 2)
          SELECT n.document_id || ': ' || coalesce((own.embed <=> l2_normalize(s.mean)::halfvec)::text, 'one of them is missing')
            FROM ingest_node n JOIN documents d ON d.id = n.document_id AND d.settled = 'settled'
            LEFT JOIN document_vectors own ON own.document_id = n.document_id

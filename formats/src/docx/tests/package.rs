@@ -36,14 +36,15 @@ fn strict_namespaces_and_other_prefixes_read_alike() {
 
 #[test]
 fn patterns_are_those_of_the_contract() {
+    const NO_IMAGES: (&str, bool) = ("has_images", false);
     let of = |body: &str| {
         let patterns = probe(docx_with(body, &[]), &Limits::default()).unwrap();
         patterns.0.iter().map(|(pattern, value)| (pattern.as_str(), value == true)).collect::<Vec<_>>()
     };
-    assert_eq!(of(&paragraph("", "text")), [("has_text_layer", true), ("has_heading_styles", false)]);
-    assert_eq!(of(&styled("Own", "text")), [("has_text_layer", true), ("has_heading_styles", true)]);
+    assert_eq!(of(&paragraph("", "text")), [("has_text_layer", true), ("has_heading_styles", false), NO_IMAGES]);
+    assert_eq!(of(&styled("Own", "text")), [("has_text_layer", true), ("has_heading_styles", true), NO_IMAGES]);
     let blank = "<w:tbl><w:tr><w:tc><w:p/></w:tc></w:tr></w:tbl>";
-    assert_eq!(of(blank), [("has_text_layer", false), ("has_heading_styles", false)]);
+    assert_eq!(of(blank), [("has_text_layer", false), ("has_heading_styles", false), NO_IMAGES]);
 }
 
 #[test]

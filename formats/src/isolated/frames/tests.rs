@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Extraction, Format, Limits, isolated::Step};
+use crate::{Extraction, Format, ImageHead, Limits, isolated::Step};
 use proptest::prelude::*;
 
 fn request(limits: Limits) -> Request {
@@ -92,6 +92,25 @@ fn the_bytes_of_members_come_as_they_are_and_within_their_own_limit() {
     for bytes in [encoded(&narrow, &answers, Ok(())), bytes] {
         let (seen, end) = decoded(&narrow, &bytes, 1_000);
         assert_eq!((seen.len(), end.unwrap_err().code()), (2, "crashed"));
+    }
+}
+
+#[test]
+fn the_bytes_of_images_come_as_images_and_within_their_own_limit() {
+    let request = |image_bytes| {
+        Request::new(Step::Images(Format::Pdf), Limits { image_bytes, member_bytes: 0, ..Limits::default() })
+    };
+    let answers = [
+        Answer::Image(ImagePart::Begin(ImageHead { name: "one".to_owned(), ..ImageHead::default() })),
+        Answer::Image(ImagePart::Bytes(vec![7; 100])),
+        Answer::Image(ImagePart::End),
+    ];
+    let (wide, narrow) = (request(100), request(99));
+    let bytes = encoded(&wide, &answers, Ok(()));
+    assert_eq!(decoded(&wide, &bytes, 13), (answers.to_vec(), Ok(USAGE)));
+    for bytes in [encoded(&narrow, &answers, Ok(())), bytes] {
+        let (seen, end) = decoded(&narrow, &bytes, 13);
+        assert_eq!((seen.len(), end.unwrap_err().code()), (1, "crashed"));
     }
 }
 

@@ -1,11 +1,21 @@
 //! What fonts tell of glyphs.
-use crate::pdf::unicode::Unicode;
-use hayro_interpret::{font::Glyph as Drawn, hayro_cmap::BfString};
+use super::weights::stroke;
+use crate::pdf::unicode::{Guess, Unicode};
+use hayro_interpret::{
+    font::{Glyph as Drawn, OutlineGlyph},
+    hayro_cmap::BfString,
+};
+use rustc_hash::FxHashMap;
 
 /// The number of one-byte codes.
 const CODES: usize = 256;
 /// The most bytes of a glyph's text that are remembered; a glyph with more is hostile.
 const MOST_REMEMBERED: usize = 64;
+/// The most letters whose strokes are remembered, and the most pieces of outlines that are measured in a file.
+const MOST_STROKES: usize = 20_000;
+const MOST_PIECES: usize = 4_000_000;
+/// From here on come scripts whose characters have many fine strokes.
+const WIDE: char = '\u{2E80}';
 
 /// What a font tells of the characters of a run. Each is asked for once, because the font looks names up in tables.
 #[derive(Default)]
@@ -16,6 +26,9 @@ pub(super) struct Known {
     told: Vec<(u64, Told)>,
     /// The last answer for any other code, or for a long text.
     last: Told,
+    /// How thick the strokes of letters are, by the keys of their outlines, and how many pieces these had.
+    strokes: FxHashMap<u128, Option<f64>>,
+    pieces: usize,
 }
 
 #[derive(Clone, Default)]
@@ -23,6 +36,10 @@ pub(super) struct Told {
     pub text: Option<BfString>,
     /// In thousandths of the size.
     pub width: Option<f32>,
+    /// How thick the strokes of a letter or digit are, in the same.
+    pub stroke: Option<f64>,
+    /// What the glyph may be, if nothing tells its text.
+    pub guess: Option<Guess>,
 }
 
 impl Known {
@@ -32,12 +49,18 @@ impl Known {
     }
 
     pub(super) fn get(&mut self, glyph: &Drawn<'_>, unicode: &Unicode) -> &Told {
-        let ask = || {
-            let width = match glyph {
-                Drawn::Outline(outline) => outline.advance_width(),
-                Drawn::Type3(drawn) => drawn.advance_width(),
-            };
-            Told { text: glyph.as_unicode().or_else(|| unicode.lookup(glyph)), width }
+        let (strokes, pieces) = (&mut self.strokes, &mut self.pieces);
+        let mut ask = || {
+            let text = glyph.as_unicode().or_else(|| unicode.lookup(glyph));
+            let guess = if text.is_none() { unicode.guess(glyph) } else { None };
+            match glyph {
+                Drawn::Outline(outline) => {
+                    let is_measured = matches!(text, Some(BfString::Char(one)) if one.is_alphanumeric() && one < WIDE);
+                    let stroke = if is_measured { measured(outline, strokes, pieces) } else { None };
+                    Told { text, width: outline.advance_width(), stroke, guess }
+                }
+                Drawn::Type3(drawn) => Told { text, width: drawn.advance_width(), stroke: None, guess },
+            }
         };
         let Some((run, told)) = self.told.get_mut(glyph.char_code() as usize) else {
             self.last = ask();
@@ -53,4 +76,24 @@ impl Known {
         }
         told
     }
+}
+
+/// How thick the strokes of a letter are; each is measured once.
+fn measured(glyph: &OutlineGlyph, strokes: &mut FxHashMap<u128, Option<f64>>, pieces: &mut usize) -> Option<f64> {
+    // A key holds no font in memory.
+    let key = glyph.identifier().cache_key();
+    if let Some(known) = strokes.get(&key) {
+        return *known;
+    }
+    if *pieces >= MOST_PIECES {
+        return None;
+    }
+    if strokes.len() >= MOST_STROKES {
+        strokes.clear();
+    }
+    let outline = glyph.outline();
+    *pieces += 1 + outline.elements().len();
+    let found = stroke(&outline);
+    strokes.insert(key, found);
+    found
 }

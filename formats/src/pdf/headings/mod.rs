@@ -1,8 +1,10 @@
-//! Finds headings: from the outline if it points into the file, else from the tags, else from the sizes of fonts.
+//! Finds headings: from the outline if it points into the file, else from the tags, else from the size and weight of
+//! type.
 
 mod outline;
 mod sizes;
 mod tags;
+mod titles;
 
 use super::{document::Document, layout::Laid};
 use crate::{Extraction, FormatError, Heading, Limits, OutlineEntry};

@@ -13,8 +13,10 @@ mod paragraphs;
 mod regions;
 mod row_text;
 mod rows;
+mod tables;
 
 use super::glyphs::{Glyph, PageGlyphs};
+use crate::Table;
 pub use hyphens::join_lines;
 use kurbo::{Point, Rect, Vec2};
 use std::ops::Range;
@@ -31,6 +33,40 @@ pub(super) struct Laid {
     pub lines: Vec<LaidLine>,
     /// Where marked content is in the text, in the text's order; one content may be in several places.
     pub contents: Vec<(u32, Range<usize>)>,
+    /// The tables, and where they are in the text, in the text's order.
+    pub tables: Vec<Table>,
+    covered: Vec<Range<usize>>,
+}
+
+impl Laid {
+    /// Whether what begins here is within a table.
+    pub(super) fn is_in_table(&self, at: usize) -> bool {
+        let next = self.covered.partition_point(|range| range.end <= at);
+        self.covered.get(next).is_some_and(|range| range.start <= at)
+    }
+
+    /// Adds tables whose lines were written from `first` on.
+    fn add_tables(&mut self, found: Vec<tables::Found>, first: usize) {
+        for tables::Found { lines, rows, rule, has_header } in found {
+            let mut ranges: Vec<Range<usize>> = Vec::new();
+            let mut before: Option<usize> = None;
+            for line in lines {
+                let Some(laid) = self.lines.get(first + line) else { continue };
+                match ranges.last_mut().filter(|_| before.is_some_and(|before| before + 1 == line)) {
+                    Some(range) => range.end = laid.range.end,
+                    None => ranges.push(laid.range.clone()),
+                }
+                before = Some(line);
+            }
+            self.tables.push(Table { ranges, rule, has_header, rows, parts: 1 });
+        }
+    }
+
+    fn sort_tables(&mut self) {
+        self.tables.sort_by_key(|table| table.span().start);
+        self.covered = self.tables.iter().flat_map(|table| table.ranges.iter().cloned()).collect();
+        self.covered.sort_by_key(|range| range.start);
+    }
 }
 
 /// A line as it was set. If a hyphen was removed, two of them share a line of the text.
@@ -66,8 +102,13 @@ pub(super) fn lay_out(page: &PageGlyphs) -> Laid {
         let rtl = rows.iter().map(|row| row.rtl_balance).sum::<i64>() > 0;
         let leaves = regions::reading_order(rows, &boxes, rtl);
         let lines = row_text::lines(page, &spots, leaves);
+        let rulings: Vec<Rect> = page.rulings.iter().filter_map(|drawn| in_frame(drawn, angle)).collect();
+        let found = tables::find(&lines, &rulings);
+        let first = laid.lines.len();
         paragraphs::write(&mut laid, lines);
+        laid.add_tables(found, first);
     }
+    laid.sort_tables();
     write_strays(page, &strays, &mut laid);
     laid
 }

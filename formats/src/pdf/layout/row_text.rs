@@ -20,6 +20,8 @@ const WIDE_SCRIPT_GAP: f64 = 0.6;
 const MIXED_SCRIPT_GAP: f64 = 0.3;
 /// The same before a number's decimals.
 const DECIMAL_GAP: f64 = 0.5;
+/// The same between digits of two strings, which narrow columns of numbers have.
+const NUMBER_GAP: f64 = 0.08;
 /// Letters further apart than this share of the size do not form a word.
 const MOST_SPACING: f64 = 0.6;
 
@@ -34,6 +36,24 @@ pub(super) struct Line {
     pub bold: bool,
     /// Marked content in it, by bytes of the text.
     pub contents: Vec<(u32, Range<usize>)>,
+    /// Its words from left to right; none if any of it runs to the left.
+    pub words: Vec<Word>,
+    /// It belongs to a form field or another annotation.
+    pub annotated: bool,
+}
+
+/// A word of a line, with its place.
+pub(super) struct Word {
+    /// In bytes of the line's text.
+    pub text: Range<usize>,
+    pub start: f64,
+    pub end: f64,
+}
+
+impl Line {
+    pub(super) fn word(&self, word: &Word) -> &str {
+        self.text.get(word.text.clone()).unwrap_or_default()
+    }
 }
 
 /// Makes lines of each run of rows; rows without text are left out.
@@ -47,6 +67,8 @@ pub(super) fn lines(page: &PageGlyphs, spots: &[Spot], leaves: Vec<Vec<Row>>) ->
 struct Piece<'t> {
     text: &'t str,
     content: Option<u32>,
+    /// Where a glyph starts and ends.
+    place: Option<(f64, f64)>,
 }
 
 fn line(page: &PageGlyphs, spots: &[Spot], row: &Row) -> Line {
@@ -56,17 +78,43 @@ fn line(page: &PageGlyphs, spots: &[Spot], row: &Row) -> Line {
         .any(|segment| spots_of(spots, segment).iter().any(|spot| bidi::balance(text_of(page, spot)) > 0));
     let pieces = pieces(page, spots, row, runs_left);
     let mut writer = Writer::default();
+    let mut words = Vec::new();
     if runs_left {
         let texts: Vec<&str> = pieces.iter().map(|piece| piece.text).collect();
         for (index, left) in bidi::logical_order(&texts) {
             writer.write(&pieces[index], left);
         }
     } else {
-        pieces.iter().for_each(|piece| writer.write(piece, false));
+        words = write_words(&mut writer, &pieces);
     }
     let (size, bold) = style(page, spots, row);
     let Writer { text, contents } = writer.finish();
-    Line { text, start: row.start, end: row.end, baseline: row.baseline, size, bold, contents }
+    let (start, end, baseline) = (row.start, row.end, row.baseline);
+    Line { text, start, end, baseline, size, bold, contents, words, annotated: row.annotated }
+}
+
+/// Writes pieces that run to the right; returns the words.
+fn write_words(writer: &mut Writer, pieces: &[Piece<'_>]) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut is_open = false;
+    for piece in pieces {
+        let before = writer.text.len();
+        writer.write(piece, false);
+        let written = before.min(writer.text.len())..writer.text.len();
+        let place = piece.place.filter(|_| !piece.text.trim().is_empty());
+        match (place, words.last_mut().filter(|_| is_open)) {
+            (None, _) => is_open = false,
+            (Some((start, end)), Some(word)) => {
+                word.text.end = written.end;
+                (word.start, word.end) = (word.start.min(start), word.end.max(end));
+            }
+            (Some((start, end)), None) => {
+                words.push(Word { text: written, start, end });
+                is_open = true;
+            }
+        }
+    }
+    words
 }
 
 fn spots_of<'s>(spots: &'s [Spot], segment: &Segment) -> &'s [Spot] {
@@ -81,12 +129,15 @@ fn text_of<'p>(page: &'p PageGlyphs, spot: &Spot) -> &'p str {
 fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) -> Vec<Piece<'p>> {
     let mut pieces: Vec<Piece<'p>> = Vec::new();
     let mut before: Option<(&Spot, &str)> = None;
-    for segment in &row.segments {
-        let mut placed: Vec<&Spot> = spots_of(spots, segment).iter().collect();
-        if from_left {
-            // Marks belong to the letter before them.
-            placed.sort_by(|a, b| a.start.total_cmp(&b.start));
-        }
+    let mut segments: Vec<Vec<&Spot>> =
+        row.segments.iter().map(|segment| spots_of(spots, segment).iter().collect()).collect();
+    if from_left {
+        // Marks belong to the letter before them, and a segment may fill a hole of another.
+        let mut placed = segments.concat();
+        placed.sort_by(|a, b| a.start.total_cmp(&b.start));
+        segments = vec![placed];
+    }
+    for placed in segments {
         let word_gap = word_gap(page, &placed);
         for (index, &spot) in placed.iter().enumerate() {
             let text = text_of(page, spot);
@@ -96,11 +147,13 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
                 // The gap before a segment is always wider than one between letters.
                 let word_gap = if index == 0 { WORD_GAP } else { word_gap };
                 let next = placed.get(index + 1).map_or("", |next| text_of(page, next));
-                if gap > least_gap(last_text, text, next, word_gap) {
-                    pieces.push(Piece { text: " ", content: None });
+                let least = least_gap(last_text, text, next, word_gap);
+                if gap > least || (gap > NUMBER_GAP && begins_number(page, last, spot)) {
+                    pieces.push(Piece { text: " ", content: None, place: None });
                 }
             }
-            pieces.push(Piece { text, content: page.glyphs[spot.glyph as usize].content });
+            let place = Some((spot.start, spot.end));
+            pieces.push(Piece { text, content: page.glyphs[spot.glyph as usize].content, place });
             // A mark takes no space of its own.
             if !text.chars().all(is_combining_mark) {
                 before = Some((spot, text));
@@ -108,6 +161,14 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
         }
     }
     pieces
+}
+
+/// Whether a string begins with a digit behind a string that ends with one. Some producers draw each digit by itself, which says
+/// nothing.
+fn begins_number(page: &PageGlyphs, last: &Spot, spot: &Spot) -> bool {
+    let begins = |spot: &Spot| page.glyphs[spot.glyph as usize].begins;
+    let is_digit = |spot: &Spot| text_of(page, spot).chars().all(|character| character.is_ascii_digit());
+    begins(spot) && !begins(last) && is_digit(spot) && is_digit(last)
 }
 
 /// The smallest gap, in font sizes, between characters of two words; `next` comes after them.
@@ -164,16 +225,17 @@ fn is_wide_script(character: char) -> bool {
         | '\u{FE30}'..='\u{FE4F}' | '\u{FF00}'..='\u{FFEF}' | '\u{20000}'..='\u{3FFFF}')
 }
 
-/// The size of most characters, and whether all of them are bold.
+/// The size of most characters, and whether nearly all of them are bold.
 fn style(page: &PageGlyphs, spots: &[Spot], row: &Row) -> (f64, bool) {
     // A line has few sizes; further ones are left out.
     let mut sizes: Vec<(f64, usize)> = Vec::with_capacity(2);
-    let mut bold = true;
+    let (mut bold, mut all) = (0, 0);
     for spot in row.segments.iter().flat_map(|segment| spots_of(spots, segment)) {
         if text_of(page, spot).trim().is_empty() {
             continue;
         }
-        bold &= page.glyphs[spot.glyph as usize].bold;
+        bold += usize::from(page.glyphs[spot.glyph as usize].bold);
+        all += 1;
         match sizes.iter().position(|(size, _)| (*size - spot.size).abs() < 0.1) {
             Some(at) => sizes[at].1 += 1,
             None if sizes.len() < 8 => sizes.push((spot.size, 1)),
@@ -181,7 +243,8 @@ fn style(page: &PageGlyphs, spots: &[Spot], row: &Row) -> (f64, bool) {
         }
     }
     let size = sizes.iter().max_by_key(|(_, count)| *count).map_or(row.size, |(size, _)| *size);
-    (size, bold)
+    // A bullet or a sign of another font changes nothing.
+    (size, all > 0 && bold * 10 >= all * 9)
 }
 
 #[derive(Default)]

@@ -13,6 +13,11 @@ const WIDE: f64 = 1.0;
 
 /// No row of any table has more cells.
 const MOST_SEGMENTS: usize = 2000;
+/// The most letters in a row that are drawn after the others of their word, how many rows before them may have it, and
+/// how many glyphs are compared for that on a page.
+const MOST_LATE: usize = 2;
+const LOOKED_BACK: usize = 8;
+const MOST_COMPARED: usize = 4_000_000;
 
 /// Glyphs drawn consecutively, without a wide blank between them.
 #[derive(Debug, Clone)]
@@ -101,7 +106,33 @@ impl Row {
         self.start.max(other.start) + 0.3 * self.size.min(other.size) < self.end.min(other.end)
     }
 
-    /// Takes in a row beside it.
+    /// Whether the other row's segments are where this one has no glyph.
+    fn has_holes_for(&self, other: &Self, spots: &[Spot], budget: &mut usize) -> bool {
+        let slack = other.size;
+        let is_within = self.rtl_balance > 0
+            && self.annotated == other.annotated
+            && self.is_level_with(other)
+            && self.segments.len() + other.segments.len() < MOST_SEGMENTS
+            && self.start < other.start + slack
+            && other.end < self.end + slack;
+        if !is_within {
+            return false;
+        }
+        let glyphs = || {
+            self.segments.iter().flat_map(|segment| &spots[segment.spots.start as usize..segment.spots.end as usize])
+        };
+        let Some(left) = budget.checked_sub(glyphs().count().saturating_mul(other.segments.len())) else {
+            return false;
+        };
+        *budget = left;
+        let is_free = |spot: &Spot| {
+            let middle = (spot.start + spot.end) / 2.0;
+            other.segments.iter().all(|segment| middle <= segment.start || middle >= segment.end)
+        };
+        glyphs().all(is_free)
+    }
+
+    /// Takes in a row beside it, or in a hole of it.
     pub(super) fn join(&mut self, other: Self) {
         self.segments.extend(other.segments);
         self.segments.sort_by(|a, b| a.start.total_cmp(&b.start));
@@ -149,7 +180,23 @@ pub(super) fn rows(page: &PageGlyphs, spots: &[Spot]) -> Vec<Row> {
         }
     }
     finish(&mut rows, open);
-    rows
+    with_late_letters(rows, spots)
+}
+
+/// Puts letters into the words that they were left out of. Where right-to-left text is drawn font by font, a letter that
+/// another font has comes after its row, in the hole that it left there.
+fn with_late_letters(rows: Vec<Row>, spots: &[Spot]) -> Vec<Row> {
+    let mut budget = MOST_COMPARED;
+    let mut kept: Vec<Row> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let is_late = row.rtl_balance > 0 && row.segments.iter().all(|segment| segment.characters <= MOST_LATE);
+        let mut before = kept.iter_mut().rev().take(LOOKED_BACK);
+        match before.find(|before| is_late && before.has_holes_for(&row, spots, &mut budget)) {
+            Some(before) => before.join(row),
+            None => kept.push(row),
+        }
+    }
+    kept
 }
 
 fn finish(rows: &mut Vec<Row>, open: Option<Open>) {

@@ -3,9 +3,9 @@ use crate::pdf::glyphs::Glyph;
 use kurbo::{Point, Rect, Vec2};
 
 /// Text set at a place in a size; each character is half as wide as the size.
-type Set<'t> = (&'t str, f64, f64, f64);
+pub(super) type Set<'t> = (&'t str, f64, f64, f64);
 
-fn page(set: &[Set<'_>], direction: Vec2) -> PageGlyphs {
+pub(super) fn page(set: &[Set<'_>], direction: Vec2) -> PageGlyphs {
     let mut page = PageGlyphs::default();
     for &(text, x, y, size) in set {
         for (index, character) in text.chars().enumerate() {
@@ -22,6 +22,7 @@ fn page(set: &[Set<'_>], direction: Vec2) -> PageGlyphs {
                 bold: false,
                 content: None,
                 annotated: false,
+                begins: index == 0,
             });
         }
     }
@@ -76,14 +77,23 @@ fn words_set_closely_are_apart_where_letters_are_not() {
     assert_eq!(laid(&words), "words are close but clear");
 }
 
-const LEFT: [&str; 5] = [
+#[test]
+fn numbers_of_narrow_columns_are_apart() {
+    let numbers: Vec<Set<'_>> =
+        ["12", "13", "1,4"].iter().enumerate().map(|(at, number)| (*number, at as f64 * 11.0, 10.0, 10.0)).collect();
+    assert_eq!(laid(&numbers), "12 13 1,4");
+    assert_eq!(laid(&[("11", 0.0, 10.0, 10.0), ("2", 10.5, 10.0, 10.0)]), "112", "closer than columns stand");
+    assert_eq!(laid(&[("1", 0.0, 10.0, 10.0), ("2", 6.0, 10.0, 10.0)]), "12", "digits drawn one by one");
+}
+
+pub(super) const LEFT: [&str; 5] = [
     "the left column begins here",
     "and it is read to its end",
     "before the right column is",
     "read, whatever the order is",
     "in which they were drawn",
 ];
-const RIGHT: [&str; 5] = [
+pub(super) const RIGHT: [&str; 5] = [
     "Then comes the right column",
     "which goes on as if nothing",
     "had stood beside it at all",
@@ -168,6 +178,16 @@ fn text_that_runs_left_is_made_logical() {
         "שלום".chars().enumerate().map(|(at, letter)| (letter.to_string(), 100.0 - 5.0 * at as f64)).collect();
     let logical: Vec<Set<'_>> = letters.iter().map(|(letter, x)| (letter.as_str(), *x, 10.0, 10.0)).collect();
     assert_eq!(laid(&logical), "שלום", "drawn in its logical order");
+}
+
+#[test]
+fn a_letter_that_another_font_draws_after_its_row_is_in_its_word() {
+    let text = "الجامعة الدولية والعربية";
+    let places: Vec<(String, f64)> =
+        text.chars().enumerate().map(|(at, letter)| (letter.to_string(), 200.0 - 5.0 * at as f64)).collect();
+    let (late, others): (Vec<_>, Vec<_>) = places.iter().partition(|(letter, _)| letter == "ة");
+    let drawn: Vec<Set<'_>> = others.iter().chain(&late).map(|(letter, x)| (letter.as_str(), *x, 10.0, 10.0)).collect();
+    assert_eq!(laid(&drawn), text);
 }
 
 #[test]

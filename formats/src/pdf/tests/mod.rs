@@ -2,6 +2,7 @@
 
 mod builder;
 mod encryption;
+mod images;
 
 use super::*;
 use crate::{Limit, Limits};
@@ -92,6 +93,22 @@ fn sizes_head_where_nothing_else_does() {
 }
 
 #[test]
+fn bold_type_heads_the_body_whatever_its_font_says_of_itself() {
+    let body = ["A paragraph of the body goes on for as long as it", "takes to say what there is to be said about it."];
+    let bold = |y: u32, title: &str| format!("BT /F2 12 Tf 50 {y} Td ({title}) Tj ET\n");
+    let section = |y: u32, title: &str| bold(y, title) + &lines(50, y - 30, 12, &body) + &lines(50, y - 90, 12, &body);
+    let pdf = || {
+        // A standard font has no program that could tell its weight.
+        Pdf::new()
+            .page(&(section(700, "First steps") + &section(500, "Further steps")))
+            .object(4, "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>")
+    };
+    let read = read(pdf());
+    assert_eq!(headings(&read), [(1, "First steps", 1), (1, "Further steps", 1)], "{}", read.text);
+    assert!(probed(pdf()).holds(Pattern::HasHeadings));
+}
+
+#[test]
 fn hidden_text_is_text() {
     let scan = "q 600 0 0 800 0 0 cm /Im Do Q BT 3 Tr /F1 12 Tf 50 700 Td (What the OCR has read) Tj ET";
     let read = read(Pdf::new().page(scan).object(90, "<< /Im 101 0 R >>").stream(
@@ -137,6 +154,26 @@ fn turned_pages_read_as_they_are_seen() {
     for turn in [0, 90, 180, 270] {
         let page = Pdf::new().page_with(&format!("/Rotate {turn}"), &upright);
         assert_eq!(read(page).text, "first line\nsecond line", "turned by {turn}");
+    }
+}
+
+#[test]
+fn turned_pages_are_drawn_as_they_are_seen() {
+    let drawn = |turn: u32| {
+        // The lower half of the page is black.
+        let file = Pdf::new().page_with(&format!("/Rotate {turn}"), "0 0 600 400 re f").build();
+        let raster = Raster { dpi: 72, pixels: 1_000_000 };
+        let (size, pixels) = render(Cursor::new(file), 1, raster, (&Limits::default()).into()).unwrap();
+        let at = |x: u32, y: u32| pixels[(y * size.width + x) as usize];
+        let (right, bottom) = (size.width - 1, size.height - 1);
+        let middle = (right / 2, bottom / 2);
+        let edges = [at(middle.0, 5), at(right - 5, middle.1), at(middle.0, bottom - 5), at(5, middle.1)];
+        ((size.width, size.height), edges)
+    };
+    let is_black = |edges: [u8; 4], edge: usize| edges[edge] < 50 && edges[(edge + 2) % 4] > 200;
+    for (turn, edge, size) in [(0, 2, (600, 800)), (90, 3, (800, 600)), (180, 0, (600, 800)), (270, 1, (800, 600))] {
+        let (found, edges) = drawn(turn);
+        assert!(found == size && is_black(edges, edge), "turned by {turn}: {found:?} {edges:?}");
     }
 }
 
@@ -264,6 +301,37 @@ fn drawn_letters_are_as_large_as_they_are_wide() {
 }
 
 #[test]
+fn drawn_letters_have_the_numbers_of_their_names() {
+    let font = |differences: &str| {
+        format!(
+            "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 0 0] /FontMatrix [0.001 0 0 0.001 0 0] /FirstChar 1
+                /LastChar 5 /Widths [500 500 500 500 500] /Encoding << /Differences [1 {differences}] >>
+                /CharProcs << >> >>"
+        )
+    };
+    let shown = "BT /F2 12 Tf 50 700 Td (\\001\\002\\003\\004\\005) Tj ET";
+    let of = |differences: &str| read(Pdf::new().page(shown).object(4, &font(differences)));
+    assert_eq!(of("/a233 /a116 /a97 /a105 /a115").text, "étais");
+    let unknown = of("/g36 /g37 /g38 /g39 /g40");
+    assert_eq!((unknown.text.as_str(), &unknown.facts["unusable_pages"]), ("", &1.into()), "numbers of glyphs");
+}
+
+#[test]
+fn glyphs_in_the_usual_order_are_characters_where_they_read_like_a_text() {
+    let font = "<< /Type /Font /Subtype /Type0 /BaseFont /Arial /Encoding /Identity-H /DescendantFonts [<< /Type /Font
+        /Subtype /CIDFontType2 /BaseFont /Arial /DW 500
+        /CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> >>] >>";
+    let shown = |text: &str, shift: u32| {
+        let codes: String = text.chars().map(|one| format!("{:04X}", one as u32 - shift)).collect();
+        read(Pdf::new().page(&format!("BT /F2 8 Tf 50 700 Td <{codes}> Tj ET")).object(4, font))
+    };
+    let text = "Die Herausgeber danken allen die an diesem Buch mitgewirkt haben";
+    assert_eq!(shown(text, 29).text, text);
+    let other = shown(&text.replace(' ', "x"), 40);
+    assert_eq!((other.text.as_str(), &other.facts["unusable_pages"]), ("", &1.into()), "another order");
+}
+
+#[test]
 fn unknown_glyphs_are_no_text_layer() {
     let pdf = || {
         Pdf::new()
@@ -289,4 +357,53 @@ fn streams_of_any_packing_are_held_to_the_limits() {
     assert_eq!(refused(named), Some(Limit::ZipRatio), "a font's map");
     let objects = Pdf::new().page("").stream(101, &format!("/Type /ObjStm /N 1 /First 4 {packed}"), &bomb);
     assert_eq!(read(objects).text, "", "what nothing leads to is not unpacked");
+}
+
+/// Rows of cells 100 points apart from `y` down, with lines between them if they are `ruled`.
+fn rows(y: u32, ruled: bool, rows: &[[&str; 3]]) -> String {
+    let mut content = String::new();
+    for (row, top) in rows.iter().zip((0..y).rev().step_by(14)) {
+        for (cell, x) in row.iter().zip([60, 160, 260]) {
+            content.push_str(&lines(x, top - 11, 10, &[*cell]));
+        }
+    }
+    if ruled {
+        let bottom = y - 1 - 14 * rows.len() as u32;
+        for level in (bottom..y).step_by(14) {
+            content.push_str(&format!("50 {level} m 350 {level} l S\n"));
+        }
+        for x in [50, 150, 250, 350] {
+            content.push_str(&format!("{x} {bottom} m {x} {} l S\n", y - 1));
+        }
+    }
+    content
+}
+
+#[test]
+fn a_table_on_two_pages_is_one_and_its_text_stays_in_its_place() {
+    const NAMES: [&str; 3] = ["Pond", "Ducks", "Warden"];
+    let pdf = || {
+        let before = lines(50, 760, 10, &["Each pond is counted by its warden."]);
+        let first = before + &rows(700, true, &[NAMES, ["Mill", "1,204", "Ada"], ["Quay", "17", "Bert"]]);
+        Pdf::new().page(&first).page(&rows(700, true, &[NAMES, ["Lock", "9", "Cy"]]))
+    };
+    let read = read(pdf());
+    assert!(read.text.starts_with("Each pond is counted by its warden.\n\nPond Ducks Warden\n"), "{}", read.text);
+    assert_eq!(read.tables.len(), 2);
+    let found = crate::tables(&read).tables;
+    assert_eq!((found.len(), found[0].parts, found[0].rule), (1, 2, crate::TableRule::Lines));
+    let gfm = "| Pond | Ducks | Warden |\n| --- | --- | --- |\n| Mill | 1,204 | Ada |\n| Quay | 17 | Bert |\n| Lock | 9 | Cy |";
+    assert_eq!(found[0].content(&read.text), gfm);
+    let texts: Vec<&str> = found[0].ranges.iter().map(|range| &read.text[range.clone()]).collect();
+    assert!(texts.len() == 2 && texts[1] == "Pond Ducks Warden\nLock 9 Cy", "{texts:?}");
+    assert!(probed(pdf()).holds(Pattern::HasTables));
+}
+
+#[test]
+fn numbers_below_each_other_are_a_table_and_words_are_none() {
+    let of = |cells: &[[&str; 3]]| read(Pdf::new().page(&rows(700, false, cells))).tables;
+    let found = of(&[["Year", "Ducks", "Geese"], ["2019", "14", "3"], ["2020", "17", "5"]]);
+    assert_eq!((found.len(), found[0].rule, found[0].has_header), (1, crate::TableRule::Alignment, true));
+    assert_eq!(found[0].rows[2], ["2020", "17", "5"]);
+    assert_eq!(of(&[["Pond", "Warden", "Boat"], ["Mill", "Ada", "Coot"], ["Quay", "Bert", "Heron"]]), []);
 }

@@ -84,7 +84,8 @@ pub(super) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
     Ok(Patterns::default()
         .with(Pattern::HasSheets, !workbook.sheets.is_empty())
         .with(Pattern::SheetCount, workbook.sheets.len())
-        .with(Pattern::HasComments, document.has_comments))
+        .with(Pattern::HasComments, document.has_comments)
+        .with(Pattern::HasImages, odf::has_images(&document.package)))
 }
 
 /// What `content.xml` lists besides cells.

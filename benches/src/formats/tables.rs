@@ -1,0 +1,53 @@
+//! How many cells of the tables of a PDF are found where they stand, beside pdfplumber on the same file.
+use super::peers::Peers;
+use crate::figure::{BoxError, Figure, Peer};
+use serde::Deserialize;
+use std::{collections::HashSet, fs::File, path::Path};
+use svc_formats::{Format, Limits, extract};
+
+/// The tables of a page, each by its rows.
+type Page = Vec<Vec<Vec<String>>>;
+
+#[derive(Deserialize)]
+struct Theirs {
+    version: String,
+    pages: Vec<Page>,
+}
+
+/// The file was made with tables that are known: half of them have lines between their cells.
+pub fn run(file: &Path, peers: &Peers, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let expected: Vec<Page> = serde_json::from_slice(&std::fs::read(file.with_extension("json"))?)?;
+    let read = extract(Format::Pdf, File::open(file)?, &Limits::default())?;
+    let mut ours: Vec<Page> = vec![Vec::new(); read.pages.len()];
+    for table in read.tables {
+        let page = read.pages.partition_point(|page| page.end <= table.span().start);
+        ours[page].push(table.rows);
+    }
+    let Theirs { version, pages } = serde_json::from_slice(&peers.tables(file)?)?;
+    let expected = cells(&expected);
+    let (ours, theirs) = (f1(&cells(&ours), &expected), f1(&cells(&pages), &expected));
+    let peer = Peer { name: "pdfplumber", version: version.into(), value: theirs };
+    // Of shares, more is better.
+    let figure = Figure::beside("formats/pdf_tables", expected.len(), "cell F1", ours, peer);
+    out(Figure { ratio: Some(ours / theirs), ..figure });
+    Ok(())
+}
+
+/// Each cell with text: its page, table, row and column.
+fn cells(pages: &[Page]) -> HashSet<(usize, usize, usize, usize, &str)> {
+    let mut cells = HashSet::new();
+    for (page, tables) in pages.iter().enumerate() {
+        for (table, rows) in tables.iter().enumerate() {
+            for (row, texts) in rows.iter().enumerate() {
+                let filled = texts.iter().map(|text| text.trim()).enumerate().filter(|(_, text)| !text.is_empty());
+                cells.extend(filled.map(|(column, text)| (page, table, row, column, text)));
+            }
+        }
+    }
+    cells
+}
+
+fn f1<T: Eq + std::hash::Hash>(found: &HashSet<T>, expected: &HashSet<T>) -> f64 {
+    let total = found.len() + expected.len();
+    if total == 0 { 1.0 } else { 2.0 * found.intersection(expected).count() as f64 / total as f64 }
+}

@@ -1,0 +1,114 @@
+//! The pictures of the main part, with the paragraphs around them.
+
+use crate::{
+    Format, FormatError, Limits,
+    images::{Flow, Gallery, Giver, Reference, read_part},
+    package::Package,
+    xml::{Element, Node, XmlReader},
+};
+use std::{
+    collections::HashMap,
+    io::{Read, Seek},
+};
+
+/// A longer paragraph is cut, because only its beginning is shown beside a picture.
+const MOST_BYTES: usize = 4096;
+/// The pictures of one paragraph.
+const MOST_PICTURES: usize = 256;
+
+pub(crate) fn images<R: Read + Seek>(source: R, limits: &Limits, giver: &mut Giver<'_, '_>) -> Result<(), FormatError> {
+    let mut package = Package::open(source, Format::Docx, limits)?;
+    let main = package.main_part()?;
+    let related = package.relationships(&main)?;
+    let targets: HashMap<&str, &str> = related
+        .iter()
+        .filter(|relation| relation.kind == "image")
+        .map(|relation| (&*relation.id, &*relation.target))
+        .collect();
+    let gallery = match package.xml(&main)? {
+        Some(xml) if !targets.is_empty() => gallery(xml, &targets)?,
+        _ => return Ok(()),
+    };
+    giver
+        .give_all(gallery, |name, most| package.part(name)?.map(|part| read_part(part, most, Format::Docx)).transpose())
+}
+
+/// A paragraph that is open.
+#[derive(Default)]
+struct Open {
+    text: String,
+    is_caption: bool,
+    pictures: Vec<Reference>,
+}
+
+fn gallery<R: Read>(mut xml: XmlReader<R>, targets: &HashMap<&str, &str>) -> Result<Gallery, FormatError> {
+    let mut flow = Flow::default();
+    // Paragraphs nest, because a box of text stands within one.
+    let mut paragraphs: Vec<Open> = Vec::new();
+    // Whether each open element is a paragraph, and whether it is a text.
+    let mut elements: Vec<(bool, bool)> = Vec::new();
+    let mut alt = String::new();
+    while let Some(node) = xml.next()? {
+        match node {
+            Node::Start(element) => {
+                match element.name.as_str() {
+                    // The other form of what was read, and what was deleted.
+                    "Fallback" | "del" | "moveFrom" => {
+                        xml.skip()?;
+                        continue;
+                    }
+                    "p" => paragraphs.push(Open::default()),
+                    "pStyle" => {
+                        if let Some(open) = paragraphs.last_mut() {
+                            open.is_caption = element.value().is_some_and(names_captions);
+                        }
+                    }
+                    "docPr" => alt = told(&element),
+                    "blip" => refer(&mut paragraphs, targets, element.attribute("embed"), &alt),
+                    "imagedata" => {
+                        let title = element.attribute("title").unwrap_or_default().to_owned();
+                        refer(&mut paragraphs, targets, element.attribute("id"), &title);
+                    }
+                    _ => {}
+                }
+                elements.push((element.name == "p", element.name == "t"));
+            }
+            Node::Text(text) => {
+                if let (Some((_, true)), Some(open)) = (elements.last(), paragraphs.last_mut())
+                    && open.text.len() < MOST_BYTES
+                {
+                    open.text.push_str(&text);
+                }
+            }
+            Node::End => {
+                if let Some((true, _)) = elements.pop()
+                    && let Some(Open { text, is_caption, pictures }) = paragraphs.pop()
+                {
+                    flow.paragraph(&text, is_caption, None, pictures);
+                }
+            }
+        }
+    }
+    Ok(flow.finish())
+}
+
+/// What the author says that a picture shows.
+fn told(element: &Element) -> String {
+    let told = element.attribute("descr").filter(|text| !text.trim().is_empty()).or(element.attribute("title"));
+    told.unwrap_or_default().to_owned()
+}
+
+fn refer(paragraphs: &mut [Open], targets: &HashMap<&str, &str>, id: Option<&str>, alt: &str) {
+    if let (Some(open), Some(target)) = (paragraphs.last_mut(), id.and_then(|id| targets.get(id)))
+        && open.pictures.len() < MOST_PICTURES
+    {
+        open.pictures.push(Reference { name: (*target).to_owned(), alt: alt.to_owned() });
+    }
+}
+
+/// Whether the name of a style is that of captions, in the languages of which Word translates it.
+fn names_captions(style: &str) -> bool {
+    const NAMES: [&str; 6] = ["caption", "beschriftung", "lgende", "legende", "leyenda", "didascalia"];
+    let style = style.to_lowercase();
+    NAMES.iter().any(|name| style.contains(name))
+}

@@ -1,0 +1,136 @@
+//! What a password opens: the keys and ciphers of locked office packages ([MS-OFFCRYPTO] 2.3.4).
+
+use aes::{
+    Aes128, Aes192, Aes256,
+    cipher::{BlockDecrypt, BlockSizeUser, KeyInit, consts::U16},
+};
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha384, Sha512};
+
+/// The bytes of a block of AES.
+pub(super) const BLOCK: usize = 16;
+
+/// The hash functions that office programs use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hash {
+    Sha1,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Hash {
+    /// The function of a name in an agile description.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "SHA1" | "SHA-1" => Some(Self::Sha1),
+            "SHA256" | "SHA-256" => Some(Self::Sha256),
+            "SHA384" | "SHA-384" => Some(Self::Sha384),
+            "SHA512" | "SHA-512" => Some(Self::Sha512),
+            _ => None,
+        }
+    }
+
+    /// The hash of two pieces, one after the other.
+    pub(super) fn of(self, first: &[u8], second: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Sha1 => of::<Sha1>(first, second),
+            Self::Sha256 => of::<Sha256>(first, second),
+            Self::Sha384 => of::<Sha384>(first, second),
+            Self::Sha512 => of::<Sha512>(first, second),
+        }
+    }
+
+    /// The hash of a salt and a password, hashed again so many times with the number of the turn before it.
+    pub(super) fn spun(self, salt: &[u8], password: &str, turns: u32) -> Vec<u8> {
+        let password: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        match self {
+            Self::Sha1 => spun::<Sha1>(salt, &password, turns),
+            Self::Sha256 => spun::<Sha256>(salt, &password, turns),
+            Self::Sha384 => spun::<Sha384>(salt, &password, turns),
+            Self::Sha512 => spun::<Sha512>(salt, &password, turns),
+        }
+    }
+}
+
+fn of<D: Digest>(first: &[u8], second: &[u8]) -> Vec<u8> {
+    D::new().chain_update(first).chain_update(second).finalize().to_vec()
+}
+
+fn spun<D: Digest>(salt: &[u8], password: &[u8], turns: u32) -> Vec<u8> {
+    let mut hash = D::new().chain_update(salt).chain_update(password).finalize();
+    for turn in 0..turns {
+        hash = D::new().chain_update(turn.to_le_bytes()).chain_update(&hash).finalize();
+    }
+    hash.to_vec()
+}
+
+/// A hash cut to a length, or filled up to it.
+pub(super) fn fitted(mut hash: Vec<u8>, length: usize) -> Vec<u8> {
+    const FILLER: u8 = 0x36;
+    hash.resize(length, FILLER);
+    hash
+}
+
+/// Decrypts whole blocks in place with AES: chained from `start`, or each for itself. `None` if AES has no keys of this
+/// length; a part of a block at the end stays as it is.
+pub(super) fn decrypt(key: &[u8], start: Option<[u8; BLOCK]>, data: &mut [u8]) -> Option<()> {
+    match key.len() {
+        16 => blocks::<Aes128>(key, start, data),
+        24 => blocks::<Aes192>(key, start, data),
+        32 => blocks::<Aes256>(key, start, data),
+        _ => None,
+    }
+}
+
+fn blocks<C>(key: &[u8], start: Option<[u8; BLOCK]>, data: &mut [u8]) -> Option<()>
+where
+    C: BlockDecrypt + BlockSizeUser<BlockSize = U16> + KeyInit,
+{
+    let cipher = C::new_from_slice(key).ok()?;
+    let mut chained = start;
+    let (blocks, _) = data.as_chunks_mut::<BLOCK>();
+    for block in blocks {
+        let before = *block;
+        cipher.decrypt_block((&mut *block).into());
+        if let Some(with) = &mut chained {
+            block.iter_mut().zip(with.iter()).for_each(|(byte, with)| *byte ^= with);
+            *with = before;
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        hex.as_bytes().chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+    }
+
+    /// The vectors of NIST SP 800-38A, F.1 and F.2.
+    #[test]
+    fn blocks_are_decrypted_as_the_standard_says() {
+        let plain = bytes("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51");
+        let key = bytes("2b7e151628aed2a6abf7158809cf4f3c");
+        let mut alone = bytes("3ad77bb40d7a3660a89ecaf32466ef97f5d3d58503b9699de785895a96fdbaaf");
+        decrypt(&key, None, &mut alone).unwrap();
+        assert_eq!(alone, plain);
+        let mut chained = bytes("7649abac8119b246cee98e9b12e9197d5086cb9b507219ee95db113a917678b2");
+        decrypt(&key, Some(std::array::from_fn(|at| at as u8)), &mut chained).unwrap();
+        assert_eq!(chained, plain);
+        let long = bytes("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4");
+        let mut of_long = bytes("f3eed1bdb5d2a03c064b5a7e3db181f8");
+        decrypt(&long, None, &mut of_long).unwrap();
+        assert_eq!(of_long, plain[..BLOCK]);
+        assert_eq!(decrypt(&key[..5], None, &mut of_long), None);
+    }
+
+    #[test]
+    fn hashes_are_cut_and_filled() {
+        assert_eq!(fitted(vec![1, 2, 3], 2), [1, 2]);
+        assert_eq!(fitted(vec![1], 3), [1, 0x36, 0x36]);
+        assert_eq!(Hash::Sha1.of(b"a", b"bc"), bytes("a9993e364706816aba3e25717850c26c9cd0d89d"));
+    }
+}

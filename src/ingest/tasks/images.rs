@@ -1,0 +1,379 @@
+//! extract:images: the pictures of a file, each as a node with its bytes under the file.
+//!
+//! All are made in one transaction, so a task that dies makes none. They lie directly under the file, because the sections of its text
+//! may have settled already; where each stands is in its anchor. They are found by their captions and by the text beside them, and no
+//! rollup reads them. A picture that cannot be had fails nothing: the evidence says why it is missing.
+use super::{
+    Apply, OrTaskFailure, another_answer,
+    apply::Transaction,
+    embed::{self, Leaves},
+    members::put_ahead,
+    probe::input,
+};
+use crate::{
+    blobs::Ahead,
+    ingest::{Tools, tree},
+    reader::limits,
+    spool::{Bundle, Part},
+    store::{
+        self,
+        blobs::BlobRow,
+        evidence::Evidence,
+        images::FIRST_POSITION,
+        ingest_nodes::Frontier,
+        nodes::{NewNode, ROWS},
+        places::Place,
+        word::Word,
+    },
+    usetype::Usetype,
+};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    path::Path,
+};
+use svc_actors::{LeafRange, Outcome, TaskFailure};
+use svc_client::wire::DetectedBy;
+use svc_formats::{
+    Format, FormatError, ImageHead, ImageLeftOut, ImagePart,
+    isolated::{Answer, Request, Step},
+};
+use svc_ids::DocumentId;
+
+/// How many pictures that were left out are named, and how many that are the same as others.
+const NAMED: usize = 100;
+/// How many pages are named of one picture.
+const PAGES: usize = 100;
+/// How many pictures are embedded together. Each has a text of a few hundred tokens at most.
+const TOGETHER: usize = 64;
+
+pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let id = apply.grant.document_id;
+    let (format, options, title) = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        let blob = store::blobs::of_document(&mut conn, id).await.classified()?;
+        let blob = blob.ok_or(FormatError::UnknownFormat).classified()?;
+        let format = blob.format.as_deref().and_then(|format| format.parse::<Format>().ok());
+        let rows = store::nodes::texts(&mut conn, &[blob.document_id]).await.classified()?;
+        let title = rows.into_iter().next().map(|row| row.title).unwrap_or_default();
+        (format.ok_or(FormatError::UnknownFormat).classified()?, blob.options, title)
+    };
+    let mut found = read(tools, id, format).await?;
+    let Found { bundle, images, .. } = &mut found;
+    put_ahead(tools, bundle, images.iter_mut().map(|image| (&image.part, &mut image.ahead)).collect()).await?;
+
+    let mut tx = apply.begin_creating().await?;
+    make(tools, &mut tx, &found, &options, &Told { format, title: &title }).await?;
+    let Found { images, same, left_out, .. } = &found;
+    let shape = json!({"images": images.len(), "same": same, "left_out": left_out.count});
+    store::evidence::record(tx.conn(), id, Evidence::Images, &shape).await.classified()?;
+    let left_out = match left_out.count {
+        0 => Value::Null,
+        count => json!({"count": count, "reasons": left_out.reasons, "first": left_out.first}),
+    };
+    store::evidence::record(tx.conn(), id, Evidence::ImagesLeftOut, &left_out).await.classified()?;
+    let mut detail = Map::new();
+    detail.insert("images".to_owned(), images.len().into());
+    detail.insert("left_out".to_owned(), found.left_out.count.into());
+    found.images.into_iter().for_each(|image| image.ahead.keep());
+    tx.complete(detail).await
+}
+
+/// A picture whose bytes are whole.
+struct Image {
+    head: ImageHead,
+    part: Part,
+    /// Its object, if its bytes do not go into the database.
+    ahead: Ahead,
+}
+
+/// The pictures of a file.
+struct Found {
+    bundle: Bundle,
+    images: Vec<Image>,
+    /// Names of pictures with the bytes of others, each with the name of the first of these.
+    same: Vec<Value>,
+    left_out: Missing,
+}
+
+#[derive(Default)]
+struct Missing {
+    count: u64,
+    reasons: BTreeMap<String, u64>,
+    first: Vec<Value>,
+}
+
+impl Missing {
+    fn add(&mut self, name: &str, count: u64, reason: ImageLeftOut) {
+        self.count += count;
+        *self.reasons.entry(reason.to_string()).or_default() += count;
+        if self.first.len() < NAMED {
+            self.first.push(json!({"name": name, "reason": reason.as_str()}));
+        }
+    }
+}
+
+/// Reads every picture into one working file. A file that only its password opens has none that can be had: the password came with its
+/// text, and is stored nowhere.
+async fn read(tools: &Tools, id: DocumentId, format: Format) -> Result<Found, TaskFailure> {
+    let file = input(tools, id).await?;
+    let request = Request::new(Step::Images(format), limits(&tools.settings));
+    let mut reading = tools.reader.stream(file, &request).classified()?;
+    let mut filling = Filling::new(tools.spool.folder(), request.limits.images).classified()?;
+    loop {
+        match reading.next().await {
+            Ok(None) => return Ok(filling.found),
+            Ok(Some(Answer::Image(part))) => {
+                filling = tokio::task::spawn_blocking(move || filling.take(part)).await.classified()?.classified()?;
+            }
+            Ok(Some(_)) => return Err(another_answer()),
+            Err(FormatError::Encrypted { .. } | FormatError::Sealed { .. } | FormatError::Compound { .. }) => {
+                filling.found.left_out.add("", 1, ImageLeftOut::Encrypted);
+                return Ok(filling.found);
+            }
+            Err(error) => return Err(error).classified(),
+        }
+    }
+}
+
+/// Takes in what the reader gives.
+struct Filling {
+    found: Found,
+    open: Option<ImageHead>,
+    /// Where the first picture with these bytes is.
+    seen: HashMap<String, usize>,
+    /// The most pictures, whatever the reader gives.
+    most: u32,
+}
+
+impl Filling {
+    fn new(folder: &Path, most: u32) -> io::Result<Filling> {
+        let bundle = Bundle::new(folder)?;
+        let found = Found { bundle, images: Vec::new(), same: Vec::new(), left_out: Missing::default() };
+        Ok(Filling { found, open: None, seen: HashMap::new(), most })
+    }
+
+    fn take(mut self, part: ImagePart) -> io::Result<Filling> {
+        let Found { bundle, images, same, left_out } = &mut self.found;
+        match part {
+            ImagePart::Begin(head) => self.open = Some(head),
+            ImagePart::Bytes(piece) => bundle.write(&piece)?,
+            ImagePart::End => {
+                let part = bundle.end();
+                let Some(head) = self.open.take() else { return Ok(self) };
+                if let Some(first) = self.seen.get(&part.content_hash).and_then(|first| images.get_mut(*first)) {
+                    if same.len() < NAMED {
+                        same.push(json!({"name": head.name, "as": first.head.name}));
+                    }
+                    merge(&mut first.head, head);
+                    return Ok(self);
+                }
+                if images.len() >= self.most as usize {
+                    left_out.add(&head.name, 1, ImageLeftOut::Images);
+                    return Ok(self);
+                }
+                self.seen.insert(part.content_hash.clone(), images.len());
+                images.push(Image { head, part, ahead: Ahead::default() });
+            }
+            ImagePart::LeftOut { name, count, reason } => left_out.add(&name, count, reason),
+        }
+        Ok(self)
+    }
+}
+
+/// Notes of a picture where it comes again, and what was not said of it yet.
+fn merge(first: &mut ImageHead, again: ImageHead) {
+    for page in again.pages {
+        if first.pages.len() < PAGES && !first.pages.contains(&page) {
+            first.pages.push(page);
+        }
+    }
+    for (known, new) in
+        [(&mut first.caption, again.caption), (&mut first.alt, again.alt), (&mut first.nearby, again.nearby)]
+    {
+        if known.is_empty() {
+            *known = new;
+        }
+    }
+}
+
+/// What is known of the file besides its pictures.
+struct Told<'a> {
+    format: Format,
+    title: &'a str,
+}
+
+impl Told<'_> {
+    /// What its numbered parts are called in anchors, if it has any.
+    fn pages(&self) -> &'static str {
+        match self.format {
+            Format::Pptx | Format::Odp => "slides",
+            format if format.has_sheets() => "sheets",
+            _ => "pages",
+        }
+    }
+
+    /// The text by which a picture is found.
+    fn content(&self, head: &ImageHead) -> String {
+        let mut lines: Vec<&str> = Vec::new();
+        for line in [&head.caption, &head.alt, &head.nearby] {
+            if !line.is_empty() && !lines.contains(&line.as_str()) {
+                lines.push(line);
+            }
+        }
+        match lines.is_empty() {
+            true => format!("{} of {}", name(head), self.title),
+            false => lines.join("\n"),
+        }
+    }
+
+    fn node(&self, id: DocumentId, path: &[i64], file: DocumentId, image: &Image, position: i32) -> NewNode {
+        let Image { head, part, .. } = image;
+        let heading = [&head.caption, &head.alt].into_iter().find(|text| !text.is_empty());
+        let mut anchor = json!({"image": head.index, "sha256": part.content_hash});
+        if let Some(page) = head.pages.first() {
+            anchor[self.pages()] = json!([page, page]);
+        }
+        NewNode {
+            id,
+            parent_id: file,
+            path: path.to_vec(),
+            title: tree::title(&heading.cloned().unwrap_or_else(|| name(head))),
+            content: self.content(head),
+            usetype: Usetype::Image,
+            position,
+            structured_content: described(head, part),
+            anchor,
+        }
+    }
+}
+
+/// What a picture without a caption is called.
+fn name(head: &ImageHead) -> String {
+    format!("Picture {}", head.index + 1)
+}
+
+/// What is known of a picture, without what is not.
+fn described(head: &ImageHead, part: &Part) -> Value {
+    let text = |text: &String| (!text.is_empty()).then(|| json!(text));
+    let fields = [
+        ("mime", Some(json!(head.mime))),
+        ("width", head.width.map(Value::from)),
+        ("height", head.height.map(Value::from)),
+        ("byte_size", Some(part.byte_size.into())),
+        ("sha256", Some(json!(part.content_hash))),
+        ("name", text(&head.name)),
+        ("page", head.pages.first().map(|page| json!(page))),
+        ("pages", (head.pages.len() > 1).then(|| json!(head.pages))),
+        ("caption", text(&head.caption)),
+        ("alt", text(&head.alt)),
+        ("nearby", text(&head.nearby)),
+    ];
+    fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Map<_, _>>().into()
+}
+
+/// Stores the pictures with their bytes, and queues what embeds their texts.
+async fn make(
+    tools: &Tools,
+    tx: &mut Transaction<'_>,
+    found: &Found,
+    options: &Value,
+    told: &Told<'_>,
+) -> Result<(), TaskFailure> {
+    let grant = tx.grant();
+    let file = Place::of_claim(grant);
+    let ids = store::nodes::reserve_ids(tx.conn(), found.images.len()).await.classified()?;
+    let made: Vec<(&Image, DocumentId, i32)> =
+        found.images.iter().zip(&ids).zip(FIRST_POSITION..).map(|((image, id), at)| (image, *id, at)).collect();
+    for part in made.chunks(ROWS) {
+        let node =
+            |(image, id, at): &(&Image, DocumentId, i32)| told.node(*id, &grant.region.path, file.id(), image, *at);
+        let nodes: Vec<NewNode> = part.iter().map(node).collect();
+        store::nodes::insert(tx.conn(), &tools.lexicon, &file, &grant.task_type, &nodes).await.classified()?;
+    }
+    for (image, id, _) in &made {
+        let place = file.of_new(*id, grant.region.path.clone());
+        let bytes_at = image.ahead.place(tx.conn(), || found.bundle.open(&image.part)).await.classified()?;
+        let blob = BlobRow {
+            document_id: *id,
+            place: bytes_at,
+            mime_type: Some(image.head.mime.clone()),
+            declared_mime: None,
+            detected_by: Some(Word(DetectedBy::MagicBytes)),
+            format: None,
+            byte_size: i64::try_from(image.part.byte_size).unwrap_or(i64::MAX),
+            content_hash: image.part.content_hash.clone(),
+            options: options.clone(),
+        };
+        store::blobs::insert(tx.conn(), &place, &blob).await.classified()?;
+    }
+    let batches = batches(&ids);
+    let children = i32::try_from(ids.len()).unwrap_or(i32::MAX);
+    let tasks = i32::try_from(batches.len()).unwrap_or(i32::MAX);
+    for batch in batches {
+        let leaf = |id: &DocumentId| grant.region.path.iter().copied().chain([id.0]).collect::<Vec<_>>();
+        let Some((first, last)) = batch.first().zip(batch.last()) else { continue };
+        let range = LeafRange { first: leaf(first), last: leaf(last) };
+        let leaves = Leaves { under: file.clone(), range, runs: runs(batch) };
+        embed::enqueue(tools, tx.conn(), grant.root_id, leaves).await?;
+    }
+    store::ingest_nodes::grow(tx.conn(), file.id(), tasks, children, 0).await.classified()?;
+    let total = i64::from(children);
+    let change = Frontier { total, in_flight: total, ..Frontier::default() };
+    store::ingest_nodes::count(tx.conn(), grant.root_id.document(), change).await.classified()
+}
+
+/// Pictures that are embedded together. Their keys sort as numbers only if their ids have the same number of digits.
+fn batches(ids: &[DocumentId]) -> Vec<&[DocumentId]> {
+    let digits = |id: &DocumentId| id.0.checked_ilog10();
+    ids.chunk_by(|one, next| digits(one) == digits(next)).flat_map(|same| same.chunks(TOGETHER)).collect()
+}
+
+/// The stretches of ids between which there is no other: the first and the last of each.
+fn runs(ids: &[DocumentId]) -> Vec<(DocumentId, DocumentId)> {
+    let runs = ids.chunk_by(|one, next| one.0 + 1 == next.0);
+    runs.filter_map(|run| Some((*run.first()?, *run.last()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(caption: &str, alt: &str, nearby: &str) -> ImageHead {
+        ImageHead {
+            index: 2,
+            caption: caption.to_owned(),
+            alt: alt.to_owned(),
+            nearby: nearby.to_owned(),
+            ..ImageHead::default()
+        }
+    }
+
+    #[test]
+    fn a_picture_is_found_by_all_that_is_said_of_it_and_nothing_twice() {
+        let told = Told { format: Format::Docx, title: "ponds.docx" };
+        assert_eq!(told.content(&head("Figure 1", "A heron", "By the weir")), "Figure 1\nA heron\nBy the weir");
+        assert_eq!(told.content(&head("Figure 1", "Figure 1", "")), "Figure 1");
+        assert_eq!(told.content(&head("", "", "")), "Picture 3 of ponds.docx");
+    }
+
+    #[test]
+    fn the_same_picture_again_adds_its_pages_and_what_was_not_said() {
+        let mut first = ImageHead { pages: vec![2], ..head("", "A heron", "") };
+        merge(&mut first, ImageHead { pages: vec![2, 5], ..head("Figure 4", "Another", "Below") });
+        assert_eq!(first, ImageHead { pages: vec![2, 5], ..head("Figure 4", "A heron", "Below") });
+    }
+
+    #[test]
+    fn batches_hold_every_picture_once_and_their_runs_no_other() {
+        let ids: Vec<DocumentId> = (95..99).chain(100..110).chain([200]).map(DocumentId).collect();
+        let cut = batches(&ids);
+        assert_eq!(cut.iter().map(|batch| batch.len()).collect::<Vec<_>>(), [4, 11]);
+        let [_, second] = cut.as_slice() else { panic!("{cut:?}") };
+        let of = |first, last| (DocumentId(first), DocumentId(last));
+        assert_eq!(runs(second), [of(100, 109), of(200, 200)]);
+        let many: Vec<DocumentId> = (1000..1200).map(DocumentId).collect();
+        assert_eq!(batches(&many).len(), 4);
+    }
+}
