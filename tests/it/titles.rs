@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use svc_client::{
     Client, Code, FileUpload, Json, OptionalJson, Remote,
     wire::{
-        Bm25Search, DocumentPath, DocumentResponse, EmbedOptions, GrantRight, IndexChange, IndexPath, IndexState,
-        NewDocument, PageQuery, SnippetOf, TaskTypePath, UploadQuery, WaitQuery,
+        ArchivePart, ArchiveQuery, Bm25Search, DocumentPath, DocumentResponse, EmbedOptions, GrantRight,
+        ImportedArchive, IndexChange, IndexPath, IndexState, NewDocument, PageQuery, SnippetOf, TaskTypePath,
+        UploadQuery, WaitQuery,
     },
 };
 
@@ -38,14 +39,14 @@ fn chunks(tree: &[DocumentResponse], under: i64) -> BTreeSet<i64> {
     tree.iter().filter(is_under).map(|node| node.id).collect()
 }
 
-/// The chunks that BM25 finds.
+/// The chunks and tables that BM25 finds.
 async fn found(client: &Client<Remote>, query: &str) -> BTreeSet<i64> {
     found_in(client, "default", query).await
 }
 
-/// The chunks that an index finds.
+/// The chunks and tables that an index finds.
 async fn found_in(client: &Client<Remote>, index: &str, query: &str) -> BTreeSet<i64> {
-    let (index, usetype) = (Some(index.to_owned()), Some(vec!["chunk".to_owned()]));
+    let (index, usetype) = (Some(index.to_owned()), Some(vec!["chunk".to_owned(), "table".to_owned()]));
     let search = Bm25Search { index, limit: 100, usetype, ..Bm25Search::new(query) };
     client.search_bm25(Json(search)).await.unwrap().results.iter().map(|result| result.document.id).collect()
 }
@@ -382,5 +383,31 @@ async fn the_sums_above_a_chunk_that_is_closed_follow_its_vector() {
     until("the chunk to be embedded without titles", async || embed(&app, last).await.is_none().then_some(())).await;
     invariants::check_drained(&app.pool).await;
     assert!(before.iter().zip(&vectors().await).all(|(before, after)| before != after));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_imported_is_found_by_the_titles_above_it() {
+    let app = TestApp::start().await;
+    let text =
+        "# Zanzibar\n\nEach lamp has a height.\n\n| Lamp | Height |\n| --- | --- |\n| north | 12 |\n| south | 15 |\n";
+    let file = app.upload_bytes("Lighthouses.md", text).await.unwrap().document_id;
+    app.settled(file).await;
+    let tree = app.subtree(file).await;
+    let is_text = |node: &&DocumentResponse| ["chunk", "table"].contains(&node.usetype.as_str());
+    let texts: BTreeSet<i64> = tree.iter().filter(is_text).map(|node| node.id).collect();
+    assert!(tree.iter().any(|node| node.usetype == "table") && texts.len() > 1, "{tree:?}");
+    assert_eq!(found(&app.client, "lighthouses").await, texts);
+    let all = ArchiveQuery { parent_id: Some(file), ..ArchiveQuery::default() };
+    let documents = app.client.export_documents(all).await.unwrap().documents;
+    app.client.delete_document(DocumentPath { id: file }).await.unwrap();
+    let of = ImportedArchive { archive: "lighthouses".to_owned(), parent_id: None };
+    let imported = app.client.import_documents(of, Json(ArchivePart { documents })).await.unwrap();
+    assert_eq!(imported.queued, 0, "nothing is embedded again");
+    let is_text = imported.documents.iter().filter(|document| texts.contains(&document.id));
+    let new: BTreeSet<i64> = is_text.map(|document| document.document_id).collect();
+    assert_eq!(found(&app.client, "lighthouses").await, new);
+    assert_eq!(found(&app.client, "zanzibar").await, new);
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
