@@ -15,14 +15,12 @@ use svc_client::Failure;
 /// Has the chunks under a document embedded anew after its title changed, or whether it is a part; until then they are found by the old
 /// titles. So are those that a reprocess of the document is making.
 pub async fn changed(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    let above = store::titles::above(conn, place).await.or_fail()?;
+    let Some(above) = above.filter(|above| above.is_indexed || core.settings.title_paths) else { return Ok(()) };
     if let Some(generation) = store::titles::tell_generation(conn, place).await.or_fail()? {
         queue(core, conn, &generation).await?;
     }
-    let above = store::titles::above(conn, place).await.or_fail()?;
-    match above.filter(|above| above.has_parts && (above.is_indexed || core.settings.title_paths)) {
-        Some(_) => queue(core, conn, place).await,
-        None => Ok(()),
-    }
+    if above.has_parts { queue(core, conn, place).await } else { Ok(()) }
 }
 
 /// Does the same for a document and all under it, after it came under other titles, or may have other readers than what is above it. They

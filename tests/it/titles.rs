@@ -58,11 +58,8 @@ async fn vector(app: &TestApp, id: i64) -> String {
 
 /// Makes a chunk of a caller's own, and waits until it is found.
 async fn own_chunk(app: &TestApp, content: &str, parent_id: i64) -> i64 {
-    let new = NewDocument {
-        usetype: Some("chunk".to_owned()),
-        parent_id: Some(parent_id),
-        ..document("A part", content)
-    };
+    let new =
+        NewDocument { usetype: Some("chunk".to_owned()), parent_id: Some(parent_id), ..document("A part", content) };
     let wait = WaitQuery { wait: true, ..WaitQuery::default() };
     app.client.create_document(wait, Json(new)).await.unwrap().document.id
 }
@@ -356,10 +353,7 @@ async fn a_title_concerns_only_the_chunks_above_which_it_stands() {
     };
     let before = version(inside).await;
     patched(&app, zanzibar, json!({"title": "Madagascar"})).await;
-    until("the new title to be found", async || {
-        (found(&app.client, "madagascar").await == under).then_some(())
-    })
-    .await;
+    until("the new title to be found", async || (found(&app.client, "madagascar").await == under).then_some(())).await;
     invariants::check_drained(&app.pool).await;
     assert_eq!(version(inside).await, before, "it is not embedded for nothing");
     app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
