@@ -69,11 +69,11 @@ async fn put_as_read(
         .collect();
     drop(conn);
     let excluded = &core.settings.bm25_exclude_usetypes;
+    let settled: HashSet<DocumentId> =
+        rows.iter().filter(|row| row.settled.0 == Settled::Settled).map(|row| row.id).collect();
     let texts: Vec<Text> = rows
         .iter()
-        .filter(|row| {
-            row.settled.0 == Settled::Settled && covered.contains(&row.id) && !excluded.contains(&row.usetype)
-        })
+        .filter(|row| settled.contains(&row.id) && covered.contains(&row.id) && !excluded.contains(&row.usetype))
         .map(Text::of)
         .filter(|text| !text.is_blank())
         .collect();
@@ -95,7 +95,9 @@ async fn put_as_read(
         let unchanged = store::batch::unchanged(&mut tx, &seen).await?;
         held.retain(|id| unchanged.contains(id));
         prepared.keep(&held);
-        let others: Vec<DocumentId> = unchanged.iter().copied().filter(|id| !held.contains(id)).collect();
+        // What was in flight is in no index, unless a task has just put it there.
+        let others: Vec<DocumentId> =
+            settled.into_iter().filter(|id| unchanged.contains(id) && !held.contains(id)).collect();
         remove(&mut tx, Some(index), &others).await?;
         let replaced = replace(&mut tx, &prepared).await;
         if matches!(replaced, Err(Error::StaleTerms(_))) {
