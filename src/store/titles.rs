@@ -1,6 +1,6 @@
 //! The titles above chunks: whether they are still as they were read, and what hangs on them when they change.
 use super::{
-    nodes::{TextRow, titles_on},
+    nodes::{TextRow, is_titled, titles_on},
     places::Place,
     rollups,
     tasks::fingerprint,
@@ -40,10 +40,12 @@ pub async fn have_changed(conn: &mut PgConnection, rows: &[TextRow]) -> sqlx::Re
     let now: Vec<(DocumentId, Vec<String>)> = sqlx::query_as(concat!(
         "SELECT d.id, ",
         titles_on!("d.path", "d.guard", "$2"),
-        " FROM documents d WHERE d.id = ANY($1)"
+        " FROM documents d WHERE d.id = ANY($1) AND ",
+        is_titled!("$3")
     ))
     .bind(ids)
     .bind(Usetype::parts())
+    .bind(Usetype::titled())
     .fetch_all(conn)
     .await?;
     Ok(now.iter().any(|(id, titles)| chunks.get(id).is_some_and(|read| *read != titles.as_slice())))
@@ -97,13 +99,13 @@ pub async fn above(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Optio
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn settled_chunks(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar(concat!(
-        "SELECT d.id FROM documents d WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND d.usetype = ANY($2) AND d.settled = 'settled'
-            AND (d.usetype = $3 OR NOT EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id)) AND ",
-        has_title_of!("$4", "$5")
+        "SELECT d.id FROM documents d WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND d.settled = 'settled' AND ",
+        is_titled!("$2"),
+        " AND ",
+        has_title_of!("$3", "$4")
     ))
     .bind(place.id())
     .bind(Usetype::titled())
-    .bind(Usetype::Chunk.as_str())
     .bind(i32::try_from(place.path().len() + 1).unwrap_or(i32::MAX))
     .bind(Usetype::parts())
     .fetch_all(conn)
@@ -177,9 +179,10 @@ pub async fn page(
     let line = place.children_path();
     let end: Vec<i64> = place.path().iter().copied().chain([place.id().0.saturating_add(1)]).collect();
     sqlx::query_as(concat!(
-        "SELECT d.id, (d.path || d.id)[$3 + 1 :] AS way, octet_length(d.content)::bigint AS size,
-                d.usetype = ANY($6) AND (d.usetype = $7 OR NOT EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id)) AND ",
-        has_title_of!("$3", "$8"),
+        "SELECT d.id, (d.path || d.id)[$3 + 1 :] AS way, octet_length(d.content)::bigint AS size, ",
+        is_titled!("$6"),
+        " AND ",
+        has_title_of!("$3", "$7"),
         " AS is_chunk
            FROM documents d
           WHERE d.path || d.id >= $1::bigint[] AND d.path || d.id < $2::bigint[] AND (NOT $5 OR d.path || d.id > $1::bigint[])
@@ -191,7 +194,6 @@ pub async fn page(
     .bind(limit)
     .bind(after.is_some())
     .bind(Usetype::titled())
-    .bind(Usetype::Chunk.as_str())
     .bind(Usetype::parts())
     .fetch_all(conn)
     .await

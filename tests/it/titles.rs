@@ -405,3 +405,29 @@ async fn what_is_imported_is_found_by_the_titles_above_it() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_with_chunks_of_its_own_has_no_titles_that_nobody_would_renew() {
+    let app = TestApp::start().await;
+    let rows: String = (0..120).map(|row| format!("| keeper {row} | {row} |\n")).collect();
+    let text = format!("# Zanzibar\n\nEach has a number.\n\n| Keeper | Lamp |\n| --- | --- |\n{rows}\n");
+    let file = app.upload_bytes("Lighthouses.md", text).await.unwrap().document_id;
+    app.settled(file).await;
+    let tree = app.subtree(file).await;
+    let table = tree.iter().find(|node| node.usetype == "table").unwrap().id;
+    let all = chunks(&tree, file);
+    assert!(chunks(&tree, table).len() > 1, "{tree:?}");
+    let default = app.client.list_indexes(PageQuery::default()).await.unwrap().indexes.remove(0).id;
+    app.client.refresh_index(IndexPath { id: default }).await.unwrap();
+    until("the index to be built", async || {
+        let index = app.client.read_index(IndexPath { id: default }).await.unwrap();
+        (index.state == IndexState::Ready).then_some(())
+    })
+    .await;
+    assert_eq!(found(&app.client, "lighthouses").await, all);
+    patched(&app, file, json!({"title": "Beacons.md"})).await;
+    until("the new title to be found", async || (found(&app.client, "beacons").await == all).then_some(())).await;
+    assert_eq!(found(&app.client, "lighthouses").await, BTreeSet::new());
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

@@ -340,7 +340,8 @@ fn above(
         let titles = in_call.or_else(|| there.get(&anchors.get(&document.id).copied().flatten()?));
         // Not all who may read what is closed may read what is above it.
         let mut titles = if document.private { Vec::new() } else { titles.cloned().unwrap_or_default() };
-        if usetype.is_some_and(Usetype::is_titled) {
+        // What has chunks of its own is found by these.
+        if usetype.is_some_and(Usetype::is_titled) && document.container.is_none() {
             above.insert(document.id, titles.clone());
         }
         if usetype.is_none_or(|usetype| !usetype.is_part()) {
