@@ -199,14 +199,38 @@ pub async fn page(
     .await
 }
 
+/// Whether a settled container of a file has the sum of its children's vectors; the argument is the placeholder of what evidence says of others.
+macro_rules! is_sum {
+    ($summary:literal) => {
+        concat!(
+            "d.settled = 'settled' AND NOT EXISTS (
+                SELECT FROM node_evidence e WHERE e.document_id = d.id AND e.name = 'rollup' AND e.value ->> 'embedding' = ",
+            $summary,
+            ")"
+        )
+    };
+}
+
 /// Those of these documents that are containers of files with the sum of their children's vectors.
 pub async fn sums(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
-    sqlx::query_scalar(
-        "SELECT n.document_id FROM ingest_node n JOIN documents d ON d.id = n.document_id
-          WHERE n.document_id = ANY($1) AND d.settled = 'settled' AND NOT EXISTS (
-                SELECT FROM node_evidence e WHERE e.document_id = d.id AND e.name = 'rollup' AND e.value ->> 'embedding' = $2)",
-    )
+    sqlx::query_scalar(concat!(
+        "SELECT n.document_id FROM ingest_node n JOIN documents d ON d.id = n.document_id WHERE n.document_id = ANY($1) AND ",
+        is_sum!("$2")
+    ))
     .bind(documents)
+    .bind(rollups::OF_SUMMARY)
+    .fetch_all(conn)
+    .await
+}
+
+/// Such containers at and under a place.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn sums_under(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar(concat!(
+        "SELECT n.document_id FROM documents d JOIN ingest_node n ON n.document_id = d.id WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND ",
+        is_sum!("$2")
+    ))
+    .bind(place.id())
     .bind(rollups::OF_SUMMARY)
     .fetch_all(conn)
     .await

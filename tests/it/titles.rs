@@ -195,17 +195,27 @@ async fn a_part_is_not_found_by_a_title_that_its_readers_may_not_read() {
     let one = someone(&app, "one").await;
     grant(&app, &one, zanzibar, GrantRight::Read).await;
     assert_eq!(found(&one.client, "lighthouses").await, BTreeSet::new(), "not for a moment");
+    let with_vector = async || -> i64 {
+        let query = "SELECT count(*) FROM document_vectors WHERE document_id = ANY($1)";
+        let closed: Vec<i64> = under.iter().copied().chain([zanzibar]).collect();
+        sqlx::query_scalar(query).bind(closed).fetch_one(&app.pool).await.unwrap()
+    };
+    assert_eq!(with_vector().await, 0, "nor has a vector anything of the title");
     app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
     until("the section to be found by its own title", async || {
         (found(&one.client, "zanzibar").await == under).then_some(())
     })
     .await;
     invariants::check_drained(&app.pool).await;
+    assert_eq!(with_vector().await, under.len() as i64 + 1);
     assert_eq!(found(&one.client, "lighthouses").await, BTreeSet::new());
     assert_eq!(embed(&app, *under.last().unwrap()).await, Some(json!({"windows": 1, "titles": 1})));
     assert!(!found(&app.client, "lighthouses").await.is_empty(), "the rest of the file has its name");
     // Once the section is as open as the file again, so is the title.
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
     app.client.unprotect_document(DocumentPath { id: zanzibar }).await.unwrap();
+    assert_eq!(found(&app.client, "zanzibar").await, under, "nothing is lost meanwhile");
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
     until("all to be found by the name of the file", async || {
         (found(&app.client, "lighthouses").await == chunks(&tree, file)).then_some(())
     })
