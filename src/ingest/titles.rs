@@ -46,13 +46,15 @@ pub async fn are_more(core: &Core, conn: &mut PgConnection, place: &Place) -> Re
     }
 }
 
-/// What can be found at and under a part of another document by the titles above that.
+/// What can be found at and under a part of another document by the titles above that, also if that was so before the settings were others.
 async fn under_titles(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<Vec<DocumentId>, Failure> {
     let above = store::titles::above(conn, place).await.or_fail()?;
-    match above.filter(|above| above.is_part && (above.is_indexed || core.settings.title_paths)) {
-        Some(_) => store::titles::settled_chunks(conn, place).await.or_fail(),
-        None => Ok(Vec::new()),
-    }
+    let Some(above) = above.filter(|above| above.is_part) else { return Ok(Vec::new()) };
+    let chunks = store::titles::settled_chunks(conn, place).await.or_fail()?;
+    let are_found = above.is_indexed
+        || core.settings.title_paths
+        || store::titles::are_in_vectors(conn, &chunks).await.or_fail()?;
+    Ok(if are_found { chunks } else { Vec::new() })
 }
 
 /// Queues the task. One that waits begins anew instead, and one that runs leaves the rest to that, so that changes in a row do the work once.

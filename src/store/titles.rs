@@ -75,7 +75,7 @@ pub struct Above {
     pub is_part: bool,
     /// Its own title may stand above chunks.
     pub has_parts: bool,
-    /// Some index has the titles above chunks.
+    /// Some index has the titles above chunks, or may have some that it was built with before.
     pub is_indexed: bool,
 }
 
@@ -85,7 +85,7 @@ pub async fn above(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Optio
     sqlx::query_as(
         "SELECT usetype = ANY($2) AS is_part,
                 EXISTS (SELECT FROM documents c WHERE c.parent_id = d.id AND c.usetype = ANY($2)) AS has_parts,
-                EXISTS (SELECT FROM search_indexes WHERE coalesce((config ->> 'title_paths')::boolean, false)) AS is_indexed
+                EXISTS (SELECT FROM search_indexes WHERE built_to IS NOT NULL OR coalesce((config ->> 'title_paths')::boolean, false)) AS is_indexed
            FROM documents d WHERE id = $1",
     )
     .bind(place.id())
@@ -109,6 +109,16 @@ pub async fn settled_chunks(conn: &mut PgConnection, place: &Place) -> sqlx::Res
     .bind(i32::try_from(place.path().len() + 1).unwrap_or(i32::MAX))
     .bind(Usetype::parts())
     .fetch_all(conn)
+    .await
+}
+
+/// Whether one of these chunks was embedded with titles above it.
+pub async fn are_in_vectors(conn: &mut PgConnection, chunks: &[DocumentId]) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM node_evidence WHERE document_id = ANY($1) AND name = 'embed' AND value ? 'titles')",
+    )
+    .bind(chunks)
+    .fetch_one(conn)
     .await
 }
 

@@ -441,3 +441,33 @@ async fn a_table_with_chunks_of_its_own_has_no_titles_that_nobody_would_renew() 
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_embedded_with_titles_loses_them_where_it_is_closed_though_titles_are_left_out_by_now() {
+    let app = TestApp::start().await;
+    let (_, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let under: Vec<i64> = chunks(&tree, zanzibar).into_iter().collect();
+    let wish = Wish {
+        settings: &[("SVC_TITLE_PATHS", "false")],
+        database: Some(app.options.clone()),
+        no_worker: true,
+        ..Wish::default()
+    };
+    let later = TestApp::with(wish).await;
+    svc::app::weigh_indexes(&later.pool, &later.service.settings).await.unwrap();
+    later.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    let with_vector = async || -> i64 {
+        let query = "SELECT count(*) FROM document_vectors WHERE document_id = ANY($1)";
+        sqlx::query_scalar(query).bind(&under).fetch_one(&app.pool).await.unwrap()
+    };
+    assert_eq!(with_vector().await, under.len() as i64);
+    later.client.protect_document(DocumentPath { id: zanzibar }).await.unwrap();
+    assert_eq!(with_vector().await, 0);
+    assert_eq!(found(&later.client, "lighthouses").await.intersection(&chunks(&tree, zanzibar)).count(), 0);
+    later.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    assert_eq!(with_vector().await, under.len() as i64);
+    later.end().await;
+    app.end().await;
+}
