@@ -115,8 +115,8 @@ fn ended(
 ) -> BTreeMap<usize, Vec<DocumentId>> {
     let mut ended: BTreeMap<usize, Vec<DocumentId>> = BTreeMap::new();
     let depth = place.path().len();
-    // What the task before came to at its end, it has looked at.
-    let mut open = below.first().map_or(after.unwrap_or_default(), |first| first.way.as_slice());
+    // What was to come after the last document of the task before may be gone.
+    let mut open = after.unwrap_or_default();
     for way in below.iter().chain(next).map(|below| below.way.as_slice()) {
         let shared = open.iter().zip(way).take_while(|(one, other)| one == other).count();
         for (at, id) in open.iter().enumerate().skip(shared) {
