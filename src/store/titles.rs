@@ -233,15 +233,19 @@ pub async fn sums(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Re
     .await
 }
 
-/// Such containers at and under a place.
+/// Such containers at a place and in its parts.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn sums_under(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar(concat!(
         "SELECT n.document_id FROM documents d JOIN ingest_node n ON n.document_id = d.id WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND ",
-        is_sum!("$2")
+        is_sum!("$2"),
+        " AND ",
+        has_title_of!("$3", "$4")
     ))
     .bind(place.id())
     .bind(rollups::OF_SUMMARY)
+    .bind(i32::try_from(place.path().len() + 1).unwrap_or(i32::MAX))
+    .bind(Usetype::parts())
     .fetch_all(conn)
     .await
 }
