@@ -134,13 +134,14 @@ pub async fn tell_generation(conn: &mut PgConnection, file: &Place) -> sqlx::Res
     .await
 }
 
-/// Has the task of this type that waits at a document begin with everything under it; false if none waits.
+/// Has the task of this type that waits at a document, perhaps to be tried again, begin with everything under it; false if none waits.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn begin_anew(conn: &mut PgConnection, place: &Place, task_type: &str) -> sqlx::Result<bool> {
     let params = json!({});
     sqlx::query_scalar(
         "WITH waiting AS (
-             SELECT id FROM task_queue WHERE scope_document_id = $1 AND task_type = $2 AND status = 'pending' AND claim_token IS NULL
+             SELECT id FROM task_queue
+              WHERE scope_document_id = $1 AND task_type = $2 AND NOT final AND status IN ('pending', 'failed') AND claim_token IS NULL
               ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED),
          anew AS (UPDATE task_queue t SET params = $3, param_fingerprint = $4 FROM waiting w WHERE t.id = w.id RETURNING t.id)
          SELECT EXISTS (SELECT FROM anew)",
@@ -157,7 +158,8 @@ pub async fn begin_anew(conn: &mut PgConnection, place: &Place, task_type: &str)
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn begins_anew(conn: &mut PgConnection, place: &Place, task_type: &str) -> sqlx::Result<bool> {
     sqlx::query_scalar(
-        "SELECT EXISTS (SELECT FROM task_queue WHERE scope_document_id = $1 AND task_type = $2 AND status = 'pending' AND params = '{}')",
+        "SELECT EXISTS (SELECT FROM task_queue
+                         WHERE scope_document_id = $1 AND task_type = $2 AND NOT final AND status IN ('pending', 'failed') AND params = '{}')",
     )
     .bind(place.id())
     .bind(task_type)
