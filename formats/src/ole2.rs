@@ -408,6 +408,12 @@ mod tests {
         for cut in [0, 3, 8, 100, 223] {
             assert!(read([&STANDARD[0][..cut], STANDARD[1]], "heron").unwrap_err().is_permanent(), "{cut}");
         }
+        for at in (0..STANDARD[0].len()).step_by(4) {
+            let mut info = STANDARD[0].to_vec();
+            info[at..at + 4].fill(0xFF);
+            let refused = read([&info, STANDARD[1]], "heron").err();
+            assert!(refused.is_none_or(|error| error.is_permanent()), "{at}");
+        }
         for cut in [0, 7, 8, 4000] {
             assert_eq!(read([AGILE[0], &AGILE[1][..cut]], "heron").unwrap_err().code(), "corrupt", "{cut}");
         }
