@@ -8,8 +8,8 @@ const BOLDER: f64 = 1.3;
 /// Strokes are counted in steps of this many thousandths of the size, up to this many steps.
 const STEP: f64 = 2.0;
 const STEPS: usize = 200;
-/// No letter reaches further, in the same. Halving a curve ends late where it is huge, and far too late where it has no
-/// length.
+/// No letter reaches further, in the same. A curve is halved until its length is exact, and one without a length would be
+/// halved a million times.
 const FURTHEST: f64 = 1e6;
 /// How exactly an outline's length is measured, in thousandths of the size.
 const ACCURACY: f64 = 10.0;
@@ -94,7 +94,6 @@ mod tests {
         assert_eq!(stroke(&BezPath::new()), None);
     }
 
-    /// One such curve would be halved a million times.
     #[test]
     fn curves_without_a_length_or_end_are_not_measured() {
         for wrong in [f64::NAN, f64::INFINITY, f64::MAX, 1e300, 2e6] {
