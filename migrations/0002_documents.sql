@@ -122,6 +122,8 @@ CREATE TABLE generations (
     generation_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
     -- The file, whose bytes its tasks read; null once it is deleted.
     document_id   bigint REFERENCES documents (id) ON DELETE SET NULL,
+    -- The topmost document of the tree that the file was in when this began, see the function vector_root.
+    root_id       bigint NOT NULL,
     options       jsonb NOT NULL,
     started_at    timestamptz NOT NULL DEFAULT now(),
     -- It was cancelled or replaced, or took its place and holds the tree that was there; it goes once no worker holds a task of it.

@@ -433,7 +433,7 @@ END $$;
 
 CREATE FUNCTION follow_vectors(place bigint) RETURNS void
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
 DECLARE
     vectors regclass;
 BEGIN
@@ -444,7 +444,7 @@ BEGIN
                              WHERE v.document_id = r.id AND v.root_id <> r.root', vectors) USING place, vectors;
         END IF;
     END LOOP;
-END $$;
+END $_$;
 
 CREATE FUNCTION forget_attempts() RETURNS trigger
     LANGUAGE plpgsql
@@ -789,8 +789,7 @@ BEGIN
         RETURN 0;
     END IF;
     SELECT coalesce(d.path[1], d.id) INTO top FROM documents d WHERE d.id = document;
-    RETURN coalesce((SELECT coalesce(f.path[1], f.id) FROM generations g JOIN documents f ON f.id = g.document_id WHERE g.generation_id = top),
-                    top, document);
+    RETURN coalesce((SELECT g.root_id FROM generations g WHERE g.generation_id = top), top, document);
 END $$;
 
 CREATE FUNCTION wake_tasks() RETURNS void
@@ -1159,6 +1158,7 @@ CREATE TABLE frontier_delta (
 CREATE TABLE generations (
     generation_id bigint NOT NULL,
     document_id bigint,
+    root_id bigint NOT NULL,
     options jsonb NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     abandoned boolean DEFAULT false NOT NULL

@@ -1,4 +1,4 @@
-//! `svc reindex`: the form of the table of vectors and of its indexes. It works on the database itself, beside a service or without one.
+//! `svc reindex`: the form of the table of vectors and of its indexes. It works on the database itself, which has to run.
 use super::{
     CliError, INTERRUPTED,
     output::{Output, say},
@@ -28,8 +28,14 @@ pub struct ReindexArguments {
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i32).range(1..=10_000))]
     sample: i32,
     /// The least share of what exact searches find that an index of bits has to find; with less it is given up.
-    #[arg(long, default_value_t = 0.95)]
+    #[arg(long, default_value = "0.95", value_parser = share)]
     least_recall: f64,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: Option<f64> = text.parse().ok();
+    let share = share.filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "takes a share from 0 to 1, such as 0.95".to_owned())
 }
 
 pub async fn reindex(settings: Settings, output: Output, arguments: ReindexArguments) -> Result<ExitCode, CliError> {

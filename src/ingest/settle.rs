@@ -109,8 +109,10 @@ pub async fn settle_all_or_leave(pool: &PgPool, badges: &BTreeMap<String, String
             Ok(more) => queued |= more,
             Err(error) => {
                 tracing::warn!(files = part.len(), error = %error, "files could not be settled together; each is settled alone");
+                // What was committed before the error may have queued some.
+                queued = true;
                 for root_id in part {
-                    queued |= settle_or_leave(pool, badges, *root_id).await;
+                    settle_or_leave(pool, badges, *root_id).await;
                 }
             }
         }

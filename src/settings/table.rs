@@ -181,8 +181,8 @@ settings! {
         /// In how many parts the table of vectors is to be, by the root of a document; 1: one table. svc reindex --vectors brings
         /// it into this form.
         SVC_VECTOR_PARTITIONS vector_partitions: usize = "1", kind::integer(1..=64);
-        /// What the indexes of vectors are to be made of. bit takes a sixth of the memory, and finds less. svc reindex --vectors
-        /// builds them.
+        /// What the indexes of vectors are to be made of. bit takes a third of the memory or less, and finds less. svc reindex
+        /// --vectors builds them.
         SVC_VECTOR_INDEX vector_index: VectorIndex = "halfvec", kind::choice(&[("halfvec", VectorIndex::Halfvec), ("bit", VectorIndex::Bit)]);
     }
     "Growth" {
@@ -218,7 +218,8 @@ settings! {
         /// briefly and are then refused with 429.
         SVC_REQUESTS_AT_ONCE requests_at_once: usize = "256", kind::integer(1..=100_000);
         /// Most requests that wait for tasks at a time, with `?wait=true`, by POST /ingest, or to delete or move what a task
-        /// holds. While they wait, they do not count as at work. Further ones are refused with 429.
+        /// holds. While they wait, they do not count as at work. Further ones are refused at once: with 429, and such deletes
+        /// and moves with the 409 that they would else get at the end.
         SVC_WAITS_AT_ONCE waits_at_once: usize = "256", kind::integer(1..=100_000);
         /// Most documents that are embedded or cut on request at a time; further ones wait briefly and are then refused with 429.
         SVC_EMBEDS_AT_ONCE embeds_at_once: usize = "4", kind::integer(1..=1000);

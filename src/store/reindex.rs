@@ -11,7 +11,7 @@ use super::{
 };
 use pgvector::HalfVector;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 use svc_ids::DocumentId;
 
 /// The table that searches read.
@@ -29,6 +29,17 @@ const TRIES: usize = 20;
 const BETWEEN_TRIES: Duration = Duration::from_millis(500);
 /// While something like an export holds the table for long, searches must have it most of the time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// The error of an exchange that would lose an index.
+const LACKS_INDEX: &str = "SV002";
+
+/// The HNSW indexes that svc made, as a condition on the row of their table in `pg_index`.
+macro_rules! made_by_svc {
+    () => {
+        "FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+          WHERE a.amname = 'hnsw' AND i.indisvalid AND c.relname ~ '^document_vectors_(bits_)?[0-9]+_[0-9a-f]{12}$'"
+    };
+}
 
 /// What is to become of the vectors.
 #[derive(Clone, Copy, Debug)]
@@ -121,15 +132,23 @@ async fn bring(pool: &PgPool, wanted: &Wanted, tell: &mut impl FnMut(Step)) -> R
         copy(pool, wanted.batch, tell).await?;
         // From the first search on the planner knows the table, and a count reads no row.
         sqlx::raw_sql("VACUUM (ANALYZE) document_vectors_next").execute(pool).await?;
-        for (name, rest) in indexes(pool).await? {
-            build(pool, NEXT, &name, &rest, tell).await?;
+        loop {
+            for (name, rest) in indexes(pool).await? {
+                build(pool, NEXT, &name, &rest, tell).await?;
+            }
+            if exchange(pool).await? {
+                break;
+            }
         }
-        exchange(pool).await?;
         tell(Step::Exchanged { parts: wanted.parts });
         drop_old(pool).await?;
     }
     for (name, rest) in indexes(pool).await? {
         rebuild(pool, wanted, &name, &rest, tell).await?;
+    }
+    for name in half_built(pool).await? {
+        drop_index(pool, &name).await?;
+        tell(Step::Dropped { index: name });
     }
     Ok(())
 }
@@ -172,8 +191,11 @@ async fn patiently(pool: &PgPool, statements: &str) -> sqlx::Result<()> {
 
 /// Whether somebody else held a lock for too long. We give up before the server looks for circles, so that nobody else is made to.
 fn is_in_the_way(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    matches!(code.as_deref(), Some("55P03" | "40P01"))
+    matches!(code_of(error).as_deref(), Some("55P03" | "40P01"))
+}
+
+fn code_of(error: &sqlx::Error) -> Option<Cow<'_, str>> {
+    error.as_database_error().and_then(|error| error.code())
 }
 
 /// Fills the next table with what it lacks.
@@ -181,7 +203,7 @@ async fn copy(pool: &PgPool, batch: i64, tell: &mut impl FnMut(Step)) -> sqlx::R
     let mut conn = pool.acquire().await?;
     let of = vectors::rows(&mut conn, PRESENT).await?;
     drop(conn);
-    let (mut after, mut vectors) = (0, 0);
+    let (mut after, mut vectors, mut had) = (0, 0, 0);
     loop {
         let (lacked, last) = match copy_after(pool, after, batch).await {
             Err(error) if is_in_the_way(&error) => {
@@ -190,21 +212,22 @@ async fn copy(pool: &PgPool, batch: i64, tell: &mut impl FnMut(Step)) -> sqlx::R
             }
             copied => copied?,
         };
+        vectors += lacked;
+        if lacked > 0 {
+            tell(Step::Copied { vectors, of });
+        }
         match last {
             Some(last) => after = last,
-            // A look from the beginning finds nothing more: the trigger does the rest.
-            None if after == 0 => return Ok(()),
-            None => after = 0,
-        }
-        vectors += lacked;
-        if last.is_some() {
-            tell(Step::Copied { vectors, of });
+            // A walk from the beginning found nothing more: the trigger does the rest.
+            None if vectors == had => return Ok(()),
+            None => (after, had) = (0, vectors),
         }
     }
 }
 
-/// Copies vectors that the next table lacks, by their ids. Returns how many, and the last of them. Nobody changes these rows meanwhile, and
-/// nobody moves a document to another root.
+/// Looks at so many vectors by their ids, and copies those that the next table lacks. Returns how many these were, and the last that was looked
+/// at. Nobody changes these rows meanwhile, and nobody moves a document to another root; who wants to waits for no more than one batch. The rows
+/// of documents are locked first, as by whoever deletes them, so that nobody waits in a circle.
 async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64, Option<i64>)> {
     let mut tx = transaction::begin_creating(pool).await?;
     // Nothing is known of the next table yet, and a plan that read one of the tables whole would do so for each batch.
@@ -215,18 +238,24 @@ async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64,
     .execute(&mut *tx)
     .await?;
     let copied = sqlx::query_as(
-        "WITH lacking AS (
+        "WITH looked_at AS MATERIALIZED (SELECT document_id FROM document_vectors WHERE document_id > $1 ORDER BY document_id LIMIT $2),
+         kept AS MATERIALIZED (
+             SELECT d.id FROM documents d
+              WHERE d.id = ANY (ARRAY(SELECT l.document_id FROM looked_at l
+                                       WHERE (SELECT true FROM document_vectors_next n WHERE n.document_id = l.document_id LIMIT 1) IS NULL))
+              ORDER BY d.id FOR KEY SHARE OF d),
+         lacking AS (
              SELECT v.document_id, v.embed_model, v.embed, v.weight FROM document_vectors v
-              WHERE v.document_id > $1 AND NOT EXISTS (SELECT FROM document_vectors_next n WHERE n.document_id = v.document_id)
-              ORDER BY v.document_id LIMIT $2 FOR SHARE OF v),
+              WHERE v.document_id = ANY (ARRAY(SELECT id FROM kept)) ORDER BY v.document_id FOR SHARE OF v),
          copied AS (
              INSERT INTO document_vectors_next (document_id, embed_model, embed, weight, root_id)
              SELECT document_id, embed_model, embed, weight, vector_root(to_regclass('document_vectors_next'), document_id) FROM lacking
              ON CONFLICT (document_id, root_id) DO NOTHING)
-         SELECT count(*), max(document_id) FROM lacking",
+         SELECT (SELECT count(*) FROM lacking), (SELECT max(document_id) FROM looked_at)",
     )
     .bind(after)
     .bind(batch)
+    .persistent(false)
     .fetch_one(&mut *tx)
     .await?;
     tx.commit().await?;
@@ -235,15 +264,30 @@ async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64,
 
 /// The HNSW indexes of the present table that svc made, each with what follows the table's name in its definition.
 async fn indexes(pool: &PgPool) -> sqlx::Result<BTreeMap<String, String>> {
-    let found: Vec<(String, String)> = sqlx::query_as(
-        "SELECT c.relname::text, substring(pg_get_indexdef(c.oid) FROM ' USING .*') FROM pg_index i
-           JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
-          WHERE i.indrelid = to_regclass($1) AND a.amname = 'hnsw' AND i.indisvalid AND c.relname ~ '^document_vectors_(bits_)?[0-9]+_[0-9a-f]{12}$'",
-    )
+    let found: Vec<(String, String)> = sqlx::query_as(concat!(
+        "SELECT c.relname::text, substring(pg_get_indexdef(c.oid) FROM ' USING .*') ",
+        made_by_svc!(),
+        " AND i.indrelid = to_regclass($1)"
+    ))
     .bind(PRESENT)
     .fetch_all(pool)
     .await?;
     Ok(found.into_iter().collect())
+}
+
+/// What is left of indexes whose building was stopped and that nobody wants any more: each write would go to them too.
+async fn half_built(pool: &PgPool) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar(
+        "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+          WHERE a.amname = 'hnsw' AND c.relname ~ '^document_vectors_([0-9]+_[0-9]+_)?(bits_)?[0-9]+_[0-9a-f]{12}$'
+            AND CASE WHEN i.indrelid = to_regclass($1) THEN NOT i.indisvalid
+                     ELSE i.indrelid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass($1))
+                          AND NOT EXISTS (SELECT FROM pg_inherits p WHERE p.inhrelid = i.indexrelid) END
+          ORDER BY 1",
+    )
+    .bind(PRESENT)
+    .fetch_all(pool)
+    .await
 }
 
 /// Builds an index of a table while others write to it, part by part. `name` is the one that it has on the present table. What a kill left half
@@ -287,8 +331,9 @@ async fn drop_index(pool: &PgPool, name: &str) -> sqlx::Result<()> {
     patiently(pool, &format!("DROP INDEX IF EXISTS {name}")).await
 }
 
-/// Lets the next table be the present one, with the names of its indexes.
-async fn exchange(pool: &PgPool) -> sqlx::Result<()> {
+/// Lets the next table be the present one, with the names of its indexes. Returns false if the present one has got an index meanwhile that the
+/// next one lacks, such as that of a model which is new.
+async fn exchange(pool: &PgPool) -> sqlx::Result<bool> {
     let renamed: Vec<String> = sqlx::query_scalar(
         "SELECT format('ALTER INDEX %I RENAME TO %I;', c.relname, c.relname || '_old')
            FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass($1)",
@@ -304,12 +349,22 @@ async fn exchange(pool: &PgPool) -> sqlx::Result<()> {
     .fetch_all(pool)
     .await?;
     let (renamed, named) = (renamed.concat(), named.concat());
+    let made = made_by_svc!();
     let statements = format!(
-        "LOCK TABLE document_vectors IN ACCESS EXCLUSIVE MODE; DROP TRIGGER mirror_vector ON document_vectors; {renamed}
+        "LOCK TABLE document_vectors IN ACCESS EXCLUSIVE MODE;
+         DO $$ BEGIN
+             IF EXISTS (SELECT c.relname {made} AND i.indrelid = to_regclass('{PRESENT}') AND to_regclass(c.relname || '_next') IS NULL) THEN
+                 RAISE EXCEPTION 'the table of vectors has an index that the next one lacks' USING ERRCODE = '{LACKS_INDEX}';
+             END IF;
+         END $$;
+         DROP TRIGGER mirror_vector ON document_vectors; {renamed}
          ALTER TABLE document_vectors RENAME TO document_vectors_old; {named}
          ALTER TABLE document_vectors_next RENAME TO document_vectors"
     );
-    patiently(pool, &statements).await
+    match patiently(pool, &statements).await {
+        Err(error) if code_of(&error).as_deref() == Some(LACKS_INDEX) => Ok(false),
+        exchanged => exchanged.map(|()| true),
+    }
 }
 
 /// Drops the table that another one took the place of.

@@ -54,9 +54,10 @@ pub async fn begin(conn: &mut PgConnection, file: &Place, options: &Value) -> sq
     .bind(file.id())
     .fetch_one(&mut *conn)
     .await?;
-    sqlx::query("INSERT INTO generations (generation_id, document_id, options) VALUES ($1, $2, $3)")
+    sqlx::query("INSERT INTO generations (generation_id, document_id, root_id, options) VALUES ($1, $2, $3, $4)")
         .bind(id)
         .bind(file.id())
+        .bind(file.path().first().copied().unwrap_or(file.id().0))
         .bind(options)
         .execute(&mut *conn)
         .await?;

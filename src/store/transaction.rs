@@ -53,11 +53,12 @@ pub async fn begin_search(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, begin).await
 }
 
-/// Begins the transaction of an audit: a search whose statements read much of a table. What they read is brought together by hashing, because the
+/// Begins the transaction of an audit: a search, see [`begin_search`], whose statements read much of a table. What they read is brought together by hashing, because the
 /// planner cannot count what is computed and would sort it; and several processes read it, even where that takes less than a second.
 pub async fn begin_audit(pool: &PgPool) -> sqlx::Result<Transaction> {
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_mergejoin = off;
-                 SET LOCAL work_mem = '64MB'; SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0";
+                 SET LOCAL work_mem = '64MB'; SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0;
+                 LOCK TABLE ONLY document_vectors IN ACCESS SHARE MODE";
     on(pool, begin).await
 }
 

@@ -4,7 +4,7 @@ use crate::{
     admin::run,
     crash::{Process, url},
     edits::{patch, patched},
-    support::{self, TestApp, Wish, invariants, sample, searches::ask, server, until},
+    support::{self, TestApp, Wish, invariants, sample, searches::ask, server, statements::counted, until},
 };
 use serde_json::{Value, json};
 use std::{
@@ -15,12 +15,12 @@ use svc::store::{
     reindex::{self, ReindexError, Step, Wanted},
     scope::Readable,
     search::Eligible,
-    transaction::begin_search,
+    transaction::{begin_audit, begin_search},
     vectors::{self, Index, LOOKED_AT, Layout, Stored},
 };
 use svc_client::{
     OptionalJson,
-    wire::{DocumentPath, ReprocessRequest},
+    wire::{DocumentPath, ReprocessRequest, TaskTypePath},
 };
 use svc_ids::DocumentId;
 use tokio::sync::Notify;
@@ -124,6 +124,21 @@ async fn stopped_after(app: &TestApp, wanted: &Wanted, mut steps: usize) -> bool
             done.unwrap();
             true
         }
+    }
+}
+
+/// Stops a move once everything is copied, when it begins to build an index.
+async fn stopped_at_building(app: &TestApp, wanted: &Wanted) {
+    let stop = Notify::new();
+    let tell = |step: Step| {
+        if matches!(step, Step::Building { .. }) {
+            stop.notify_one();
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.notified() => {}
+        done = reindex::vectors(&app.pool, wanted, tell) => panic!("it built no index: {done:?}"),
     }
 }
 
@@ -256,6 +271,141 @@ async fn a_move_of_vectors_that_is_stopped_at_any_step_loses_none_and_goes_on() 
     app.end().await;
 }
 
+/// Who moves a document waits for each look, and whoever creates one waits behind that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_of_vectors_that_goes_on_looks_at_no_more_than_a_batch_at_a_time() {
+    let app = TestApp::start().await;
+    filled(&app).await;
+    let vectors = stored(&app).await.len();
+    let wish = Wanted { batch: 1, ..wanted(8, Index::Halves) };
+    stopped_at_building(&app, &wish).await;
+    let ((), statements) = counted(stopped_at_building(&app, &wish)).await;
+    // Each look is a transaction of its own.
+    assert!(vectors > 12 && statements >= 3 * vectors, "{statements} statements for {vectors} vectors");
+    reindexed(&app, &wish).await;
+    assert_eq!((parts(&app).await, left(&app).await, stored(&app).await.len()), (8, 0, vectors));
+    app.end().await;
+}
+
+/// A summary replaces the vector that a part of the new tree has already, and the file may have come into another tree in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reprocess_ends_although_its_file_is_moved_between_two_writes_of_a_vector() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    reindexed(&app, &wanted(4, Index::Halves)).await;
+    let (file, elsewhere) = (roots[0], roots[1]);
+    // Its chunks are embedded, and it does not come to its end.
+    let rollups = || TaskTypePath { task_type: "summarize".to_owned() };
+    app.client.pause_task_type(rollups()).await.unwrap();
+    let request = ReprocessRequest { options: Some(json!({"structure": {"max_tokens": 60}})), replace: false };
+    app.client.reprocess_file(DocumentPath { id: file }, OptionalJson(Some(request))).await.unwrap();
+    until("vectors of the new tree", async || {
+        let (made, embedding): (i64, i64) = sqlx::query_as(
+            "SELECT (SELECT count(*) FROM document_vectors v JOIN documents d ON d.id = v.document_id JOIN generations g ON g.generation_id = d.path[1]),
+                    (SELECT count(*) FROM task_queue WHERE task_type = 'embed' AND NOT final)",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        (made > 0 && embedding == 0).then_some(())
+    })
+    .await;
+    patched(&app, file, json!({"parent_id": elsewhere})).await;
+    let again = sqlx::query(
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
+         SELECT v.document_id, v.embed_model, v.embed, v.weight, vector_root('document_vectors', v.document_id)
+           FROM document_vectors v JOIN documents d ON d.id = v.document_id JOIN generations g ON g.generation_id = d.path[1]
+         ON CONFLICT (document_id, root_id) DO UPDATE SET embed = excluded.embed",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    assert!(again.rows_affected() > 0);
+    stored(&app).await;
+    app.client.resume_task_type(rollups()).await.unwrap();
+    until("the reprocess to end", async || {
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM generations").fetch_one(&app.pool).await.unwrap();
+        (left == 0).then_some(())
+    })
+    .await;
+    stored(&app).await;
+    invariants::check(&app.pool).await;
+    let body = json!({"query": QUERIES[0], "parent_id": elsewhere, "group_by": "none", "limit": 20});
+    until("its parts to be found in the other tree", async || {
+        let found = ask(&app.client, "vector", &body).await.unwrap();
+        let found: Vec<i64> = found.results.iter().map(|result| result.document.id).collect();
+        let of_file = "SELECT count(*) FROM documents WHERE id = ANY($1) AND path @> ARRAY[$2::bigint]";
+        let of_file: i64 = sqlx::query_scalar(of_file).bind(&found).bind(file).fetch_one(&app.pool).await.unwrap();
+        (of_file > 0).then_some(())
+    })
+    .await;
+    app.end().await;
+}
+
+/// What was copied after the snapshot of a reader is invisible to it in the next table.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_whose_snapshot_is_older_than_the_exchange_sees_all_vectors() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    sqlx::query(
+        "WITH made AS (
+             INSERT INTO documents (title, content, usetype, content_hash, guard)
+             SELECT 'Leaf', 'Leaf', 'note', 'x', 0 FROM generate_series(1, 9) RETURNING id)
+         INSERT INTO document_vectors (document_id, embed_model, embed, weight) SELECT id, 'm@1', '[1, 0]'::halfvec, 1 FROM made",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    for (count, is_audit) in [(3, true), (1, false)] {
+        let reader = match is_audit {
+            true => begin_audit(&app.pool).await,
+            false => begin_search(&app.pool).await,
+        };
+        let mut reader = reader.unwrap();
+        let reads = async {
+            until("the exchange", async || {
+                let waits: bool = sqlx::query_scalar(
+                    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                                     AND query LIKE '%LOCK TABLE document_vectors IN ACCESS EXCLUSIVE MODE%')",
+                )
+                .fetch_one(&app.pool)
+                .await
+                .unwrap();
+                (waits || parts(&app).await == count).then_some(())
+            })
+            .await;
+            let seen =
+                sqlx::query_scalar::<_, i64>("SELECT count(*) FROM document_vectors").fetch_one(&mut *reader).await;
+            assert_eq!(seen.unwrap(), 9, "before there are {count} parts");
+            reader.commit().await.unwrap();
+        };
+        let wish = wanted(count, Index::Halves);
+        tokio::join!(reindexed(&app, &wish), reads);
+        assert_eq!((parts(&app).await, left(&app).await), (count, 0));
+    }
+    sqlx::query("DELETE FROM documents").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_a_new_model_brings_while_the_parts_change_is_there_afterwards() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    let (before, mut is_first) = (answers(&app, &roots).await, true);
+    let tell = |step: Step| {
+        if matches!(step, Step::Building { .. }) && std::mem::take(&mut is_first) {
+            let made = vectors::ensure_index(&app.pool, "other@1", 16);
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(made)).unwrap();
+        }
+    };
+    reindex::vectors(&app.pool, &wanted(3, Index::Halves), tell).await.unwrap();
+    assert_eq!((parts(&app).await, left(&app).await), (3, 0));
+    let indexes = indexes(&app).await;
+    assert!(indexes.len() == 2 && indexes.iter().any(|index| index.starts_with("document_vectors_16_")), "{indexes:?}");
+    assert_eq!(answers(&app, &roots).await, before);
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_reindex_is_ended_by_the_next_one() {
     let app = TestApp::start().await;
@@ -273,7 +423,7 @@ async fn a_killed_reindex_is_ended_by_the_next_one() {
     until("the reindex to wait", async || {
         let waits: bool = sqlx::query_scalar(
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-                             AND query LIKE 'WITH lacking%')",
+                             AND query LIKE 'WITH looked_at%')",
         )
         .fetch_one(&app.pool)
         .await
@@ -291,6 +441,10 @@ async fn a_killed_reindex_is_ended_by_the_next_one() {
     assert_eq!(answers(&app, &roots).await, before);
     let lacking = run(program(&app, &settings, &[])).await;
     assert!(String::from_utf8_lossy(&lacking.stderr).contains("--vectors"), "{lacking:?}");
+    // Whoever means 95 % learns it before an index is built for hours.
+    let percent = run(program(&app, &settings, &["--vectors", "--least-recall", "95"])).await;
+    let said = String::from_utf8_lossy(&percent.stderr);
+    assert!(!percent.status.success() && said.contains("from 0 to 1"), "{percent:?}");
     app.end().await;
 }
 
@@ -339,6 +493,26 @@ async fn bits_take_the_place_of_halves_only_if_they_find_enough() {
     }
     reindexed(&app, &wanted(1, Index::Halves)).await;
     assert_eq!((indexes(&app).await, answers(&app, &roots).await), (halves, before));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_indexes_of_bits_keeps_none_that_were_half_built() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    let halves = wanted(2, Index::Halves);
+    reindexed(&app, &halves).await;
+    let before = (indexes(&app).await, answers(&app, &roots).await);
+    assert!(!stopped_after(&app, &wanted(2, Index::Bits), 2).await);
+    until("the indexes of bits to be gone", async || {
+        reindexed(&app, &halves).await;
+        let left =
+            "SELECT count(*) FROM pg_class WHERE relkind IN ('i', 'I') AND relname LIKE 'document_vectors%bits%'";
+        let left: i64 = sqlx::query_scalar(left).fetch_one(&app.pool).await.unwrap();
+        (left == 0).then_some(())
+    })
+    .await;
+    assert_eq!((indexes(&app).await, answers(&app, &roots).await), before);
     app.end().await;
 }
 

@@ -82,6 +82,30 @@ async fn an_edit_that_waits_keeps_no_other_request_waiting() {
     app.end().await;
 }
 
+/// The second one would else wait for as long as the first one may, and both would be refused.
+#[tokio::test]
+async fn an_edit_that_finds_too_many_waiting_is_refused_at_once() {
+    let settings = [("SVC_WAITS_AT_ONCE", "1")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let (folder, other, target) = (node(&app, None).await, node(&app, None).await, node(&app, None).await);
+    for place in [node(&app, Some(folder.0)).await, node(&app, Some(other.0)).await] {
+        task(&app, &place, WriteMode::Itself, 0, None).await;
+    }
+    let held = claim(&app, 2).await;
+    let waiting = task(&app, &node(&app, Some(folder.0)).await, WriteMode::Itself, 0, None).await;
+    let meanwhile = async {
+        until("the first edit to wait", async || (!status(&app, waiting).await.1).then_some(())).await;
+        let refused = patch(&app, other.0, json!({"parent_id": target.0})).await.unwrap_err();
+        assert_eq!(refused.code, Code::Conflict, "{refused:?}");
+        for grant in &held {
+            assert!(finish(&app.pool, grant).await);
+        }
+    };
+    let (moved, ()) = tokio::join!(patch(&app, folder.0, json!({"parent_id": target.0})), meanwhile);
+    assert_eq!(moved.unwrap().value.document.parent_id, Some(target.0));
+    app.end().await;
+}
+
 #[tokio::test]
 async fn who_may_not_change_what_a_task_works_on_does_not_hold_it_up() {
     let app = app().await;

@@ -48,7 +48,7 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
         }
         FindingKind::VectorMemory => {
             "rung 1: give the server more memory and say so in its effective_cache_size, or embed with a narrower model; half the width takes little over half the memory. \
-             Indexes of bits (SVC_VECTOR_INDEX=bit, then svc reindex --vectors) take a sixth and find less"
+             Indexes of bits (SVC_VECTOR_INDEX=bit, then svc reindex --vectors) take a third of it or less and find less"
         }
         FindingKind::SlowSearches => {
             "rung 3: let standbys answer reads (SVC_DATABASE_READ_URL), or give the server more processors and memory, after a look whether SVC_DATABASE_POOL_SIZE is too small. \

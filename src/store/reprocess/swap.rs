@@ -223,7 +223,7 @@ pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Ge
     ] {
         sqlx::query(statement).bind(id).bind(root).execute(&mut *conn).await?;
     }
-    // They have the root of the file from the start, unless it was moved meanwhile.
+    // They have had the root of the file since the reprocess began, and it may have been moved meanwhile.
     vectors::follow(conn, id).await
 }
 

@@ -20,7 +20,7 @@ const MOST: f64 = 2_000.0;
 pub enum Index {
     /// The vectors themselves.
     Halves,
-    /// The signs of their numbers, one bit each: a sixth of the memory. They propose, and the vectors score.
+    /// The signs of their numbers, one bit each: a third of the memory or less. They propose, and the vectors score.
     Bits,
 }
 
