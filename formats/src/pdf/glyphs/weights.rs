@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn curves_without_a_length_or_end_are_not_measured() {
-        for wrong in [f64::NAN, f64::INFINITY, f64::MAX, 1e300, 2e6] {
+        for wrong in [2e6, f64::MAX, f64::INFINITY, f64::NAN] {
             let mut outline = BezPath::new();
             outline.move_to((0.0, 0.0));
             (0..100_000).for_each(|_| outline.curve_to((wrong, 0.0), (0.0, wrong), (500.0, 0.0)));
