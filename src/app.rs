@@ -152,8 +152,8 @@ impl Backend {
 }
 
 /// Gives the default index the weights and the language of the settings. An index that another version of the analyzer made is emptied,
-/// to be built anew by a worker; so is the default one if the language has changed, and with it the words of full text, or if titles count
-/// otherwise.
+/// to be built anew by a worker; so is the default one if the language has changed, and with it the words of full text. If titles count
+/// otherwise, a worker builds it anew as well, and what it holds is found until then.
 pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), AppError> {
     let ended = |error: IndexError| AppError::Ended(error.to_string());
     let mut tx = transaction::begin(pool).await.map_err(DatabaseError::from)?;
@@ -175,8 +175,11 @@ pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), App
         if config.same_postings(&old) {
             indexes::configure(&mut tx, index.id, &config).await.map_err(ended)?;
         } else {
-            manage::lock(&mut tx, index.id).await.map_err(ended)?;
-            manage::empty(&mut tx, index.id, &config).await.map_err(ended)?;
+            let now = manage::lock(&mut tx, index.id).await.map_err(ended)?;
+            // Of processes that start together, the first one has it built anew.
+            if now != config {
+                manage::build_anew(&mut tx, index.id, &now, &config).await.map_err(ended)?;
+            }
         }
     }
     tx.commit().await.map_err(DatabaseError::from)?;

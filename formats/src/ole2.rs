@@ -143,6 +143,9 @@ fn opened<R: Read + Seek>(file: &mut CompoundFile<R>, access: Access<'_>) -> Res
 
 fn refused<R: Read + Seek>(file: &mut CompoundFile<R>) -> FormatError {
     let (kind, encrypted) = inspect(file);
+    if kind == CompoundKind::EncryptedPackage && locked::is_sealed(file) {
+        return FormatError::Sealed { format: Format::Ole2 };
+    }
     FormatError::Compound { kind, encrypted }
 }
 
@@ -345,6 +348,49 @@ mod tests {
     }
 
     #[test]
+    fn a_password_of_any_letters_opens_its_package() {
+        let umlauts: &[u8] = include_bytes!("ole2/files/agile-docx-umlauts.info");
+        let (_, extraction) = read([umlauts, AGILE[1]], "Wehr über 3 Erlen 🦆").unwrap();
+        assert!(extraction.text.starts_with("# The heron house"), "{}", extraction.text);
+        assert_eq!(read([umlauts, AGILE[1]], "heron").unwrap_err().code(), "encrypted");
+    }
+
+    #[test]
+    fn a_package_that_was_changed_after_it_was_encrypted_is_refused() {
+        let longer = [AGILE[1], &[0u8; 16][..]].concat();
+        let mut shorter = AGILE[1].to_vec();
+        shorter[0] -= 1;
+        for changed in [&longer, &shorter] {
+            let error = read([AGILE[0], changed], "heron").unwrap_err();
+            assert!(error.code() == "corrupt" && error.to_string().contains("was changed"), "{error}");
+        }
+        // Some programs do not say what the package was.
+        let info = String::from_utf8_lossy(&AGILE[0][8..]).replace("<dataIntegrity", "<other");
+        let info = [&AGILE[0][..8], info.as_bytes()].concat();
+        assert!(read([&info, &longer], "heron").unwrap().1.text.starts_with("# The heron house"));
+    }
+
+    #[test]
+    fn what_no_password_opens_asks_for_none() {
+        let info = String::from_utf8_lossy(&AGILE[0][8..]).replace("spinCount", "other");
+        let for_certificates = [&AGILE[0][..8], info.as_bytes()].concat();
+        let for_certificates = locked([&for_certificates, AGILE[1]]);
+        let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+        file.create_storage_all("/\u{6}DataSpaces/TransformInfo/DRMEncryptedTransform").unwrap();
+        file.create_stream("/EncryptedPackage").unwrap().write_all(AGILE[1]).unwrap();
+        let password = Secret::new("heron");
+        for bytes in [for_certificates, file.into_inner()] {
+            let limits = Limits::default();
+            let sealed = FormatError::Sealed { format: Format::Ole2 };
+            let patterns = probe(bytes.clone(), (&limits).into()).unwrap();
+            assert!(patterns.holds(Pattern::IsEncrypted));
+            assert_eq!(crate::refusal(Format::Ole2, bytes.clone(), &patterns), Some(sealed.clone()));
+            let access = Access { password: Some(&password), ..Access::from(&limits) };
+            assert_eq!(extract(bytes, access).unwrap_err(), sealed);
+        }
+    }
+
+    #[test]
     fn a_lock_that_is_damaged_or_costs_too_much_is_refused() {
         let info = String::from_utf8_lossy(&AGILE[0][8..]).into_owned();
         let with = |from: &str, to: &str| {
@@ -356,8 +402,18 @@ mod tests {
         assert_eq!(with("ChainingModeCBC", "ChainingModeCFB"), FormatError::Sealed { format: Format::Ole2 });
         assert_eq!(with("keyBits=\"256\"", "keyBits=\"4000000000\""), FormatError::Sealed { format: Format::Ole2 });
         assert!(with("saltValue=\"", "saltValue=\"AA").is_permanent());
+        // Every segment is decrypted with the salt's hash.
+        assert_eq!(with("saltValue=\"", &format!("saltValue=\"{}", "AAAA".repeat(30_000))).code(), "corrupt");
+        assert_eq!(with("spinCount=\"100000\"", "spinCount=\"10000001\"").code(), "corrupt");
+        assert_eq!(with("spinCount=\"100000\"", "spinCount=\"1000001\"").code(), "encrypted", "the key is another");
         for cut in [0, 3, 8, 100, 223] {
             assert!(read([&STANDARD[0][..cut], STANDARD[1]], "heron").unwrap_err().is_permanent(), "{cut}");
+        }
+        for at in (0..STANDARD[0].len()).step_by(4) {
+            let mut info = STANDARD[0].to_vec();
+            info[at..at + 4].fill(0xFF);
+            let refused = read([&info, STANDARD[1]], "heron").err();
+            assert!(refused.is_none_or(|error| error.is_permanent()), "{at}");
         }
         for cut in [0, 7, 8, 4000] {
             assert_eq!(read([AGILE[0], &AGILE[1][..cut]], "heron").unwrap_err().code(), "corrupt", "{cut}");

@@ -149,7 +149,7 @@ impl Handle<ops::unprotect_document> for Service {
         }
         outdate_sums(&self.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
         if let Some(place) = store::places::find(&mut tx, &caller.writable(), id).await.or_fail()? {
-            titles::are_others(self, &mut tx, &place).await?;
+            titles::are_more(self, &mut tx, &place).await?;
         }
         tx.commit().await.or_fail()
     }

@@ -213,7 +213,7 @@ impl Handle<ops::update_index> for Service {
         if new.same_postings(&old) {
             indexes::configure(&mut tx, id, &new).await.map_err(failure)?;
         } else {
-            manage::empty(&mut tx, id, &new).await.map_err(failure)?;
+            manage::build_anew(&mut tx, id, &old, &new).await.map_err(failure)?;
         }
         let changed = serde_json::to_value(&change).map_err(|error| Failure::new(Code::Internal, error))?;
         record(&mut tx, caller, AuditAct::IndexUpdate, &before, Some(("change", changed))).await?;

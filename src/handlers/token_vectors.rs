@@ -143,6 +143,8 @@ async fn write(
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Itself).await.or_fail()?;
     if let Some(Vector { vector, model, titles }) = vector {
         store::vectors::set(&mut tx, &place, &[id], &[vector], model).await.or_fail()?;
+        let file = store::edits::part(&mut tx, &place).await.or_fail()?.and_then(|part| part.file);
+        store::edits::forget_notes(&mut tx, &[id], file).await.or_fail()?;
         if titles > 0 {
             let note = json!({"windows": 1, "titles": titles});
             store::evidence::record(&mut tx, id, Evidence::Embed, &note).await.or_fail()?;

@@ -7,37 +7,54 @@ use crate::{
     core::Core,
     error::OrFail,
     search::bm25,
-    store::{self, ingest_nodes::Belongs, places::Place},
+    store::{self, places::Place},
 };
 use sqlx::PgConnection;
 use svc_client::Failure;
+use svc_ids::DocumentId;
 
 /// Has the chunks under a document embedded anew after its title changed, or whether it is a part; until then they are found by the old
 /// titles. So are those that a reprocess of the document is making.
 pub async fn changed(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    let above = store::titles::above(conn, place).await.or_fail()?;
+    let Some(above) = above.filter(|above| above.is_indexed || core.settings.title_paths) else { return Ok(()) };
     if let Some(generation) = store::titles::tell_generation(conn, place).await.or_fail()? {
         queue(core, conn, &generation).await?;
     }
-    let above = store::titles::above(conn, place).await.or_fail()?;
-    match above.filter(|above| above.has_parts && (above.is_indexed || core.settings.title_paths)) {
-        Some(_) => queue(core, conn, place).await,
-        None => Ok(()),
-    }
+    if above.has_parts { queue(core, conn, place).await } else { Ok(()) }
 }
 
-/// Does the same for a document and all under it, after it came under other titles, or may have other readers than what is above it. They
-/// must not be found by titles that their readers may not read.
+/// Does the same for a document and all under it, after it came under other titles, or has other readers than what is above it. As nothing
+/// must be found by titles that its readers may not read, neither its words nor its vector find it until then.
 pub async fn are_others(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
-    let above = store::titles::above(conn, place).await.or_fail()?;
-    if above.is_none_or(|above| !above.is_part || !(above.is_indexed || core.settings.title_paths)) {
-        return Ok(());
-    }
-    let chunks = store::titles::settled_chunks(conn, place).await.or_fail()?;
+    let chunks = under_titles(core, conn, place).await?;
     if chunks.is_empty() {
         return Ok(());
     }
     bm25::remove(conn, None, &chunks).await.or_fail()?;
+    let sums = store::titles::sums_under(conn, place).await.or_fail()?;
+    store::rollups::forget_vectors(conn, &[chunks, sums].concat()).await.or_fail()?;
     queue(core, conn, place).await
+}
+
+/// Does the same for a document and all under it, after it became as open as what is above it. Until then they are found by the titles that they
+/// had, which all may read who may read them.
+pub async fn are_more(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    match under_titles(core, conn, place).await?.is_empty() {
+        true => Ok(()),
+        false => queue(core, conn, place).await,
+    }
+}
+
+/// What can be found at and under a part of another document by the titles above that, also if that was so before the settings were others.
+async fn under_titles(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<Vec<DocumentId>, Failure> {
+    let above = store::titles::above(conn, place).await.or_fail()?;
+    let Some(above) = above.filter(|above| above.is_part) else { return Ok(Vec::new()) };
+    let chunks = store::titles::settled_chunks(conn, place).await.or_fail()?;
+    let are_found = above.is_indexed
+        || core.settings.title_paths
+        || store::titles::are_in_vectors(conn, &chunks).await.or_fail()?;
+    Ok(if are_found { chunks } else { Vec::new() })
 }
 
 /// Queues the task. One that waits begins anew instead, and one that runs leaves the rest to that, so that changes in a row do the work once.
@@ -45,8 +62,9 @@ async fn queue(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<()
     if store::titles::begin_anew(conn, place, EMBED_TITLES.name).await.or_fail()? {
         return Ok(());
     }
-    let belongs = store::ingest_nodes::belongs(conn, place.id()).await.or_fail()?;
-    let root_id = belongs.map_or(place.id().as_root(), |Belongs { root_id, .. }| root_id);
+    // The sums of the containers above a part of a file are made anew too.
+    let file = store::edits::part(conn, place).await.or_fail()?.and_then(|part| part.file);
+    let root_id = file.unwrap_or(place.id().as_root());
     let queueing = Queueing::of_file(root_id, &core.settings.task_badges);
     queueing.add(conn, place, Work::of(&EMBED_TITLES)).await.or_fail()?;
     store::ingest_nodes::grow(conn, place.id(), 1, 0, 0).await.or_fail()

@@ -37,7 +37,8 @@ pub struct Unlocked {
 }
 
 /// Reads an encrypted file with its password. Returns `None` if the file is not encrypted or its format takes no
-/// password; the tasks will report that. Returns 422 for a wrong password.
+/// password; the tasks will report that. Returns 422 for a wrong password, and for what is wrong with the file beyond its
+/// encryption, which the tasks could not find out.
 pub async fn unlock(
     core: &Core,
     admission: &Admission,
@@ -50,14 +51,16 @@ pub async fn unlock(
     request.password = Some(password);
     let patterns = match read(core, file, &request).await {
         Ok(Answer::Probed { patterns: Ok(patterns), .. }) if patterns.holds(Pattern::IsEncrypted) => patterns,
-        Ok(Answer::Probed { patterns: Err(error), .. }) | Err(error) => return refused(error),
+        Ok(Answer::Probed { patterns: Err(error), .. }) | Err(error) => {
+            return refused(core, file, request, error).await;
+        }
         Ok(_) => return Ok(None),
     };
     request.step = Step::Extract(format);
     match read(core, file, &request).await {
         Ok(Answer::Extracted(extraction)) => Ok(Some(Opened { patterns, extraction })),
         Ok(_) => Ok(None),
-        Err(error) => refused(error),
+        Err(error) => refused(core, file, request, error).await,
     }
 }
 
@@ -65,7 +68,12 @@ async fn read(core: &Core, file: &File, request: &Request) -> Result<Answer, For
     core.reader.read(spool::reopen(file)?, request).await.map(|(answer, _)| answer)
 }
 
-fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {
+async fn refused(core: &Core, file: &File, request: Request, error: FormatError) -> Result<Option<Opened>, Failure> {
+    let is_of_content =
+        matches!(error, FormatError::Corrupt { .. } | FormatError::LimitExceeded { .. } | FormatError::Crashed { .. });
+    if is_of_content && is_closed(core, file, request).await {
+        return Err(Failure::field("file", format!("read with its password, {error}; nothing was stored")));
+    }
     match error {
         FormatError::Encrypted { .. } => {
             Err(Failure::new(Code::WrongPassword, "the password does not open the file; nothing was stored")
@@ -77,6 +85,17 @@ fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {
                 .with("remedy", "upload it again")
                 .with("retry_after", 2))
         }
+    }
+}
+
+/// Whether a file tells nothing without its password but that it needs one.
+async fn is_closed(core: &Core, file: &File, request: Request) -> bool {
+    let request = Request { step: Step::Probe, password: None, ..request };
+    match read(core, file, &request).await {
+        Ok(Answer::Probed { patterns: Ok(patterns), .. }) => {
+            patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none()
+        }
+        _ => false,
     }
 }
 

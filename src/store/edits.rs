@@ -1,5 +1,11 @@
 //! Edits of single documents: their fields, and what no longer fits a text that has changed.
-use super::{lexicon::Lexicon, nodes::NOT_OF_A_FILE, places::Place, word::Word};
+use super::{
+    evidence::{self, Evidence},
+    lexicon::Lexicon,
+    nodes::NOT_OF_A_FILE,
+    places::Place,
+    word::Word,
+};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
@@ -97,14 +103,17 @@ pub async fn forget_vectors(conn: &mut PgConnection, place: &Place, file: Option
     .bind(place.id())
     .fetch_one(&mut *conn)
     .await?;
-    if let Some(file) = file {
-        uncount_skipped(conn, &[place.id()], file).await?;
-    }
-    sqlx::query("DELETE FROM node_evidence WHERE document_id = $1 AND name = 'embed'")
-        .bind(place.id())
-        .execute(conn)
-        .await?;
+    forget_notes(conn, &[place.id()], file).await?;
     Ok(tokens)
+}
+
+/// Removes the evidence of how documents got their vectors or why they have none, and takes those without one out of their file's counts.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = file.map(|file| file.0)))]
+pub async fn forget_notes(conn: &mut PgConnection, documents: &[DocumentId], file: Option<RootId>) -> sqlx::Result<()> {
+    if let Some(file) = file {
+        uncount_skipped(conn, documents, file).await?;
+    }
+    evidence::remove_all(conn, documents, Evidence::Embed).await
 }
 
 /// Takes parts of a file that have no vector out of the file's counts of them by the reason.

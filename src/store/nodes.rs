@@ -146,16 +146,18 @@ macro_rules! titles_on {
 }
 pub(super) use titles_on;
 
-/// Those above the row `d` if it is a chunk or a table; the arguments are the placeholders of these usetypes and of those of parts.
+/// Whether the row `d` is a chunk, or a table without chunks of its own; the argument is the placeholder of these usetypes.
+macro_rules! is_titled {
+    ($titled:literal) => {
+        concat!("d.usetype = ANY(", $titled, ") AND NOT EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id)")
+    };
+}
+pub(super) use is_titled;
+
+/// The titles above the row `d` if it is such a text; the arguments are the placeholders of their usetypes and of those of parts.
 macro_rules! titles_of_text {
     ($titled:literal, $parts:literal) => {
-        concat!(
-            "CASE WHEN d.usetype = ANY(",
-            $titled,
-            ") THEN ",
-            titles_on!("d.path", "d.guard", $parts),
-            " ELSE '{}' END"
-        )
+        concat!("CASE WHEN ", is_titled!($titled), " THEN ", titles_on!("d.path", "d.guard", $parts), " ELSE '{}' END")
     };
 }
 

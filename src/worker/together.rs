@@ -83,14 +83,15 @@ impl Together {
             claimed = next?;
             // What is held has to be given back before its lease ends.
             let has_time = held.len() < HELD && begun.elapsed() < self.claimer.lease / 2;
-            let goes_on = !asked.is_empty() && has_time && !self.stops.load(Ordering::Relaxed);
+            let goes_on = has_time && !self.stops.load(Ordering::Relaxed);
             // Nothing else tells of a cancel until they are given back.
             let ended = if goes_on { self.end_cancelled(held).await } else { Ok(()) };
             if !goes_on || ended.is_err() {
                 unasked.extend(claimed.iter().map(|grant| grant.token));
                 return ended;
             }
-            if claimed.is_empty() {
+            if claimed.is_empty() && !asked.is_empty() {
+                // What is in a batch may have made room for others.
                 claimed = self.claim().await?;
             }
         }

@@ -254,7 +254,6 @@ async fn a_file_whose_pictures_cannot_be_read_settles_with_its_text_and_waits_fo
     app.client.resume_task_type(images()).await.unwrap();
     let frontier = app.settled(id).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
-    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 

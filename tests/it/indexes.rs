@@ -1,12 +1,13 @@
 //! Search indexes over REST.
-use crate::support::{TestApp, document, until};
+use crate::support::{TestApp, document, until, until_a_statement_waits};
 use serde_json::json;
 use svc::store::indexes::manage::documents_after;
 use svc_client::{
     Code, FileUpload, Json,
     wire::{
         Bm25Search, DocumentPath, IndexAnalyzer, IndexChange, IndexDocumentPath, IndexLanguage, IndexPath,
-        IndexResponse, IndexState, MaxsimSearch, NewIndex, NewMembers, PageQuery, SearchResult, UploadQuery, WaitQuery,
+        IndexResponse, IndexState, MaxsimSearch, NewIndex, NewMembers, PageQuery, SearchResult, TaskTypePath,
+        UploadQuery, WaitQuery,
     },
 };
 use svc_ids::DocumentId;
@@ -277,6 +278,38 @@ async fn members_that_are_added_at_once_are_all_indexed() {
     }
     let built = built(&app, herons).await;
     assert_eq!((built.members, built.documents), (24, 24));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_settles_while_an_index_is_built_stays_in_it() {
+    let app = TestApp::start().await;
+    // The build locks the documents by their ids, so that it waits for this one before it holds any other.
+    let lowest = app.create("lowest", "Reeds.", None).await.id;
+    let all = index(&app, "all", json!({})).await.id;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let file = app.upload_bytes("herons.md", "# Herons\n\nA heron stands there.\n").await.unwrap().document_id;
+    until("a chunk in flight", async || {
+        let chunks = "SELECT count(*) FROM documents WHERE usetype = 'chunk' AND settled = 'in_flight'";
+        (sqlx::query_scalar::<_, i64>(chunks).fetch_one(&app.pool).await.unwrap() > 0).then_some(())
+    })
+    .await;
+    let mut held = app.pool.begin().await.unwrap();
+    let lock = "SELECT id FROM documents WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(lock).bind(lowest).execute(&mut *held).await.unwrap();
+    let building = tokio::spawn({
+        let client = app.client.clone();
+        async move { client.refresh_index(IndexPath { id: all }).await }
+    });
+    until_a_statement_waits(&app.pool).await;
+    app.client.resume_task_type(embed()).await.unwrap();
+    app.settled(file).await;
+    assert_eq!(find(&app, "all", "stands").await.len(), 1);
+    held.rollback().await.unwrap();
+    building.await.unwrap().unwrap();
+    built(&app, all).await;
+    assert_eq!(find(&app, "all", "stands").await.len(), 1);
     app.end().await;
 }
 

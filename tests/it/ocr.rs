@@ -505,6 +505,26 @@ async fn an_engine_that_fails_on_one_page_leaves_the_others_their_text() {
 }
 
 #[tokio::test]
+async fn an_engine_finds_turned_pages_if_it_has_its_data_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    // It reads on each page what it was called with.
+    let columns = "level page_num block_num par_num line_num word_num left top width height conf text";
+    let header = columns.replace(' ', "\\t");
+    let deed = format!(r#"printf '{header}\n5\t1\t1\t1\t1\t1\t0\t0\t9\t9\t90\t%s\n' "$*""#);
+    let size = PictureSize { width: 20, height: 10, dpi: 300.0 };
+    for (data, called) in
+        [("eng", "stdin stdout -l eng --dpi 300 tsv"), ("eng\\nosd", "stdin stdout -l eng --dpi 300 --psm 1 tsv")]
+    {
+        let engine = impostor(folder.path(), &deed);
+        let script = fs::read_to_string(&engine).unwrap().replace("eng\\n", &format!("{data}\\n"));
+        fs::write(&engine, script).unwrap();
+        let settings = settings(&[("SVC_OCR_ENGINE", &engine)]);
+        let engine = Engine::start(&settings, &reader()).await.unwrap().unwrap();
+        assert_eq!(engine.recognise(&size, &[255; 200]).await.unwrap().text, called);
+    }
+}
+
+#[tokio::test]
 async fn an_engine_that_cannot_be_used_is_refused_at_the_start_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let start = async |wished: &[(&str, &str)]| {

@@ -183,25 +183,29 @@ async fn a_password_that_nobody_needs_does_no_harm() {
     app.end().await;
 }
 
-/// A document of Word that the password `heron` opens.
-fn locked_document() -> Vec<u8> {
-    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
-    for (stream, name) in [("/EncryptionInfo", "agile-docx.info"), ("/EncryptedPackage", "agile-docx.package")] {
-        let bytes = std::fs::read(repository().join("formats/src/ole2/files").join(name)).unwrap();
-        file.create_stream(stream).unwrap().write_all(&bytes).unwrap();
+/// What opens [`locked_document`]; no word of it is in the text.
+const LONG_PASSWORD: &str = "Wehr über 3 Erlen 🦆";
+
+/// A document of Word with a password, and with these bytes behind what is encrypted.
+fn locked_document(more: &[u8]) -> Vec<u8> {
+    let file = |name: &str| std::fs::read(repository().join("formats/src/ole2/files").join(name)).unwrap();
+    let package = [file("agile-docx.package").as_slice(), more].concat();
+    let mut locked = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    for (stream, bytes) in [("/EncryptionInfo", file("agile-docx-umlauts.info")), ("/EncryptedPackage", package)] {
+        locked.create_stream(stream).unwrap().write_all(&bytes).unwrap();
     }
-    file.flush().unwrap();
-    file.into_inner().into_inner()
+    locked.flush().unwrap();
+    locked.into_inner().into_inner()
 }
 
 #[tokio::test]
 async fn a_password_opens_an_office_file_and_is_kept_nowhere() {
     let app = TestApp::start().await;
     let path = server::work_dir().join("house.docx");
-    std::fs::write(&path, locked_document()).unwrap();
+    std::fs::write(&path, locked_document(&[])).unwrap();
     let refused = upload(&app, &path, password("stork")).await.unwrap_err();
     assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
-    let id = upload(&app, &path, password("heron")).await.unwrap().document_id;
+    let id = upload(&app, &path, password(LONG_PASSWORD)).await.unwrap().document_id;
     let frontier = app.settled(id).await;
     assert_eq!((frontier.settled, frontier.nodes_failed, frontier.warnings.len()), (Settled::Settled, 0, 0));
     let found = app.client.search_bm25(Json(Bm25Search::new("alder above the weir"))).await.unwrap();
@@ -209,9 +213,28 @@ async fn a_password_opens_an_office_file_and_is_kept_nowhere() {
     let evidence = evidence(&app, id).await;
     assert_eq!(evidence["matched.patterns"]["is_encrypted"], true);
     assert_eq!(evidence["extract.text"]["locked_format"], "docx");
-    // The text itself says heron, so what is looked for is the password as a value.
-    assert!(!dump(&app).await.contains("\"heron\""));
+    let dump = dump(&app).await;
+    assert!(dump.contains("locked_format") && !dump.contains("Wehr") && !dump.contains("Erlen"));
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_file_that_its_password_opens_is_told_at_once() {
+    let app = TestApp::start().await;
+    let path = server::work_dir().join("changed.docx");
+    std::fs::write(&path, locked_document(&[0; 16])).unwrap();
+    let refused = upload(&app, &path, password(LONG_PASSWORD)).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::InvalidField), "{refused}");
+    assert_eq!(refused.members["field"], "file");
+    assert!(refused.detail.contains("was changed after it was encrypted"), "{refused}");
+    assert!(!format!("{refused:?}").contains("Erlen"));
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(stored, 0);
+    // Without the password nothing but the lock is seen.
+    let (id, frontier) = app.ingest(&path).await;
+    assert_eq!(frontier.settled, Settled::Failed);
+    assert_eq!(evidence(&app, id).await["attempts"][0]["code"], "encrypted_package");
     app.end().await;
 }
 

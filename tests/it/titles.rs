@@ -2,15 +2,16 @@
 use crate::{
     edits::{get, patched},
     principals::{grant, someone},
-    support::{TestApp, Wish, document, invariants, until},
+    support::{TestApp, Wish, document, invariants, settings, until, until_a_statement_waits},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use svc_client::{
-    Client, Code, FileUpload, Json, Remote,
+    Client, Code, FileUpload, Json, OptionalJson, Remote,
     wire::{
-        Bm25Search, DocumentPath, DocumentResponse, GrantRight, IndexChange, IndexPath, IndexState, NewDocument,
-        PageQuery, SnippetOf, TaskTypePath, UploadQuery, WaitQuery,
+        ArchivePart, ArchiveQuery, Bm25Search, DocumentPath, DocumentResponse, EmbedOptions, GrantRight,
+        ImportedArchive, IndexChange, IndexPath, IndexState, NewDocument, PageQuery, SnippetOf, TaskTypePath,
+        UploadQuery, WaitQuery,
     },
 };
 
@@ -38,10 +39,29 @@ fn chunks(tree: &[DocumentResponse], under: i64) -> BTreeSet<i64> {
     tree.iter().filter(is_under).map(|node| node.id).collect()
 }
 
-/// The chunks that BM25 finds.
+/// The chunks and tables that BM25 finds.
 async fn found(client: &Client<Remote>, query: &str) -> BTreeSet<i64> {
-    let search = Bm25Search { limit: 100, usetype: Some(vec!["chunk".to_owned()]), ..Bm25Search::new(query) };
+    found_in(client, "default", query).await
+}
+
+/// The chunks and tables that an index finds.
+async fn found_in(client: &Client<Remote>, index: &str, query: &str) -> BTreeSet<i64> {
+    let (index, usetype) = (Some(index.to_owned()), Some(vec!["chunk".to_owned(), "table".to_owned()]));
+    let search = Bm25Search { index, limit: 100, usetype, ..Bm25Search::new(query) };
     client.search_bm25(Json(search)).await.unwrap().results.iter().map(|result| result.document.id).collect()
+}
+
+async fn vector(app: &TestApp, id: i64) -> String {
+    let query = "SELECT embed::text FROM document_vectors WHERE document_id = $1";
+    sqlx::query_scalar(query).bind(id).fetch_one(&app.pool).await.unwrap()
+}
+
+/// Makes a chunk of a caller's own, and waits until it is found.
+async fn own_chunk(app: &TestApp, content: &str, parent_id: i64) -> i64 {
+    let new =
+        NewDocument { usetype: Some("chunk".to_owned()), parent_id: Some(parent_id), ..document("A part", content) };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    app.client.create_document(wait, Json(new)).await.unwrap().document.id
 }
 
 async fn embed(app: &TestApp, id: i64) -> Option<Value> {
@@ -83,13 +103,7 @@ async fn a_chunk_is_found_by_the_titles_above_it_and_shows_none_of_them() {
     assert!(all.results.iter().all(|result| result.document.id != inside), "{all:?}");
     assert_eq!(embed(&app, inside).await, None);
     // A chunk that a caller makes is.
-    let new = NewDocument {
-        usetype: Some("chunk".to_owned()),
-        parent_id: Some(inside),
-        ..document("A part", "A heron of its own.")
-    };
-    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
-    let part = app.client.create_document(wait, Json(new)).await.unwrap().document.id;
+    let part = own_chunk(&app, "A heron of its own.", inside).await;
     assert_eq!(found(&app.client, "note").await, BTreeSet::from([part]));
     invariants::check_drained(&app.pool).await;
     app.end().await;
@@ -110,12 +124,8 @@ async fn what_is_renamed_is_found_by_its_old_title_until_it_is_by_the_new_one() 
     let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
     let zanzibar = section(&tree, "Zanzibar");
     let (under, all) = (chunks(&tree, zanzibar), chunks(&tree, file));
-    let vector = async |id: i64| -> String {
-        let query = "SELECT embed::text FROM document_vectors WHERE document_id = $1";
-        sqlx::query_scalar(query).bind(id).fetch_one(&app.pool).await.unwrap()
-    };
     let last = *under.last().unwrap();
-    let before = [vector(last).await, vector(zanzibar).await, vector(file).await];
+    let before = [vector(&app, last).await, vector(&app, zanzibar).await, vector(&app, file).await];
     app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
     patched(&app, zanzibar, json!({"title": "Madagascar"})).await;
     patched(&app, file, json!({"title": "Beacons.md"})).await;
@@ -135,7 +145,7 @@ async fn what_is_renamed_is_found_by_its_old_title_until_it_is_by_the_new_one() 
     let first = BTreeSet::from([*under.first().unwrap()]);
     assert_eq!(found(&app.client, "zanzibar").await, first, "its text has the old heading");
     assert_eq!(found(&app.client, "lighthouses beacons").await, BTreeSet::new());
-    let after = [vector(last).await, vector(zanzibar).await, vector(file).await];
+    let after = [vector(&app, last).await, vector(&app, zanzibar).await, vector(&app, file).await];
     assert!(before.iter().zip(&after).all(|(before, after)| before != after), "also the sums");
     // A title above what is changed meanwhile is no reason to lose the change.
     patched(&app, last, json!({"content": "Every zeppelin has a mooring mast."})).await;
@@ -185,17 +195,27 @@ async fn a_part_is_not_found_by_a_title_that_its_readers_may_not_read() {
     let one = someone(&app, "one").await;
     grant(&app, &one, zanzibar, GrantRight::Read).await;
     assert_eq!(found(&one.client, "lighthouses").await, BTreeSet::new(), "not for a moment");
+    let with_vector = async || -> i64 {
+        let query = "SELECT count(*) FROM document_vectors WHERE document_id = ANY($1)";
+        let closed: Vec<i64> = under.iter().copied().chain([zanzibar]).collect();
+        sqlx::query_scalar(query).bind(closed).fetch_one(&app.pool).await.unwrap()
+    };
+    assert_eq!(with_vector().await, 0, "nor has a vector anything of the title");
     app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
     until("the section to be found by its own title", async || {
         (found(&one.client, "zanzibar").await == under).then_some(())
     })
     .await;
     invariants::check_drained(&app.pool).await;
+    assert_eq!(with_vector().await, under.len() as i64 + 1);
     assert_eq!(found(&one.client, "lighthouses").await, BTreeSet::new());
     assert_eq!(embed(&app, *under.last().unwrap()).await, Some(json!({"windows": 1, "titles": 1})));
     assert!(!found(&app.client, "lighthouses").await.is_empty(), "the rest of the file has its name");
     // Once the section is as open as the file again, so is the title.
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
     app.client.unprotect_document(DocumentPath { id: zanzibar }).await.unwrap();
+    assert_eq!(found(&app.client, "zanzibar").await, under, "nothing is lost meanwhile");
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
     until("all to be found by the name of the file", async || {
         (found(&app.client, "lighthouses").await == chunks(&tree, file)).then_some(())
     })
@@ -242,5 +262,212 @@ async fn titles_weigh_as_an_index_says() {
     app.create("Wombats again", "Nothing of that name is in here.", None).await;
     assert_eq!(search("wombat").await, [told]);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_is_built_while_a_title_changes_has_the_new_title() {
+    let app = TestApp::start().await;
+    // The build locks the documents by their ids, so that it waits for this one before it holds any of the file's.
+    let lowest = app.create("A note", "The heron waits.", None).await.id;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let all = chunks(&tree, file);
+    let new = json!({"name": "headed", "title_paths": true});
+    let headed = app.client.create_index(Json(serde_json::from_value(new).unwrap())).await.unwrap().id;
+    assert_eq!(found_in(&app.client, "headed", "lighthouses").await, all);
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    let mut held = app.pool.begin().await.unwrap();
+    let lock = "SELECT id FROM documents WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(lock).bind(lowest).execute(&mut *held).await.unwrap();
+    let building = tokio::spawn({
+        let client = app.client.clone();
+        async move { client.refresh_index(IndexPath { id: headed }).await }
+    });
+    until_a_statement_waits(&app.pool).await;
+    patched(&app, file, json!({"title": "Beacons.md"})).await;
+    held.rollback().await.unwrap();
+    building.await.unwrap().unwrap();
+    until("the index to be built", async || {
+        let index = app.client.read_index(IndexPath { id: headed }).await.unwrap();
+        (index.state == IndexState::Ready).then_some(())
+    })
+    .await;
+    assert_eq!(found_in(&app.client, "headed", "beacons").await, all);
+    assert_eq!(found_in(&app.client, "headed", "lighthouses").await, BTreeSet::new());
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_whose_titles_count_otherwise_finds_what_it_found_until_it_is_built() {
+    let app = TestApp::start().await;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let all = chunks(&tree, file);
+    let weighty = settings(&[("SVC_BM25_TITLE_WEIGHT", "3")]);
+    // Nothing of it is built before the search.
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT id FROM documents FOR NO KEY UPDATE").execute(&mut *held).await.unwrap();
+    svc::app::weigh_indexes(&app.pool, &weighty).await.unwrap();
+    let default = async || app.client.list_indexes(PageQuery::default()).await.unwrap().indexes.remove(0);
+    let building = default().await;
+    assert_eq!((building.title_weight, building.state), (3, IndexState::Building));
+    assert_eq!(found(&app.client, "lighthouses").await, all);
+    held.rollback().await.unwrap();
+    let built = until("the index to be built", async || {
+        let index = default().await;
+        (index.state == IndexState::Ready).then_some(index)
+    })
+    .await;
+    assert_eq!(built.title_weight, 3);
+    assert_eq!(found(&app.client, "lighthouses").await, all);
+    let counted = "SELECT max(tf) FROM search_index_entries e JOIN search_term_stats s ON s.index_id = e.index_id
+                     CROSS JOIN LATERAL unnest(e.terms, e.tfs) AS t(term_id, tf)
+                    WHERE e.index_id = $1 AND s.term = 'lighthous' AND s.term_id = t.term_id";
+    let counted: Option<i16> = sqlx::query_scalar(counted).bind(built.id).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(counted, Some(3));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_evidence_of_a_vector_follows_what_it_was_made_of() {
+    let app = TestApp::start().await;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let last = *chunks(&tree, zanzibar).last().unwrap();
+    assert_eq!(embed(&app, last).await, Some(json!({"windows": 1, "titles": 2})));
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    patched(&app, file, json!({"title": "0012.md"})).await;
+    patched(&app, zanzibar, json!({"title": "Page 7"})).await;
+    let path = DocumentPath { id: last };
+    app.client.embed_document(path, EmbedOptions::default(), OptionalJson(None)).await.unwrap();
+    assert_eq!(embed(&app, last).await, None, "no title is left that tells something");
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_title_concerns_only_the_chunks_above_which_it_stands() {
+    let app = TestApp::start().await;
+    let (_, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let under = chunks(&tree, zanzibar);
+    // It is no part of the file, so that no title of the file stands above its chunk.
+    let note = app.create("A note", "The heron waits.", Some(zanzibar)).await.id;
+    let inside = own_chunk(&app, "A heron of its own.", note).await;
+    let version = async |id: i64| -> String {
+        let query = "SELECT xmin::text FROM document_vectors WHERE document_id = $1";
+        sqlx::query_scalar(query).bind(id).fetch_one(&app.pool).await.unwrap()
+    };
+    let before = version(inside).await;
+    patched(&app, zanzibar, json!({"title": "Madagascar"})).await;
+    until("the new title to be found", async || (found(&app.client, "madagascar").await == under).then_some(())).await;
+    invariants::check_drained(&app.pool).await;
+    assert_eq!(version(inside).await, before, "it is not embedded for nothing");
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    app.client.protect_document(DocumentPath { id: zanzibar }).await.unwrap();
+    assert_eq!(found(&app.client, "note").await, BTreeSet::from([inside]), "nor lost meanwhile");
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    assert_eq!(found(&app.client, "note").await, BTreeSet::from([inside]));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sums_above_a_chunk_that_is_closed_follow_its_vector() {
+    let app = TestApp::start().await;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let last = *chunks(&tree, zanzibar).last().unwrap();
+    let vectors = async || [vector(&app, last).await, vector(&app, zanzibar).await, vector(&app, file).await];
+    let before = vectors().await;
+    app.client.protect_document(DocumentPath { id: last }).await.unwrap();
+    until("the chunk to be embedded without titles", async || embed(&app, last).await.is_none().then_some(())).await;
+    invariants::check_drained(&app.pool).await;
+    assert!(before.iter().zip(&vectors().await).all(|(before, after)| before != after));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_imported_is_found_by_the_titles_above_it() {
+    let app = TestApp::start().await;
+    let text =
+        "# Zanzibar\n\nEach lamp has a height.\n\n| Lamp | Height |\n| --- | --- |\n| north | 12 |\n| south | 15 |\n";
+    let file = app.upload_bytes("Lighthouses.md", text).await.unwrap().document_id;
+    app.settled(file).await;
+    let tree = app.subtree(file).await;
+    let is_text = |node: &&DocumentResponse| ["chunk", "table"].contains(&node.usetype.as_str());
+    let texts: BTreeSet<i64> = tree.iter().filter(is_text).map(|node| node.id).collect();
+    assert!(tree.iter().any(|node| node.usetype == "table") && texts.len() > 1, "{tree:?}");
+    assert_eq!(found(&app.client, "lighthouses").await, texts);
+    let all = ArchiveQuery { parent_id: Some(file), ..ArchiveQuery::default() };
+    let documents = app.client.export_documents(all).await.unwrap().documents;
+    app.client.delete_document(DocumentPath { id: file }).await.unwrap();
+    let of = ImportedArchive { archive: "lighthouses".to_owned(), parent_id: None };
+    let imported = app.client.import_documents(of, Json(ArchivePart { documents })).await.unwrap();
+    assert_eq!(imported.queued, 0, "nothing is embedded again");
+    let is_text = imported.documents.iter().filter(|document| texts.contains(&document.id));
+    let new: BTreeSet<i64> = is_text.map(|document| document.document_id).collect();
+    assert_eq!(found(&app.client, "lighthouses").await, new);
+    assert_eq!(found(&app.client, "zanzibar").await, new);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_with_chunks_of_its_own_has_no_titles_that_nobody_would_renew() {
+    let app = TestApp::start().await;
+    let rows: String = (0..120).map(|row| format!("| keeper {row} | {row} |\n")).collect();
+    let text = format!("# Zanzibar\n\nEach has a number.\n\n| Keeper | Lamp |\n| --- | --- |\n{rows}\n");
+    let file = app.upload_bytes("Lighthouses.md", text).await.unwrap().document_id;
+    app.settled(file).await;
+    let tree = app.subtree(file).await;
+    let table = tree.iter().find(|node| node.usetype == "table").unwrap().id;
+    let all = chunks(&tree, file);
+    assert!(chunks(&tree, table).len() > 1, "{tree:?}");
+    let default = app.client.list_indexes(PageQuery::default()).await.unwrap().indexes.remove(0).id;
+    app.client.refresh_index(IndexPath { id: default }).await.unwrap();
+    until("the index to be built", async || {
+        let index = app.client.read_index(IndexPath { id: default }).await.unwrap();
+        (index.state == IndexState::Ready).then_some(())
+    })
+    .await;
+    assert_eq!(found(&app.client, "lighthouses").await, all);
+    patched(&app, file, json!({"title": "Beacons.md"})).await;
+    until("the new title to be found", async || (found(&app.client, "beacons").await == all).then_some(())).await;
+    assert_eq!(found(&app.client, "lighthouses").await, BTreeSet::new());
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_embedded_with_titles_loses_them_where_it_is_closed_though_titles_are_left_out_by_now() {
+    let app = TestApp::start().await;
+    let (_, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let under: Vec<i64> = chunks(&tree, zanzibar).into_iter().collect();
+    let wish = Wish {
+        settings: &[("SVC_TITLE_PATHS", "false")],
+        database: Some(app.options.clone()),
+        no_worker: true,
+        ..Wish::default()
+    };
+    let later = TestApp::with(wish).await;
+    svc::app::weigh_indexes(&later.pool, &later.service.settings).await.unwrap();
+    later.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    let with_vector = async || -> i64 {
+        let query = "SELECT count(*) FROM document_vectors WHERE document_id = ANY($1)";
+        sqlx::query_scalar(query).bind(&under).fetch_one(&app.pool).await.unwrap()
+    };
+    assert_eq!(with_vector().await, under.len() as i64);
+    later.client.protect_document(DocumentPath { id: zanzibar }).await.unwrap();
+    assert_eq!(with_vector().await, 0);
+    assert_eq!(found(&later.client, "lighthouses").await.intersection(&chunks(&tree, zanzibar)).count(), 0);
+    later.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    assert_eq!(with_vector().await, under.len() as i64);
+    later.end().await;
     app.end().await;
 }

@@ -143,10 +143,10 @@ pub struct IndexChange {
     /// With another analyzer the index is emptied and built anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub analyzer: Option<IndexAnalyzer>,
-    /// So it is with another weight.
+    /// With another weight it is built anew, and finds what it found until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title_weight: Option<u32>,
-    /// And with or without the titles above chunks.
+    /// So it is with or without the titles above chunks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title_paths: Option<bool>,
 }

@@ -41,6 +41,31 @@ impl Hash {
         }
     }
 
+    /// How many bytes a hash has.
+    pub(super) fn length(self) -> usize {
+        match self {
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 64,
+        }
+    }
+
+    /// The HMAC of a text (RFC 2104).
+    pub(super) fn mac(self, key: &[u8], text: &[u8]) -> Vec<u8> {
+        const INNER: u8 = 0x36;
+        const OUTER: u8 = 0x5C;
+        // The function takes in so many bytes at once.
+        let block = match self {
+            Self::Sha1 | Self::Sha256 => 64,
+            Self::Sha384 | Self::Sha512 => 128,
+        };
+        let mut key = if key.len() > block { self.of(key, &[]) } else { key.to_vec() };
+        key.resize(block, 0);
+        let with = |pad: u8| -> Vec<u8> { key.iter().map(|byte| byte ^ pad).collect() };
+        self.of(&with(OUTER), &self.of(&with(INNER), text))
+    }
+
     /// The hash of a salt and a password, hashed again so many times with the number of the turn before it.
     pub(super) fn spun(self, salt: &[u8], password: &str, turns: u32) -> Vec<u8> {
         let password: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -132,5 +157,21 @@ mod tests {
         assert_eq!(fitted(vec![1, 2, 3], 2), [1, 2]);
         assert_eq!(fitted(vec![1], 3), [1, 0x36, 0x36]);
         assert_eq!(Hash::Sha1.of(b"a", b"bc"), bytes("a9993e364706816aba3e25717850c26c9cd0d89d"));
+        for hash in [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512] {
+            assert_eq!(hash.of(b"a", b"bc").len(), hash.length(), "{hash:?}");
+        }
+    }
+
+    /// The vectors of RFC 2202 and RFC 4231, with a key that is shorter and one that is longer than a block.
+    #[test]
+    fn texts_are_authenticated_as_the_standard_says() {
+        let (key, text) = (b"Jefe", b"what do ya want for nothing?");
+        assert_eq!(Hash::Sha1.mac(key, text), bytes("effcdf6ae5eb2fa2d27416d5f184df9c259a7c79"));
+        let of_sha256 = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(Hash::Sha256.mac(key, text), bytes(of_sha256));
+        let of_sha512 = "80b24263c7c1a3ebb71493c1dd7be8b49b46d1f41b4aeec1121b013783f8f352\
+            6b56d037e05f2598bd0fd2215d6a1e5295e64f73f63f0aec8b915a985d786598";
+        let text = b"Test Using Larger Than Block-Size Key - Hash Key First";
+        assert_eq!(Hash::Sha512.mac(&[0xAA; 131], text), bytes(of_sha512));
     }
 }

@@ -17,12 +17,16 @@ use std::io::{Read, Seek};
 
 /// The longest description of a lock; real ones have two kilobytes.
 const LONGEST_INFO: u64 = 1 << 20;
-/// How often a password may be hashed. Office programs do it 100,000 times.
-const MOST_TURNS: u32 = 1_000_000;
+/// How often a password may be hashed and how long a salt may be, as the standard has it ([MS-OFFCRYPTO] 2.3.4.10).
+/// Office programs hash it 100,000 times, with a salt of 16 bytes.
+const MOST_TURNS: u32 = 10_000_000;
+const LONGEST_SALT: usize = 1 << 16;
 /// The turns of Office 2007.
 const TURNS_OF_2007: u32 = 50_000;
 /// What the later form encrypts at once.
 const SEGMENT: usize = 4096;
+/// Only a package that is encrypted for the holders of rights has this storage ([MS-OFFCRYPTO] 2.2.4).
+const OF_RIGHTS: &str = "/\u{6}DataSpaces/TransformInfo/DRMEncryptedTransform";
 
 /// Opens the package with a password.
 ///
@@ -33,16 +37,29 @@ pub(super) fn open<R: Read + Seek>(
     password: &Secret,
     limits: &Limits,
 ) -> Result<Package, FormatError> {
-    let info = stream(file, "/EncryptionInfo", LONGEST_INFO)?;
-    let lock = Lock::read(&info, limits)?;
+    let lock = lock(file, limits)?;
     let key = lock.key(password)?.ok_or(FormatError::Encrypted { format: Format::Ole2 })?;
     let mut bytes = stream(file, "/EncryptedPackage", limits.input_bytes)?;
+    lock.check(&key, &bytes)?;
     let length = bytes.first_chunk().map(|length| u64::from_le_bytes(*length)).ok_or_else(damaged)?;
     bytes.drain(..size_of::<u64>());
     let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len()).ok_or_else(damaged)?;
     lock.open(&key, &mut bytes)?;
     bytes.truncate(length);
     Package::new(bytes)
+}
+
+/// Whether the package is locked in a way that no password opens here.
+pub(super) fn is_sealed<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
+    // The length of the description alone bounds its cost.
+    matches!(lock(file, &Limits::default()), Err(FormatError::Sealed { .. }))
+}
+
+fn lock<R: Read + Seek>(file: &mut CompoundFile<R>, limits: &Limits) -> Result<Lock, FormatError> {
+    if file.exists(OF_RIGHTS) {
+        return Err(sealed());
+    }
+    Lock::read(&stream(file, "/EncryptionInfo", LONGEST_INFO)?, limits)
 }
 
 fn stream<R: Read + Seek>(file: &mut CompoundFile<R>, name: &str, most: u64) -> Result<Vec<u8>, FormatError> {
@@ -90,6 +107,14 @@ impl Lock {
         match self {
             Self::Standard(standard) => standard.key(password),
             Self::Agile(agile) => agile.key(password),
+        }
+    }
+
+    /// Refuses a package, with its length in front, that was changed after it was locked. Only the later form can tell.
+    fn check(&self, key: &[u8], package: &[u8]) -> Result<(), FormatError> {
+        match self {
+            Self::Standard(_) => Ok(()),
+            Self::Agile(agile) => agile.check(key, package),
         }
     }
 
@@ -184,12 +209,20 @@ impl Standard {
 struct Agile {
     /// How the package is encrypted.
     data: Cipher,
+    /// What the package was when it was locked; some programs leave it out.
+    integrity: Option<Integrity>,
     /// How the key of the package is encrypted, with the password.
     with: Cipher,
     turns: u32,
     verifier: Vec<u8>,
     verifier_hash: Vec<u8>,
     key: Vec<u8>,
+}
+
+/// The HMAC of a package, and the key that it was made with, both encrypted with the key of the package.
+struct Integrity {
+    key: Vec<u8>,
+    value: Vec<u8>,
 }
 
 /// A cipher with its hash: AES, chained.
@@ -210,11 +243,14 @@ impl Cipher {
 impl Agile {
     fn read(info: &[u8], limits: &Limits) -> Result<Self, FormatError> {
         let mut xml = XmlReader::new(info, Format::Ole2, limits);
-        let (mut data, mut found) = (None, None);
+        let (mut data, mut integrity, mut found) = (None, None, None);
         while let Some(node) = xml.next()? {
             let Node::Start(element) = node else { continue };
             let attribute = |name: &str| element.attribute(name);
-            let bytes = |name: &str| attribute(name).and_then(|value| base64_decode(value.as_bytes()));
+            let value = |name: &str| {
+                let bytes = attribute(name).and_then(|value| base64_decode(value.as_bytes()));
+                bytes.ok_or_else(damaged)
+            };
             let cipher = || -> Result<Cipher, FormatError> {
                 let is_known = attribute("cipherAlgorithm") == Some("AES")
                     && attribute("cipherChaining") == Some("ChainingModeCBC")
@@ -227,14 +263,18 @@ impl Agile {
                     Some("256") => 32,
                     _ => return Err(sealed()),
                 };
-                Ok(Cipher { salt: bytes("saltValue").ok_or_else(damaged)?, hash, key_bytes })
+                let salt = value("saltValue")?;
+                if salt.len() > LONGEST_SALT { Err(damaged()) } else { Ok(Cipher { salt, hash, key_bytes }) }
             };
             match element.name.as_str() {
                 "keyData" if data.is_none() => data = Some(cipher()?),
+                "dataIntegrity" if integrity.is_none() => {
+                    integrity =
+                        Some(Integrity { key: value("encryptedHmacKey")?, value: value("encryptedHmacValue")? });
+                }
                 // Another key may be for the holder of a certificate, whose element has no password's turns.
                 "encryptedKey" if found.is_none() && attribute("spinCount").is_some() => {
                     let turns = attribute("spinCount").and_then(|turns| turns.parse::<u32>().ok());
-                    let value = |name: &str| bytes(name).ok_or_else(damaged);
                     found = Some((
                         cipher()?,
                         turns.ok_or_else(damaged)?,
@@ -253,10 +293,30 @@ impl Agile {
         let (with, turns, verifier, verifier_hash, key) = found.ok_or_else(sealed)?;
         if turns > MOST_TURNS {
             let reason =
-                format_args!("its password is hashed {turns} times, more than the {MOST_TURNS} of any program");
+                format_args!("its password is hashed {turns} times, more than the {MOST_TURNS} that are allowed");
             return Err(FormatError::corrupt(Format::Ole2, reason));
         }
-        Ok(Self { data: data.ok_or_else(damaged)?, with, turns, verifier, verifier_hash, key })
+        Ok(Self { data: data.ok_or_else(damaged)?, integrity, with, turns, verifier, verifier_hash, key })
+    }
+
+    fn check(&self, key: &[u8], package: &[u8]) -> Result<(), FormatError> {
+        /// What the chains of two values begin with.
+        const KEY: [u8; 8] = [0x5F, 0xB2, 0xAD, 0x01, 0x0C, 0xB9, 0xE1, 0xF6];
+        const VALUE: [u8; 8] = [0xA0, 0x67, 0x7F, 0x02, 0xB2, 0x2C, 0x84, 0x33];
+        let Some(integrity) = &self.integrity else { return Ok(()) };
+        let hash = self.data.hash;
+        let opened = |value: &[u8], block: [u8; 8]| {
+            let mut value = value.to_vec();
+            decrypt(key, Some(self.data.start(&block)), &mut value).ok_or_else(damaged)?;
+            // It is filled up to whole blocks.
+            value.truncate(hash.length());
+            Ok::<_, FormatError>(value)
+        };
+        if hash.mac(&opened(&integrity.key, KEY)?, package) == opened(&integrity.value, VALUE)? {
+            Ok(())
+        } else {
+            Err(FormatError::corrupt(Format::Ole2, "what is encrypted in it was changed after it was encrypted"))
+        }
     }
 
     fn key(&self, password: &Secret) -> Result<Option<Vec<u8>>, FormatError> {

@@ -114,13 +114,12 @@ pub(super) struct Buffers {
 impl Buffers {
     /// Takes a page's buffers back if the next page may need as much.
     pub(super) fn take_back(&mut self, page: PageGlyphs) {
-        if page.glyphs.capacity() > 2 * MOST_KEPT || page.text.capacity() > 8 * MOST_KEPT {
-            return *self = Self::default();
-        }
-        (self.text, self.glyphs) = (page.text, page.glyphs);
-        self.text.clear();
-        self.glyphs.clear();
         self.seen.clear();
+        if page.glyphs.capacity() <= 2 * MOST_KEPT && page.text.capacity() <= 8 * MOST_KEPT {
+            (self.text, self.glyphs) = (page.text, page.glyphs);
+            self.text.clear();
+            self.glyphs.clear();
+        }
     }
 }
 
@@ -420,6 +419,20 @@ impl Device<'_> for Collector<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_huge_page_takes_nothing_away_that_was_learnt_of_its_file() {
+        let mut buffers = Buffers::default();
+        (0..40).for_each(|_| buffers.weights.push(61.0));
+        buffers.weights.end_run(0..40);
+        buffers.weights.bold();
+        let glyphs = Vec::with_capacity(2 * MOST_KEPT + 1);
+        buffers.take_back(PageGlyphs { glyphs, ..PageGlyphs::default() });
+        assert_eq!(buffers.glyphs.capacity(), 0, "nor are its buffers kept");
+        (0..10).for_each(|_| buffers.weights.push(93.0));
+        buffers.weights.end_run(0..10);
+        assert_eq!(buffers.weights.bold(), [0..10]);
+    }
 
     #[test]
     fn the_cells_around_one_are_found_in_every_block() {

@@ -90,7 +90,7 @@ impl Handle<ops::import_documents> for Service {
         }
         let part = Part::prepare(self, caller, &of, &documents).await?;
         match part.store(self, caller, &of).await {
-            // The terms that this process remembers are of another time.
+            // The terms that this process remembers, or the titles that it read, are of another time.
             Err(Refused::Stale) => {
                 self.postings.forget_term_ids();
                 let part = Part::prepare(self, caller, &of, &documents).await?;
@@ -112,7 +112,7 @@ impl Handle<ops::import_documents> for Service {
 /// Why a part was not stored.
 enum Refused {
     Failure(Failure),
-    /// The terms must be looked up anew.
+    /// The terms, and the titles under which the documents come, must be looked up anew.
     Stale,
 }
 
@@ -130,6 +130,8 @@ struct Part<'a> {
     vectors: HashMap<i64, Weighted>,
     /// The model of the vectors.
     model: Option<String>,
+    /// The titles under the documents that were there before, which the postings have.
+    under: HashMap<DocumentId, Vec<String>>,
     postings: Vec<bm25::Prepared>,
 }
 
@@ -164,7 +166,8 @@ impl<'a> Part<'a> {
         let there: Vec<DocumentId> = there.into_iter().collect();
         let covering = store::indexes::covering(&mut conn, &there).await.or_fail()?;
         let of_all = archive::indexes_of_all(&mut conn).await.or_fail()?;
-        let above = above(&fresh, &anchors, store::titles::under(&mut conn, &there).await.or_fail()?);
+        let under = store::titles::under(&mut conn, &there).await.or_fail()?;
+        let above = above(&fresh, &anchors, &under);
         drop(conn);
         // Without a model nothing is wrong with a vector, but nothing can be said for it either.
         // A model that is away would have every vector made anew.
@@ -207,7 +210,7 @@ impl<'a> Part<'a> {
             postings.push(bm25::prepare(&service.pool, &service.postings, index, texts).await.or_fail()?);
         }
         let model = model.map(|model| model.identity().to_owned());
-        Ok(Part { documents, new, vectors, model, postings })
+        Ok(Part { documents, new, vectors, model, under, postings })
     }
 
     async fn store(self, service: &Service, caller: &Caller, of: &ImportedArchive) -> Result<ImportedPart, Refused> {
@@ -284,6 +287,10 @@ impl<'a> Part<'a> {
             }
         }
         coming.flush(service, conn).await?;
+        let anchors: Vec<DocumentId> = self.under.keys().copied().collect();
+        if store::titles::under(conn, &anchors).await.or_fail()? != self.under {
+            return Err(Refused::Stale);
+        }
         for place in &coming.first {
             // A region that covers one new child of a node covers all of them.
             store::reservations::hold_for_edit(conn, place, WriteMode::Itself).await.or_fail()?;
@@ -323,7 +330,7 @@ impl<'a> Part<'a> {
 fn above(
     documents: &[&ArchivedDocument],
     anchors: &HashMap<i64, Option<DocumentId>>,
-    there: HashMap<DocumentId, Vec<String>>,
+    there: &HashMap<DocumentId, Vec<String>>,
 ) -> HashMap<i64, Vec<String>> {
     let mut under: HashMap<i64, Vec<String>> = HashMap::new();
     let mut above = HashMap::new();
@@ -333,7 +340,8 @@ fn above(
         let titles = in_call.or_else(|| there.get(&anchors.get(&document.id).copied().flatten()?));
         // Not all who may read what is closed may read what is above it.
         let mut titles = if document.private { Vec::new() } else { titles.cloned().unwrap_or_default() };
-        if usetype.is_some_and(Usetype::is_titled) {
+        // What has chunks of its own is found by these.
+        if usetype.is_some_and(Usetype::is_titled) && document.container.is_none() {
             above.insert(document.id, titles.clone());
         }
         if usetype.is_none_or(|usetype| !usetype.is_part()) {

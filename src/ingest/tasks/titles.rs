@@ -47,7 +47,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let ended = ended(grant, &place, after.as_deref(), &below, next.as_ref());
 
     let mut tx = apply.begin().await?;
-    let locked: Vec<DocumentId> = chunks.iter().chain(ended.values().flatten()).copied().collect();
+    // The file's own row is among them, because it counts the parts without a vector.
+    let above = ended.values().flatten().copied();
+    let locked: Vec<DocumentId> = chunks.iter().copied().chain(above).chain([grant.root_id.document()]).collect();
     store::locks::documents(tx.conn(), &locked).await.classified()?;
     let unchanged = unchanged(&mut tx, &rows).await?;
     embedded.keep(&unchanged);
@@ -63,8 +65,14 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
         replaced.classified()?;
     }
-    store::evidence::remove_all(tx.conn(), &done, Evidence::Embed).await.classified()?;
+    let part = store::edits::part(tx.conn(), &place).await.classified()?;
+    let file = part.filter(|part| part.is_container || part.file.is_some()).map(|_| grant.root_id);
+    store::edits::forget_notes(tx.conn(), &done, file).await.classified()?;
     record(tx.conn(), &embedded).await.classified()?;
+    for (_, reason) in embedded.refused().filter(|_| file.is_some()) {
+        let file = grant.root_id.document();
+        store::evidence::count(tx.conn(), file, Evidence::WithoutVector, reason, 1).await.classified()?;
+    }
     outdate_sums(&tools.settings.task_badges, tx.conn(), &done).await.classified()?;
     // The deepest come first, because the sums of the others are made of theirs.
     for documents in ended.values().rev() {
@@ -107,8 +115,8 @@ fn ended(
 ) -> BTreeMap<usize, Vec<DocumentId>> {
     let mut ended: BTreeMap<usize, Vec<DocumentId>> = BTreeMap::new();
     let depth = place.path().len();
-    // What the task before came to at its end, it has looked at.
-    let mut open = below.first().map_or(after.unwrap_or_default(), |first| first.way.as_slice());
+    // What was to come after the last document of the task before may be gone.
+    let mut open = after.unwrap_or_default();
     for way in below.iter().chain(next).map(|below| below.way.as_slice()) {
         let shared = open.iter().zip(way).take_while(|(one, other)| one == other).count();
         for (at, id) in open.iter().enumerate().skip(shared) {

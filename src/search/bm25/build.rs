@@ -32,11 +32,7 @@ pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, 
         // These are made again if this step breaks off after them, and then none is missing.
         maxsim::fill(core, &ids).await.map_err(|failure| Error::Tokens(failure.detail))?;
         let step = Some((from, ids.last().copied()));
-        match put(core, index, &ids, step).await {
-            // The terms that this process remembers went with what the index held before.
-            Err(Error::StaleTerms(_)) => put(core, index, &ids, step).await?,
-            put => put?,
-        };
+        put(core, index, &ids, step).await?;
     }
     Ok(false)
 }
@@ -44,6 +40,19 @@ pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, 
 /// Puts documents into an index, or takes them out if they do not belong there. Returns those that it holds now. The step is that of a
 /// build: where it was, and the document that it is at afterwards.
 pub async fn put(
+    core: &Core,
+    index: IndexId,
+    ids: &[DocumentId],
+    step: Option<(Building, Option<DocumentId>)>,
+) -> Result<HashSet<DocumentId>, Error> {
+    match put_as_read(core, index, ids, step).await {
+        // The terms that this process remembers went with what the index held before, or a title is another one by now.
+        Err(Error::StaleTerms(_) | Error::OtherTitles) => put_as_read(core, index, ids, step).await,
+        put => put,
+    }
+}
+
+async fn put_as_read(
     core: &Core,
     index: IndexId,
     ids: &[DocumentId],
@@ -60,11 +69,11 @@ pub async fn put(
         .collect();
     drop(conn);
     let excluded = &core.settings.bm25_exclude_usetypes;
+    let settled: HashSet<DocumentId> =
+        rows.iter().filter(|row| row.settled.0 == Settled::Settled).map(|row| row.id).collect();
     let texts: Vec<Text> = rows
         .iter()
-        .filter(|row| {
-            row.settled.0 == Settled::Settled && covered.contains(&row.id) && !excluded.contains(&row.usetype)
-        })
+        .filter(|row| settled.contains(&row.id) && covered.contains(&row.id) && !excluded.contains(&row.usetype))
         .map(Text::of)
         .filter(|text| !text.is_blank())
         .collect();
@@ -78,11 +87,17 @@ pub async fn put(
         None => true,
     };
     if is_ours {
+        // The task that embeds chunks anew under another title may have ended before these are written.
+        if store::titles::have_changed(&mut tx, &rows).await? {
+            return Err(Error::OtherTitles);
+        }
         // What has changed meanwhile has a task of its own.
         let unchanged = store::batch::unchanged(&mut tx, &seen).await?;
         held.retain(|id| unchanged.contains(id));
         prepared.keep(&held);
-        let others: Vec<DocumentId> = unchanged.iter().copied().filter(|id| !held.contains(id)).collect();
+        // What was in flight is in no index, unless a task has just put it there.
+        let others: Vec<DocumentId> =
+            settled.into_iter().filter(|id| unchanged.contains(id) && !held.contains(id)).collect();
         remove(&mut tx, Some(index), &others).await?;
         let replaced = replace(&mut tx, &prepared).await;
         if matches!(replaced, Err(Error::StaleTerms(_))) {

@@ -30,6 +30,8 @@ pub enum Error {
         "the ids of terms in index {0} differ from those that this process remembers, because the database was restored; try again"
     )]
     StaleTerms(IndexId),
+    #[error("a title above texts changed again while these were put into an index; try again")]
+    OtherTitles,
     #[error(
         "postings of term {term} in index {index} cannot be read ({reason}); restore the database, or have the documents embedded anew"
     )]
@@ -66,6 +68,7 @@ impl IntoFailure for Error {
                     .with("retry_after", 60)
                     .with("remedy", "restart the service if no other version of it runs beside it")
             }
+            Error::OtherTitles => Failure::new(Code::Unavailable, Error::OtherTitles).with("retry_after", 1),
             error => {
                 tracing::error!(error = %error, "the BM25 index failed");
                 Failure::new(

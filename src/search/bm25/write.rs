@@ -192,7 +192,7 @@ pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Er
         return Ok(());
     }
     let present = indexes::hold(&mut *tx, index).await?.ok_or(IndexError::Unknown(index))?;
-    // Since the texts were read, the index may have been emptied for another analyzer, or because its titles count otherwise.
+    // Since the texts were read, the index may have been emptied for another analyzer, or titles may have come to count otherwise.
     if !present.same_postings(config) {
         return Err(Error::StaleTerms(index));
     }

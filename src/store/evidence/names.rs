@@ -168,7 +168,7 @@ evidence! {
     Embed = "embed", by "`embed`, `embed:titles`, `raptor`, `POST /documents/{id}/embed`",
         absent "the node has its vector, of its text alone and one window";
     /// How many leaves of the file have no vector, by the reason: `text_too_long` or `no_direction`.
-    WithoutVector = "without_vector", by "`embed`",
+    WithoutVector = "without_vector", by "`embed`, `embed:titles`",
         absent "every leaf that was embedded has its vector";
     /// The number of `children` of a container with too many of them, and of the `segments` that they were cut into where
     /// the subject changes, from the lowest level up.

@@ -90,12 +90,30 @@ pub async fn rename(conn: &mut PgConnection, id: IndexId, name: &str) -> sqlx::R
 }
 
 /// Takes everything out of a locked index, to be built anew with this configuration.
-pub async fn empty(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<(), IndexError> {
+async fn empty(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<(), IndexError> {
     config.validate()?;
     clear(&mut *conn, id).await?;
     sqlx::query(
         "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = 0, avgdl_built = 0, docs = 0, tokens = 0, built_to = 0,
                 builds = builds + 1 WHERE id = $1",
+    )
+    .bind(id)
+    .bind(Json(config))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Has a locked index built anew with this configuration, which makes other postings. If its terms stay the same, what it holds is found
+/// until it is replaced.
+pub async fn build_anew(conn: &mut PgConnection, id: IndexId, old: &Config, config: &Config) -> Result<(), IndexError> {
+    if !old.analyzer.same_terms(&config.analyzer) {
+        return empty(conn, id, config).await;
+    }
+    config.validate()?;
+    sqlx::query(
+        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = generation + 1, built_to = 0, builds = builds + 1
+          WHERE id = $1",
     )
     .bind(id)
     .bind(Json(config))

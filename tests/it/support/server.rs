@@ -115,8 +115,8 @@ pub async fn new_database() -> PgConnectOptions {
     server.options.clone().database(&name)
 }
 
-/// Drops a database of a test that has ended. Many that nobody uses would keep the server's autovacuum busy and fill the disk. No test waits
-/// for it, and a database that is still in use stays.
+/// Drops a database of a test that has ended, and cuts off whoever is still connected to it. Many that nobody uses would keep the server's
+/// autovacuum busy and fill the disk. No test waits for it.
 pub fn drop_database(options: &PgConnectOptions) {
     let drop = format!("DROP DATABASE {} WITH (FORCE)", options.get_database().unwrap());
     server().runtime.spawn(async move {

@@ -1,6 +1,6 @@
 //! Finds bold type by the strokes of its letters, because many fonts do not say what they are.
 
-use kurbo::{BezPath, Shape};
+use kurbo::{BezPath, PathEl, Point, Shape};
 use std::ops::Range;
 
 /// How much thicker than those of most letters the strokes of bold type are; capitals of the same type stay below it.
@@ -8,12 +8,25 @@ const BOLDER: f64 = 1.3;
 /// Strokes are counted in steps of this many thousandths of the size, up to this many steps.
 const STEP: f64 = 2.0;
 const STEPS: usize = 200;
+/// No letter reaches further, in the same. A curve is halved until its length is exact, and one without a length would be
+/// halved a million times.
+const FURTHEST: f64 = 1e6;
 /// How exactly an outline's length is measured, in thousandths of the size.
 const ACCURACY: f64 = 10.0;
 
 /// How thick the strokes of an outline are on average: as a stroke's area is its length by its thickness, and its outline
 /// is twice as long as it. `None` if there are none.
 pub(super) fn stroke(outline: &BezPath) -> Option<f64> {
+    let is_near = |point: &Point| point.x.abs() <= FURTHEST && point.y.abs() <= FURTHEST;
+    let is_measurable = outline.elements().iter().all(|element| match element {
+        PathEl::MoveTo(to) | PathEl::LineTo(to) => is_near(to),
+        PathEl::QuadTo(by, to) => is_near(by) && is_near(to),
+        PathEl::CurveTo(from, by, to) => is_near(from) && is_near(by) && is_near(to),
+        PathEl::ClosePath => true,
+    });
+    if !is_measurable {
+        return None;
+    }
     let (area, length) = (outline.area().abs(), outline.perimeter(ACCURACY));
     let stroke = 2.0 * area / length;
     (stroke.is_finite() && stroke > 0.0).then_some(stroke)
@@ -79,6 +92,17 @@ mod tests {
         let of = |width: f64, height: f64| stroke(&Rect::new(0.0, 0.0, width, height).to_path(0.1)).unwrap();
         assert!((of(70.0, 10_000.0) - 70.0).abs() < 2.0 && (of(10_000.0, 70.0) - 70.0).abs() < 2.0);
         assert_eq!(stroke(&BezPath::new()), None);
+    }
+
+    #[test]
+    fn curves_without_a_length_or_end_are_not_measured() {
+        for wrong in [2e6, f64::MAX, f64::INFINITY, f64::NAN] {
+            let mut outline = BezPath::new();
+            outline.move_to((0.0, 0.0));
+            (0..100_000).for_each(|_| outline.curve_to((wrong, 0.0), (0.0, wrong), (500.0, 0.0)));
+            outline.close_path();
+            assert_eq!(stroke(&outline), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -243,12 +243,13 @@ fn running(candidates: &[Candidate], body: &Body, pages: usize) -> Vec<bool> {
 fn without_text(candidates: &[Candidate], mut kinds: Vec<Option<Kind>>) -> Vec<Option<Kind>> {
     // It goes upwards, because below a title of titles is what is below the last of them.
     let mut below = Next::Nothing;
+    let is_bolder = |(kind, found): (&Option<Kind>, &Candidate)| *kind == Some(Kind::Bolder) && found.number.is_none();
+    let bolder: Vec<bool> = kinds.iter().zip(candidates).map(is_bolder).collect();
     let mut labels = 0;
     for (index, found) in candidates.iter().enumerate().rev() {
         let next = candidates.get(index + 1).filter(|_| found.next == Next::Candidate);
-        let is_bolder = |index: usize| kinds[index] == Some(Kind::Bolder) && candidates[index].number.is_none();
         let is_like_next =
-            next.is_some_and(|next| is_bolder(index) && is_bolder(index + 1) && next.is_of_one_type_with(found));
+            next.is_some_and(|next| bolder[index] && bolder[index + 1] && next.is_of_one_type_with(found));
         labels = if is_like_next { labels + 1 } else { 1 };
         below = match next {
             Some(_) if kinds[index + 1].is_some() => below,
@@ -256,7 +257,7 @@ fn without_text(candidates: &[Candidate], mut kinds: Vec<Option<Kind>>) -> Vec<O
             Some(_) => Next::Other,
             None => found.next,
         };
-        if labels == LABELS {
+        if labels >= LABELS {
             kinds[index..index + LABELS].fill(None);
         }
         kinds[index] = kinds[index].filter(|kind| match kind {
@@ -461,6 +462,18 @@ mod tests {
             (10.0, false, BODY),
         ];
         assert_eq!(titles(&[form]), ["Registration"]);
+        let form: &[_] = &[
+            (14.0, true, "Registration"),
+            (10.0, false, BODY),
+            (10.0, true, "Name of the person who registers"),
+            (10.0, true, "Name of the street and of the house"),
+            (10.0, true, "Name of the city that it is in"),
+            (10.0, true, "Name of the country that it is in"),
+            (10.0, true, "Name of the school that is left"),
+            (10.0, true, "Name of the last year that was passed"),
+            (10.0, false, BODY),
+        ];
+        assert_eq!(titles(&[form]), ["Registration"], "labels that read like prose");
         let contents: &[_] = &[
             (14.0, true, "Contents"),
             (12.0, true, "1 Ducks ........ 2"),
