@@ -1,8 +1,5 @@
 //! Tables of files: nodes with Markdown, typed values and anchors, in the place of the chunks that would hold the same.
-use crate::{
-    cli::svc,
-    support::{TestApp, invariants, left_out, repository, sample, until},
-};
+use crate::support::{TestApp, invariants, left_out, repository, sample, until};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use svc_client::{
@@ -178,32 +175,6 @@ async fn a_table_that_is_too_long_for_a_chunk_has_chunks_with_its_header() {
     assert_eq!(times, 1);
     invariants::check_drained(&app.pool).await;
     app.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_comes_back_from_an_archive_and_is_found_by_the_titles_above_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let archived = folder.path().join("archive");
-    let (app, other) = (TestApp::start().await, TestApp::start().await);
-    let file = "# Zephyr ponds\n\nThey are counted in spring.\n\n| Pond | Ducks |\n| --- | --- |\n| Mill lock | 14 |\n";
-    let id = app.upload_bytes("ponds.md", file.as_bytes().to_vec()).await.unwrap().document_id;
-    assert_eq!(app.settled(id).await.settled, Settled::Settled);
-    let found = async |app: &TestApp| {
-        let results = app.client.search_bm25(Json(Bm25Search::new("zephyr"))).await.unwrap().results;
-        let mut usetypes: Vec<String> = results.into_iter().map(|result| result.document.usetype).collect();
-        usetypes.sort();
-        usetypes
-    };
-    let before = found(&app).await;
-    assert!(before.iter().any(|usetype| usetype == "table"), "{before:?}");
-    for (app, command) in [(&app, "export"), (&other, "import")] {
-        let output = svc(app, &[command, archived.to_str().unwrap()]).await;
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-    assert_eq!(found(&other).await, before);
-    invariants::check_drained(&other.pool).await;
-    app.end().await;
-    other.end().await;
 }
 
 #[tokio::test]
