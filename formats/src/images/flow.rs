@@ -97,7 +97,8 @@ impl Flow {
     /// The page ends, so that what follows is beside no picture before it.
     pub(crate) fn end_page(&mut self) {
         self.settle();
-        (self.before, self.is_free) = Default::default();
+        self.before.clear();
+        self.is_free = false;
     }
 
     /// Gives the pictures that wait what stands after them; returns whether one has it as its caption.
