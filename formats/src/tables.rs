@@ -256,7 +256,7 @@ fn joined(extraction: &Extraction) -> Vec<Table> {
 }
 
 /// Whether a table continues the one before it: on the next page, with the same names of columns, and with no more between them than
-/// stands below and above a page. A section that begins between them has a table of its own.
+/// stands below and above a page. A section or a caption between them has a table of its own.
 fn goes_on(extraction: &Extraction, last: &Table, table: &Table) -> bool {
     let (before, after) = (last.span(), table.span());
     let next_page = extraction.page_at(before.end.saturating_sub(1)).map(|page| page + 1);
@@ -268,6 +268,22 @@ fn goes_on(extraction: &Extraction, last: &Table, table: &Table) -> bool {
         && last.has_header
         && last.rows.first() == table.rows.first()
         && after.start.checked_sub(before.end).is_some_and(|between| between <= FURNITURE)
+        && !extraction.text.get(before.end..after.start).is_some_and(has_caption)
+}
+
+/// Whether a line is the caption of another table than the one before it.
+fn has_caption(text: &str) -> bool {
+    const WORDS: [&str; 7] = ["table", "tab", "tabelle", "tableau", "tabla", "tabella", "tabel"];
+    const CONTINUED: [&str; 5] = ["cont", "fortsetzung", "forts.", "suite", "vervolg"];
+    let is_caption = |line: &str| {
+        let line = line.trim().to_lowercase();
+        let is_number = |rest: &str| {
+            rest.starts_with(['.', ' ']) && rest.chars().take(5).any(|character| character.is_ascii_digit())
+        };
+        WORDS.iter().any(|word| line.strip_prefix(word).is_some_and(is_number))
+            && !CONTINUED.iter().any(|word| line.contains(word))
+    };
+    text.lines().any(is_caption)
 }
 
 /// A cell of Markdown as the text that it shows.

@@ -94,6 +94,23 @@ fn a_table_of_many_pages_goes_on_as_far_as_a_table_may() {
 }
 
 #[test]
+fn a_caption_between_two_pages_is_that_of_another_table() {
+    let shown = "Year Ducks\n2019 14";
+    for (between, count) in
+        [("7", 1), ("Table 2: Geese", 2), ("Tab. 3", 2), ("Table 1 (continued)", 1), ("Tables and 4 chairs", 1)]
+    {
+        let text = format!("{shown}\n\n{between}\n\n{shown}");
+        let second = text.len() - shown.len();
+        let page = |number, start, end| Page { number, start, end };
+        let pages = vec![page(1, 0, second - 2), page(2, second, text.len())];
+        let table = |range| drawn(&[&["Year", "Ducks"], &["2019", "14"]], range);
+        let found = vec![table(0..shown.len()), table(second..text.len())];
+        let read = Extraction { text, pages, tables: found, ..Extraction::default() };
+        assert_eq!(tables(&read).tables.len(), count, "{between}");
+    }
+}
+
+#[test]
 fn a_header_that_comes_again_on_the_next_page_continues_its_table() {
     let text = "Year Ducks\n2019 14\n2020 17\n\n7\n\nYear Ducks\n2021 22\nend";
     let second = text.rfind("Year").unwrap();
