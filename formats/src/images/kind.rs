@@ -25,7 +25,10 @@ pub(super) fn look(bytes: &[u8]) -> Option<Look> {
         [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => of("image/tiff", tiff(bytes)),
         [0, 0, 0, 0x0C, b'j', b'P', b' ', b' ', ..] => of("image/jp2", jp2(bytes)),
         [0xFF, 0x4F, 0xFF, 0x51, ..] => of("image/j2c", codestream(bytes)),
-        [b'B', b'M', ..] if bytes.len() > 26 => of("image/bmp", bmp(bytes)),
+        // Texts begin with these letters too, but not with the length of a header behind them.
+        [b'B', b'M', ..] if matches!(little(bytes, 14), Some(12 | 16 | 40 | 52 | 56 | 64 | 108 | 124)) => {
+            of("image/bmp", bmp(bytes))
+        }
         [1, 0, 0, 0, ..] if bytes.get(40..44) == Some(&b" EMF"[..]) => of("image/emf", emf(bytes)),
         [0xD7, 0xCD, 0xC6, 0x9A, ..] | [1 | 2, 0, 9, 0, 0, 1 | 3, ..] => of("image/wmf", None),
         _ if is_svg(bytes) => of("image/svg+xml", None),
@@ -181,6 +184,7 @@ mod tests {
         assert_eq!(seen(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\0"), Some(("image/png", None)));
         assert_eq!(seen(b"<html><script>alert(1)</script><svg></svg>"), None);
         assert_eq!(seen(b"%PDF-1.7"), None);
+        assert_eq!(seen(b"BMW is a name, and this is no picture of a car."), None);
         assert_eq!(seen(b""), None);
     }
 }
