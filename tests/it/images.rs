@@ -258,6 +258,21 @@ async fn a_file_whose_pictures_cannot_be_read_settles_with_its_text_and_waits_fo
 }
 
 #[tokio::test]
+async fn a_text_beside_many_pictures_finds_a_few_of_them() {
+    let app = TestApp::start().await;
+    let ids = ["p0", "p1", "p2", "p3", "p4"];
+    let body = paragraph("The zephyr pond in spring.") + &ids.map(|id| picture(id, "")).concat();
+    let files: Vec<(&str, Vec<u8>)> = ids.iter().map(|id| (*id, png(20, 20, id))).collect();
+    let id = ingested(&app, "pond.docx", docx(&body, &files)).await;
+    let found = pictures(&app, id).await;
+    assert_eq!(found.len(), 5);
+    assert!(found.iter().all(|node| node.structured_content["nearby"] == "The zephyr pond in spring."), "{found:?}");
+    assert_eq!(find(&app, "zephyr").await.iter().filter(|node| node.usetype == "image").count(), 3);
+    assert_eq!(found[4].content, "Picture 5 of pond.docx");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_picture_that_could_act_is_only_handed_out_to_be_saved() {
     let app = TestApp::start().await;
     let svg = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>".to_vec();

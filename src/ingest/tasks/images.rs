@@ -45,6 +45,8 @@ use svc_ids::DocumentId;
 const NAMED: usize = 100;
 /// How many pages are named of one picture.
 const PAGES: usize = 100;
+/// How many pictures are found by the same text beside them. A page may show many, and would be found as often.
+const BESIDE: usize = 3;
 /// How many pictures are embedded together. Each has a text of a few hundred tokens at most.
 const TOGETHER: usize = 64;
 
@@ -214,11 +216,12 @@ impl Told<'_> {
         }
     }
 
-    /// The text by which a picture is found.
-    fn content(&self, head: &ImageHead) -> String {
+    /// The text by which a picture is found, with the text beside it or without.
+    fn content(&self, head: &ImageHead, with_nearby: bool) -> String {
         let mut lines: Vec<&str> = Vec::new();
-        for line in [&head.caption, &head.alt, &head.nearby] {
-            if !line.is_empty() && !lines.contains(&line.as_str()) {
+        let nearby = if with_nearby { head.nearby.as_str() } else { "" };
+        for line in [head.caption.as_str(), head.alt.as_str(), nearby] {
+            if !line.is_empty() && !lines.contains(&line) {
                 lines.push(line);
             }
         }
@@ -228,8 +231,8 @@ impl Told<'_> {
         }
     }
 
-    fn node(&self, id: DocumentId, path: &[i64], file: DocumentId, image: &Image, position: i32) -> NewNode {
-        let Image { head, part, .. } = image;
+    fn node(&self, path: &[i64], file: DocumentId, made: &Made<'_>) -> NewNode {
+        let Made { image: Image { head, part, .. }, id, position, with_nearby } = *made;
         let heading = [&head.caption, &head.alt].into_iter().find(|text| !text.is_empty());
         let mut anchor = json!({"image": head.index, "sha256": part.content_hash});
         if let Some(page) = head.pages.first() {
@@ -240,13 +243,22 @@ impl Told<'_> {
             parent_id: file,
             path: path.to_vec(),
             title: tree::title(&heading.cloned().unwrap_or_else(|| name(head))),
-            content: self.content(head),
+            content: self.content(head, with_nearby),
             usetype: Usetype::Image,
             position,
             structured_content: described(head, part),
             anchor,
         }
     }
+}
+
+/// A picture with its node.
+struct Made<'a> {
+    image: &'a Image,
+    id: DocumentId,
+    position: i32,
+    /// It is found by the text beside it too.
+    with_nearby: bool,
 }
 
 /// What a picture without a caption is called.
@@ -284,15 +296,19 @@ async fn make(
     let grant = tx.grant();
     let file = Place::of_claim(grant);
     let ids = store::nodes::reserve_ids(tx.conn(), found.images.len()).await.classified()?;
-    let made: Vec<(&Image, DocumentId, i32)> =
-        found.images.iter().zip(&ids).zip(FIRST_POSITION..).map(|((image, id), at)| (image, *id, at)).collect();
+    let mut beside: HashMap<&str, usize> = HashMap::new();
+    let mut made: Vec<Made<'_>> = Vec::with_capacity(ids.len());
+    for ((image, id), position) in found.images.iter().zip(&ids).zip(FIRST_POSITION..) {
+        let count = beside.entry(image.head.nearby.as_str()).or_default();
+        *count += 1;
+        made.push(Made { image, id: *id, position, with_nearby: *count <= BESIDE });
+    }
     for part in made.chunks(ROWS) {
-        let node =
-            |(image, id, at): &(&Image, DocumentId, i32)| told.node(*id, &grant.region.path, file.id(), image, *at);
+        let node = |made: &Made<'_>| told.node(&grant.region.path, file.id(), made);
         let nodes: Vec<NewNode> = part.iter().map(node).collect();
         store::nodes::insert(tx.conn(), &tools.lexicon, &file, &grant.task_type, &nodes).await.classified()?;
     }
-    for (image, id, _) in &made {
+    for Made { image, id, .. } in &made {
         let place = file.of_new(*id, grant.region.path.clone());
         let bytes_at = image.ahead.place(tx.conn(), || found.bundle.open(&image.part)).await.classified()?;
         let blob = BlobRow {
@@ -353,9 +369,10 @@ mod tests {
     #[test]
     fn a_picture_is_found_by_all_that_is_said_of_it_and_nothing_twice() {
         let told = Told { format: Format::Docx, title: "ponds.docx" };
-        assert_eq!(told.content(&head("Figure 1", "A heron", "By the weir")), "Figure 1\nA heron\nBy the weir");
-        assert_eq!(told.content(&head("Figure 1", "Figure 1", "")), "Figure 1");
-        assert_eq!(told.content(&head("", "", "")), "Picture 3 of ponds.docx");
+        assert_eq!(told.content(&head("Figure 1", "A heron", "By the weir"), true), "Figure 1\nA heron\nBy the weir");
+        assert_eq!(told.content(&head("Figure 1", "Figure 1", ""), true), "Figure 1");
+        assert_eq!(told.content(&head("", "", ""), true), "Picture 3 of ponds.docx");
+        assert_eq!(told.content(&head("", "A heron", "By the weir"), false), "A heron");
     }
 
     #[test]
