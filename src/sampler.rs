@@ -43,7 +43,7 @@ const WAIT: Duration = Duration::from_secs(600);
 /// The shortest time between two samples.
 const EVERY: Duration = Duration::from_secs(2);
 /// After a sample, this many times its own duration pass without one.
-const REST: u32 = 40;
+const REST: u32 = 100;
 /// The longest time between two samples.
 const SELDOM: Duration = Duration::from_secs(60);
 /// The time between two looks at what is usual, which changes slowly.
