@@ -456,6 +456,14 @@ async fn what_was_embedded_with_titles_loses_them_where_it_is_closed_though_titl
     };
     let later = TestApp::with(wish).await;
     svc::app::weigh_indexes(&later.pool, &later.service.settings).await.unwrap();
+    // Only then nothing but the vectors has the titles.
+    until("every index to be without titles", async || {
+        let with_titles = "SELECT EXISTS (SELECT FROM search_indexes
+                                           WHERE built_to IS NOT NULL OR (config ->> 'title_paths')::boolean)";
+        let with_titles: bool = sqlx::query_scalar(with_titles).fetch_one(&app.pool).await.unwrap();
+        (!with_titles).then_some(())
+    })
+    .await;
     later.client.pause_task_type(of_type("embed:titles")).await.unwrap();
     let with_vector = async || -> i64 {
         let query = "SELECT count(*) FROM document_vectors WHERE document_id = ANY($1)";
