@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages and other legacy office files than
-/// workbooks and messages are [`Format::Ole2`].
+/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages, and compound files of
+/// no reader, are [`Format::Ole2`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -30,10 +30,12 @@ pub enum Format {
     Xls,
     Xlsb,
     Msg,
+    Doc,
+    Ppt,
 }
 
 impl Format {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -56,6 +58,8 @@ impl Format {
         Self::Xls,
         Self::Xlsb,
         Self::Msg,
+        Self::Doc,
+        Self::Ppt,
     ];
 
     /// The detector's name, as used on the wire.
@@ -83,6 +87,8 @@ impl Format {
             Self::Xls => "xls",
             Self::Xlsb => "xlsb",
             Self::Msg => "msg",
+            Self::Doc => "doc",
+            Self::Ppt => "ppt",
         }
     }
 
@@ -111,6 +117,8 @@ impl Format {
             Self::Xls => "application/vnd.ms-excel",
             Self::Xlsb => "application/vnd.ms-excel.sheet.binary.macroEnabled.12",
             Self::Msg => "application/vnd.ms-outlook",
+            Self::Doc => "application/msword",
+            Self::Ppt => "application/vnd.ms-powerpoint",
         }
     }
 

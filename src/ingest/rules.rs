@@ -55,6 +55,8 @@ const PROBED: &[Format] = &[
     Format::Xls,
     Format::Xlsb,
     Format::Msg,
+    Format::Doc,
+    Format::Ppt,
 ];
 /// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
 const WORKBOOKS: &[Format] =
@@ -84,6 +86,8 @@ const WITH_TABLES: &[Format] = &[
     Format::Html,
     Format::Eml,
     Format::Msg,
+    Format::Doc,
+    Format::Ppt,
     Format::Ipynb,
     Format::Rtf,
     Format::Xml,
@@ -462,6 +466,9 @@ mod tests {
             (Format::Zip, &[HasMembers], &["extract:members"]),
             (Format::Eml, &[HasMembers, HasTextLayer], &["extract:text", "structure:inferred", "extract:members"]),
             (Format::Msg, &[HasMembers, HasTextLayer], &["extract:text", "structure:inferred", "extract:members"]),
+            (Format::Doc, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
+            (Format::Ppt, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Doc, &[IsEncrypted, IsLegacyBinary], &[]),
             (Format::Zip, &[], &[]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");

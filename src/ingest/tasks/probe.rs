@@ -125,7 +125,7 @@ pub async fn measure_file(
         }
         _ => return Err(another_answer()),
     };
-    let closed = patterns.holds(Pattern::IsEncrypted) || format == Format::Ole2;
+    let closed = patterns.holds(Pattern::IsEncrypted) || matches!(format, Format::Ole2 | Format::Doc | Format::Ppt);
     let refusal = match closed && rules::due(types, format, &patterns, &Value::Null).next().is_none() {
         true => refusal(core, format, open()?).await?,
         false => None,
