@@ -28,8 +28,7 @@ fn text(of: u32, text: &str) -> Vec<u8> {
 
 /// A slide or a page of notes with the text boxes of its shapes.
 fn page(of: u16, atoms: &[Vec<u8>], boxes: &[Vec<u8>]) -> Vec<u8> {
-    let shapes: Vec<u8> =
-        boxes.iter().flat_map(|text| record(0xF004, 0, &record(kind::TEXT_BOX, 0, text))).collect();
+    let shapes: Vec<u8> = boxes.iter().flat_map(|text| record(0xF004, 0, &record(kind::TEXT_BOX, 0, text))).collect();
     let drawing = record(kind::DRAWING, 0, &record(0xF002, 0, &record(0xF003, 0, &shapes)));
     record(of, 0, &[atoms.concat(), drawing].concat())
 }
@@ -60,7 +59,7 @@ impl Made {
     fn save(&mut self, objects: &[(u32, Vec<u8>)]) -> &mut Self {
         let mut directory = Vec::new();
         for (number, bytes) in objects {
-            directory.extend([(1 << 20) | number, self.stream.len() as u32]);
+            directory.extend([(1 << 20) | *number, self.stream.len() as u32]);
             self.stream.extend(bytes);
         }
         let directory_at = self.stream.len() as u32;
