@@ -132,6 +132,20 @@ fn probes_measure_what_the_references_measure() {
 }
 
 #[test]
+fn a_legacy_presentation_has_its_slides_and_notes() {
+    for entry in corpus("ole2/").into_iter().filter(|entry| entry.name.ends_with(".ppt")) {
+        let read = extract(Format::Ppt, entry.open(), &Limits::default()).unwrap();
+        assert_eq!(
+            read.text,
+            "# This is a test title\n\nThis is a test subtitle\n\nThis is on page 1\n\n## Notes\n\n\
+             These are the notes for page 1\n\n# This is the title on page 2\n\n- This is page two\n\
+             - It has several blocks of text\n- None of them have formatting\n\n## Notes\n\n\
+             These are the notes on page two, again lacking formatting"
+        );
+    }
+}
+
+#[test]
 fn samples_read_whole() {
     let read = |name: &str| {
         let format = detect(&mut sample(name)).unwrap().format.unwrap();
