@@ -1,5 +1,5 @@
-//! ocr: the text of scanned pages. A reader draws each, and the engine reads it; what they cannot do is left out with its
-//! reason, and the other pages have their text.
+//! ocr: the text of scanned pages, and of pages whose fonts cannot be read. A reader draws each, and the engine reads it; what
+//! they cannot do is left out with its reason, and the other pages have their text.
 use super::{Apply, OrTaskFailure, REFUSED, extract, probe::stored_file, types::NO_ENGINE};
 use crate::{
     ingest::Tools,
@@ -17,6 +17,9 @@ use svc_formats::{
 };
 use svc_ids::DocumentId;
 
+/// The lists of pages that only OCR can read, and why they are read so, as the evidence says it.
+pub(super) const UNREAD: [(Evidence, &str); 2] =
+    [(Evidence::ScannedPages, "scan"), (Evidence::UnusablePages, "unknown_glyphs")];
 /// After as many faults of the engine in a row, the pages that are left are not tried.
 const MOST_FAULTS: usize = 3;
 /// The most bytes of the words and their places in the evidence, and the most pages that are listed one by one.
@@ -32,8 +35,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let engine = tools.ocr.clone().ok_or_else(|| TaskFailure::away("no_ocr_engine", NO_ENGINE))?;
     let (format, extraction, _) = extract::read(tools, id, &apply.meter).await?;
     let known = known(tools, id).await?;
-    let scanned = scanned(&extraction, known.as_ref());
-    let read = read_pages(tools, &engine, id, &scanned, &apply.meter).await?;
+    let wanted = wanted(&extraction, known.as_ref());
+    let read = read_pages(tools, &engine, id, &wanted, &apply.meter).await?;
     if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && extraction.text.trim().is_empty()) {
         return Err(of_engine(fault));
     }
@@ -72,7 +75,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 /// What extract:text has recorded of the file.
 struct Known {
     summary: Map<String, Value>,
-    scanned: Value,
+    /// Of each of [`UNREAD`], in this order.
+    unread: Vec<Value>,
 }
 
 /// `None` if the file has no text layer, so that extract:text did not run.
@@ -83,15 +87,24 @@ async fn known(tools: &Tools, id: DocumentId) -> Result<Option<Known>, TaskFailu
     else {
         return Ok(None);
     };
-    let scanned = store::evidence::read_one(&mut conn, id, Evidence::ScannedPages).await.classified()?;
-    Ok(Some(Known { summary, scanned: scanned.unwrap_or_default() }))
+    let mut unread = Vec::new();
+    for (evidence, _) in UNREAD {
+        let pages = store::evidence::read_one(&mut conn, id, evidence).await.classified()?;
+        unread.push(pages.unwrap_or_default());
+    }
+    Ok(Some(Known { summary, unread }))
 }
 
-/// The numbers of the pages that are scans.
-fn scanned(extraction: &Extraction, known: Option<&Known>) -> Vec<u32> {
-    let listed = extraction.facts.get("scanned_pages").or(known.map(|known| &known.scanned));
-    let numbers = listed.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_u64);
-    numbers.filter_map(|number| u32::try_from(number).ok()).collect()
+/// The numbers of the pages to read, and why each is read.
+fn wanted(extraction: &Extraction, known: Option<&Known>) -> BTreeMap<u32, &'static str> {
+    let mut wanted = BTreeMap::new();
+    for (index, (evidence, why)) in UNREAD.into_iter().enumerate() {
+        let recorded = known.and_then(|known| known.unread.get(index));
+        let listed = extraction.facts.get(evidence.as_str()).or(recorded).and_then(Value::as_array);
+        let numbers = listed.into_iter().flatten().filter_map(|number| u32::try_from(number.as_u64()?).ok());
+        wanted.extend(numbers.map(|number| (number, why)));
+    }
+    wanted
 }
 
 /// Reads the pages one by one. An engine that cannot be started says nothing about the file, so the task waits for it.
@@ -99,14 +112,14 @@ async fn read_pages(
     tools: &Tools,
     engine: &Engine,
     id: DocumentId,
-    scanned: &[u32],
+    wanted: &BTreeMap<u32, &'static str>,
     meter: &Meter,
 ) -> Result<Pages, TaskFailure> {
     let file = stored_file(tools, id).await?;
     let mut pages = Pages::default();
     let (mut faults, mut room) = (0, tools.settings.parser_text_bytes);
-    for (index, &number) in scanned.iter().enumerate() {
-        meter.set(index, scanned.len(), "pages");
+    for (index, (&number, &why)) in wanted.iter().enumerate() {
+        meter.set(index, wanted.len(), "pages");
         let reason = if index >= tools.settings.ocr_pages {
             "ocr_pages"
         } else if faults >= MOST_FAULTS {
@@ -118,7 +131,7 @@ async fn read_pages(
                     match room.checked_sub(recognised.text.len() as u64) {
                         Some(left) => {
                             room = left;
-                            pages.add(number, &size, recognised);
+                            pages.add(number, why, &size, recognised);
                             continue;
                         }
                         None => "text_bytes",
@@ -153,7 +166,7 @@ async fn read_page(tools: &Tools, engine: &Engine, file: &StoredFile, number: u3
     let (size, pixels) = match draw(tools, engine, input, number).await {
         Ok(picture) => picture,
         Err(error) if error.is_permanent() => {
-            tracing::info!(page = number, error = %error, "a scanned page could not be drawn");
+            tracing::info!(page = number, error = %error, "a page to be read could not be drawn");
             return Ok(Page::NotDrawn(error.limit().map_or(error.code(), |limit| limit.as_str())));
         }
         Err(error) => return Err(error).classified(),
@@ -215,13 +228,14 @@ struct Pages {
 }
 
 impl Pages {
-    fn add(&mut self, number: u32, size: &PictureSize, recognised: Recognised) {
+    fn add(&mut self, number: u32, why: &str, size: &PictureSize, recognised: Recognised) {
         let Recognised { text, words } = recognised;
         let confidence: f64 = words.iter().map(|word| f64::from(word.confidence)).sum();
         if self.listed.len() < LISTED_PAGES {
             let mean = mean(confidence, words.len());
             let dpi = size.dpi.round();
-            self.listed.push(json!({"page": number, "words": words.len(), "confidence": mean, "dpi": dpi}));
+            self.listed
+                .push(json!({"page": number, "why": why, "words": words.len(), "confidence": mean, "dpi": dpi}));
         }
         self.words += words.len();
         self.confidence += confidence;
@@ -284,7 +298,7 @@ impl Boxes {
     }
 }
 
-/// The pages that have no text although they are scans.
+/// The pages that have no text because nobody read their pictures.
 #[derive(Default)]
 pub(super) struct LeftOut {
     pub count: usize,
