@@ -30,10 +30,11 @@ pub enum Format {
     Xls,
     Xlsb,
     Msg,
+    Image,
 }
 
 impl Format {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -56,6 +57,7 @@ impl Format {
         Self::Xls,
         Self::Xlsb,
         Self::Msg,
+        Self::Image,
     ];
 
     /// The detector's name, as used on the wire.
@@ -83,10 +85,11 @@ impl Format {
             Self::Xls => "xls",
             Self::Xlsb => "xlsb",
             Self::Msg => "msg",
+            Self::Image => "image",
         }
     }
 
-    /// The media type reported for this format.
+    /// The media type reported for this format; of pictures, each of which has one of its own, the range of them.
     pub fn mime(self) -> &'static str {
         match self {
             Self::Text => "text/plain",
@@ -111,6 +114,7 @@ impl Format {
             Self::Xls => "application/vnd.ms-excel",
             Self::Xlsb => "application/vnd.ms-excel.sheet.binary.macroEnabled.12",
             Self::Msg => "application/vnd.ms-outlook",
+            Self::Image => "image/*",
         }
     }
 
@@ -152,7 +156,7 @@ impl Format {
 
     /// Whether the contract promises text extraction for it.
     pub fn has_text_extractor(self) -> bool {
-        !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2)
+        !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2 | Self::Image)
     }
 }
 
@@ -206,6 +210,11 @@ pub struct Detection {
 impl Detection {
     pub(crate) fn of(format: Format, by: DetectedBy) -> Self {
         Self { format: Some(format), mime: Some(format.mime().to_owned()), by: Some(by) }
+    }
+
+    /// A picture of a media type.
+    pub(crate) fn of_picture(mime: &str) -> Self {
+        Self { mime: Some(mime.to_owned()), ..Self::of(Format::Image, DetectedBy::MagicBytes) }
     }
 }
 

@@ -55,6 +55,7 @@ const PROBED: &[Format] = &[
     Format::Xls,
     Format::Xlsb,
     Format::Msg,
+    Format::Image,
 ];
 /// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
 const WORKBOOKS: &[Format] =
@@ -72,8 +73,8 @@ const WITH_IMAGES: &[Format] = &[
     Format::Html,
     Format::Ole2,
 ];
-/// The formats whose pages may be scans.
-const PAGED: &[Format] = &[Format::Pdf];
+/// The formats whose pages may be scans. A picture is one page.
+const PAGED: &[Format] = &[Format::Pdf, Format::Image];
 /// The formats whose tables are looked for: on the pages of a PDF, else in Markdown, which the readers of the others write. An encrypted
 /// file is `ole2`, whatever it turns out to hold.
 const WITH_TABLES: &[Format] = &[
@@ -377,6 +378,8 @@ mod tests {
             (Format::Pdf, &[IsScanned, HasScannedPages, HasHeadings, HasOutline], &["ocr", "structure:declared"]),
             (Format::Pdf, &[HasTextLayer, HasScannedPages], &["extract:text", "ocr", "structure:inferred"]),
             (Format::Pdf, &[HasUnusablePages], &["ocr", "structure:inferred"]),
+            (Format::Image, &[IsScanned, HasScannedPages], &["ocr", "structure:inferred"]),
+            (Format::Image, &[], &[]),
             (Format::Pdf, &[HasTextLayer, HasUnusablePages], &["extract:text", "ocr", "structure:inferred"]),
             (Format::Pdf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Pdf, &[IsEncrypted], &[]),

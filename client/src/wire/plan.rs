@@ -45,7 +45,7 @@ wire_words! {
 #[serde(deny_unknown_fields)]
 pub struct ExplainRequest {
     /// The name of a detector: `text`, `pdf`, `docx`, `pptx`, `xlsx`, `zip`, `ole2`, `html`, `csv`,
-    /// `tsv`, `eml`, `json`, `ipynb`, `rtf`, `xml`, `odt`, `odp`, `epub`, `ods`, `xls`, `xlsb` or `msg`. Nothing is queued for
+    /// `tsv`, `eml`, `json`, `ipynb`, `rtf`, `xml`, `odt`, `odp`, `epub`, `ods`, `xls`, `xlsb`, `msg` or `image`. Nothing is queued for
     /// another name.
     pub format: String,
     /// What is known of the file: true or false by pattern name, and a number for `sheet_count`. An absent pattern counts as

@@ -1,5 +1,6 @@
 //! ocr: the text of scanned pages, and of pages whose fonts cannot be read. A reader draws each, and the engine reads it; what
-//! they cannot do is left out with its reason, and the other pages have their text.
+//! they cannot do is left out with its reason, and the other pages have their text. A file that is a picture goes to the engine as
+//! it is.
 use super::{Apply, OrTaskFailure, REFUSED, extract, probe::stored_file, types::NO_ENGINE};
 use crate::{
     ingest::Tools,
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, fs::File};
 use svc_actors::{ErrorClass, Meter, Outcome, TaskFailure};
 use svc_formats::{
-    Extraction, FormatError, PictureSize,
+    Extraction, Format, FormatError, PictureSize,
     isolated::{Answer, Request, Step},
 };
 use svc_ids::DocumentId;
@@ -20,6 +21,8 @@ use svc_ids::DocumentId;
 /// The lists of pages that only OCR can read, and why they are read so, as the evidence says it.
 pub(super) const UNREAD: [(Evidence, &str); 2] =
     [(Evidence::ScannedPages, "scan"), (Evidence::UnusablePages, "unknown_glyphs")];
+/// Why a file that is a picture is read.
+const PICTURE: &str = "picture";
 /// After as many faults of the engine in a row, the pages that are left are not tried.
 const MOST_FAULTS: usize = 3;
 /// The most bytes of the words and their places in the evidence, and the most pages that are listed one by one.
@@ -35,9 +38,15 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let engine = tools.ocr.clone().ok_or_else(|| TaskFailure::away("no_ocr_engine", NO_ENGINE))?;
     let (format, extraction, _) = extract::read(tools, id, &apply.meter).await?;
     let known = known(tools, id).await?;
-    let wanted = wanted(&extraction, known.as_ref());
-    let read = read_pages(tools, &engine, id, &wanted, &apply.meter).await?;
-    if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && extraction.text.trim().is_empty()) {
+    let pictures = Pictures::of(format, &extraction);
+    let wanted = match pictures {
+        Pictures::Drawn => wanted(&extraction, known.as_ref()),
+        Pictures::Stored(_) => BTreeMap::from([(1, PICTURE)]),
+    };
+    let read = read_pages(tools, &engine, id, pictures, &wanted, &apply.meter).await?;
+    // Archives and messages are full of pictures, and one that the engine cannot unpack says nothing against them.
+    let needs_text = matches!(pictures, Pictures::Drawn) && extraction.text.trim().is_empty();
+    if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && needs_text) {
         return Err(of_engine(fault));
     }
     let evidence = read.evidence(&engine);
@@ -70,6 +79,27 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         store::evidence::record(tx.conn(), id, *name, value).await.classified()?;
     }
     tx.complete(detail).await
+}
+
+/// Where the pictures come from that are read.
+#[derive(Clone, Copy)]
+enum Pictures {
+    /// A reader draws the pages.
+    Drawn,
+    /// The file is one, of this size if its header tells it.
+    Stored(Option<PictureSize>),
+}
+
+impl Pictures {
+    fn of(format: Format, extraction: &Extraction) -> Pictures {
+        let side = |name: &str| u32::try_from(extraction.facts.get(name)?.as_u64()?).ok();
+        // A place on it is told in its pixels.
+        let size = |(width, height)| PictureSize { width, height, dpi: POINTS };
+        match format {
+            Format::Image => Pictures::Stored(side("width").zip(side("height")).map(size)),
+            _ => Pictures::Drawn,
+        }
+    }
 }
 
 /// What extract:text has recorded of the file.
@@ -112,6 +142,7 @@ async fn read_pages(
     tools: &Tools,
     engine: &Engine,
     id: DocumentId,
+    pictures: Pictures,
     wanted: &BTreeMap<u32, &'static str>,
     meter: &Meter,
 ) -> Result<Pages, TaskFailure> {
@@ -125,7 +156,11 @@ async fn read_pages(
         } else if faults >= MOST_FAULTS {
             pages.fault.as_ref().map_or("ocr_engine_crashed", EngineError::code)
         } else {
-            match read_page(tools, engine, &file, number).await? {
+            let page = match pictures {
+                Pictures::Drawn => read_page(tools, engine, &file, number).await?,
+                Pictures::Stored(size) => read_file(tools, engine, &file, size).await?,
+            };
+            match page {
                 Page::Read(size, recognised) => {
                     faults = 0;
                     match room.checked_sub(recognised.text.len() as u64) {
@@ -156,7 +191,7 @@ async fn read_pages(
 /// What became of a page.
 enum Page {
     Read(PictureSize, Recognised),
-    /// The reader could not draw it; the name of the limit or the error.
+    /// There is no picture of it for the engine; the name of the limit or the error.
     NotDrawn(&'static str),
     NotRead(EngineError),
 }
@@ -172,6 +207,27 @@ async fn read_page(tools: &Tools, engine: &Engine, file: &StoredFile, number: u3
         Err(error) => return Err(error).classified(),
     };
     Ok(match engine.recognise(&size, &pixels).await {
+        Ok(recognised) => Page::Read(size, recognised),
+        Err(fault) => Page::NotRead(fault),
+    })
+}
+
+/// Has the engine read a file that is a picture, if its header keeps to the limits: nothing is unpacked before.
+async fn read_file(
+    tools: &Tools,
+    engine: &Engine,
+    file: &StoredFile,
+    size: Option<PictureSize>,
+) -> Result<Page, TaskFailure> {
+    let Some(size) = size else { return Ok(Page::NotDrawn("damaged")) };
+    if size.pixels() > engine.raster.pixels {
+        return Ok(Page::NotDrawn("ocr_pixels"));
+    }
+    let input = file.open().classified()?;
+    if input.metadata().classified()?.len() > tools.settings.parser_image_bytes {
+        return Ok(Page::NotDrawn("image_bytes"));
+    }
+    Ok(match engine.recognise_file(&size, input).await {
         Ok(recognised) => Page::Read(size, recognised),
         Err(fault) => Page::NotRead(fault),
     })
@@ -233,7 +289,7 @@ impl Pages {
         let confidence: f64 = words.iter().map(|word| f64::from(word.confidence)).sum();
         if self.listed.len() < LISTED_PAGES {
             let mean = mean(confidence, words.len());
-            let dpi = size.dpi.round();
+            let dpi = (why != PICTURE).then(|| size.dpi.round());
             self.listed
                 .push(json!({"page": number, "why": why, "words": words.len(), "confidence": mean, "dpi": dpi}));
         }
