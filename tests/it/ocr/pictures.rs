@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{io::Write, path::Path};
 use svc_client::{
     Json,
-    wire::{Bm25Search, DocumentResponse, Settled},
+    wire::{Bm25Search, CheckedPart, DocumentResponse, ReadinessCheck, Settled},
 };
 
 /// The head of a PNG of these sides, behind which there are no pixels.
@@ -129,5 +129,27 @@ async fn without_an_engine_a_picture_waits_for_one_and_fails_nothing() {
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{:?}", frontier.warnings);
     let attached = evidence(&app, member(&app, id, "pond.gif").await.id).await;
     assert_eq!((&attached["detected"]["mime"], &attached["extract.empty"]), (&json!("image/gif"), &json!("needs_ocr")));
+    app.end().await;
+}
+
+/// What `/ready` says of the engine, whether or not the service is ready.
+async fn engine_of(app: &TestApp) -> ReadinessCheck {
+    let checks: Vec<ReadinessCheck> = match app.client.read_readiness().await {
+        Ok(ready) => ready.checks,
+        Err(failure) => serde_json::from_value(failure.members["checks"].clone()).unwrap(),
+    };
+    checks.into_iter().find(|check| check.name == CheckedPart::Ocr).unwrap()
+}
+
+#[tokio::test]
+async fn a_service_says_which_engine_it_has_and_is_ready_without_one() {
+    let app = TestApp::start().await;
+    let none = engine_of(&app).await;
+    assert!(none.ok && none.detail.contains("SVC_OCR_ENGINE"), "{none:?}");
+    app.end().await;
+    let folder = tempfile::tempdir().unwrap();
+    let engine = impostor(folder.path(), ONE_WORD);
+    let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
+    assert_eq!(engine_of(&app).await.detail, "tesseract 5.0-fake, eng");
     app.end().await;
 }
