@@ -32,10 +32,11 @@ pub enum Format {
     Msg,
     Doc,
     Ppt,
+    Image,
 }
 
 impl Format {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -60,6 +61,7 @@ impl Format {
         Self::Msg,
         Self::Doc,
         Self::Ppt,
+        Self::Image,
     ];
 
     /// The detector's name, as used on the wire.
@@ -89,10 +91,11 @@ impl Format {
             Self::Msg => "msg",
             Self::Doc => "doc",
             Self::Ppt => "ppt",
+            Self::Image => "image",
         }
     }
 
-    /// The media type reported for this format.
+    /// The media type reported for this format; of pictures, each of which has one of its own, the range of them.
     pub fn mime(self) -> &'static str {
         match self {
             Self::Text => "text/plain",
@@ -119,6 +122,7 @@ impl Format {
             Self::Msg => "application/vnd.ms-outlook",
             Self::Doc => "application/msword",
             Self::Ppt => "application/vnd.ms-powerpoint",
+            Self::Image => "image/*",
         }
     }
 
@@ -160,7 +164,7 @@ impl Format {
 
     /// Whether the contract promises text extraction for it.
     pub fn has_text_extractor(self) -> bool {
-        !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2)
+        !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2 | Self::Image)
     }
 }
 
@@ -214,6 +218,11 @@ pub struct Detection {
 impl Detection {
     pub(crate) fn of(format: Format, by: DetectedBy) -> Self {
         Self { format: Some(format), mime: Some(format.mime().to_owned()), by: Some(by) }
+    }
+
+    /// A picture of a media type.
+    pub(crate) fn of_picture(mime: &str) -> Self {
+        Self { mime: Some(mime.to_owned()), ..Self::of(Format::Image, DetectedBy::MagicBytes) }
     }
 }
 
