@@ -451,6 +451,7 @@ async fn eligible(
             filter: SearchFilter {
                 under: filter.under,
                 usetype: filter.usetype,
+                format: filter.format,
                 any: filter.any,
                 all: filter.all,
                 none: filter.none,
