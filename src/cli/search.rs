@@ -10,8 +10,8 @@ use svc_client::{
     Client, Json, Remote, UnknownWord, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse, FulltextSearch,
-        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, SearchFilter, SearchResponse, SimilarQuery, Snippet,
-        SearchExplanation, SnippetOf, TotalIs, VectorSearch,
+        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, SearchExplanation, SearchFilter, SearchResponse,
+        SimilarQuery, Snippet, SnippetOf, TotalIs, VectorSearch,
     },
 };
 

@@ -14,7 +14,8 @@ use svc_client::{
 async fn notes(app: &TestApp) -> Vec<i64> {
     let mut ids = Vec::new();
     for n in 0..6 {
-        ids.push(app.create(&format!("Note {n}"), &format!("The heron of day {n} stands in the reeds."), None).await.id);
+        let text = format!("The heron of day {n} stands in the reeds.");
+        ids.push(app.create(&format!("Note {n}"), &text, None).await.id);
     }
     ids
 }
