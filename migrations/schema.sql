@@ -2213,6 +2213,8 @@ CREATE INDEX task_queue_retry ON task_queue USING btree (retry_after) WHERE ((re
 
 CREATE INDEX task_queue_scope ON task_queue USING btree (scope_document_id);
 
+CREATE INDEX task_queue_titles ON task_queue USING btree (scope_document_id) WHERE ((task_type = 'embed:titles'::text) AND ((NOT final) OR (error_type IS NOT NULL)));
+
 CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, created_at) WHERE (NOT final);
 
 CREATE INDEX task_queue_unmet ON task_queue USING btree (id) WHERE ((unmet_deps > 0) AND (NOT final));

@@ -10,8 +10,17 @@ use svc_ids::DocumentId;
 /// How many results a search pages through.
 const MOST: usize = 1_000;
 /// What may differ between the pages of a search.
-const PAGE_OWN: [&str; 8] =
-    ["cursor", "limit", "include_content", "include_embed", "include_scores", "per_group", "snippets", "facets"];
+const PAGE_OWN: [&str; 9] = [
+    "cursor",
+    "limit",
+    "include_content",
+    "include_embed",
+    "include_scores",
+    "explain",
+    "per_group",
+    "snippets",
+    "facets",
+];
 
 /// The methods in the order of their numbers in cursors.
 const METHODS: [SearchMethod; 5] =

@@ -13,8 +13,8 @@ use svc::store::{
 use svc_client::{
     Code, Json,
     wire::{
-        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, SearchMethod, SearchQuery,
-        SearchResponse, TotalIs, VectorSearch, WaitQuery,
+        Bm25Search, DocumentPath, EmbedQuery, FindingKind, FulltextSearch, HybridSearch, HybridWeights, SearchMethod,
+        SearchQuery, SearchResponse, TotalIs, VectorSearch, WaitQuery,
     },
 };
 
@@ -304,6 +304,32 @@ async fn a_query_only_meets_vectors_of_its_own_model() {
         .await
         .unwrap();
     assert_eq!(app.client.search_vector(Json(VectorSearch::new("tides"))).await.unwrap().total, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn operators_are_told_of_vectors_of_another_model() {
+    let app = TestApp::start().await;
+    let mut ids = Vec::new();
+    for (title, content) in FACTS {
+        ids.push(app.create(title, content, None).await.id);
+    }
+    app.sampled().await;
+    let told = async || {
+        sqlx::raw_sql("ANALYZE document_vectors").execute(&app.pool).await.unwrap();
+        let findings = app.client.list_findings().await.unwrap().findings;
+        findings.into_iter().filter(|found| found.kind == FindingKind::OtherModel).collect::<Vec<_>>()
+    };
+    assert!(told().await.is_empty(), "all are of the model that serves");
+    sqlx::query("UPDATE document_vectors SET embed_model = 'another@1' WHERE document_id = ANY($1)")
+        .bind(&ids[..4])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let found = told().await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].about, "about 4 documents have vectors of another@1", "most, and yet they do not serve");
+    assert!(found[0].remedy.contains("svc reprocess") && found[0].remedy.contains("/embed"), "{found:?}");
     app.end().await;
 }
 

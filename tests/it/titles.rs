@@ -225,6 +225,38 @@ async fn a_part_is_not_found_by_a_title_that_its_readers_may_not_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_tells_of_chunks_that_wait_for_their_titles() {
+    let app = TestApp::start().await;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let (zanzibar, bread) = (section(&tree, "Zanzibar"), section(&tree, "Bread"));
+    let waiting = chunks(&tree, zanzibar).len() as i64;
+    let elsewhere = app.create("Elsewhere", "The heron waits.", None).await.id;
+    let one = someone(&app, "one").await;
+    grant(&app, &one, elsewhere, GrantRight::Read).await;
+    let state = async |client: &Client<Remote>, parent_id: Option<i64>| {
+        let search = Bm25Search { parent_id, ..Bm25Search::new("brass") };
+        client.search_bm25(Json(search)).await.unwrap().scope_state
+    };
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    app.client.protect_document(DocumentPath { id: zanzibar }).await.unwrap();
+    // The sums above are made anew meanwhile.
+    until("the chunks to be told of", async || {
+        let unfinished = "SELECT count(*) FROM documents WHERE settled = 'in_flight'";
+        let unfinished: i64 = sqlx::query_scalar(unfinished).fetch_one(&app.pool).await.unwrap();
+        (state(&app.client, None).await.in_flight == waiting + unfinished).then_some(())
+    })
+    .await;
+    for (client, parent_id) in [(&app.client, Some(bread)), (&one.client, None)] {
+        let state = state(client, parent_id).await;
+        assert_eq!((state.in_flight, state.failed), (0, 0), "{parent_id:?}");
+    }
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    until("nothing to wait", async || (state(&app.client, Some(file)).await.in_flight == 0).then_some(())).await;
+    assert_eq!(found(&app.client, "zanzibar").await, chunks(&tree, zanzibar));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn titles_weigh_as_an_index_says() {
     let app = TestApp::start().await;
     let titled = app.create("Wombat", "It digs in the sand of the hills at night.", None).await.id;

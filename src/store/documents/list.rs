@@ -1,6 +1,12 @@
 //! Documents in lists: roots, children, subtrees, and what of them a search cannot show.
 use super::add;
-use crate::store::scope::{Readable, readable};
+use crate::{
+    store::{
+        nodes::is_titled,
+        scope::{Readable, readable},
+    },
+    usetype::Usetype,
+};
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
@@ -203,9 +209,29 @@ pub struct Unsettled {
     pub failed: i64,
 }
 
+/// The number of chunks and tables in scope without a vector that are at or under the document of an `embed:titles` task of which this holds.
+/// $4 are their usetypes.
+macro_rules! under_changed_titles {
+    ($task:literal) => {
+        concat!(
+            "count(DISTINCT w.id) FROM (
+                 SELECT d.id FROM task_queue t JOIN documents top ON top.id = t.scope_document_id
+                   JOIN documents d ON d.path || d.id >= top.path || top.id AND d.path || d.id < top.path || (top.id + 1)
+                  WHERE t.task_type = 'embed:titles' AND (NOT t.final OR t.error_type IS NOT NULL) AND ",
+            $task,
+            " AND d.settled = 'settled' AND ",
+            is_titled!("$4"),
+            " AND ",
+            in_scope!(),
+            " LIMIT 2000) w WHERE NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = w.id)"
+        )
+    };
+}
+
 /// How many nodes of the readable scope a search cannot show: those in flight and those that failed, each counted up to
 /// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
-/// it.
+/// it; a chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first
+/// 2,000 chunks under changed titles are looked at, because most still have the vectors that they had.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,
@@ -215,7 +241,8 @@ pub async fn unsettled(
     // To plan what follows takes a millisecond, and mostly there is nothing to count for anybody.
     let is_any: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM documents WHERE settled <> 'settled')
-             OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL))",
+             OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL))
+             OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL))",
     )
     .fetch_one(&mut *conn)
     .await?;
@@ -224,9 +251,10 @@ pub async fn unsettled(
     }
     let mut arguments = scope.arguments();
     add(&mut arguments, under);
-    // The condition of the index task_queue_document_embeds is repeated as it is, so that the planner may use the
-    // index.
-    let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
+    add(&mut arguments, Usetype::titled());
+    // The conditions of the indexes task_queue_document_embeds and task_queue_titles are repeated as they are, so that the planner
+    // may use the indexes.
+    let counted: (i64, i64, i64, i64, i64, i64) = sqlx::query_as_with(
         concat!(
             "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
             in_scope!(),
@@ -244,12 +272,22 @@ pub async fn unsettled(
                         AND t.final AND t.status = 'failed' AND d.settled = 'settled'
                         AND NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id) AND ",
             in_scope!(),
-            " LIMIT 10000) f)"
+            " LIMIT 10000) f),
+                    (SELECT ",
+            under_changed_titles!("NOT t.final"),
+            "),
+                    (SELECT ",
+            under_changed_titles!("t.final"),
+            ")"
         ),
         arguments,
     )
     .persistent(false)
     .fetch_one(conn)
     .await?;
-    Ok(Unsettled { in_flight: (in_flight + waiting).min(10_000), failed: (failed + unembedded).min(10_000) })
+    let (in_flight, failed, waiting, unembedded, waiting_titled, unembedded_titled) = counted;
+    Ok(Unsettled {
+        in_flight: (in_flight + waiting + waiting_titled).min(10_000),
+        failed: (failed + unembedded + unembedded_titled).min(10_000),
+    })
 }

@@ -1,6 +1,6 @@
 //! The part of a search's filter that is made of other filters.
 use super::Eligible;
-use crate::store::documents::add;
+use crate::store::{documents::add, scope::readable};
 use sqlx::{Arguments, AssertSqlSafe, postgres::PgArguments};
 use svc_client::wire::SearchFilter;
 
@@ -72,6 +72,17 @@ impl Writer<'_> {
     fn others(&mut self, filter: &SearchFilter, parts: &mut Vec<String>) {
         if let Some(usetypes) = &filter.usetype {
             parts.push(format!("d.usetype = ANY({}::text[])", self.value(usetypes.clone())));
+        }
+        if let Some(formats) = &filter.format {
+            // The facet `format` counts the same.
+            let format = concat!(
+                "(SELECT b.format FROM unnest(d.path || d.id) WITH ORDINALITY AS p (id, place)
+                    JOIN document_blobs b ON b.document_id = p.id AND b.is_file
+                   WHERE EXISTS (SELECT FROM documents d WHERE d.id = p.id AND ",
+                readable!(),
+                ") ORDER BY p.place DESC LIMIT 1)"
+            );
+            parts.push(format!("{format} = ANY({}::text[])", self.value(formats.clone())));
         }
         for (time, test) in [
             (filter.event_time_from, "d.event_time >= "),

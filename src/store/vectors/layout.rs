@@ -47,7 +47,7 @@ pub struct Layout {
 impl Layout {
     /// How many candidates an index has to propose at least, so that the nearest are among them: the more vectors there are, the more of them
     /// have nearly the same bits.
-    pub(super) fn least_candidates(&self) -> i64 {
+    pub fn least_candidates(&self) -> i64 {
         self.bits.map_or(0, |vectors| (FEWEST * (vectors / FEW).sqrt()).clamp(FEWEST, MOST) as i64)
     }
 
