@@ -41,16 +41,16 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     let paragraphs = Pages::of_paragraphs(&main, part(Part::Paragraphs));
     let styles = Styles::read(part(Part::Styles));
 
-    let mut notes = Vec::new();
+    let (mut shown, mut notes) = (Shown::new(characters, paragraphs, &styles), Vec::new());
     for (story, places, texts) in [
         (&header.footnotes, Part::FootnotePlaces, Part::FootnoteTexts),
         (&header.endnotes, Part::EndnotePlaces, Part::EndnoteTexts),
     ] {
-        read_notes(story, part(places), part(texts), &pieces, characters, &mut notes);
+        read_notes(story, part(places), part(texts), &pieces, &mut shown, &mut notes);
     }
     notes.sort_by_key(|note| note.at);
 
-    let mut body = Body::new(paragraphs, Shown::new(characters), &styles, &data, limits);
+    let mut body = Body::new(paragraphs, shown, &styles, &data, limits);
     body.story(&pieces, header.text, notes)?;
     body.story(&pieces, header.boxes, Vec::new())?;
     body.finish()?.within(limits)
@@ -69,7 +69,7 @@ fn read_notes(
     places: &[u8],
     texts: &[u8],
     pieces: &Pieces<'_>,
-    characters: Pages<'_>,
+    shown: &mut Shown<'_>,
     notes: &mut Vec<Note>,
 ) {
     // Each place has a number of two bytes besides, and one more place ends the last one.
@@ -88,12 +88,13 @@ fn read_notes(
             continue;
         }
         read_to = to;
-        let (mut shown, mut text) = (Shown::new(characters), String::new());
+        let mut text = String::new();
         for character in pieces.characters(from..to) {
             if shown.show(character, &mut text).is_some() {
                 text.push(' ');
             }
         }
+        shown.end_story();
         if !text.trim().is_empty() {
             notes.push(Note { at, text: text.trim().to_owned() });
         }

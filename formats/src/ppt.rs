@@ -7,7 +7,7 @@ mod records;
 mod text;
 
 use crate::{
-    CompoundKind, Extraction, Format, FormatError, Limits, Patterns,
+    CompoundKind, Extraction, Format, FormatError, Limit, Limits, Patterns,
     compound::{self, long, short},
     markdown::Block,
     pptx::{Deck, Slide},
@@ -60,6 +60,9 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     }
     let mut deck = Deck::default();
     for (entry, number) in list(SLIDES).zip(1..) {
+        if number > limits.pages {
+            return Err(FormatError::over(Limit::Pages, format_args!("over {} slides", limits.pages)));
+        }
         let notes = notes.remove(&entry.slide).unwrap_or_default();
         match objects.get(entry.object, kind::SLIDE)? {
             Some(body) => deck.write(slide(body, entry.texts, notes, limits)?, number, limits)?,

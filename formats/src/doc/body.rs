@@ -66,6 +66,10 @@ impl<'a> Body<'a> {
         let mut notes = notes.into_iter().peekable();
         for character in pieces.characters(positions) {
             while let Some(note) = notes.next_if(|note| note.at <= character.position) {
+                // A note is seen where the mark is that refers to it.
+                if note.at == character.position && !self.shown.is_seen(character) {
+                    continue;
+                }
                 self.paragraph.push_str(if self.paragraph.ends_with(' ') { "(" } else { " (" });
                 self.paragraph.push_str(&note.text);
                 self.paragraph.push(')');

@@ -1,7 +1,7 @@
 //! The beginning of a document (FIB), which says where everything else is.
 
 use crate::{
-    CompoundKind, FormatError,
+    CompoundKind, Format, FormatError,
     compound::{long, short},
 };
 use std::ops::Range;
@@ -41,8 +41,9 @@ pub(super) struct Header<'a> {
 impl<'a> Header<'a> {
     /// Refuses what is encrypted, and what an older program wrote.
     pub(super) fn read(main: &'a [u8]) -> Result<Self, FormatError> {
-        let version = short(main, 2).unwrap_or_default();
-        let flags = short(main, 10).unwrap_or_default();
+        let (Some(version), Some(flags)) = (short(main, 2), short(main, 10)) else {
+            return Err(FormatError::corrupt(Format::Doc, "its header is not there"));
+        };
         let encrypted = flags & ENCRYPTED != 0;
         if encrypted || version < WORD_97 {
             return Err(FormatError::Compound { kind: CompoundKind::LegacyWord, encrypted });

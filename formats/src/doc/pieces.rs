@@ -1,5 +1,6 @@
 //! The pieces that the text lies in, in the order of the text.
 
+use super::properties::Switches;
 use crate::{
     Format, FormatError, Limits,
     compound::{long, short},
@@ -10,6 +11,8 @@ use std::ops::Range;
 /// The place of a piece is that of its bytes, doubled and marked if its characters have one byte.
 const NARROW: u32 = 0x4000_0000;
 const PLACE: u32 = 0x3FFF_FFFF;
+/// Pieces can name no more lists of changes than this.
+const LISTS: usize = 1 << 15;
 
 pub(super) struct Pieces<'a> {
     main: &'a [u8],
@@ -23,6 +26,8 @@ struct Piece {
     /// Where its bytes begin.
     at: usize,
     is_narrow: bool,
+    /// What it says of its characters beyond what they say themselves.
+    switches: Switches,
 }
 
 /// A unit of UTF-16.
@@ -33,14 +38,19 @@ pub(super) struct Character {
     /// Where its bytes are, by which its properties are found.
     pub offset: usize,
     pub unit: u16,
+    /// Those of its piece.
+    pub switches: Switches,
 }
 
 impl<'a> Pieces<'a> {
     pub(super) fn read(main: &'a [u8], part: &[u8], limits: &Limits) -> Result<Self, FormatError> {
-        let mut rest = part;
-        // Properties that pieces have beyond those of their characters come first.
+        let (mut rest, mut lists) = (part, Vec::new());
+        // Lists of changes that pieces name come first.
         while let [1, after @ ..] = rest {
             let size = usize::from(short(after, 0).unwrap_or_default());
+            if lists.len() < LISTS {
+                lists.push(Switches::of(after.get(2..2 + size).unwrap_or_default()));
+            }
             rest = after.get(2 + size..).unwrap_or_default();
         }
         let (Some(&2), Some(length)) = (rest.first(), long(rest, 1)) else {
@@ -52,9 +62,13 @@ impl<'a> Pieces<'a> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut total = 0;
         for index in 0..count {
-            let (Some(start), Some(end), Some(place)) =
-                (long(table, index * 4), long(table, index * 4 + 4), long(table, (count + 1) * 4 + index * 8 + 2))
-            else {
+            let entry = (count + 1) * 4 + index * 8;
+            let (Some(start), Some(end), Some(place), Some(changes)) = (
+                long(table, index * 4),
+                long(table, index * 4 + 4),
+                long(table, entry + 2),
+                short(table, entry + 6),
+            ) else {
                 break;
             };
             let is_narrow = place & NARROW != 0;
@@ -68,7 +82,7 @@ impl<'a> Pieces<'a> {
             // Many pieces may claim the same bytes.
             total += (end - start) as usize;
             check_text(total, limits)?;
-            pieces.push(Piece { start, end, at, is_narrow });
+            pieces.push(Piece { start, end, at, is_narrow, switches: switches(changes, &lists) });
         }
         Ok(Self { main, pieces })
     }
@@ -86,12 +100,23 @@ impl<'a> Pieces<'a> {
 
     fn character(&self, piece: &Piece, position: u32) -> Character {
         let index = (position - piece.start) as usize;
-        if piece.is_narrow {
+        let (offset, unit) = if piece.is_narrow {
             let offset = piece.at + index;
-            return Character { position, offset, unit: self.main.get(offset).copied().map_or(0, wide) };
-        }
-        let offset = piece.at + 2 * index;
-        Character { position, offset, unit: short(self.main, offset).unwrap_or_default() }
+            (offset, self.main.get(offset).copied().map_or(0, wide))
+        } else {
+            let offset = piece.at + 2 * index;
+            (offset, short(self.main, offset).unwrap_or_default())
+        };
+        Character { position, offset, unit, switches: piece.switches }
+    }
+}
+
+/// What a piece says of its characters: the number of a list, or a single change.
+fn switches(changes: u16, lists: &[Switches]) -> Switches {
+    let number = changes >> 1;
+    match changes & 1 {
+        1 => lists.get(usize::from(number)).copied().unwrap_or_default(),
+        _ => Switches::of_one((number & 0x7F) as u8, (changes >> 8) as u8),
     }
 }
 

@@ -134,27 +134,82 @@ impl Paragraph {
 /// What the changes say of characters.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Look {
-    /// Hidden or deleted.
-    pub is_hidden: bool,
+    pub switches: Switches,
+    /// The number of their style, if they have one besides that of their paragraph.
+    pub style: Option<u16>,
     /// The character that another font shows in the place of a bracket.
     pub symbol: Option<u16>,
 }
 
 impl Look {
     pub(super) fn of(list: &[u8]) -> Self {
-        let mut look = Self::default();
-        let (mut is_deleted, mut is_hidden) = (false, false);
+        let mut look = Self { switches: Switches::of(list), ..Self::default() };
         for (code, value) in changes(list) {
-            // Other values leave it as the style has it.
-            let is_on = matches!(value, [1 | 0x81, ..]);
             match code {
-                0x0800 => is_deleted = is_on,
-                0x083C => is_hidden = is_on,
+                0x4A30 => look.style = short(value, 0),
                 0x6A09 => look.symbol = short(value, 2),
                 _ => {}
             }
         }
-        look.is_hidden = is_deleted || is_hidden;
         look
+    }
+}
+
+/// What changes say of whether characters are seen: the values of the switches, `None` where they leave them as they were.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Switches {
+    deleted: Option<u8>,
+    hidden: Option<u8>,
+}
+
+impl Switches {
+    pub(super) fn of(list: &[u8]) -> Self {
+        let mut switches = Self::default();
+        for (code, value) in changes(list) {
+            match code {
+                0x0800 => switches.deleted = value.first().copied(),
+                0x083C => switches.hidden = value.first().copied(),
+                _ => {}
+            }
+        }
+        switches
+    }
+
+    /// The only change of a piece, whose code is cut to a few bits.
+    pub(super) fn of_one(code: u8, value: u8) -> Self {
+        match code {
+            0x41 => Self { deleted: Some(value), ..Self::default() },
+            0x5C => Self { hidden: Some(value), ..Self::default() },
+            _ => Self::default(),
+        }
+    }
+
+    /// These switches, and where they leave it so, those below them.
+    pub(super) fn over(self, below: Self) -> Self {
+        Self { deleted: self.deleted.or(below.deleted), hidden: self.hidden.or(below.hidden) }
+    }
+
+    /// Whether a style with these changes hides its text; `None` if that is as in the style that it is based on.
+    pub(super) fn hide(self) -> Option<bool> {
+        match self.hidden {
+            Some(0) => Some(false),
+            Some(1 | 0x81) => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Whether characters are neither deleted nor hidden, if their style hides them or not.
+    pub(super) fn show(self, style_hides: bool) -> bool {
+        !is_on(self.deleted, false) && !is_on(self.hidden, style_hides)
+    }
+}
+
+/// Whether a switch is on. Values other than 0 and 1 take what is usual, or its opposite.
+fn is_on(value: Option<u8>, usual: bool) -> bool {
+    match value {
+        Some(0) => false,
+        Some(1) => true,
+        Some(0x81) => !usual,
+        _ => usual,
     }
 }

@@ -3,7 +3,9 @@
 use super::{
     pieces::Character,
     properties::{Look, Pages},
+    styles::Styles,
 };
+use crate::compound::short;
 use std::ops::Range;
 
 /// What a character ends.
@@ -16,10 +18,13 @@ pub(super) enum End {
 
 /// Takes the characters of a story, one after the other.
 pub(super) struct Shown<'a> {
-    pages: Pages<'a>,
-    /// The run of the last character, and how it looks.
+    characters: Pages<'a>,
+    paragraphs: Pages<'a>,
+    styles: &'a Styles,
+    /// Around the last character those that look as it does, how they look, and whether their style hides them.
     offsets: Range<usize>,
     look: Look,
+    style_hides: bool,
     /// How many fields are open, and the outermost one whose code is being read.
     fields: u32,
     code: Option<u32>,
@@ -30,8 +35,26 @@ pub(super) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn new(pages: Pages<'a>) -> Self {
-        Self { pages, offsets: 0..0, look: Look::default(), fields: 0, code: None, high: None, pictures: 0 }
+    pub(super) fn new(characters: Pages<'a>, paragraphs: Pages<'a>, styles: &'a Styles) -> Self {
+        Self {
+            characters,
+            paragraphs,
+            styles,
+            offsets: 0..0,
+            look: Look::default(),
+            style_hides: false,
+            fields: 0,
+            code: None,
+            high: None,
+            pictures: 0,
+        }
+    }
+
+    /// Whether the character is seen, now that those before it have been taken: it is no part of the code of a field, and
+    /// neither hidden nor deleted.
+    pub(super) fn is_seen(&mut self, character: Character) -> bool {
+        let look = self.look(character.offset);
+        self.code.is_none() && character.switches.over(look.switches).show(self.style_hides)
     }
 
     /// Forgets the fields of a story that has ended.
@@ -42,7 +65,7 @@ impl<'a> Shown<'a> {
     /// Appends what the character shows, or says what it ends.
     pub(super) fn show(&mut self, character: Character, text: &mut String) -> Option<End> {
         let high = self.high.take();
-        let look = self.look(character.offset);
+        let is_seen = self.is_seen(character);
         match character.unit {
             // A mark within the code of a field is none of the text.
             0x0C..=0x0E if self.code.is_none() => return Some(End::Paragraph),
@@ -56,12 +79,12 @@ impl<'a> Shown<'a> {
                 self.end_code();
                 self.fields = self.fields.saturating_sub(1);
             }
-            _ if self.code.is_some() || look.is_hidden => {}
+            _ if !is_seen => {}
             0x01 => self.pictures += 1,
             0x09 => text.push('\t'),
             0x0B => text.push('\n'),
             0x1E => text.push('-'),
-            0x28 if look.symbol.is_some() => text.extend(look.symbol.and_then(symbol)),
+            0x28 if self.look.symbol.is_some() => text.extend(self.look.symbol.and_then(symbol)),
             unit @ 0xE000..=0xF8FF => text.extend(symbol(unit)),
             unit @ 0xD800..=0xDBFF => self.high = Some(unit),
             unit => {
@@ -81,11 +104,25 @@ impl<'a> Shown<'a> {
 
     fn look(&mut self, offset: usize) -> Look {
         if !self.offsets.contains(&offset) {
-            let run = self.pages.run(offset);
-            self.look = run.as_ref().map_or_else(Look::default, |run| Look::of(run.properties));
-            self.offsets = run.map_or(offset..offset + 1, |run| run.offsets);
+            let (list, of_run) = found(&self.characters, offset);
+            let (paragraph, of_paragraph) = found(&self.paragraphs, offset);
+            let hides = |number: u16| self.styles.hide(number.into());
+            let look = Look::of(list);
+            // The style of a paragraph is the first one if it names none.
+            let usual = || hides(short(paragraph, 0).unwrap_or_default());
+            self.style_hides = look.style.and_then(hides).or_else(usual).unwrap_or_default();
+            self.look = look;
+            self.offsets = of_run.start.max(of_paragraph.start)..of_run.end.min(of_paragraph.end);
         }
         self.look
+    }
+}
+
+/// The properties of a character, and the places of those that have the same ones.
+fn found<'a>(pages: &Pages<'a>, offset: usize) -> (&'a [u8], Range<usize>) {
+    match pages.run(offset) {
+        Some(run) => (run.properties, run.offsets),
+        None => (&[], offset..offset + 1),
     }
 }
 

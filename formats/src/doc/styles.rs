@@ -1,20 +1,22 @@
-//! The styles of paragraphs: which are headings or items of lists.
+//! The styles: which of those of paragraphs are headings or items of lists, and which hide their text.
 
-use super::properties::Paragraph;
+use super::properties::{Paragraph, Switches};
 use crate::compound::short;
 
 /// The numbers of styles that every document has.
 const TITLE: u16 = 62;
 const OF_PARAGRAPHS: u16 = 1;
+const OF_CHARACTERS: u16 = 2;
 /// How many styles a style is based on are looked at.
 const DEPTH: usize = 12;
 
 pub(super) struct Styles(Vec<Style>);
 
-/// A style, which says of paragraphs what they do not say themselves.
+/// A style, which says of paragraphs and characters what they do not say themselves.
 #[derive(Default)]
 struct Style {
     paragraph: Paragraph,
+    switches: Switches,
     /// The number of the style that it is based on.
     base: usize,
 }
@@ -46,33 +48,54 @@ impl Styles {
             number = style.base;
         }
     }
+
+    /// Whether a style hides its text; `None` if neither it nor those that it is based on say so.
+    pub(super) fn hide(&self, number: usize) -> Option<bool> {
+        let mut number = number;
+        for _ in 0..DEPTH {
+            let style = self.0.get(number)?;
+            if let Some(hides) = style.switches.hide() {
+                return Some(hides);
+            }
+            number = style.base;
+        }
+        None
+    }
 }
 
 impl Style {
     fn read(bytes: &[u8], fixed: usize) -> Option<Self> {
         let (kind, base) = (short(bytes, 2)? & 0xF, short(bytes, 2)? >> 4);
-        if kind != OF_PARAGRAPHS {
-            return None;
+        let mut style = Self { base: base.into(), ..Self::default() };
+        let mut lists = Self::lists(bytes, fixed);
+        match kind {
+            OF_PARAGRAPHS => {
+                // The number of the style comes first.
+                let list = lists.next().unwrap_or_default();
+                style.paragraph.change(list.get(2..).unwrap_or_default());
+                match short(bytes, 0)? & 0xFFF {
+                    level @ 1..=9 => style.paragraph.level = Some(level as u8),
+                    TITLE => style.paragraph.level = Some(1),
+                    _ => {}
+                }
+            }
+            OF_CHARACTERS => {}
+            _ => return None,
         }
-        let mut style = Self { paragraph: Paragraph::default(), base: base.into() };
-        if let Some(changes) = Self::changes(bytes, fixed) {
-            style.paragraph.change(changes);
-        }
-        match short(bytes, 0)? & 0xFFF {
-            level @ 1..=9 => style.paragraph.level = Some(level as u8),
-            TITLE => style.paragraph.level = Some(1),
-            _ => {}
-        }
+        style.switches = Switches::of(lists.next().unwrap_or_default());
         Some(style)
     }
 
-    /// The changes to paragraphs, which come after the name and the number of the style.
-    fn changes(bytes: &[u8], fixed: usize) -> Option<&[u8]> {
-        let name = usize::from(short(bytes, fixed)?);
+    /// The lists of changes, which come after the name: a style of paragraphs has one for paragraphs, and then, as a style of
+    /// characters does, one for characters.
+    fn lists(bytes: &[u8], fixed: usize) -> impl Iterator<Item = &[u8]> {
         // The name ends with a zero that its length leaves out.
-        let at = fixed + 2 + (name + 1) * 2;
-        let at = at + at % 2;
-        let length = usize::from(short(bytes, at)?);
-        bytes.get(at + 4..at + 2 + length)
+        let mut after = short(bytes, fixed).map(|name| fixed + 2 + (usize::from(name) + 1) * 2);
+        std::iter::from_fn(move || {
+            let at = after?.next_multiple_of(2);
+            let length = usize::from(short(bytes, at)?);
+            after = Some(at + 2 + length);
+            bytes.get(at + 2..at + 2 + length)
+        })
     }
 }

@@ -20,6 +20,9 @@ struct Made {
     behind: [u32; 7],
     footnotes: Vec<(u32, u32)>,
     flags: u16,
+    /// What the only piece says of its characters, and the list of changes that it may name.
+    piece: u16,
+    list: Vec<u8>,
 }
 
 impl Made {
@@ -66,11 +69,13 @@ impl Made {
         };
 
         let place = if self.is_wide { TEXT as u32 } else { (TEXT as u32 * 2) | 0x4000_0000 };
-        let mut pieces = vec![1, 2, 0, 9, 9, 2, 16, 0, 0, 0];
+        let mut pieces = vec![1, 2, 0, 9, 9, 1, self.list.len() as u8, 0];
+        pieces.extend(&self.list);
+        pieces.extend([2, 16, 0, 0, 0]);
         pieces.extend([0, self.count()].map(u32::to_le_bytes).concat());
         pieces.extend([0, 0]);
         pieces.extend(place.to_le_bytes());
-        pieces.extend([0, 0]);
+        pieces.extend(self.piece.to_le_bytes());
         part(&mut main, 33, &pieces);
 
         let paragraphs = self.paragraphs.iter().map(|(end, style, changes)| {
@@ -123,15 +128,30 @@ fn page(main: &mut Vec<u8>, entry: usize, runs: Vec<(usize, Vec<u8>)>) -> Vec<u8
     [bounds[0], bounds[bounds.len() - 1], number].map(u32::to_le_bytes).concat()
 }
 
-/// The styles of a document: the usual one, the first heading, one that is based on it, and one with an outline level.
+/// The styles of a document: the usual one, the first heading, one that is based on it, one with an outline level, a hidden
+/// one, and one that is based on it; then of characters one that hides them, and one that shows them.
 fn sheet() -> Vec<u8> {
-    let mut sheet = vec![18, 0, 4, 0, 10, 0];
+    let mut sheet = vec![18, 0, 8, 0, 10, 0];
     sheet.resize(20, 0);
     let styles: [(u16, u16, &[u8]); 4] = [(0, 0xFFF, &[]), (1, 0, &[]), (0xFFE, 1, &[]), (0xFFE, 0, &[0x40, 0x26, 1])];
     for (built_in, base, changes) in styles {
         let mut style = [built_in, (base << 4) | 1, 0, 0, 0, 1, u16::from(b'x'), 0].map(u16::to_le_bytes).concat();
         style.extend((2 + changes.len() as u16).to_le_bytes());
         style.extend([0, 0]);
+        style.extend(changes);
+        sheet.extend((style.len() as u16).to_le_bytes());
+        sheet.extend(&style);
+        sheet.resize(sheet.len() + style.len() % 2, 0);
+    }
+    let shown: [u8; 3] = [0x3C, 0x08, 0];
+    let hiding: [(u16, u16, &[u8]); 4] = [(1, 0xFFF, &HIDDEN), (1, 4, &[]), (2, 0xFFF, &HIDDEN), (2, 0xFFF, &shown)];
+    for (kind, base, changes) in hiding {
+        let mut style = [0xFFE, (base << 4) | kind, 0, 0, 0, 1, u16::from(b'x'), 0].map(u16::to_le_bytes).concat();
+        if kind == 1 {
+            // The list of changes to paragraphs has a byte behind it, so that the next one is at an even place.
+            style.extend([5, 0, 4, 0, 0x16, 0x24, 0, 0]);
+        }
+        style.extend((changes.len() as u16).to_le_bytes());
         style.extend(changes);
         sheet.extend((style.len() as u16).to_le_bytes());
         sheet.extend(&style);
@@ -188,6 +208,55 @@ fn fields_show_their_results_and_what_is_hidden_or_deleted_is_not_shown() {
 }
 
 #[test]
+fn what_a_style_hides_is_not_shown() {
+    let of_characters = |style: u8| [0x30, 0x4A, style, 0];
+    let mut made = Made::default();
+    made.paragraph("Seen\r", 0, &[]).paragraph("By a style\r", 4, &[]).paragraph("By its base\r", 5, &[]);
+    made.run("Also", &[]).run(" by a style of characters", &of_characters(6)).paragraph(" seen\r", 0, &[]);
+    made.run("By a style", &[]).run("Shown all the same", &[0x3C, 0x08, 0]).run(" in part", &[0x3C, 0x08, 0x81]);
+    made.run("and not so", &[0x3C, 0x08, 0x80]).run(" or so", &of_characters(7)).paragraph("\r", 5, &[]);
+    assert_eq!(read(&made).text, "Seen\n\nAlso seen\n\nShown all the same in part or so");
+}
+
+#[test]
+fn what_a_piece_hides_or_deletes_is_not_shown() {
+    let named = (1 << 1) | 1;
+    let by_list = |changes: &[u8]| (named, changes.to_vec());
+    let deleted_and_marked_otherwise = [&DELETED[..], &[0x35, 0x08, 1]].concat();
+    for (piece, list) in [
+        ((0x41 << 1) | (1 << 8), Vec::new()),
+        ((0x5C << 1) | (1 << 8), Vec::new()),
+        by_list(&HIDDEN),
+        by_list(&deleted_and_marked_otherwise),
+    ] {
+        let mut made = Made { piece, list, ..Made::default() };
+        made.paragraph("Not to be seen\r", 0, &[]);
+        assert_eq!(read(&made).text, "", "{piece:#x}");
+    }
+    // What a piece says goes before what its characters say.
+    let mut made = Made { piece: 0x5C << 1, ..Made::default() };
+    made.run("To be seen", &HIDDEN).run(" or not", &DELETED).paragraph("\r", 0, &[]);
+    assert_eq!(read(&made).text, "To be seen");
+}
+
+#[test]
+fn a_note_is_shown_where_its_mark_is() {
+    let mut made = Made::default();
+    made.run("Ducks", &[]).run("\u{2}", &DELETED).run(" and {", &[]);
+    made.run("\u{13}REF\u{2}\u{14}herons\u{15}", &[]).run("\u{2}", &[]).paragraph("}\r", 0, &[]);
+    let main = made.count();
+    for note in ["One\r", "Two\r", "Three\r"] {
+        made.paragraph(note, 0, &[]);
+        made.footnotes.push((0, made.count() - main));
+    }
+    made.behind[1] = made.count() - main;
+    for (note, at) in made.footnotes.iter_mut().zip([5, 16, 25]) {
+        note.0 = at;
+    }
+    assert_eq!(read(&made).text, "Ducks and {herons (Three)}");
+}
+
+#[test]
 fn wide_characters_may_be_pairs_of_surrogates() {
     let mut made = Made { is_wide: true, ..Made::default() };
     made.paragraph("Ducks 🦆 of Łódź\r", 0, &[]);
@@ -235,7 +304,14 @@ fn closed_documents_are_refused_by_name() {
     let bytes = file.into_inner().into_inner();
     let patterns = probe(Cursor::new(&bytes), &Limits::default()).unwrap();
     assert!(!patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none());
-    assert_eq!(extract(Cursor::new(&bytes), &Limits::default()).unwrap_err().code(), "legacy_word");
+    let error = extract(Cursor::new(&bytes), &Limits::default()).unwrap_err();
+    assert!(error.code() == "legacy_word" && error.to_string().contains("older than Office 97"), "{error}");
+
+    let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    file.create_stream("/WordDocument").unwrap().write_all(&older[..9]).unwrap();
+    let bytes = file.into_inner().into_inner();
+    let error = extract(Cursor::new(&bytes), &Limits::default()).unwrap_err();
+    assert_eq!(error.code(), "corrupt", "nothing says that it is old");
 }
 
 #[test]

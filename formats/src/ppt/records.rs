@@ -24,7 +24,11 @@ pub(super) mod kind {
     pub(in crate::ppt) const EDIT: u16 = 0x0FF5;
     pub(in crate::ppt) const DIRECTORY: u16 = 0x1772;
     /// The shapes of a drawing, a group of them, and one.
-    pub(in crate::ppt) const SHAPES: [u16; 3] = [0xF002, 0xF003, 0xF004];
+    pub(in crate::ppt) const SHAPES: [u16; 3] = [0xF002, GROUP, ONE_SHAPE];
+    pub(in crate::ppt) const GROUP: u16 = 0xF003;
+    pub(in crate::ppt) const ONE_SHAPE: u16 = 0xF004;
+    /// What a shape says of itself.
+    pub(in crate::ppt) const SHAPE: u16 = 0xF00A;
     /// The text of a shape.
     pub(in crate::ppt) const TEXT_BOX: u16 = 0xF00D;
 }

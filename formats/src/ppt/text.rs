@@ -95,12 +95,14 @@ pub(super) fn listed(list: &[u8]) -> impl Iterator<Item = Listed> {
     })
 }
 
-/// The texts of the shapes of a slide in their order, and then those of its outline that no shape refers to.
+/// The texts of the shapes of a slide in their order, and then those of its outline that no shape refers to. Those of
+/// deleted shapes are left out, also from the outline.
 pub(super) fn texts(slide: &[u8], outline: Vec<Text>, limits: &Limits) -> Result<Vec<Text>, FormatError> {
     let mut outline: Vec<Option<Text>> = outline.into_iter().map(Some).collect();
     let mut found = Vec::new();
-    let mut open = vec![Records::of(slide)];
-    while let Some(records) = open.last_mut() {
+    let mut open = vec![(Records::of(slide), false)];
+    while let Some((records, is_gone)) = open.last_mut() {
+        let is_gone = *is_gone;
         let Some(record) = records.next() else {
             open.pop();
             continue;
@@ -115,15 +117,30 @@ pub(super) fn texts(slide: &[u8], outline: Vec<Text>, limits: &Limits) -> Result
                     Text::take(&record, &mut own);
                 }
             }
-            found.append(&mut own);
+            if !is_gone {
+                found.append(&mut own);
+            }
         } else if record.kind == kind::DRAWING || kind::SHAPES.contains(&record.kind) {
             if open.len() >= limits.xml_depth as usize {
                 let detail = format_args!("shapes nest deeper than {}", limits.xml_depth);
                 return Err(FormatError::over(Limit::XmlDepth, detail));
             }
-            open.push(Records::of(record.body));
+            open.push((Records::of(record.body), is_gone || is_deleted(&record)));
         }
     }
     found.extend(outline.into_iter().flatten());
     Ok(found)
+}
+
+/// Whether this is a shape, or a group of them, that was deleted: a drawing keeps it for some time.
+fn is_deleted(record: &Record<'_>) -> bool {
+    const DELETED: u32 = 8;
+    let shape = match record.kind {
+        // A group is what its first shape is.
+        kind::GROUP => Records::of(record.body).next().filter(|first| first.kind == kind::ONE_SHAPE),
+        kind::ONE_SHAPE => Some(*record),
+        _ => None,
+    };
+    let told = shape.and_then(|shape| Records::of(shape.body).find(|record| record.kind == kind::SHAPE));
+    told.and_then(|told| long(told.body, 4)).is_some_and(|flags| flags & DELETED != 0)
 }
