@@ -180,18 +180,26 @@ impl Engine {
         self.words(size, &["--dpi", &dpi], Input::Bytes(&picture)).await
     }
 
-    /// Reads the words of a file that is a picture, as [`Self::recognise`] does. The engine unpacks it, and knows its resolution if
-    /// the file tells it. A caller has looked at its first bytes, because the engine takes others for a list of files.
+    /// Reads the words of a file that is a picture, as [`Self::recognise`] does; of a file of many, those of the one at this
+    /// index. The engine unpacks it, and knows its resolution if the file tells it. A caller has looked at its first bytes,
+    /// because the engine takes others for a list of files.
     ///
     /// # Errors
     /// As for [`Self::recognise`].
-    pub async fn recognise_file(&self, size: &PictureSize, file: File) -> Result<Recognised, EngineError> {
-        self.words(size, &[], Input::File(file)).await
+    pub async fn recognise_file(
+        &self,
+        size: &PictureSize,
+        file: File,
+        index: Option<usize>,
+    ) -> Result<Recognised, EngineError> {
+        let page = index.map(|index| format!("tessedit_page_number={index}"));
+        let which: Vec<&str> = page.iter().flat_map(|page| ["-c", page.as_str()]).collect();
+        self.words(size, &which, Input::File(file)).await
     }
 
-    async fn words(&self, size: &PictureSize, dpi: &[&str], input: Input<'_>) -> Result<Recognised, EngineError> {
+    async fn words(&self, size: &PictureSize, more: &[&str], input: Input<'_>) -> Result<Recognised, EngineError> {
         let mut arguments = vec!["stdin", "stdout", "-l", &self.languages];
-        arguments.extend(dpi);
+        arguments.extend(more);
         if self.finds_turns {
             arguments.extend(FIND_TURNS);
         }

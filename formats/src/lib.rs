@@ -106,7 +106,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Epub => epub::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => archive::probe(source),
-        Format::Image => images::file::probe(source),
+        Format::Image => images::file::probe(source, limits),
     }
 }
 
@@ -141,7 +141,7 @@ pub fn extract<'a, R: Read + Seek>(
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }
         Format::Ole2 => ole2::extract(source, access),
-        Format::Image => images::file::extract(source),
+        Format::Image => images::file::extract(source, limits),
         Format::Zip => {
             Err(FormatError::unsupported(format, "an archive has no text of its own; its files are read one by one"))
         }

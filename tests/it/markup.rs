@@ -3,7 +3,7 @@ use crate::support::{TestApp, invariants, repository};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
 use svc_client::{
-    Json,
+    Json, OptionalJson,
     wire::{Bm25Search, DocumentPath, Settled},
 };
 use svc_formats::Format;
@@ -293,5 +293,29 @@ async fn legacy_documents_and_presentations_are_found_by_their_words() {
         assert!(!chunks(&app, id).await.contains("HYPERLINK"), "{name}");
     }
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_an_older_version_stored_as_a_compound_file_is_read_by_a_reprocess() {
+    let app = TestApp::start().await;
+    for (name, bytes, format, shown) in [
+        ("weir.doc", old_document("The weir is opened at dawn.\r"), "doc", "opened at dawn"),
+        ("pond.ppt", old_presentation("The pond", "Kingfisher"), "ppt", "- Kingfisher"),
+    ] {
+        let id = app.upload_bytes(name, bytes).await.unwrap().document_id;
+        app.settled(id).await;
+        sqlx::query("UPDATE document_blobs SET format = 'ole2' WHERE document_id = $1")
+            .bind(id)
+            .execute(&app.pool)
+            .await
+            .unwrap();
+        app.client.reprocess_file(DocumentPath { id }, OptionalJson(None)).await.unwrap();
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{name}");
+        let read = evidence(&app, id).await;
+        assert_eq!((&read["reprocess"]["state"], &read["plan"]["format"]), (&json!("done"), &json!(format)), "{read}");
+        assert!(chunks(&app, id).await.contains(shown), "{name}");
+    }
     app.end().await;
 }

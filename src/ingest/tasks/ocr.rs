@@ -36,14 +36,14 @@ const POINTS: f64 = 72.0;
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let engine = tools.ocr.clone().ok_or_else(|| TaskFailure::away("no_ocr_engine", NO_ENGINE))?;
-    let (format, extraction, _) = extract::read(tools, id, &apply.meter).await?;
+    let (format, mut extraction, _) = extract::read(tools, id, &apply.meter).await?;
     let known = known(tools, id).await?;
-    let pictures = Pictures::of(format, &extraction);
-    let wanted = match pictures {
+    let pictures = Pictures::of(format, &mut extraction);
+    let wanted = match &pictures {
         Pictures::Drawn => wanted(&extraction, known.as_ref()),
-        Pictures::Stored(_) => BTreeMap::from([(1, PICTURE)]),
+        Pictures::Stored(sizes) => (1..).zip(sizes).map(|(number, _)| (number, PICTURE)).collect(),
     };
-    let read = read_pages(tools, &engine, id, pictures, &wanted, &apply.meter).await?;
+    let read = read_pages(tools, &engine, id, &pictures, &wanted, &apply.meter).await?;
     // Archives and messages are full of pictures, and one that the engine cannot unpack says nothing against them.
     let needs_text = matches!(pictures, Pictures::Drawn) && extraction.text.trim().is_empty();
     if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && needs_text) {
@@ -82,23 +82,26 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 }
 
 /// Where the pictures come from that are read.
-#[derive(Clone, Copy)]
 enum Pictures {
     /// A reader draws the pages.
     Drawn,
-    /// The file is one, of this size if its header tells it.
-    Stored(Option<PictureSize>),
+    /// The file has them, each of this size if its header tells it.
+    Stored(Vec<Option<PictureSize>>),
 }
 
 impl Pictures {
-    fn of(format: Format, extraction: &Extraction) -> Pictures {
-        let side = |name: &str| u32::try_from(extraction.facts.get(name)?.as_u64()?).ok();
-        // A place on it is told in its pixels.
-        let size = |(width, height)| PictureSize { width, height, dpi: POINTS };
-        match format {
-            Format::Image => Pictures::Stored(side("width").zip(side("height")).map(size)),
-            _ => Pictures::Drawn,
+    /// Takes the sizes out of the facts, because nobody else needs them.
+    fn of(format: Format, extraction: &mut Extraction) -> Pictures {
+        if format != Format::Image {
+            return Pictures::Drawn;
         }
+        let sizes = extraction.facts.remove("sizes").unwrap_or_default();
+        let size = |size: &Value| {
+            let side = |index: usize| u32::try_from(size[index].as_u64()?).ok();
+            // A place on it is told in its pixels.
+            Some(PictureSize { width: side(0)?, height: side(1)?, dpi: POINTS })
+        };
+        Pictures::Stored(sizes.as_array().into_iter().flatten().map(size).collect())
     }
 }
 
@@ -142,7 +145,7 @@ async fn read_pages(
     tools: &Tools,
     engine: &Engine,
     id: DocumentId,
-    pictures: Pictures,
+    pictures: &Pictures,
     wanted: &BTreeMap<u32, &'static str>,
     meter: &Meter,
 ) -> Result<Pages, TaskFailure> {
@@ -158,7 +161,7 @@ async fn read_pages(
         } else {
             let page = match pictures {
                 Pictures::Drawn => read_page(tools, engine, &file, number).await?,
-                Pictures::Stored(size) => read_file(tools, engine, &file, size).await?,
+                Pictures::Stored(sizes) => read_file(tools, engine, &file, sizes, index).await?,
             };
             match page {
                 Page::Read(size, recognised) => {
@@ -212,14 +215,15 @@ async fn read_page(tools: &Tools, engine: &Engine, file: &StoredFile, number: u3
     })
 }
 
-/// Has the engine read a file that is a picture, if its header keeps to the limits: nothing is unpacked before.
+/// Has the engine read the picture at an index of a file, if its header keeps to the limits: nothing is unpacked before.
 async fn read_file(
     tools: &Tools,
     engine: &Engine,
     file: &StoredFile,
-    size: Option<PictureSize>,
+    sizes: &[Option<PictureSize>],
+    index: usize,
 ) -> Result<Page, TaskFailure> {
-    let Some(size) = size else { return Ok(Page::NotDrawn("damaged")) };
+    let Some(size) = sizes.get(index).copied().flatten() else { return Ok(Page::NotDrawn("damaged")) };
     if size.pixels() > engine.raster.pixels {
         return Ok(Page::NotDrawn("ocr_pixels"));
     }
@@ -227,7 +231,8 @@ async fn read_file(
     if input.metadata().classified()?.len() > tools.settings.parser_image_bytes {
         return Ok(Page::NotDrawn("image_bytes"));
     }
-    Ok(match engine.recognise_file(&size, input).await {
+    let index = (sizes.len() > 1).then_some(index);
+    Ok(match engine.recognise_file(&size, input, index).await {
         Ok(recognised) => Page::Read(size, recognised),
         Err(fault) => Page::NotRead(fault),
     })

@@ -46,6 +46,22 @@ fn photograph(path: &Path) -> Vec<u8> {
     png
 }
 
+/// The heads of a TIFF's pictures of these sides, behind which there are no pixels.
+fn tiff(sides: &[(u32, u32)]) -> Vec<u8> {
+    let mut tiff = b"II*\0\x08\0\0\0".to_vec();
+    for (index, (width, height)) in sides.iter().enumerate() {
+        tiff.extend(2u16.to_le_bytes());
+        for (tag, value) in [(256u16, width), (257, height)] {
+            tiff.extend(tag.to_le_bytes());
+            tiff.extend(b"\x04\0\x01\0\0\0");
+            tiff.extend(value.to_le_bytes());
+        }
+        let next = if index + 1 < sides.len() { tiff.len() as u32 + 4 } else { 0 };
+        tiff.extend(next.to_le_bytes());
+    }
+    tiff
+}
+
 async fn member(app: &TestApp, id: i64, title: &str) -> DocumentResponse {
     app.subtree(id).await.into_iter().find(|node| node.title == title).unwrap()
 }
@@ -107,6 +123,26 @@ async fn a_picture_that_is_too_large_small_or_broken_is_stored_and_says_so() {
     let picture = member(&app, id, "a.png").await.id;
     let reasons = evidence(&app, picture).await["ocr.left_out"]["reasons"].clone();
     assert_eq!(reasons, json!({"ocr_engine_crashed": 1}));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn each_picture_of_a_tiff_is_a_page_with_limits_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    // It is asked for each picture by its number, which counts from 0.
+    let deed = format!("case \"$*\" in *page_number=1*) exit 1 ;; *page_number=*) ;; *) exit 2 ;; esac; {ONE_WORD}");
+    let engine = impostor(folder.path(), &deed);
+    let wished = [("SVC_OCR_ENGINE", engine.as_str()), ("SVC_OCR_PIXELS", "10000")];
+    let app = TestApp::with(Wish { settings: &wished, ..Wish::default() }).await;
+    let sides = [(100, 100), (100, 100), (101, 100), (0, 100), (100, 90)];
+    let (id, frontier) = ingested(&app, "fax.tiff", tiff(&sides)).await;
+    let warning = "ocr.left_out: 3 (damaged, ocr_engine_crashed, ocr_pixels): 2, 3, 4";
+    assert_eq!((frontier.settled, frontier.warnings), (Settled::Settled, vec![warning.to_owned()]));
+    assert_eq!(text(&app, id).await, "bittern\n\nbittern");
+    let of_file = evidence(&app, id).await;
+    let pages: Vec<_> = of_file["ocr"]["by_page"].as_array().unwrap().iter().map(|page| &page["page"]).collect();
+    assert_eq!(pages, [1, 5]);
+    assert_eq!(of_file["extract.text"]["pages"], 5);
     app.end().await;
 }
 
