@@ -2,7 +2,7 @@
 
 use super::properties::Switches;
 use crate::{
-    Format, FormatError, Limits,
+    Format, FormatError, Limit, Limits,
     compound::{long, short},
     extraction::check_text,
 };
@@ -11,6 +11,8 @@ use std::ops::Range;
 /// The place of a piece is that of its bytes, doubled and marked if its characters have one byte.
 const NARROW: u32 = 0x4000_0000;
 const PLACE: u32 = 0x3FFF_FFFF;
+/// How often the bytes of the file may be read as bytes of pieces.
+const TIMES: usize = 4;
 /// Pieces can name no more lists of changes than this.
 const LISTS: usize = 1 << 15;
 
@@ -60,7 +62,8 @@ impl<'a> Pieces<'a> {
         let table = table.get(..length as usize).unwrap_or(table);
         let count = table.len().saturating_sub(4) / 12;
         let mut pieces: Vec<Piece> = Vec::new();
-        let mut total = 0;
+        // Many pieces may claim the same bytes.
+        let (mut total, mut left) = (0, main.len().saturating_mul(TIMES));
         for index in 0..count {
             let entry = (count + 1) * 4 + index * 8;
             let (Some(start), Some(end), Some(place), Some(changes)) = (
@@ -79,8 +82,10 @@ impl<'a> Pieces<'a> {
             if start >= end || pieces.last().is_some_and(|piece| start < piece.end) {
                 continue;
             }
-            // Many pieces may claim the same bytes.
-            total += (end - start) as usize;
+            let characters = (end - start) as usize;
+            let over = || FormatError::over(Limit::UnpackedBytes, "many of its pieces claim the same bytes");
+            left = left.checked_sub(characters * width).ok_or_else(over)?;
+            total += characters;
             check_text(total, limits)?;
             pieces.push(Piece { start, end, at, is_narrow, switches: switches(changes, &lists) });
         }

@@ -315,19 +315,22 @@ fn closed_documents_are_refused_by_name() {
 }
 
 #[test]
-fn pieces_that_claim_the_same_bytes_do_not_multiply_the_text() {
+fn pieces_that_claim_the_same_bytes_multiply_neither_the_text_nor_the_work() {
     let main = vec![b'x'; 1000];
-    let mut part = vec![2];
-    let count = 100u32;
-    part.extend((4 + count * 12).to_le_bytes());
-    part.extend((0..=count).flat_map(|index| (index * 1000).to_le_bytes()));
-    part.extend((0..count).flat_map(|_| [0, 0, 0, 0, 0, 0x40, 0, 0]));
-    let limits = Limits { text_bytes: 50_000, ..Limits::default() };
-    let error = Pieces::read(&main, &part, &limits).err().unwrap();
-    assert_eq!(error.code(), "limit_exceeded");
-    let pieces = Pieces::read(&main, &part, &Limits::default()).unwrap();
+    let part = |count: u32| {
+        let mut part = vec![2];
+        part.extend((4 + count * 12).to_le_bytes());
+        part.extend((0..=count).flat_map(|index| (index * 1000).to_le_bytes()));
+        part.extend((0..count).flat_map(|_| [0, 0, 0, 0, 0, 0x40, 0, 0]));
+        part
+    };
+    let over = |count: u32, limits: &Limits| Pieces::read(&main, &part(count), limits).err().unwrap().limit();
+    assert_eq!(over(4, &Limits { text_bytes: 3_999, ..Limits::default() }), Some(crate::Limit::TextBytes));
+    assert_eq!(over(5, &Limits::default()), Some(crate::Limit::UnpackedBytes));
+    let four = part(4);
+    let pieces = Pieces::read(&main, &four, &Limits::default()).unwrap();
     assert_eq!(pieces.characters(500..2_500).count(), 2_000);
-    assert_eq!(pieces.characters(99_999..200_000).count(), 1, "no more than there are");
+    assert_eq!(pieces.characters(3_999..200_000).count(), 1, "no more than there are");
 }
 
 #[test]

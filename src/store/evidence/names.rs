@@ -109,7 +109,7 @@ evidence! {
     /// The numbers of the pages that are no scans and whose fonts do not say which characters they show, so that only OCR can read them.
     UnusablePages = "unusable_pages", by "`extract:text`, `ocr`", null "there are none", absent "the file is not a PDF, or nobody read its text", of "pdf";
     /// How scanned pages, and those whose fonts cannot be read, were read: the `engine` and its `languages`, the numbers of `pages` and `words`, the mean `confidence` of the words, 0 to 100, and
-    /// the same for the first thousand pages (`by_page`), each with the resolution of its picture and why it was read: `scan`, `unknown_glyphs`, or `picture` of a file that is one.
+    /// the same for the first thousand pages (`by_page`), each with the resolution of its picture and why it was read: `scan`, `unknown_glyphs`, or `picture` of a file that is one, whose resolution is null.
     Ocr = "ocr", by "`ocr`", absent "the file has no such pages, or no OCR engine was configured";
     /// The words of the pages that were read so, each with its text, the left and the top of its box, its width and height in points (of a file that is a picture, in pixels), and its confidence; and how
     /// many are `left_out` for lack of room.
