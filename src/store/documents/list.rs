@@ -210,16 +210,27 @@ pub struct Unsettled {
 }
 
 /// The number of chunks and tables in scope without a vector that are at or under the document of an `embed:titles` task of which this holds.
-/// $4 are their usetypes.
+/// $4 are their usetypes. What is under a document is a range of the order in which the tree is read. That order has the planner take its
+/// index, and the limits bound what a search looks at, whatever of it is in scope.
 macro_rules! under_changed_titles {
     ($task:literal) => {
         concat!(
             "count(DISTINCT w.id) FROM (
-                 SELECT d.id FROM task_queue t JOIN documents top ON top.id = t.scope_document_id
-                   JOIN documents d ON d.path || d.id >= top.path || top.id AND d.path || d.id < top.path || (top.id + 1)
-                  WHERE t.task_type = 'embed:titles' AND (NOT t.final OR t.error_type IS NOT NULL) AND ",
+                 SELECT d.id FROM (
+                     SELECT u.* FROM (
+                         SELECT t.scope_document_id FROM task_queue t
+                          WHERE t.task_type = 'embed:titles' AND (NOT t.final OR t.error_type IS NOT NULL) AND ",
             $task,
-            " AND d.settled = 'settled' AND ",
+            "             LIMIT 10000) t
+                       JOIN documents top ON top.id = t.scope_document_id
+                       JOIN documents r ON r.id = CASE WHEN $3::bigint IS NULL OR top.path @> ARRAY[$3] THEN top.id ELSE $3 END
+                                       AND (r.id = top.id OR r.path @> ARRAY[top.id])
+                      CROSS JOIN LATERAL (
+                         SELECT d.id, d.path, d.guard, d.usetype, d.settled FROM documents d
+                          WHERE d.path || d.id >= r.path || r.id AND d.path || d.id < r.path || (r.id + 1)
+                          ORDER BY d.path || d.id LIMIT 10000) u
+                      LIMIT 10000) d
+                  WHERE d.settled = 'settled' AND ",
             is_titled!("$4"),
             " AND ",
             in_scope!(),
@@ -230,8 +241,8 @@ macro_rules! under_changed_titles {
 
 /// How many nodes of the readable scope a search cannot show: those in flight and those that failed, each counted up to
 /// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
-/// it; a chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first
-/// 2,000 chunks under changed titles are looked at, because most still have the vectors that they had.
+/// it; a chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first 10,000
+/// documents of the scope under changed titles are looked at, and 2,000 chunks among them, because most still have the vectors that they had.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,
