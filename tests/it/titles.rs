@@ -10,7 +10,7 @@ use svc_client::{
     Client, Code, FileUpload, Json, OptionalJson, Remote,
     wire::{
         ArchivePart, ArchiveQuery, Bm25Search, DocumentPath, DocumentResponse, EmbedOptions, GrantRight,
-        ImportedArchive, IndexChange, IndexPath, IndexState, NewDocument, PageQuery, SnippetOf, TaskTypePath,
+        ImportedArchive, IndexChange, IndexPath, IndexState, NewDocument, PageQuery, SnippetOf, TaskPath, TaskTypePath,
         UploadQuery, WaitQuery,
     },
 };
@@ -252,9 +252,18 @@ async fn a_search_tells_of_chunks_that_wait_for_their_titles() {
         (state(&one.client, None).await.in_flight == unfinished(zanzibar).await).then_some(())
     })
     .await;
-    for (parent_id, expected) in [(zanzibar, waiting), (*chunks(&tree, zanzibar).last().unwrap(), 1), (bread, 0)] {
+    let last = *chunks(&tree, zanzibar).last().unwrap();
+    for (parent_id, expected) in [(zanzibar, waiting), (last, 1), (bread, 0)] {
         assert_eq!(state(&app.client, Some(parent_id)).await.in_flight, expected, "{parent_id}");
     }
+    let task = "SELECT id FROM task_queue WHERE task_type = 'embed:titles' AND NOT final";
+    let id: i64 = sqlx::query_scalar(task).fetch_one(&app.pool).await.unwrap();
+    app.client.cancel_task(TaskPath { id }).await.unwrap();
+    let ended = state(&app.client, Some(last)).await;
+    assert_eq!((ended.in_flight, ended.failed), (0, 1), "nobody embeds it any more");
+    app.client.retry_task(TaskPath { id }).await.unwrap();
+    let again = state(&app.client, Some(last)).await;
+    assert_eq!((again.in_flight, again.failed), (1, 0));
     app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
     until("nothing to wait", async || (state(&app.client, Some(file)).await.in_flight == 0).then_some(())).await;
     assert_eq!(found(&app.client, "zanzibar").await, chunks(&tree, zanzibar));
