@@ -2089,6 +2089,8 @@ CREATE INDEX document_blobs_content_hash ON document_blobs USING btree (content_
 
 CREATE INDEX document_blobs_files ON document_blobs USING btree (document_id) WHERE is_file;
 
+CREATE INDEX document_blobs_format ON document_blobs USING btree (format, document_id) WHERE is_file;
+
 CREATE INDEX document_keys_document ON document_keys USING btree (document_id);
 
 CREATE INDEX document_keys_principal ON document_keys USING btree (principal_id);

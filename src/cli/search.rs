@@ -285,7 +285,8 @@ fn explained(explanation: &SearchExplanation) -> Result<(), CliError> {
         }
     }
     let stages = explanation.stages.iter().map(|time| format!("{} {:.1} ms", time.stage, time.ms));
-    say!("{} rounds: {}", explanation.rounds, stages.collect::<Vec<_>>().join(", "));
+    let rounds = if explanation.rounds == 1 { "round" } else { "rounds" };
+    say!("{} {rounds}: {}", explanation.rounds, stages.collect::<Vec<_>>().join(", "));
     Ok(())
 }
 

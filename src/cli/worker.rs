@@ -204,6 +204,7 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
             blob_store: stored.and_then(Result::err).map(|error| error.to_string()),
             feed: feed::broker::missing(settings).await.map(|error| (error.to_string(), 0.0)),
             standbys,
+            // Only a running service has asked the runner.
             model: None,
             growth: Some(Load::new(settings).growth(&mut conn).await?),
         };

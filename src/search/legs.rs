@@ -119,7 +119,7 @@ pub(super) async fn nearest_leg(
         plan = LegPlan {
             way: LegWay::Hnsw,
             candidates: Some(candidates.unsigned_abs()),
-            entries: Some(entries.unsigned_abs()),
+            entries: Some(layout.looked_at(entries, candidates).unsigned_abs()),
             ..plan
         };
         approximate = store::vectors::approximate(&mut tx, eligible, query, limit, candidates, entries, &layout)

@@ -36,7 +36,7 @@ use paging::Page;
 use reorder::Reorder;
 pub use similar::similar;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     pin::Pin,
     time::Instant,
 };
@@ -446,6 +446,14 @@ async fn eligible(
         there.then_some(()).ok_or_else(|| Failure::no_document(id))?;
     }
     let filter = filter.unwrap_or_default();
+    let formats = filter.named_formats();
+    let few_files = match formats.is_empty() {
+        true => BTreeMap::new(),
+        false => {
+            let mut conn = core.pool.acquire().await.or_fail()?;
+            store::search::few_files(&mut conn, &formats).await.or_fail()?
+        }
+    };
     // Who names a usetype wants it.
     let asked = filter.named_usetypes();
     let is_named = |usetype: &&String| {
@@ -474,6 +482,7 @@ async fn eligible(
                 ..SearchFilter::default()
             },
             only_places: false,
+            few_files,
         },
     })
 }

@@ -85,7 +85,7 @@ async fn each_method_says_its_legs_and_their_ways() {
     assert!(["rank", "group", "facets", "reorder", "snippets"].iter().all(|stage| named.contains(stage)), "{named:?}");
     let shown = svc(&app, &["--table", "search", "heron in the reeds", "--explain"]).await;
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("vector, weight 1: 6 of ") && shown.contains("rounds: prepare "), "{shown}");
+    assert!(shown.contains("vector, weight 1: 6 of ") && shown.contains("1 round: prepare "), "{shown}");
     app.end().await;
 }
 
@@ -109,5 +109,34 @@ async fn who_may_not_read_everything_is_told_of_no_plan() {
     }
     let answer = SynthesizeSearch { explain: true, ..SynthesizeSearch::new("heron") };
     assert_eq!(app.client.synthesize(Json(answer)).await.unwrap_err().members["field"], "explain");
+    app.end().await;
+}
+
+/// Else each document of the store would be looked at, to see that it lies in no such file.
+#[tokio::test]
+async fn a_format_of_few_files_is_looked_for_in_these_alone() {
+    let app = TestApp::start().await;
+    let file = app.upload_bytes("herons.md", "# Herons\n\nA heron stands here.\n").await.unwrap().document_id;
+    app.settled(file).await;
+    sqlx::raw_sql(
+        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
+                       SELECT 'note', 'heron', 'note', 'sha256:' || n, 0 FROM generate_series(1, 4000) n RETURNING id)
+         INSERT INTO document_words SELECT id, 'heron:1'::tsvector FROM made",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    sqlx::raw_sql("ANALYZE documents").execute(&app.pool).await.unwrap();
+    for (filter, is_found) in [
+        (json!({"format": ["pdf", "no-format"]}), false),
+        (json!({"format": ["text", "pdf"]}), true),
+        (json!({"all": [{"any": [{"format": ["text"]}, {"format": ["pdf"]}]}]}), true),
+    ] {
+        let body = json!({"query": "heron", "explain": true, "filter": filter});
+        let found = ask(&app.client, "bm25", &body).await.unwrap();
+        let plan = found.explanation.unwrap().legs.remove(0).plan.unwrap();
+        assert!(plan.eligible.is_some_and(|eligible| eligible < 10), "a hundredth part is a mere guess: {plan:?}");
+        assert_eq!(found.total > 0, is_found, "{filter}");
+    }
     app.end().await;
 }

@@ -213,7 +213,9 @@ async fn a_format_is_that_of_a_file_that_the_caller_may_read() {
     let tree = app.subtree(file).await;
     let section = tree.iter().find(|node| node.usetype == "section").unwrap().id;
     let reader = someone(&app, "reader").await;
+    app.client.protect_document(DocumentPath { id: file }).await.unwrap();
     grant(&app, &reader, section, GrantRight::Read).await;
+    app.settled(file).await;
     for (client, is_owner) in [(&app.client, true), (&reader.client, false)] {
         let ask = async |filter: Value| {
             let body = json!({"query": "heron", "filter": filter, "facets": [{"by": "format"}]});
@@ -226,6 +228,12 @@ async fn a_format_is_that_of_a_file_that_the_caller_may_read() {
         assert_eq!(ask(json!({"format": ["text", "pdf"]})).await.total, with);
         assert_eq!(ask(json!({"none": [{"format": ["text"]}]})).await.total, without);
         assert_eq!(ask(json!({"format": ["pdf"]})).await.total, 0);
+        assert_eq!(ask(json!({"any": [{"format": ["pdf"]}, {"format": ["text"]}]})).await.total, with);
+        assert_eq!(ask(json!({"all": [{"format": ["pdf"]}, {"format": ["text"]}]})).await.total, 0);
+        let either = ask(json!({"any": [{"format": ["text"]}, {"none": [{"format": ["text"]}]}]})).await;
+        assert_eq!(either.total, all.total, "what has no file is in one of them");
+        let twice = ask(json!({"none": [{"none": [{"format": ["text"]}]}]})).await;
+        assert_eq!(twice.total, with);
     }
     let refused = ask(&app.client, "bm25", &json!({"query": "heron", "filter": {"any": [{"format": []}]}})).await;
     assert_eq!(refused.unwrap_err().members["field"], "filter.any[0].format");

@@ -5,6 +5,7 @@ use crate::{
 };
 use serde_json::json;
 use svc::store::{
+    admin,
     scope::Readable,
     search::Eligible,
     transaction::begin_search,
@@ -330,6 +331,15 @@ async fn operators_are_told_of_vectors_of_another_model() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].about, "about 4 documents have vectors of another@1", "most, and yet they do not serve");
     assert!(found[0].remedy.contains("svc reprocess") && found[0].remedy.contains("/embed"), "{found:?}");
+    // Who does not know which model serves takes none for it.
+    let mut conn = app.pool.acquire().await.unwrap();
+    let patience = std::time::Duration::from_secs(600);
+    let found = admin::findings(&mut conn, patience, patience, admin::Outside::default()).await.unwrap();
+    drop(conn);
+    let about = found.iter().find(|found| found.kind == FindingKind::OtherModel).map(|found| found.about.as_str());
+    let about = about.unwrap();
+    assert!(about.starts_with("about 4 documents have vectors of another@1, about 2 documents have "), "{about}");
+    assert!(about.ends_with(", and at most one of these models serves"), "{about}");
     app.end().await;
 }
 

@@ -54,7 +54,7 @@ pub struct LegPlan {
     /// How many candidates the HNSW index was asked for, of which the stored vectors choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidates: Option<u64>,
-    /// At how many of its entries the HNSW index looked at a time.
+    /// At how many of its entries the HNSW index, or that of each part, looked at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
     /// How many documents with words of the query were looked up, each to see whether it is eligible.

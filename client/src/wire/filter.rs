@@ -164,4 +164,11 @@ impl SearchFilter {
         let parts = [&self.any, &self.all].into_iter().flatten().flatten();
         own.chain(parts.flat_map(SearchFilter::named_usetypes)).collect()
     }
+
+    /// The formats that this filter or one in it names.
+    pub fn named_formats(&self) -> Vec<&str> {
+        let own = self.format.iter().flatten().map(String::as_str);
+        let parts = [&self.any, &self.all, &self.none].into_iter().flatten().flatten();
+        own.chain(parts.flat_map(SearchFilter::named_formats)).collect()
+    }
 }

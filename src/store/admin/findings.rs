@@ -84,14 +84,15 @@ pub struct Outside {
     pub feed: Option<(String, f64)>,
     /// Standbys that answer no reads, with the reasons, and for how many seconds.
     pub standbys: Vec<(FindingKind, String, f64)>,
-    /// The identity of the model that serves; without it the model of most vectors is taken for it.
+    /// The identity of the model that serves, if that is known.
     pub model: Option<String>,
     /// From what the signs of growth are read; without it none is found.
     pub growth: Option<Growth>,
 }
 
-/// Of how many documents the vectors are of a model that does not serve, in words, each model by itself. The planner's statistics say it, so it
-/// costs nothing however many there are, is about right, and follows a change once autovacuum has looked at the table.
+/// Of how many documents the vectors are of a model that does not serve, in words, each model by itself. Where it is not known which one serves,
+/// it can be one of several at most. The planner's statistics say it, so it costs nothing however many there are, is about right, and follows a
+/// change once autovacuum has looked at the table.
 async fn of_other_models(conn: &mut PgConnection, serving: Option<&str>) -> sqlx::Result<Vec<String>> {
     let models: Vec<(String, i64)> = sqlx::query_as(
         "SELECT m.model, round(sum(m.share::float8 * c.reltuples::float8))::bigint AS documents
@@ -105,9 +106,14 @@ async fn of_other_models(conn: &mut PgConnection, serving: Option<&str>) -> sqlx
     )
     .fetch_all(conn)
     .await?;
-    let serving = serving.or_else(|| models.first().map(|(model, _)| model.as_str()));
     let others = models.iter().filter(|(model, documents)| Some(model.as_str()) != serving && *documents > 0);
-    Ok(others.map(|(model, documents)| format!("about {documents} documents have vectors of {model}")).collect())
+    let told: Vec<String> =
+        others.map(|(model, documents)| format!("about {documents} documents have vectors of {model}")).collect();
+    Ok(match serving {
+        Some(_) => told,
+        None if told.len() < 2 => Vec::new(),
+        None => vec![format!("{}, and at most one of these models serves", told.join(", "))],
+    })
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
