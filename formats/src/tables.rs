@@ -112,7 +112,6 @@ impl Table {
     pub(crate) fn bytes(&self) -> usize {
         self.rows.iter().flatten().map(|cell| cell.len() + CELL_BYTES).sum()
     }
-
 }
 
 /// The limit that a table exceeds.
