@@ -67,7 +67,7 @@ impl fmt::Display for Limit {
 pub struct Limits {
     /// Bytes of the file itself.
     pub input_bytes: u64,
-    /// Pages of a PDF.
+    /// Pages of a PDF, slides of a presentation, and pictures of a TIFF.
     pub pages: u32,
     /// Members of a zip package; also storages of a message of Outlook.
     pub zip_members: u32,

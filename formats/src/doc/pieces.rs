@@ -2,7 +2,7 @@
 
 use super::properties::Switches;
 use crate::{
-    Format, FormatError, Limit, Limits,
+    Format, FormatError, Limits,
     compound::{long, short},
     extraction::check_text,
 };
@@ -83,8 +83,8 @@ impl<'a> Pieces<'a> {
                 continue;
             }
             let characters = (end - start) as usize;
-            let over = || FormatError::over(Limit::UnpackedBytes, "many of its pieces claim the same bytes");
-            left = left.checked_sub(characters * width).ok_or_else(over)?;
+            let again = || FormatError::corrupt(Format::Doc, "many of its pieces claim the same bytes");
+            left = left.checked_sub(characters * width).ok_or_else(again)?;
             total += characters;
             check_text(total, limits)?;
             pieces.push(Piece { start, end, at, is_narrow, switches: switches(changes, &lists) });

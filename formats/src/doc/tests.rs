@@ -324,9 +324,10 @@ fn pieces_that_claim_the_same_bytes_multiply_neither_the_text_nor_the_work() {
         part.extend((0..count).flat_map(|_| [0, 0, 0, 0, 0, 0x40, 0, 0]));
         part
     };
-    let over = |count: u32, limits: &Limits| Pieces::read(&main, &part(count), limits).err().unwrap().limit();
-    assert_eq!(over(4, &Limits { text_bytes: 3_999, ..Limits::default() }), Some(crate::Limit::TextBytes));
-    assert_eq!(over(5, &Limits::default()), Some(crate::Limit::UnpackedBytes));
+    let refused = |count: u32, limits: &Limits| Pieces::read(&main, &part(count), limits).err().unwrap();
+    let error = refused(4, &Limits { text_bytes: 3_999, ..Limits::default() });
+    assert_eq!(error.limit(), Some(crate::Limit::TextBytes));
+    assert_eq!(refused(5, &Limits::default()).code(), "corrupt", "no setting allows it");
     let four = part(4);
     let pieces = Pieces::read(&main, &four, &Limits::default()).unwrap();
     assert_eq!(pieces.characters(500..2_500).count(), 2_000);

@@ -2,7 +2,7 @@
 //! are appended, with a directory of where they are now.
 
 use super::records::{Record, Records, kind};
-use crate::{FormatError, Limit, compound::long};
+use crate::{Format, FormatError, compound::long};
 use std::collections::HashMap;
 
 /// How often the bytes of the file may be read as bytes of objects.
@@ -29,7 +29,7 @@ impl<'a> Objects<'a> {
             document = document.or(long(edit.body, 16));
             let directory = long(edit.body, 12).and_then(|at| Record::at(stream, at as usize));
             if let Some(directory) = directory.filter(|record| record.kind == kind::DIRECTORY) {
-                left = left.checked_sub(directory.body.len()).ok_or_else(over)?;
+                left = left.checked_sub(directory.body.len()).ok_or_else(again)?;
                 let mut words = directory.body.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
                 while let Some(head) = words.next() {
                     // A run of objects has the number of the first one and their count.
@@ -54,13 +54,13 @@ impl<'a> Objects<'a> {
     pub(super) fn get(&mut self, number: u32, kind: u16) -> Result<Option<&'a [u8]>, FormatError> {
         let record = self.places.get(&number).and_then(|at| Record::at(self.stream, *at as usize));
         let Some(record) = record.filter(|record| record.kind == kind) else { return Ok(None) };
-        self.left = self.left.checked_sub(record.body.len()).ok_or_else(over)?;
+        self.left = self.left.checked_sub(record.body.len()).ok_or_else(again)?;
         Ok(Some(record.body))
     }
 }
 
-fn over() -> FormatError {
-    FormatError::over(Limit::UnpackedBytes, "many of its objects claim the same bytes")
+fn again() -> FormatError {
+    FormatError::corrupt(Format::Ppt, "many of its objects claim the same bytes")
 }
 
 /// Where the last edit is that stands among the objects, for a file whose current user is lost.

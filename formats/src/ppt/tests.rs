@@ -183,7 +183,7 @@ fn objects_that_many_slides_claim_do_not_multiply_the_work() {
     let mut made = Made::default();
     made.save(&[(1, document(&slides, &[])), (2, slide)]);
     let error = extract(Cursor::new(made.bytes(PLAIN, "")), &Limits::default()).unwrap_err();
-    assert_eq!(error.code(), "limit_exceeded");
+    assert_eq!(error.code(), "corrupt", "no setting allows it");
 
     let mut made = Made::default();
     made.save(&[(1, document(&[entry(2, 256, &[]), entry(3, 257, &[])], &[])), (2, page(kind::SLIDE, &[], &[]))]);
