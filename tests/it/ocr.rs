@@ -102,7 +102,8 @@ fn pdf(pages: &[Page], outline: &[(&str, usize)]) -> Vec<u8> {
                 (width, height, format!("q {width} 0 0 {height} 0 0 cm /Im Do Q"))
             }
         };
-        let resources = format!("/Resources << /Font << /F1 3 0 R /F2 4 0 R >> /XObject << /Im {} 0 R >> >>", number + 2);
+        let resources =
+            format!("/Resources << /Font << /F1 3 0 R /F2 4 0 R >> /XObject << /Im {} 0 R >> >>", number + 2);
         objects.insert(
             number,
             format!(

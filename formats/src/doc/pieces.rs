@@ -66,12 +66,9 @@ impl<'a> Pieces<'a> {
         let (mut total, mut left) = (0, main.len().saturating_mul(TIMES));
         for index in 0..count {
             let entry = (count + 1) * 4 + index * 8;
-            let (Some(start), Some(end), Some(place), Some(changes)) = (
-                long(table, index * 4),
-                long(table, index * 4 + 4),
-                long(table, entry + 2),
-                short(table, entry + 6),
-            ) else {
+            let (Some(start), Some(end), Some(place), Some(changes)) =
+                (long(table, index * 4), long(table, index * 4 + 4), long(table, entry + 2), short(table, entry + 6))
+            else {
                 break;
             };
             let is_narrow = place & NARROW != 0;

@@ -131,8 +131,7 @@ mod tests {
 
     #[test]
     fn a_picture_is_a_scan_unless_nothing_can_be_seen_on_it() {
-        let is_scan =
-            |bytes: Vec<u8>| probe(Cursor::new(bytes), &Limits::default()).unwrap().holds(Pattern::IsScanned);
+        let is_scan = |bytes: Vec<u8>| probe(Cursor::new(bytes), &Limits::default()).unwrap().holds(Pattern::IsScanned);
         assert!(is_scan(png(640, 480)) && !is_scan(png(1, 1)));
         assert!(is_scan(png(640, 480)[..18].to_vec()), "nobody knows how large it is");
     }
@@ -174,9 +173,8 @@ mod tests {
             assert_eq!(read.pages.iter().map(|page| page.number).collect::<Vec<_>>(), [1, 2, 3], "{end}");
             assert_eq!(read.facts["sizes"], serde_json::json!([[640, 480], null, [3, 480]]), "{end}");
         }
-        let is_scan = |widths: &[u32]| {
-            probe(Cursor::new(tiff(widths, 0)), &Limits::default()).unwrap().holds(Pattern::IsScanned)
-        };
+        let is_scan =
+            |widths: &[u32]| probe(Cursor::new(tiff(widths, 0)), &Limits::default()).unwrap().holds(Pattern::IsScanned);
         assert!(is_scan(&[3, 640]) && !is_scan(&[3, 4]));
         let limits = Limits { pages: 2, ..Limits::default() };
         let error = extract(Cursor::new(tiff(&[640, 640, 640], 0)), &limits).unwrap_err();

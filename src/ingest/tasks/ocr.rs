@@ -295,8 +295,7 @@ impl Pages {
         if self.listed.len() < LISTED_PAGES {
             let mean = mean(confidence, words.len());
             let dpi = (why != PICTURE).then(|| size.dpi.round());
-            self.listed
-                .push(json!({"page": number, "why": why, "words": words.len(), "confidence": mean, "dpi": dpi}));
+            self.listed.push(json!({"page": number, "why": why, "words": words.len(), "confidence": mean, "dpi": dpi}));
         }
         self.words += words.len();
         self.confidence += confidence;
