@@ -44,6 +44,7 @@ static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
         Seed { name: "made.msg".to_owned(), bytes: Arc::new(message()) },
         Seed { name: "made.doc".to_owned(), bytes: Arc::new(old_document(text)) },
         Seed { name: "made.ppt".to_owned(), bytes: Arc::new(old_presentation("The pond", "Ducks\rHerons")) },
+        Seed { name: "made.tiff".to_owned(), bytes: Arc::new(pictures()) },
     ];
     for folder in ["tests/samples", "formats/tests/files"].map(|folder| repository.join(folder)).iter().chain(&folders)
     {
@@ -138,6 +139,12 @@ fn old_presentation(title: &str, body: &str) -> Vec<u8> {
     stream.extend(atom(0x0FF5, &[0, 0, 0, directory_at, 1, 0, 0]));
     let user = atom(0x0FF6, &[0x14, 0xE391_C05F, edit_at]);
     compound(&[("/Current User", &user), ("/PowerPoint Document", &stream)])
+}
+
+/// The heads of two pictures in a TIFF.
+fn pictures() -> Vec<u8> {
+    let directory = b"\x02\0\0\x01\x04\0\x01\0\0\0\x80\x02\0\0\x01\x01\x04\0\x01\0\0\0\xE0\x01\0\0";
+    [&b"II*\0\x08\0\0\0"[..], directory, &38u32.to_le_bytes(), directory, &[0; 4]].concat()
 }
 
 /// Damage to bytes.
