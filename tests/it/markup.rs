@@ -55,6 +55,22 @@ async fn markup_without_a_reader_is_not_indexed() {
 }
 
 #[tokio::test]
+async fn a_text_with_a_piece_of_a_page_is_read_as_its_name_says() {
+    let app = TestApp::start().await;
+    for (name, format, shown) in [("notes.txt", "text", "<b>Weir</b>"), ("weir.html", "html", "Weir")] {
+        let piece = format!("<p align=center><b>Weir</b></p>\n\nWords of it in {name}.\n");
+        let id = app.upload_bytes(name, piece.into_bytes()).await.unwrap().document_id;
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{name}");
+        let read = evidence(&app, id).await;
+        assert_eq!((&read["detected"]["format"], &read["plan"]["format"]), (&json!(format), &json!(format)), "{read}");
+        let chunks = chunks(&app, id).await;
+        assert!(chunks.contains(shown) && chunks.contains("<b>") == (format == "text"), "{name}: {chunks}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_email_is_found_by_its_fields_and_its_body() {
     let app = TestApp::start().await;
     let (id, frontier) = app.ingest(&repository().join("formats/tests/files/nest-boxes.eml")).await;
