@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages, and compound files of
-/// no reader, are [`Format::Ole2`].
+/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages, and compound files
+/// that no reader reads, are [`Format::Ole2`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {

@@ -16,7 +16,7 @@ struct Made {
     paragraphs: Vec<(usize, u16, Vec<u8>)>,
     /// Runs of characters by their end, with their changes.
     runs: Vec<(usize, Vec<u8>)>,
-    /// The main text has so many characters fewer than there are.
+    /// How many characters each story behind the main text has.
     behind: [u32; 7],
     footnotes: Vec<(u32, u32)>,
     flags: u16,
