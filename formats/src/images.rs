@@ -1,6 +1,7 @@
 //! The pictures within a file, with what the file says of each. They come as a stream, so that nobody holds them all in memory. A
 //! picture goes as it is stored; only its header is read, never its pixels.
 
+pub(crate) mod file;
 mod flow;
 mod kind;
 mod payload;
