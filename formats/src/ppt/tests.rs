@@ -148,7 +148,7 @@ fn a_presentation_lists_no_more_slides_than_a_file_may_have_pages() {
     made.save(&[(1, document(&slides, &[]))]);
     let limits = Limits { pages: 19, ..Limits::default() };
     let error = extract(Cursor::new(made.bytes(PLAIN, "")), &limits).unwrap_err();
-    assert_eq!(error.limit(), Some(crate::Limit::Pages));
+    assert_eq!(error.limit(), Some(Limit::Pages));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn shapes_nest_no_deeper_than_allowed() {
     let slide = record(kind::SLIDE, 0, &record(kind::DRAWING, 0, &group));
     made.save(&[(1, document(&[entry(2, 256, &[])], &[])), (2, slide)]);
     let error = extract(Cursor::new(made.bytes(PLAIN, "")), &Limits::default()).unwrap_err();
-    assert_eq!(error.limit(), Some(crate::Limit::XmlDepth));
+    assert_eq!(error.limit(), Some(Limit::XmlDepth));
 }
 
 #[test]
