@@ -11,6 +11,7 @@
 mod access;
 mod archive;
 mod charset;
+mod chart;
 mod chunk;
 mod delimited;
 mod detect;

@@ -3,6 +3,8 @@
 //! Comments, notes, tracked changes and the kinds and numbers of lists are not in the Markdown. They are facts of the
 //! extraction: `docx.comments`, `docx.footnotes`, `docx.endnotes`, `docx.tracked_changes` and `docx.lists`. In each
 //! entry, `at` is the character of the text where its paragraph begins.
+//!
+//! A chart is a table of the values that it keeps, below the paragraph that it stands in.
 
 mod body;
 mod evidence;
@@ -14,7 +16,8 @@ mod styles;
 mod symbols;
 
 use crate::{
-    Extraction, Format, FormatError, Limits, Pattern, Patterns, markdown, package::Package, tables::has_tables,
+    Extraction, Format, FormatError, Limits, Pattern, Patterns, chart::Charts, markdown, package::Package,
+    tables::has_tables,
 };
 pub(crate) use images::images;
 use serde_json::Value;
@@ -53,11 +56,14 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
             evidence.read_notes(xml, kind)?;
         }
     }
+    let mut charts = Charts::default();
+    let placed = charts.read(&mut package, &related, limits)?;
     let Some(xml) = package.xml(&main)? else {
         return Err(FormatError::corrupt(Format::Docx, "the package has no main part"));
     };
     let mut extraction =
-        body::convert(xml, &styles.unwrap_or_default(), &numbering.unwrap_or_default(), evidence, limits)?;
+        body::convert(xml, &styles.unwrap_or_default(), &numbering.unwrap_or_default(), evidence, placed, limits)?;
+    charts.record(&mut extraction.facts);
     let images = related.iter().filter(|relation| relation.kind == "image").count();
     extraction.facts.insert(IMAGES.to_owned(), images.into());
     extraction.within(limits)

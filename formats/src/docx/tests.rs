@@ -1,3 +1,4 @@
+mod charts;
 mod facts;
 mod lists;
 mod package;

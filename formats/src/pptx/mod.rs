@@ -5,6 +5,8 @@
 //! others. The pages of the extraction are the slides, by their number in the presentation. Facts: `pptx.slides`,
 //! `pptx.hidden_slides`, `pptx.missing_slides` (listed, but not in the package), `pptx.slides_without_text` and
 //! `pptx.comments`.
+//!
+//! A chart is a table of the values that it keeps, in its place among the shapes.
 
 mod comments;
 mod images;
@@ -80,7 +82,9 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
             None => deck.missing.push(number),
         }
     }
-    deck.finish()?.within(limits)
+    let mut extraction = deck.finish()?;
+    presentation.charts.record(&mut extraction.facts);
+    extraction.within(limits)
 }
 
 /// The slides, written one after the other.
