@@ -4,10 +4,10 @@
 //! Charts stand in parts of their own. A part is read once, and its table stands where the file first refers to it.
 
 use crate::{
-    FormatError, Limits, charset,
+    FormatError, charset,
     markdown::{Block, Table, one_line},
     package::{Package, Relationship},
-    tables::{CELL_BYTES, MOST_BYTES, MOST_BYTES_OF_ALL, MOST_COLUMNS, MOST_ROWS, over},
+    tables::{CELL_BYTES, MOST_BYTES, MOST_BYTES_OF_ALL, MOST_COLUMNS, MOST_ROWS, MOST_TABLES, over},
     xlsx::{CachedNumbers, DateEpoch},
     xml::{Element, Node, XmlReader},
 };
@@ -69,13 +69,12 @@ impl Charts {
         &mut self,
         package: &mut Package<R>,
         related: &[Relationship],
-        limits: &Limits,
     ) -> Result<Placed, FormatError> {
         let mut placed = Placed::default();
         for relation in related.iter().filter(|relation| relation.kind == "chart") {
             let part = relation.target.to_ascii_lowercase();
             if !self.known.contains(&part) {
-                let read = match self.known.len() < limits.images as usize {
+                let read = match self.known.len() < MOST_TABLES {
                     true => self.chart(package, &relation.target),
                     false => Err(Fault::LeftOut("charts")),
                 };

@@ -57,7 +57,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
         }
     }
     let mut charts = Charts::default();
-    let placed = charts.read(&mut package, &related, limits)?;
+    let placed = charts.read(&mut package, &related)?;
     let Some(xml) = package.xml(&main)? else {
         return Err(FormatError::corrupt(Format::Docx, "the package has no main part"));
     };

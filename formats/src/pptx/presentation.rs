@@ -81,7 +81,7 @@ impl Presentation {
         limits: &Limits,
     ) -> Result<Option<Slide>, FormatError> {
         let inheritance = self.inheritance(package, related)?;
-        let charts = self.charts.read(package, related, limits)?;
+        let charts = self.charts.read(package, related)?;
         let Some(xml) = package.xml(name)? else { return Ok(None) };
         let mut slide = shapes::read(xml, shapes::Part::Slide, &inheritance, charts, limits)?;
         if let Some(notes) = related.iter().find(|relation| relation.kind == "notesSlide")
