@@ -1,17 +1,18 @@
 //! Charts of office files, as tables of the values that they keep: categories, or places on the axis across, in the first column, and
 //! each series in a column of its own.
 //!
-//! Charts stand in parts of their own. A part is read once, and its table stands where the file first refers to it.
+//! Charts stand in parts of their own, each of which is read once. They are given beside the pictures, and are no text of their file.
 
 use crate::{
-    FormatError, charset,
-    markdown::{Block, Table, one_line},
-    package::{Package, Relationship},
-    tables::{CELL_BYTES, MOST_BYTES, MOST_BYTES_OF_ALL, MOST_COLUMNS, MOST_ROWS, MOST_TABLES, over},
+    FormatError, Limit, charset,
+    images::{self, Giver, ImageLeftOut, Shown},
+    markdown::one_line,
+    package::Package,
+    tables::{CELL_BYTES, MOST_BYTES, MOST_BYTES_OF_ALL, MOST_COLUMNS, MOST_ROWS, MOST_TABLES, Table, TableRule},
     xlsx::{CachedNumbers, DateEpoch},
     xml::{Element, Node, XmlReader},
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     io::{Read, Seek},
@@ -19,37 +20,37 @@ use std::{
 
 /// Categories within categories, and what else would be a level of one axis.
 const MOST_LEVELS: usize = 16;
+/// The most tables of the charts of a file.
+pub const MOST_CHART_TABLES: usize = MOST_TABLES;
+/// A longer name or title is cut where it is told.
+const TITLE_CHARACTERS: usize = 255;
 
-/// The charts of a file.
-#[derive(Debug, Default)]
-pub(crate) struct Charts {
-    /// The parts that were read, in lower case.
-    known: HashSet<String>,
-    bytes: usize,
-    tables: u64,
-    /// How many have no table, by the reason: `charts`, `rows`, `columns`, `levels`, `bytes` (the limit that they exceed), `values` (they
-    /// keep none), `missing` or `damaged`.
-    left_out: BTreeMap<&'static str, u64>,
+/// A table of values that a chart keeps. A chart has several where series do not share an axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChartTable {
+    /// The place of the chart among the charts of the file.
+    pub chart: u64,
+    /// What the file calls the chart. It is a label: nothing is ever opened by it.
+    pub name: String,
+    /// The title of the chart, else its caption, else what its author says that it shows; empty if it has none of these.
+    pub title: String,
+    /// The slide or the sheet that shows it first, counted from 1.
+    pub page: Option<u32>,
+    /// The first row names the columns; the first name is the title.
+    pub table: Table,
 }
 
-/// The charts that a part refers to.
-#[derive(Debug, Default)]
-pub(crate) struct Placed {
-    /// The parts by the ids of the references.
-    parts: HashMap<String, String>,
-    charts: HashMap<String, Chart>,
-}
-
-/// The rows of its tables. There are several where series do not share an axis.
+/// The rows of a chart's tables.
 #[derive(Debug)]
-pub(crate) struct Chart {
+struct Chart {
+    title: String,
     tables: Vec<Vec<Vec<String>>>,
     bytes: usize,
 }
 
 /// Why a chart has no table.
 enum Fault {
-    LeftOut(&'static str),
+    LeftOut(ImageLeftOut),
     /// The file fails.
     Failed(FormatError),
 }
@@ -57,85 +58,66 @@ enum Fault {
 impl From<FormatError> for Fault {
     fn from(error: FormatError) -> Self {
         match error {
-            FormatError::Corrupt { .. } | FormatError::Encrypted { .. } => Self::LeftOut("damaged"),
+            FormatError::Corrupt { .. } | FormatError::Encrypted { .. } => Self::LeftOut(ImageLeftOut::Damaged),
+            error if error.limit() == Some(Limit::ZipRatio) => Self::LeftOut(ImageLeftOut::ZipRatio),
             error => Self::Failed(error),
         }
     }
 }
 
-impl Charts {
-    /// Reads the charts to which a part is related, but for those that were read before.
-    pub(crate) fn read<R: Read + Seek>(
-        &mut self,
-        package: &mut Package<R>,
-        related: &[Relationship],
-    ) -> Result<Placed, FormatError> {
-        let mut placed = Placed::default();
-        for relation in related.iter().filter(|relation| relation.kind == "chart") {
-            let part = relation.target.to_ascii_lowercase();
-            if !self.known.contains(&part) {
-                let read = match self.known.len() < MOST_TABLES {
-                    true => self.chart(package, &relation.target),
-                    false => Err(Fault::LeftOut("charts")),
-                };
-                self.known.insert(part.clone());
-                match read {
-                    Ok(chart) => {
-                        self.bytes += chart.bytes;
-                        self.tables += chart.tables.len() as u64;
-                        placed.charts.insert(part.clone(), chart);
-                    }
-                    Err(Fault::LeftOut(reason)) => *self.left_out.entry(reason).or_default() += 1,
-                    Err(Fault::Failed(error)) => return Err(error),
+/// Gives the tables of charts, each chart once, or says why it has none.
+pub(crate) fn give<R: Read + Seek>(
+    package: &mut Package<R>,
+    charts: Vec<Shown>,
+    giver: &mut Giver<'_, '_>,
+) -> Result<(), FormatError> {
+    let mut known = HashSet::new();
+    let (mut index, mut tables, mut bytes) = (0, 0, 0);
+    for shown in charts {
+        // Names that differ in case alone are those of one part.
+        if !known.insert(shown.name.to_ascii_lowercase()) {
+            continue;
+        }
+        let read = match known.len() > MOST_CHART_TABLES {
+            true => Err(Fault::LeftOut(ImageLeftOut::Charts)),
+            false => chart(package, &shown),
+        };
+        let fitting = read.and_then(|chart| {
+            if tables + chart.tables.len() > MOST_CHART_TABLES {
+                Err(Fault::LeftOut(ImageLeftOut::Charts))
+            } else if bytes + chart.bytes > MOST_BYTES_OF_ALL {
+                Err(Fault::LeftOut(ImageLeftOut::Bytes))
+            } else {
+                Ok(chart)
+            }
+        });
+        match fitting {
+            Ok(chart) => {
+                (tables, bytes) = (tables + chart.tables.len(), bytes + chart.bytes);
+                let name = images::one_line(&shown.name, TITLE_CHARACTERS);
+                let title = images::one_line(&chart.title, TITLE_CHARACTERS);
+                for rows in chart.tables {
+                    giver.chart(ChartTable {
+                        chart: index,
+                        name: name.clone(),
+                        title: title.clone(),
+                        page: shown.pages.first().copied(),
+                        table: Table { ranges: Vec::new(), rule: TableRule::Chart, has_header: true, rows, parts: 1 },
+                    })?;
                 }
             }
-            placed.parts.insert(relation.id.clone(), part);
+            Err(Fault::LeftOut(reason)) => giver.leave_out(&shown.name, reason)?,
+            Err(Fault::Failed(error)) => return Err(error),
         }
-        Ok(placed)
+        index += 1;
     }
-
-    fn chart<R: Read + Seek>(&self, package: &mut Package<R>, part: &str) -> Result<Chart, Fault> {
-        let Some(xml) = package.xml(part)? else { return Err(Fault::LeftOut("missing")) };
-        let chart = Reader { xml, epoch: DateEpoch::default(), held: 0 }.read()?;
-        match self.bytes + chart.bytes > MOST_BYTES_OF_ALL {
-            true => Err(Fault::LeftOut("bytes")),
-            false => Ok(chart),
-        }
-    }
-
-    /// Records how many tables were made, and what was left out; nothing of a file without charts.
-    pub(crate) fn record(self, facts: &mut BTreeMap<String, Value>) {
-        if self.tables > 0 || !self.left_out.is_empty() {
-            facts.insert("charts".to_owned(), json!({"tables": self.tables, "left_out": self.left_out}));
-        }
-    }
+    Ok(())
 }
 
-impl Placed {
-    /// Takes the chart with an id, which then stands nowhere else.
-    pub(crate) fn take(&mut self, id: Option<&str>) -> Option<Chart> {
-        self.charts.remove(self.parts.get(id?)?)
-    }
-}
-
-impl Chart {
-    /// The tables of the chart.
-    pub(crate) fn into_tables(self) -> impl Iterator<Item = Block> {
-        self.tables.into_iter().map(|rows| {
-            let mut table = Table::default();
-            for row in rows {
-                row.iter().for_each(|cell| table.cell(cell));
-                table.end_row();
-            }
-            Block::Table(table)
-        })
-    }
-
-    /// The chart as a text, for places where no table can stand.
-    pub(crate) fn into_text(self) -> Block {
-        let rows: Vec<String> = self.tables.iter().flatten().map(|row| one_line(&row.join(" "))).collect();
-        Block::Paragraph(rows.join("; "))
-    }
+fn chart<R: Read + Seek>(package: &mut Package<R>, shown: &Shown) -> Result<Chart, Fault> {
+    let Some(xml) = package.xml(&shown.name)? else { return Err(Fault::LeftOut(ImageLeftOut::Missing)) };
+    let otherwise = if shown.caption.is_empty() { &shown.alt } else { &shown.caption };
+    Reader { xml, epoch: DateEpoch::default(), held: 0 }.read(otherwise)
 }
 
 /// The texts that are kept for the places of a series or an axis.
@@ -161,7 +143,8 @@ struct Reader<R: Read> {
 }
 
 impl<R: Read> Reader<R> {
-    fn read(mut self) -> Result<Chart, Fault> {
+    /// Reads the chart. One without a title has another.
+    fn read(mut self, otherwise: &str) -> Result<Chart, Fault> {
         let (mut title, mut series) = (String::new(), Vec::new());
         while let Some(node) = self.xml.next()? {
             let Node::Start(element) = node else { continue };
@@ -172,7 +155,7 @@ impl<R: Read> Reader<R> {
                     self.epoch = if is_on { DateEpoch::From1904 } else { DateEpoch::From1900 };
                 }
                 "title" => title = self.words()?,
-                "ser" if series.len() >= MOST_COLUMNS => return Err(Fault::LeftOut("columns")),
+                "ser" if series.len() >= MOST_COLUMNS => return Err(Fault::LeftOut(ImageLeftOut::Columns)),
                 "ser" => {
                     let one = self.series()?;
                     series.push(one);
@@ -182,7 +165,7 @@ impl<R: Read> Reader<R> {
                 _ => self.xml.skip()?,
             }
         }
-        Chart::new(&title, series)
+        Chart::new(if title.is_empty() { otherwise.to_owned() } else { title }, series)
     }
 
     fn series(&mut self) -> Result<Series, Fault> {
@@ -225,7 +208,7 @@ impl<R: Read> Reader<R> {
                 Some(Node::Start(element)) => match element.name.as_str() {
                     "strRef" | "numRef" | "multiLvlStrRef" | "multiLvlStrCache" => depth += 1,
                     "strCache" | "numCache" | "strLit" | "numLit" | "lvl" if levels.len() >= MOST_LEVELS => {
-                        return Err(Fault::LeftOut("levels"));
+                        return Err(Fault::LeftOut(ImageLeftOut::Levels));
                     }
                     "strCache" | "strLit" | "lvl" => levels.push(self.points(false)?),
                     "numCache" | "numLit" => levels.push(self.points(true)?),
@@ -254,7 +237,7 @@ impl<R: Read> Reader<R> {
                     let Some(place) = place.filter(|_| !words.is_empty()) else { continue };
                     // The first row has the names.
                     if place >= MOST_ROWS - 1 {
-                        return Err(Fault::LeftOut("rows"));
+                        return Err(Fault::LeftOut(ImageLeftOut::Rows));
                     }
                     self.hold(CELL_BYTES)?;
                     points.insert(place, if are_numbers { numbers.text(&words) } else { words });
@@ -312,28 +295,28 @@ impl<R: Read> Reader<R> {
 
     fn hold(&mut self, bytes: usize) -> Result<(), Fault> {
         self.held += bytes;
-        if self.held > MOST_BYTES { Err(Fault::LeftOut("bytes")) } else { Ok(()) }
+        if self.held > MOST_BYTES { Err(Fault::LeftOut(ImageLeftOut::Bytes)) } else { Ok(()) }
     }
 }
 
 impl Chart {
-    fn new(title: &str, mut series: Vec<Series>) -> Result<Self, Fault> {
+    fn new(title: String, mut series: Vec<Series>) -> Result<Self, Fault> {
         series.retain(|one| !one.values.is_empty());
         for (one, number) in series.iter_mut().zip(1u32..) {
             if one.name.is_empty() {
                 one.name = format!("Series {number}");
             }
         }
-        let mut chart = Self { tables: Vec::new(), bytes: 0 };
+        let mut chart = Self { title, tables: Vec::new(), bytes: 0 };
         for (axis, group) in groups(&series) {
-            let table = chart.rows(title, axis, &group)?;
+            let table = chart.rows(axis, &group)?;
             chart.tables.push(table);
         }
-        if chart.tables.is_empty() { Err(Fault::LeftOut("values")) } else { Ok(chart) }
+        if chart.tables.is_empty() { Err(Fault::LeftOut(ImageLeftOut::Values)) } else { Ok(chart) }
     }
 
     /// The rows of a table of series that share an axis.
-    fn rows(&mut self, title: &str, axis: &[Points], group: &[&Series]) -> Result<Vec<Vec<String>>, Fault> {
+    fn rows(&mut self, axis: &[Points], group: &[&Series]) -> Result<Vec<Vec<String>>, Fault> {
         let mut names = Vec::new();
         let mut columns = Vec::new();
         for one in group {
@@ -347,12 +330,18 @@ impl Chart {
         let places: BTreeSet<usize> =
             columns.iter().copied().chain(axis.first()).flat_map(|points| points.keys().copied()).collect();
         let (count, width) = (1 + places.len(), 1 + columns.len());
-        if let Some(limit) = over(count, width, count * width * CELL_BYTES) {
-            return Err(Fault::LeftOut(limit));
+        if count > MOST_ROWS {
+            return Err(Fault::LeftOut(ImageLeftOut::Rows));
+        }
+        if width > MOST_COLUMNS {
+            return Err(Fault::LeftOut(ImageLeftOut::Columns));
+        }
+        if count * width * CELL_BYTES > MOST_BYTES {
+            return Err(Fault::LeftOut(ImageLeftOut::Bytes));
         }
         // The title stands where the name of the first column would, unless it is that of another one.
-        let corner = if names.iter().any(|name| name == title) { "" } else { title };
-        let mut header = vec![self.cell(corner.to_owned())?];
+        let corner = if names.contains(&self.title) { String::new() } else { self.title.clone() };
+        let mut header = vec![self.cell(corner)?];
         header.append(&mut names);
         let mut rows = vec![header];
         for place in places {
@@ -369,7 +358,7 @@ impl Chart {
     /// A cell, which counts.
     fn cell(&mut self, text: String) -> Result<String, Fault> {
         self.bytes += text.len() + CELL_BYTES;
-        if self.bytes > MOST_BYTES { Err(Fault::LeftOut("bytes")) } else { Ok(text) }
+        if self.bytes > MOST_BYTES { Err(Fault::LeftOut(ImageLeftOut::Bytes)) } else { Ok(text) }
     }
 }
 

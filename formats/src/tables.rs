@@ -35,6 +35,8 @@ pub enum TableRule {
     Alignment,
     /// The text says that it is a table.
     Markdown,
+    /// A chart keeps its values. It stands in no text.
+    Chart,
 }
 
 impl TableRule {
@@ -44,6 +46,7 @@ impl TableRule {
             Self::Lines => "lines",
             Self::Alignment => "alignment",
             Self::Markdown => "markdown",
+            Self::Chart => "chart",
         }
     }
 }
@@ -115,7 +118,7 @@ impl Table {
 }
 
 /// The limit that a table exceeds.
-pub(crate) fn over(rows: usize, columns: usize, bytes: usize) -> Option<&'static str> {
+fn over(rows: usize, columns: usize, bytes: usize) -> Option<&'static str> {
     if rows > MOST_ROWS {
         Some("rows")
     } else if columns > MOST_COLUMNS {

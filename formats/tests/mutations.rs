@@ -244,7 +244,7 @@ fn read_images(format: Format, bytes: &[u8], limits: &Limits) {
             ImagePart::Begin(_) => assert!(!std::mem::replace(&mut is_open, true)),
             ImagePart::Bytes(_) => assert!(is_open),
             ImagePart::End => assert!(std::mem::take(&mut is_open)),
-            ImagePart::LeftOut { .. } => assert!(!is_open),
+            ImagePart::LeftOut { .. } | ImagePart::Chart(_) => assert!(!is_open),
         }
         Ok(())
     });

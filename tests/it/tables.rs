@@ -1,8 +1,5 @@
 //! Tables of files: nodes with Markdown, typed values and anchors, in the place of the chunks that would hold the same.
-use crate::{
-    members::archive,
-    support::{TestApp, invariants, left_out, repository, sample, until},
-};
+use crate::support::{TestApp, invariants, left_out, repository, sample, until};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use svc_client::{
@@ -217,68 +214,6 @@ async fn office_files_have_the_tables_that_they_declare() {
     let found = tables(&nodes);
     assert_eq!(found.len(), 1, "{nodes:?}");
     assert_eq!(evidence(&app, found[0].id).await["anchor"]["slides"], json!([1, 1]));
-    app.end().await;
-}
-
-/// A document with a chart of two series between two sentences.
-fn rain() -> Vec<u8> {
-    let relation = |id: &str, kind: &str, target: &str| {
-        format!(
-            r#"<Relationships><Relationship Id="{id}" Type="http://example.org/rel/{kind}" Target="{target}"/></Relationships>"#
-        )
-    };
-    let sentence = |text: &str| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>");
-    let chart = r#"<w:p><w:r><w:drawing><a:graphic><c:chart r:id="r7"/></a:graphic></w:drawing></w:r></w:p>"#;
-    let body = sentence("The gauges stood all year.") + chart + &sentence("Nobody emptied them at the zephyr pond.");
-    let cache = |kind: &str, values: &[&str]| {
-        let points: String =
-            (0..).zip(values).map(|(at, value)| format!(r#"<c:pt idx="{at}"><c:v>{value}</c:v></c:pt>"#)).collect();
-        format!("<c:{kind}Ref><c:{kind}Cache>{points}</c:{kind}Cache></c:{kind}Ref>")
-    };
-    let series = |name: &str, values: &[&str]| {
-        let (name, months, values) =
-            (cache("str", &[name]), cache("str", &["Lenzing", "Brachet"]), cache("num", values));
-        format!("<c:ser><c:tx>{name}</c:tx><c:cat>{months}</c:cat><c:val>{values}</c:val></c:ser>")
-    };
-    let title = "<c:title><c:tx><c:rich><a:p><a:r><a:t>Rain at the weir</a:t></a:r></a:p></c:rich></c:tx></c:title>";
-    let plot = format!("<c:barChart>{}{}</c:barChart>", series("North", &["8", "12.5"]), series("South", &["30"]));
-    let space = format!("<c:chartSpace><c:chart>{title}<c:plotArea>{plot}</c:plotArea></c:chart></c:chartSpace>");
-    archive(&[
-        ("_rels/.rels", relation("r1", "officeDocument", "word/document.xml")),
-        ("word/document.xml", format!("<w:document><w:body>{body}</w:body></w:document>")),
-        ("word/_rels/document.xml.rels", relation("r7", "chart", "charts/chart1.xml")),
-        ("word/charts/chart1.xml", space),
-    ])
-}
-
-#[tokio::test]
-async fn a_chart_of_a_document_is_a_table_of_its_values_in_its_place() {
-    let app = TestApp::start().await;
-    let id = app.upload_bytes("rain.docx", rain()).await.unwrap().document_id;
-    let frontier = app.settled(id).await;
-    assert_eq!((frontier.settled, frontier.nodes_failed, frontier.warnings.len()), (Settled::Settled, 0, 0));
-    let nodes = app.subtree(id).await;
-    let found = tables(&nodes);
-    assert_eq!(found.len(), 1, "{nodes:?}");
-    let rows = "| Lenzing | 8 | 30 |\n| Brachet | 12.5 |  |";
-    assert_eq!(found[0].content, format!("| Rain at the weir | North | South |\n| --- | --- | --- |\n{rows}"));
-    assert_eq!(
-        Value::Object(found[0].structured_content.clone()),
-        json!({"table": {
-            "columns": ["Rain at the weir", "North", "South"],
-            "rows": [["Lenzing", 8, 30], ["Brachet", 12.5, null]],
-        }})
-    );
-    assert_eq!(evidence(&app, id).await["extract.text"]["charts"], json!({"tables": 1, "left_out": {}}));
-    for (word, expected) in [("Brachet", "table"), ("weir", "table"), ("zephyr", "chunk")] {
-        let results = app.client.search_bm25(Json(Bm25Search::new(word))).await.unwrap().results;
-        let usetypes: Vec<&str> = results.iter().map(|result| result.document.usetype.as_str()).collect();
-        assert_eq!(usetypes, [expected], "{word}");
-    }
-    let parts: Vec<&DocumentResponse> = nodes.iter().filter(|node| node.parent_id == Some(id)).collect();
-    let place = |word: &str| parts.iter().find(|part| part.content.contains(word)).unwrap().position.unwrap();
-    assert!(place("gauges") < place("Brachet") && place("Brachet") < place("zephyr"), "{parts:?}");
-    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 

@@ -1,45 +1,46 @@
 use super::*;
-use crate::{Extraction, Format, Limit, Limits, markdown::Writer, sample};
-use std::io::Cursor;
+use crate::{Format, Limits, images::ImagePart, sample, xlsx::Value};
 
-const RELATED: &str = "part.xml";
+/// The tables and what was left out.
+type Given = (Vec<ChartTable>, Vec<(&'static str, u64)>);
 
-/// What becomes of chart parts: the text of each reference in turn, and the facts.
-fn read_all(parts: &[(&str, &str)], targets: &[&str], limits: &Limits) -> Result<(Vec<String>, Value), FormatError> {
-    let ids: Vec<String> = (0..targets.len()).map(|number| format!("r{number}")).collect();
-    let related: Vec<_> = ids.iter().zip(targets).map(|(id, target)| (&**id, "chart", *target)).collect();
-    let mut members = vec![(format!("_rels/{RELATED}.rels"), sample::relationships(&related))];
-    members.extend(parts.iter().map(|(name, xml)| ((*name).to_owned(), (*xml).to_owned())));
-    let mut package: Package<Cursor<Vec<u8>>> = Package::open(sample::package(members), Format::Docx, limits)?;
-    let related = package.relationships(RELATED)?;
-    let mut charts = Charts::default();
-    let mut placed = charts.read(&mut package, &related)?;
-    let mut texts = Vec::new();
-    for id in &ids {
-        let mut writer = Writer::default();
-        for block in placed.take(Some(id)).into_iter().flat_map(Chart::into_tables) {
-            writer.write(block, limits)?;
+/// What is given of charts in these parts, which are shown in turn.
+fn read_all(parts: &[(&str, &str)], names: &[&str], limits: &Limits) -> Result<Given, FormatError> {
+    let mut package = Package::open(sample::package(parts.iter().copied()), Format::Docx, limits)?;
+    let shown = names.iter().zip(1u32..).map(|(name, page)| Shown {
+        name: (*name).to_owned(),
+        pages: vec![page],
+        ..Shown::default()
+    });
+    let (mut tables, mut left_out) = (Vec::new(), BTreeMap::<&'static str, u64>::new());
+    let mut take = |part: ImagePart| -> Result<(), FormatError> {
+        match part {
+            ImagePart::Chart(table) => tables.push(table),
+            ImagePart::LeftOut { count, reason, .. } => *left_out.entry(reason.as_str()).or_default() += count,
+            part => panic!("{part:?}"),
         }
-        texts.push(writer.finish("styles").text);
-    }
-    let mut facts = BTreeMap::new();
-    charts.record(&mut facts);
-    Ok((texts, facts.remove("charts").unwrap_or_default()))
+        Ok(())
+    };
+    let mut giver = Giver::new(limits, &mut take);
+    give(&mut package, shown.collect(), &mut giver)?;
+    giver.finish()?;
+    Ok((tables, left_out.into_iter().collect()))
 }
 
-fn read_one(xml: &str) -> (String, Value) {
-    let (mut texts, facts) = read_all(&[("chart.xml", xml)], &["chart.xml"], &Limits::default()).unwrap();
-    (texts.remove(0), facts)
+fn read_one(xml: &str) -> Given {
+    read_all(&[("chart.xml", xml)], &["chart.xml"], &Limits::default()).unwrap()
 }
 
 fn text_of(title: &str, plots: &str) -> String {
-    read_one(&sample::chart(title, plots)).0
+    let (tables, left_out) = read_one(&sample::chart(title, plots));
+    assert!(left_out.is_empty(), "{left_out:?}");
+    tables.iter().map(|one| one.table.content("").into_owned()).collect::<Vec<_>>().join("\n\n")
 }
 
-fn left_out(xml: &str) -> Value {
-    let (text, facts) = read_one(xml);
-    assert_eq!((text.as_str(), &facts["tables"]), ("", &json!(0)));
-    facts["left_out"].clone()
+fn left_out(xml: &str) -> Vec<(&'static str, u64)> {
+    let (tables, left_out) = read_one(xml);
+    assert!(tables.is_empty(), "{tables:?}");
+    left_out
 }
 
 fn plot(kind: &str, series: &[String]) -> String {
@@ -64,12 +65,17 @@ fn series_are_columns_beside_their_categories() {
         ],
     );
     let lines = plot("lineChart", &[sample::series("Both", &years, &["127", "#N/A", ""])]);
-    let text = text_of("Ducks\n by year", &(bars + &lines));
+    let plots = bars + &lines;
+    let text = text_of("Ducks\n by year", &plots);
     let rows = "| 2019 | 120 | 7 | 127 |\n| 2020 | 135.5 |  | #N/A |\n| 2021 | 0.3 | 100 |  |";
     assert_eq!(text, format!("| Ducks by year | Fresh \\| salt | Sea | Both |\n| --- | --- | --- | --- |\n{rows}"));
-    let tables = crate::tables(&Extraction { text, ..Extraction::default() }).tables;
-    assert!(tables[0].has_header);
-    assert_eq!(serde_json::to_value(tables[0].values().nth(1).unwrap()).unwrap()[1]["value"], 135.5);
+    let (tables, _) = read_one(&sample::chart("Ducks\n by year", &plots));
+    let [one] = tables.as_slice() else { panic!("{tables:?}") };
+    assert_eq!((one.title.as_str(), one.name.as_str(), one.page), ("Ducks by year", "chart.xml", Some(1)));
+    assert_eq!(one.table.columns().unwrap(), ["Ducks by year", "Fresh | salt", "Sea", "Both"]);
+    let number = |number| Some(Value::Number(number));
+    let values: Vec<_> = one.table.values().collect();
+    assert_eq!(values[2], [number(2021.0), number(0.3), number(100.0), None]);
 }
 
 #[test]
@@ -108,7 +114,7 @@ fn days_and_levels_of_categories_are_names() {
     let line = plot("lineChart", &[format!("<c:ser><c:tx><c:v>Open</c:v></c:tx>{days}{values}</c:ser>")]);
     assert_eq!(text_of("Gate", &line), "| Gate | Open |\n| --- | --- |\n| 2021-01-01 | 0.5 |\n| 2021-01-02 | 0.25 |");
     let later = sample::chart("Gate", &line).replace("<c:chart>", "<c:date1904 val=\"1\"/><c:chart>");
-    assert!(read_one(&later).0.contains("| 2025-01-02 | 0.5 |"));
+    assert_eq!(read_one(&later).0[0].table.rows[1], ["2025-01-02", "0.5"]);
 
     let level = |values: &[&str]| format!("<c:lvl>{}</c:lvl>", sample::points(values));
     let levels = level(&["Q1", "Q2", "Q1"]) + &level(&["2024", "", "2025"]);
@@ -139,17 +145,32 @@ fn labels_trends_and_errors_are_no_values() {
 fn a_part_is_read_once_and_what_cannot_be_read_is_counted() {
     let chart = sample::chart("Rain", &plot("barChart", &[sample::series("mm", &["May"], &["8"])]));
     let parts = [("a.xml", chart.as_str()), ("b.xml", "<c:chartSpace><c:chart>"), ("c.xml", "<w:document/>")];
-    let targets = ["A.xml", "a.xml", "/../a.xml", "b.xml", "c.xml", "../../etc/passwd"];
-    let (texts, facts) = read_all(&parts, &targets, &Limits::default()).unwrap();
-    let table = "| Rain | mm |\n| --- | --- |\n| May | 8 |";
-    assert_eq!(texts, [table, "", "", "", "", ""]);
-    assert_eq!(facts, json!({"tables": 1, "left_out": {"damaged": 1, "missing": 1, "values": 1}}));
-    let many: Vec<String> = (0..=MOST_TABLES).map(|number| format!("m{number}.xml")).collect();
+    let names = ["b.xml", "A.xml", "a.xml", "c.xml", "etc/passwd"];
+    let (tables, left_out) = read_all(&parts, &names, &Limits::default()).unwrap();
+    let [one] = tables.as_slice() else { panic!("{tables:?}") };
+    assert_eq!((one.chart, one.name.as_str(), one.page), (1, "A.xml", Some(2)));
+    assert_eq!(one.table.content(""), "| Rain | mm |\n| --- | --- |\n| May | 8 |");
+    assert_eq!(left_out, [("damaged", 1), ("missing", 1), ("values", 1)]);
+    let many: Vec<String> = (0..=MOST_CHART_TABLES).map(|number| format!("m{number}.xml")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let (_, facts) = read_all(&[], &many, &Limits::default()).unwrap();
-    assert_eq!(facts, json!({"tables": 0, "left_out": {"charts": 1, "missing": MOST_TABLES}}));
-    let error = read_all(&parts, &targets, &Limits { xml_depth: 4, ..Limits::default() }).unwrap_err();
+    let (tables, left_out) = read_all(&parts, &many, &Limits::default()).unwrap();
+    assert!(tables.is_empty());
+    assert_eq!(left_out, [("charts", 1), ("missing", MOST_CHART_TABLES as u64)]);
+    let error = read_all(&parts, &names, &Limits { xml_depth: 4, ..Limits::default() }).unwrap_err();
     assert_eq!(error.limit(), Some(Limit::XmlDepth));
+}
+
+#[test]
+fn charts_of_a_file_have_as_many_tables_together_as_a_file_has() {
+    // Each series has an axis of its own, and so a table.
+    let series = |at: usize| {
+        let axis = numbers("xVal", "General", &[at.to_string().as_str()]);
+        format!("<c:ser>{axis}{}</c:ser>", numbers("yVal", "General", &["1"]))
+    };
+    let chart = sample::chart("", &plot("scatterChart", &(0..200).map(series).collect::<Vec<_>>()));
+    let parts = ["a", "b", "c", "d", "e", "f"].map(|name| (name, chart.as_str()));
+    let (tables, left_out) = read_all(&parts, &parts.map(|(name, _)| name), &Limits::default()).unwrap();
+    assert_eq!((tables.len(), left_out), (MOST_CHART_TABLES, vec![("charts", 1)]));
 }
 
 #[test]
@@ -157,21 +178,21 @@ fn a_chart_over_a_limit_has_no_table() {
     let point = |place: &str| format!("<c:pt idx=\"{place}\"><c:v>1</c:v></c:pt>");
     let values = |points: &str| format!("<c:ser><c:val><c:numLit>{points}</c:numLit></c:val></c:ser>");
     let of = |series: &str| left_out(&sample::chart("T", &format!("<c:barChart>{series}</c:barChart>")));
-    assert_eq!(of(&values(&point("5000"))), json!({"rows": 1}));
-    assert_eq!(of(&values(&point("18446744073709551615"))), json!({"rows": 1}));
-    assert_eq!(of(&values(&(point("-1") + &point("x")))), json!({"values": 1}));
-    assert_eq!(of(&values(&point("0")).repeat(201)), json!({"columns": 1}));
+    assert_eq!(of(&values(&point("5000"))), [("rows", 1)]);
+    assert_eq!(of(&values(&point("18446744073709551615"))), [("rows", 1)]);
+    assert_eq!(of(&values(&(point("-1") + &point("x")))), [("values", 1)]);
+    assert_eq!(of(&values(&point("0")).repeat(201)), [("columns", 1)]);
     // Few points far down in many series would fill a table of many more cells.
     let far: String = (0..4_000).map(|place| point(&place.to_string())).collect();
-    assert_eq!(of(&(values(&far) + &values(&point("0")).repeat(100))), json!({"bytes": 1}));
+    assert_eq!(of(&(values(&far) + &values(&point("0")).repeat(100))), [("bytes", 1)]);
     let long = "<c:ser><c:tx><c:v>".to_owned() + &"w".repeat(600 << 10) + "</c:v></c:tx></c:ser>";
-    assert_eq!(of(&long), json!({"bytes": 1}));
+    assert_eq!(of(&long), [("bytes", 1)]);
     // A name around thousands of categories is in the label of each.
     let name = "n".repeat(1000);
     let (inner, outer) = (far.replace("<c:v>1<", "<c:v>i<"), point("0").replace('1', &name));
     let categories =
         format!("<c:cat><c:multiLvlStrCache><c:lvl>{inner}</c:lvl><c:lvl>{outer}</c:lvl></c:multiLvlStrCache></c:cat>");
-    assert_eq!(of(&values(&far).replace("<c:ser>", &format!("<c:ser>{categories}"))), json!({"bytes": 1}));
+    assert_eq!(of(&values(&far).replace("<c:ser>", &format!("<c:ser>{categories}"))), [("bytes", 1)]);
     let empty = "<c:ser><c:val>".to_owned() + &"<c:lvl/>".repeat(20) + "</c:val></c:ser>";
-    assert_eq!(of(&empty), json!({"levels": 1}));
+    assert_eq!(of(&empty), [("levels", 1)]);
 }

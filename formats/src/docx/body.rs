@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     Extraction, FormatError, Limits, charset,
-    chart::Placed,
     extraction::check_text,
     markdown::{self, Block, Writer},
     xml::{Element, Node, XmlReader},
@@ -26,7 +25,6 @@ pub(super) fn convert<R: Read>(
     styles: &Styles,
     numbering: &Numbering,
     evidence: Evidence,
-    charts: Placed,
     limits: &Limits,
 ) -> Result<Extraction, FormatError> {
     let mut converter = Converter {
@@ -35,7 +33,6 @@ pub(super) fn convert<R: Read>(
         numbering,
         counter: Counter::new(numbering),
         evidence,
-        charts,
         limits,
         open: Vec::new(),
         frames: Vec::new(),
@@ -58,7 +55,6 @@ struct Converter<'a, R: Read> {
     numbering: &'a Numbering,
     counter: Counter<'a>,
     evidence: Evidence,
-    charts: Placed,
     limits: &'a Limits,
     /// The meaning of each open element.
     open: Vec<Open>,
@@ -187,7 +183,6 @@ impl<R: Read> Converter<'_, R> {
             "commentRangeStart" | "commentReference" => self.reference(Kind::Comment, element),
             "footnoteReference" => self.reference(Kind::Footnote, element),
             "endnoteReference" => self.reference(Kind::Endnote, element),
-            "chart" => self.chart(element)?,
             _ => match self.frames.last_mut() {
                 Some(Frame::Paragraph(paragraph)) if paragraph.math.takes(element) => {
                     paragraph.math.start(element, &mut paragraph.text);
@@ -230,23 +225,6 @@ impl<R: Read> Converter<'_, R> {
         Open::Other
     }
 
-    /// Takes in the chart that an element refers to. In a cell it is text, as a table would be.
-    fn chart(&mut self, element: &Element) -> Result<Open, FormatError> {
-        if let Some(Frame::Paragraph(paragraph)) = self.frames.last()
-            && is_shown(paragraph, &self.runs)
-            && let Some(chart) = self.charts.take(element.attribute("id"))
-        {
-            if self.frames.iter().any(|frame| matches!(frame, Frame::Cell(_))) {
-                self.emit(chart.into_text(), Vec::new())?;
-            } else {
-                for table in chart.into_tables() {
-                    self.emit(table, Vec::new())?;
-                }
-            }
-        }
-        Ok(Open::Other)
-    }
-
     fn push_character(&mut self, character: char) -> Result<Open, FormatError> {
         self.push_text(character.encode_utf8(&mut [0; 4]))?;
         Ok(Open::Other)
@@ -254,7 +232,8 @@ impl<R: Read> Converter<'_, R> {
 
     fn push_text(&mut self, text: &str) -> Result<(), FormatError> {
         let Some(Frame::Paragraph(paragraph)) = self.frames.last_mut() else { return Ok(()) };
-        if !is_shown(paragraph, &self.runs) {
+        let hidden = self.runs.last().and_then(|run| run.hidden).unwrap_or(paragraph.hidden);
+        if hidden || paragraph.fields.in_instructions() {
             return Ok(());
         }
         self.held += text.len();
@@ -388,10 +367,4 @@ impl<R: Read> Converter<'_, R> {
         }
         Ok(())
     }
-}
-
-/// Whether what comes next in an open paragraph is shown.
-fn is_shown(paragraph: &Paragraph, runs: &[Run]) -> bool {
-    let is_hidden = runs.last().and_then(|run| run.hidden).unwrap_or(paragraph.hidden);
-    !is_hidden && !paragraph.fields.in_instructions()
 }

@@ -89,7 +89,7 @@ pub(super) struct Evidence {
     changes: FactList,
     items: FactList,
     places: Vec<(Mark, usize)>,
-    /// The number of paragraphs directly in the body that have text, a text box with some, or a chart.
+    /// The number of paragraphs directly in the body that have text, or a text box with some.
     pub paragraphs: u64,
     /// The number of paragraphs that are numbered by their own properties, in every story of the body.
     pub numbered: u64,

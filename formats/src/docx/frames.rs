@@ -16,7 +16,7 @@ pub(super) enum Frame {
 #[derive(Default)]
 pub(super) struct Noted {
     pub marks: Vec<Mark>,
-    /// Blocks of text boxes and tables of charts anchored in it, which follow it.
+    /// Blocks of text boxes anchored in it, which follow it.
     pub after: Vec<(Block, Vec<Mark>)>,
 }
 

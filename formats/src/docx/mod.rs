@@ -3,8 +3,6 @@
 //! Comments, notes, tracked changes and the kinds and numbers of lists are not in the Markdown. They are facts of the
 //! extraction: `docx.comments`, `docx.footnotes`, `docx.endnotes`, `docx.tracked_changes` and `docx.lists`. In each
 //! entry, `at` is the character of the text where its paragraph begins.
-//!
-//! A chart is a table of the values that it keeps, below the paragraph that it stands in.
 
 mod body;
 mod evidence;
@@ -16,26 +14,30 @@ mod styles;
 mod symbols;
 
 use crate::{
-    Extraction, Format, FormatError, Limits, Pattern, Patterns, chart::Charts, markdown, package::Package,
+    Extraction, Format, FormatError, Limits, Pattern, Patterns, images::is_drawn, markdown, package::Package,
     tables::has_tables,
 };
 pub(crate) use images::images;
-use serde_json::Value;
 use std::io::{Read, Seek};
 
 /// How many pictures the main part refers to.
 const IMAGES: &str = "docx.images";
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let extraction = extract(source, limits)?;
+    let (extraction, has_images) = read(source, limits)?;
     Ok(Patterns::default()
         .with(Pattern::HasTextLayer, markdown::has_text(&extraction.text))
         .with(Pattern::HasHeadingStyles, !extraction.headings.is_empty())
         .with(Pattern::HasTables, has_tables(&extraction.text))
-        .with(Pattern::HasImages, extraction.facts.get(IMAGES).and_then(Value::as_u64) > Some(0)))
+        .with(Pattern::HasImages, has_images))
 }
 
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+    read(source, limits).map(|(extraction, _)| extraction)
+}
+
+/// The text, and whether the main part refers to a picture or a chart.
+fn read<R: Read + Seek>(source: R, limits: &Limits) -> Result<(Extraction, bool), FormatError> {
     let mut package = Package::open(source, Format::Docx, limits)?;
     let main = package.main_part()?;
     let related = package.relationships(&main)?;
@@ -56,17 +58,14 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
             evidence.read_notes(xml, kind)?;
         }
     }
-    let mut charts = Charts::default();
-    let placed = charts.read(&mut package, &related)?;
     let Some(xml) = package.xml(&main)? else {
         return Err(FormatError::corrupt(Format::Docx, "the package has no main part"));
     };
     let mut extraction =
-        body::convert(xml, &styles.unwrap_or_default(), &numbering.unwrap_or_default(), evidence, placed, limits)?;
-    charts.record(&mut extraction.facts);
+        body::convert(xml, &styles.unwrap_or_default(), &numbering.unwrap_or_default(), evidence, limits)?;
     let images = related.iter().filter(|relation| relation.kind == "image").count();
     extraction.facts.insert(IMAGES.to_owned(), images.into());
-    extraction.within(limits)
+    Ok((extraction.within(limits)?, related.iter().any(is_drawn)))
 }
 
 #[cfg(test)]

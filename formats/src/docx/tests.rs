@@ -1,4 +1,3 @@
-mod charts;
 mod facts;
 mod lists;
 mod package;

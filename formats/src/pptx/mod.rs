@@ -5,8 +5,6 @@
 //! others. The pages of the extraction are the slides, by their number in the presentation. Facts: `pptx.slides`,
 //! `pptx.hidden_slides`, `pptx.missing_slides` (listed, but not in the package), `pptx.slides_without_text` and
 //! `pptx.comments`.
-//!
-//! A chart is a table of the values that it keeps, in its place among the shapes.
 
 mod comments;
 mod images;
@@ -28,7 +26,7 @@ use std::io::{Read, Seek};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let mut package = Package::open(source, Format::Pptx, limits)?;
-    let has_images = has_images(&package);
+    let mut has_images = has_images(&package);
     let mut presentation = Presentation::open(&mut package, limits)?;
     let slides = presentation.take_slides();
     let (mut has_text, mut has_tables, mut has_comments, mut has_smartart) = (false, false, false, false);
@@ -37,6 +35,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
         let has = |kind: &str| related.iter().any(|relation| relation.kind == kind);
         has_comments |= has("comments");
         has_smartart |= has("diagramData");
+        has_images |= has("chart");
         if !(has_text && has_tables)
             && let Some(slide) = presentation.slide(&mut package, slide, &related, limits)?
         {
@@ -82,9 +81,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
             None => deck.missing.push(number),
         }
     }
-    let mut extraction = deck.finish()?;
-    presentation.charts.record(&mut extraction.facts);
-    extraction.within(limits)
+    deck.finish()?.within(limits)
 }
 
 /// The slides, written one after the other.

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     FormatError, Limit, Limits,
-    chart::{Charts, Placed},
     package::{Package, Relationship},
     xml::Node,
 };
@@ -24,7 +23,6 @@ pub(super) struct Presentation {
     /// `None` for a listed slide that refers to nothing.
     slides: Vec<Option<String>>,
     pub authors: Authors,
-    pub charts: Charts,
     layouts: HashMap<String, Rc<Layout>>,
     masters: HashMap<String, Rc<Layout>>,
 }
@@ -81,14 +79,12 @@ impl Presentation {
         limits: &Limits,
     ) -> Result<Option<Slide>, FormatError> {
         let inheritance = self.inheritance(package, related)?;
-        let charts = self.charts.read(package, related)?;
         let Some(xml) = package.xml(name)? else { return Ok(None) };
-        let mut slide = shapes::read(xml, shapes::Part::Slide, &inheritance, charts, limits)?;
+        let mut slide = shapes::read(xml, shapes::Part::Slide, &inheritance, limits)?;
         if let Some(notes) = related.iter().find(|relation| relation.kind == "notesSlide")
             && let Some(xml) = package.xml(&notes.target)?
         {
-            let inheritance = Inheritance::default();
-            slide.notes = shapes::read(xml, shapes::Part::Notes, &inheritance, Placed::default(), limits)?.blocks;
+            slide.notes = shapes::read(xml, shapes::Part::Notes, &Inheritance::default(), limits)?.blocks;
         }
         Ok(Some(slide))
     }

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::{
     FormatError, Limits,
-    chart::{Chart, Placed},
     extraction::check_text,
     markdown::{Block, Table, one_line},
     xml::{Element, Node, XmlReader},
@@ -26,14 +25,12 @@ pub(super) fn read<R: Read>(
     xml: XmlReader<R>,
     part: Part,
     inheritance: &Inheritance,
-    charts: Placed,
     limits: &Limits,
 ) -> Result<Slide, FormatError> {
     let mut reader = Reader {
         xml,
         part,
         inheritance,
-        charts,
         limits,
         open: Vec::new(),
         alternates: Vec::new(),
@@ -52,7 +49,6 @@ struct Reader<'a, R: Read> {
     xml: XmlReader<R>,
     part: Part,
     inheritance: &'a Inheritance,
-    charts: Placed,
     limits: &'a Limits,
     /// The meaning of each open element.
     open: Vec<Open>,
@@ -155,11 +151,6 @@ impl<R: Read> Reader<'_, R> {
                 if let Some(paragraph) = &mut self.paragraph {
                     paragraph.push("\n");
                 }
-                Open::Other
-            }
-            "chart" => {
-                let chart = self.charts.take(element.attribute("id"));
-                self.slide.blocks.extend(chart.into_iter().flat_map(Chart::into_tables));
                 Open::Other
             }
             "AlternateContent" => {

@@ -296,22 +296,3 @@ fn a_deck_cut_anywhere_is_a_permanent_error() {
         assert!(error.is_permanent(), "{error}");
     }
 }
-
-#[test]
-fn a_chart_is_a_table_on_its_slide() {
-    let frame = r#"<p:graphicFrame><a:graphic><a:graphicData><c:chart r:id="r5"/></a:graphicData></a:graphic></p:graphicFrame>"#;
-    let one =
-        slide(&(shape(TITLE, &line("Rain")) + &shape(BODY, &line("before")) + frame + &shape("", &line("after"))));
-    let two = slide(frame);
-    let series = sample::series("mm", &["May", "June"], &["8", "12"]);
-    let chart = sample::chart("By month", &format!("<c:pieChart>{series}</c:pieChart>"));
-    let related: Related<'_> = &[("r5", "chart", "../charts/chart1.xml")];
-    let slides = [(&*one, related), (&*two, related)];
-    let more = [("ppt/charts/chart1.xml", &*chart)];
-    let read = read_deck(deck(&slides, &more));
-    let table = "| By month | mm |\n| --- | --- |\n| May | 8 |\n| June | 12 |";
-    assert_eq!(read.text, format!("# Rain\n\nbefore\n\n{table}\n\nafter\n\n# Slide 2"));
-    assert_eq!(read.facts["charts"], json!({"tables": 1, "left_out": {}}));
-    let patterns = probe(deck(&slides[..1], &more), &Limits::default()).unwrap();
-    assert!(patterns.holds(Pattern::HasTables) && patterns.holds(Pattern::HasTextLayer));
-}
