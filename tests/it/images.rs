@@ -308,11 +308,12 @@ async fn bytes_of_pictures_lie_in_the_object_store_as_those_of_files_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pictures_go_with_their_file_into_an_archive_and_come_back() {
+async fn pictures_and_charts_go_with_their_file_into_an_archive_and_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let archived = folder.path().join("archive");
     let (app, other) = (TestApp::start().await, TestApp::start().await);
     let id = ingested(&app, "report.docx", report()).await;
+    let drawn = ingested(&app, "rain.docx", charted()).await;
     let run = async |app: &TestApp, command: &str, folder: &Path| {
         let output = svc(app, &[command, folder.to_str().unwrap()]).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -320,8 +321,10 @@ async fn pictures_go_with_their_file_into_an_archive_and_come_back() {
     run(&app, "export", &archived).await;
     run(&other, "import", &archived).await;
     let files = other.client.list_files(FileQuery::default()).await.unwrap().files;
-    assert_eq!(files.len(), 1, "{files:?}");
-    let (before, after) = (pictures(&app, id).await, pictures(&other, files[0].id).await);
+    assert_eq!(files.len(), 2, "{files:?}");
+    let named = |title: &str| files.iter().find(|file| file.title == title).unwrap().id;
+    let (of_report, of_rain) = (named("report.docx"), named("rain.docx"));
+    let (before, after) = (pictures(&app, id).await, pictures(&other, of_report).await);
     assert_eq!(after.len(), 2);
     for (was, is) in before.iter().zip(&after) {
         assert_eq!(
@@ -330,10 +333,14 @@ async fn pictures_go_with_their_file_into_an_archive_and_come_back() {
         );
         assert_eq!(bytes(&other, is.id).await, bytes(&app, was.id).await);
     }
+    let (was, is) = (charts(&app, drawn).await, charts(&other, of_rain).await);
+    assert_eq!(is.len(), 1);
+    assert_eq!((&is[0].content, &is[0].structured_content), (&was[0].content, &was[0].structured_content));
     invariants::check_drained(&other.pool).await;
     // A second import finds everything there.
     run(&other, "import", &archived).await;
-    assert_eq!(pictures(&other, files[0].id).await.len(), 2);
+    assert_eq!(pictures(&other, of_report).await.len(), 2);
+    assert_eq!(charts(&other, of_rain).await.len(), 1);
     app.end().await;
     other.end().await;
 }
