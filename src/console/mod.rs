@@ -132,10 +132,8 @@ impl Console {
         place: &'static str,
         read: impl AsyncFnOnce(&Calls, Option<&OverviewResponse>) -> Result<Page, Failure>,
     ) -> Response {
-        let version = Version {
-            acts: self.acts.load(Ordering::Relaxed),
-            overviews: *self.service.sampler.follow().borrow(),
-        };
+        let version =
+            Version { acts: self.acts.load(Ordering::Relaxed), overviews: *self.service.sampler.follow().borrow() };
         let asker = if viewer.wants_fragment { Asker::LivePage } else { Asker::Person };
         let key = viewer.shares_pages().then(|| viewer.address.clone());
         let rendered = self.shown.read(key, asker, version, async || {

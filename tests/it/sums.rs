@@ -38,11 +38,16 @@ fn is_sum((vector, weight): &(Vec<f32>, f32), sum: &[f64], what: &str) {
     assert!((f64::from(*weight) / length - 1.0).abs() < 2e-3, "{what}: the weight is {weight}, the sum {length} long");
 }
 
+/// Whether a node is a text of the file, and no container.
+fn is_text(node: &DocumentResponse) -> bool {
+    ["chunk", "table"].contains(&node.usetype.as_str())
+}
+
 /// Panics unless every container of a file is the sum of its children, and so of the leaves on all levels under it. Returns the nodes.
 async fn check(app: &TestApp, file: i64) -> Vec<DocumentResponse> {
     let (nodes, vectors) = (app.subtree(file).await, vectors(app).await);
-    let leaves: Vec<&DocumentResponse> = nodes.iter().filter(|node| node.usetype == "chunk").collect();
-    let containers = nodes.iter().filter(|node| node.usetype != "chunk").map(|node| node.id).chain([file]);
+    let leaves: Vec<&DocumentResponse> = nodes.iter().filter(|node| is_text(node)).collect();
+    let containers = nodes.iter().filter(|node| !is_text(node)).map(|node| node.id).chain([file]);
     for id in containers {
         let children = nodes.iter().filter(|node| node.parent_id == Some(id));
         is_sum(&vectors[&id], &sum(children.map(|child| &vectors[&child.id])), &format!("the children of {id}"));
@@ -71,23 +76,23 @@ async fn a_container_is_the_sum_of_its_children_on_every_level_and_of_an_edited_
     let app = TestApp::start().await;
     let (file, _) = app.ingest(&sample("handbook.md")).await;
     let nodes = check(&app, file).await;
-    let levels = nodes.iter().filter(|node| node.usetype != "chunk").map(|node| node.path.len()).max().unwrap() + 1;
+    let levels = nodes.iter().filter(|node| !is_text(node)).map(|node| node.path.len()).max().unwrap() + 1;
     let (tasks, embedded): (i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE task_type = 'summarize'), count(*) FILTER (WHERE task_type = 'embed') FROM task_attempts",
     )
     .fetch_one(&app.pool)
     .await
     .unwrap();
-    let containers = nodes.iter().filter(|node| node.usetype != "chunk").count() + 1;
+    let containers = nodes.iter().filter(|node| !is_text(node)).count() + 1;
     assert!(
         tasks as usize <= levels && levels < containers && embedded == 1,
         "{tasks} rollups of {containers} containers"
     );
 
     // The evidence tells of the text as if it were embedded.
-    for node in nodes.iter().filter(|node| node.usetype != "chunk") {
+    for node in nodes.iter().filter(|node| !is_text(node)) {
         let evidence = app.client.read_evidence(DocumentPath { id: node.id }).await.unwrap().evidence;
-        let texts = nodes.iter().filter(|leaf| leaf.usetype == "chunk" && leaf.path.contains(&node.id));
+        let texts = nodes.iter().filter(|leaf| is_text(leaf) && leaf.path.contains(&node.id));
         let text = texts.map(|leaf| leaf.content.as_str()).collect::<Vec<_>>().join("\n\n");
         let children = nodes.iter().filter(|child| child.parent_id == Some(node.id)).count();
         let (tokens, window) = (engine().count_tokens(&text).unwrap(), engine().info().doc_window);

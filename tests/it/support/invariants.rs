@@ -127,8 +127,9 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     ("retries stay within the cap", "SELECT id::text FROM task_queue WHERE retry_count > max_retries"),
     (
-        "permanent means one attempt, where nobody cancelled it",
-        "SELECT task_id::text FROM task_attempts WHERE outcome = 'failed' AND error_type = 'permanent' AND code <> 'cancelled' GROUP BY task_id HAVING count(*) > 1",
+        "permanent means one attempt, where nobody cancelled it or put it back",
+        "SELECT task_id::text FROM task_attempts a WHERE outcome = 'failed' AND error_type = 'permanent' AND code <> 'cancelled' GROUP BY task_id
+         HAVING count(*) > 1 + (SELECT count(*) FROM access_audit r WHERE r.act = 'task.retry' AND (r.detail ->> 'task_id')::bigint = a.task_id)",
     ),
     (
         "a parked row waits for something that is there, or a claim wakes it",
