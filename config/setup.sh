@@ -269,6 +269,17 @@ ENGINE
   has_ocr || say "the fetched OCR engine does not run here, so the tests that need one are left out"
 }
 
+# tell_ocr: how the service gets an OCR engine; it has none unless a setting names it.
+tell_ocr() {
+  local engine=tesseract
+  if [ -x "$cache/ocr/tesseract" ]; then engine=$cache/ocr/tesseract; fi
+  if has_ocr; then
+    say "to read scanned pages and pictures, start the service with SVC_OCR_ENGINE=$engine"
+  else
+    say "to read scanned pages and pictures, install Tesseract (Debian: apt-get install tesseract-ocr) and start the service with SVC_OCR_ENGINE=tesseract"
+  fi
+}
+
 if [ $# -eq 0 ]; then
   command -v cargo >/dev/null \
     || fail "cargo is missing: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1) or newer with rustup, then open a new shell"
@@ -280,7 +291,7 @@ for what in "$@"; do
     browser) fetch_browser ;;
     inspector) fetch_inspector ;;
     broker) fetch_broker ;;
-    ocr) fetch_ocr ;;
+    ocr) fetch_ocr; tell_ocr ;;
     has-ocr) if has_ocr; then exit 0; else exit 1; fi ;;
     has-broker) if "$here/broker.sh" find >/dev/null; then exit 0; else exit 1; fi ;;
     has-inspector) if has_inspector; then exit 0; else exit 1; fi ;;

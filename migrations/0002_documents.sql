@@ -59,6 +59,8 @@ CREATE TABLE document_blobs (
 CREATE INDEX document_blobs_content_hash ON document_blobs (content_hash);
 -- A list of files goes by this one from the latest on.
 CREATE INDEX document_blobs_files ON document_blobs (document_id) WHERE is_file;
+-- A search for a format that few files have begins with these.
+CREATE INDEX document_blobs_format ON document_blobs (format, document_id) WHERE is_file;
 
 -- PostgreSQL holds a lock for each large object that a transaction deletes, and has room for some 14,000 locks in all. A transaction
 -- that deletes more files than that notes their bytes here; they are deleted in parts after the commit.

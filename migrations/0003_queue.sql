@@ -89,6 +89,9 @@ CREATE INDEX task_queue_batched ON task_queue (batch_id, id) WHERE batch_id IS N
 -- which have a task of their own. The columns of the condition change with no start and no beat, whose updates stay within their page.
 CREATE INDEX task_queue_document_embeds ON task_queue (scope_document_id)
     WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL);
+-- The same of chunks that came under other titles.
+CREATE INDEX task_queue_titles ON task_queue (scope_document_id)
+    WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL);
 
 -- The regions that are held. No foreign key to task_queue, which would look up and lock the task's row once more: the claim that
 -- inserts a row holds the task's row, and the function free_region deletes it with the task.

@@ -2089,6 +2089,8 @@ CREATE INDEX document_blobs_content_hash ON document_blobs USING btree (content_
 
 CREATE INDEX document_blobs_files ON document_blobs USING btree (document_id) WHERE is_file;
 
+CREATE INDEX document_blobs_format ON document_blobs USING btree (format, document_id) WHERE is_file;
+
 CREATE INDEX document_keys_document ON document_keys USING btree (document_id);
 
 CREATE INDEX document_keys_principal ON document_keys USING btree (principal_id);
@@ -2212,6 +2214,8 @@ CREATE INDEX task_queue_ready_badge ON task_queue USING btree (lane, COALESCE(se
 CREATE INDEX task_queue_retry ON task_queue USING btree (retry_after) WHERE ((retry_after IS NOT NULL) AND (NOT ready) AND (NOT final) AND (parked_on IS NULL) AND (claim_token IS NULL));
 
 CREATE INDEX task_queue_scope ON task_queue USING btree (scope_document_id);
+
+CREATE INDEX task_queue_titles ON task_queue USING btree (scope_document_id) WHERE ((task_type = 'embed:titles'::text) AND ((NOT final) OR (error_type IS NOT NULL)));
 
 CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, created_at) WHERE (NOT final);
 

@@ -1,6 +1,6 @@
 //! The OCR engine: a program that reads a picture on standard input and writes a table of the words on it. It is not ours,
-//! so it runs confined and within limits, and nothing that it writes is believed unchecked. It never sees a file of a caller,
-//! only pixels that the reader has drawn.
+//! so it runs confined and within limits, and nothing that it writes is believed unchecked. Of a PDF it sees only pixels that
+//! the reader has drawn; a picture that is a file of its own it unpacks itself.
 mod table;
 
 use crate::{
@@ -9,7 +9,9 @@ use crate::{
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
-    env, io,
+    env,
+    fs::File,
+    io,
     path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -89,6 +91,12 @@ impl EngineError {
     }
 }
 
+/// What the engine reads on its standard input.
+enum Input<'a> {
+    Bytes(&'a [u8]),
+    File(File),
+}
+
 /// The engine of the settings.
 #[derive(Debug)]
 pub struct Engine {
@@ -129,13 +137,13 @@ impl Engine {
             },
         };
         let unusable = |reason| Unusable::Program { program: program.clone(), reason };
-        let said = engine.run(&["--version"], &[], START_TIME).await.map_err(unusable)?;
+        let said = engine.run(&["--version"], Input::Bytes(&[]), START_TIME).await.map_err(unusable)?;
         let said = shown(&said);
         engine.version = match said.strip_prefix("tesseract ").and_then(|version| version.split_whitespace().next()) {
             Some(version) => version.to_owned(),
             None => return Err(Unusable::Other { program, said }),
         };
-        let listed = engine.run(&["--list-langs"], &[], START_TIME).await.map_err(unusable)?;
+        let listed = engine.run(&["--list-langs"], Input::Bytes(&[]), START_TIME).await.map_err(unusable)?;
         // The first line names the folder.
         let has: Vec<String> =
             String::from_utf8_lossy(&listed).lines().skip(1).map(|line| shown(line.as_bytes())).collect();
@@ -169,16 +177,42 @@ impl Engine {
         let dpi = size.dpi.clamp(*BELIEVED_DPI.start(), *BELIEVED_DPI.end()).round().to_string();
         let mut picture = format!("P5\n{} {}\n255\n", size.width, size.height).into_bytes();
         picture.extend_from_slice(pixels);
-        let mut arguments = vec!["stdin", "stdout", "-l", &self.languages, "--dpi", &dpi];
+        self.words(size, &["--dpi", &dpi], Input::Bytes(&picture)).await
+    }
+
+    /// Reads the words of a file that is a picture, as [`Self::recognise`] does; of a file of many, those of the one at this
+    /// index. The engine unpacks it, and knows its resolution if the file tells it. A caller has looked at its first bytes,
+    /// because the engine takes others for a list of files.
+    ///
+    /// # Errors
+    /// As for [`Self::recognise`].
+    pub async fn recognise_file(
+        &self,
+        size: &PictureSize,
+        file: File,
+        index: Option<usize>,
+    ) -> Result<Recognised, EngineError> {
+        let page = index.map(|index| format!("tessedit_page_number={index}"));
+        let which: Vec<&str> = page.iter().flat_map(|page| ["-c", page.as_str()]).collect();
+        self.words(size, &which, Input::File(file)).await
+    }
+
+    async fn words(&self, size: &PictureSize, more: &[&str], input: Input<'_>) -> Result<Recognised, EngineError> {
+        let mut arguments = vec!["stdin", "stdout", "-l", &self.languages];
+        arguments.extend(more);
         if self.finds_turns {
             arguments.extend(FIND_TURNS);
         }
         arguments.push("tsv");
-        let written = self.run(&arguments, &picture, self.page_time).await?;
+        let written = self.run(&arguments, input, self.page_time).await?;
         table::read(&written, size).map_err(EngineError::Nonsense)
     }
 
-    async fn run(&self, arguments: &[&str], input: &[u8], time: Duration) -> Result<Vec<u8>, EngineError> {
+    async fn run(&self, arguments: &[&str], input: Input<'_>, time: Duration) -> Result<Vec<u8>, EngineError> {
+        let (stdin, bytes) = match input {
+            Input::Bytes(bytes) => (Stdio::piped(), bytes),
+            Input::File(file) => (Stdio::from(file), &[] as &[u8]),
+        };
         let mut command = Command::new(&self.ours);
         command
             .arg(PROGRAM_SUBCOMMAND)
@@ -189,7 +223,7 @@ impl Engine {
             .envs(PASSED.iter().filter_map(|name| Some((name, env::var_os(name)?))))
             // Pages are read one by one, so that a task takes one core.
             .env("OMP_THREAD_LIMIT", "1")
-            .stdin(Stdio::piped())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -199,7 +233,7 @@ impl Engine {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let work = async {
             let (written, complaint, ()) =
-                tokio::try_join!(all_written(stdout), complaint(stderr), written_to(stdin, input))?;
+                tokio::try_join!(all_written(stdout), complaint(stderr), written_to(stdin, bytes))?;
             let status = child.wait().await.map_err(broken)?;
             if status.success() { Ok(written) } else { Err(ended(status, &complaint)) }
         };

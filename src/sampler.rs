@@ -43,7 +43,7 @@ const WAIT: Duration = Duration::from_secs(600);
 /// The shortest time between two samples.
 const EVERY: Duration = Duration::from_secs(2);
 /// After a sample, this many times its own duration pass without one.
-const REST: u32 = 40;
+const REST: u32 = 100;
 /// The longest time between two samples.
 const SELDOM: Duration = Duration::from_secs(60);
 /// The time between two looks at what is usual, which changes slowly.
@@ -130,7 +130,10 @@ impl Known {
 pub struct Sampler {
     /// It has one connection of its own, so that neither requests nor tasks keep it waiting.
     pool: PgPool,
+    /// The runner's model.
     embedder: Option<Embedder>,
+    /// The identity of the model in this process.
+    model: Option<String>,
     blobs: Arc<Blobs>,
     disk: Arc<Disk>,
     load: Arc<Load>,
@@ -164,8 +167,10 @@ impl Sampler {
         load: Arc<Load>,
         batch_stall: Duration,
     ) -> Sampler {
+        let engine = embedder.as_ref().and_then(Embedder::engine);
         Sampler {
             pool: database::pool_of_samples(pool, PATIENCE),
+            model: engine.map(|engine| engine.info().identity.clone()),
             embedder: embedder.filter(|embedder| embedder.engine().is_none()),
             blobs,
             disk,
@@ -362,7 +367,7 @@ impl Sampler {
         })
     }
 
-    /// What is wrong with the queue, the disk, the object store and the standbys now, and what grows beyond one server.
+    /// What is wrong with the queue, the disk, the object store, the standbys and the vectors now, and what grows beyond one server.
     pub async fn findings(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<Finding>> {
         let growth = self.load.growth(&mut *conn).await?;
         let outside = Outside {
@@ -370,6 +375,10 @@ impl Sampler {
             blob_store: self.lock().blob_store.clone().and_then(Result::err),
             feed: self.feed.is_away(),
             standbys: self.replicas.get().map(|replicas| replicas.troubles()).unwrap_or_default(),
+            model: self.model.clone().or_else(|| {
+                let known = self.lock();
+                known.runner.as_ref()?.as_ref().ok().map(|model| model.identity.clone())
+            }),
             growth: Some(growth),
         };
         admin::findings(conn, WAIT, self.batch_stall, outside).await

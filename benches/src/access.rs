@@ -38,7 +38,7 @@ const GRANTS: usize = 50;
 const BATCH: usize = 2_000;
 /// How many searches of each method run for each caller. Those that warm it up do not count: after a start the pages that the callers need are not in
 /// the server's memory, and whoever reads a tenth of them looks at ten times as many for one result.
-const SEARCHES: usize = 200;
+const SEARCHES: usize = 500;
 const WARMING: usize = 150;
 /// How many searches are compared with the exact answer, and how many results of each.
 const COMPARED: usize = 30;

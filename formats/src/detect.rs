@@ -6,7 +6,7 @@
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
-    charset, delimited, json, markup, odf, ole2, rtf,
+    charset, delimited, images, json, markup, odf, ole2, rtf,
 };
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -46,6 +46,10 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
     };
     if after_junk {
         return Ok(Detection::of(Format::Pdf, DetectedBy::MagicBytes));
+    }
+    // What begins as a picture and reads as text is text.
+    if let Some(mime) = images::file::mime(&head).filter(|_| !is_text || head.contains(&0)) {
+        return Ok(Detection::of_picture(mime));
     }
     if !is_other(&head)
         && let Some(directory) = Directory::read(source)?
@@ -259,7 +263,7 @@ mod tests {
         for (junk, expected) in [
             (&b"some words\n"[..], Some(Format::Docx)),
             (b"\0\0\0\0", Some(Format::Docx)),
-            (b"\x89PNG\r\n\x1a\n", None),
+            (b"\x89PNG\r\n\x1a\n", Some(Format::Image)),
             (b"MZ\0\0", None),
         ] {
             assert_eq!(of(&[junk, &package].concat()), expected, "{junk:?}");
@@ -314,8 +318,8 @@ mod tests {
     }
 
     #[test]
-    fn binaries_are_unknown_and_nothing_is_text() {
-        assert_eq!(of(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), None);
+    fn noise_is_unknown_and_nothing_is_text() {
+        assert_eq!(of(&[0, 159, 146, 150, 0, 1, 2]), None);
         assert_eq!(of(b""), Some(Format::Text));
     }
 }

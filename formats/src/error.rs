@@ -22,7 +22,7 @@ pub enum FormatError {
     Sealed { format: Format },
     #[error("{format} is not supported here: {reason}")]
     Unsupported { format: Format, reason: String },
-    #[error("{kind}{} is not read: {}", locked(kind, encrypted), kind.remedy())]
+    #[error("{kind}{} is not read: {}", which(kind, encrypted), kind.remedy())]
     Compound { kind: CompoundKind, encrypted: bool },
     #[error("the bytes are of no known format")]
     UnknownFormat,
@@ -77,9 +77,15 @@ impl FormatError {
     }
 }
 
-fn locked(kind: &CompoundKind, encrypted: &bool) -> &'static str {
-    // The package's own name says it already.
-    if *encrypted && *kind != CompoundKind::EncryptedPackage { " with a password" } else { "" }
+/// Which files of a kind are not read, where it is not all of them.
+fn which(kind: &CompoundKind, encrypted: &bool) -> &'static str {
+    match (kind, encrypted) {
+        // Its own name says it already.
+        (CompoundKind::EncryptedPackage, _) => "",
+        (_, true) => " with a password",
+        (CompoundKind::LegacyWord | CompoundKind::LegacyPowerpoint, false) => " older than Office 97",
+        (_, false) => "",
+    }
 }
 
 /// Shortens a message of an engine, which may quote the file at any length.

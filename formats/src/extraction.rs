@@ -20,7 +20,7 @@ pub struct Extraction {
     /// What declared the headings: `markdown`, `html`, `mail`, `json`, `xml`, `outline`, `tags`, `font_sizes`, `styles`, `slides` or
     /// `sheets`.
     pub headings_from: Option<String>,
-    /// The outline of a file with scanned pages, whose titles may stand where no text is yet.
+    /// The outline of a file with pages that only OCR can read, whose titles may stand where no text is yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outline: Vec<OutlineEntry>,
     /// The tables that are drawn on the pages of a PDF. Other readers write theirs into the text.

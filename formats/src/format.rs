@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages and other legacy office files than
-/// workbooks and messages are [`Format::Ole2`].
+/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages, and compound files
+/// that no reader reads, are [`Format::Ole2`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -30,10 +30,13 @@ pub enum Format {
     Xls,
     Xlsb,
     Msg,
+    Doc,
+    Ppt,
+    Image,
 }
 
 impl Format {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -56,6 +59,9 @@ impl Format {
         Self::Xls,
         Self::Xlsb,
         Self::Msg,
+        Self::Doc,
+        Self::Ppt,
+        Self::Image,
     ];
 
     /// The detector's name, as used on the wire.
@@ -83,10 +89,13 @@ impl Format {
             Self::Xls => "xls",
             Self::Xlsb => "xlsb",
             Self::Msg => "msg",
+            Self::Doc => "doc",
+            Self::Ppt => "ppt",
+            Self::Image => "image",
         }
     }
 
-    /// The media type reported for this format.
+    /// The media type reported for this format; of pictures, each of which has one of its own, the range of them.
     pub fn mime(self) -> &'static str {
         match self {
             Self::Text => "text/plain",
@@ -111,6 +120,9 @@ impl Format {
             Self::Xls => "application/vnd.ms-excel",
             Self::Xlsb => "application/vnd.ms-excel.sheet.binary.macroEnabled.12",
             Self::Msg => "application/vnd.ms-outlook",
+            Self::Doc => "application/msword",
+            Self::Ppt => "application/vnd.ms-powerpoint",
+            Self::Image => "image/*",
         }
     }
 
@@ -152,7 +164,7 @@ impl Format {
 
     /// Whether the contract promises text extraction for it.
     pub fn has_text_extractor(self) -> bool {
-        !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2)
+        !self.has_sheets() && !matches!(self, Self::Zip | Self::Ole2 | Self::Image)
     }
 }
 
@@ -206,6 +218,11 @@ pub struct Detection {
 impl Detection {
     pub(crate) fn of(format: Format, by: DetectedBy) -> Self {
         Self { format: Some(format), mime: Some(format.mime().to_owned()), by: Some(by) }
+    }
+
+    /// A picture of a media type.
+    pub(crate) fn of_picture(mime: &str) -> Self {
+        Self { mime: Some(mime.to_owned()), ..Self::of(Format::Image, DetectedBy::MagicBytes) }
     }
 }
 

@@ -2,6 +2,7 @@
 //! picture goes as it is stored; only its header is read, never its pixels. Of office files the charts come too, as tables.
 
 mod drawn;
+pub(crate) mod file;
 mod flow;
 mod kind;
 mod payload;

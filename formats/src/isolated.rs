@@ -15,9 +15,9 @@ mod program;
 mod syscalls;
 
 use crate::{
-    Access, Archive, Detection, Extraction, Format, FormatError, ImagePart, Limits, MemberPart, PageSource, Patterns,
-    PictureSize, Raster, Secret, TemplateRead, WebPage, archive, detect, extract, images, members, pdf, probe, refusal,
-    template, web_page,
+    Access, Archive, DetectedBy, Detection, Extraction, Format, FormatError, ImagePart, Limits, MemberPart, PageSource,
+    Patterns, PictureSize, Raster, Secret, TemplateRead, WebPage, archive, detect, extract, images, members, pdf,
+    probe, refusal, template, web_page,
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 pub use confinement::{Confinement, Policy};
@@ -57,6 +57,8 @@ pub type Input = xlsx::Source<File>;
 pub enum Step {
     /// Detect the format and measure its patterns.
     Probe,
+    /// Measure the patterns of a file of this format, of which its name tells more than its bytes.
+    ProbeAs(Format),
     /// Extract the text of a file of this format.
     Extract(Format),
     /// Read the main content of a web page.
@@ -240,8 +242,11 @@ pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<()
     let mut input = BufReader::new(file);
     let workbook = |file| xlsx::Source { file, shared_strings };
     match &request.step {
-        Step::Probe => {
-            let detection = detect(&mut input)?;
+        Step::Probe | Step::ProbeAs(_) => {
+            let detection = match &request.step {
+                Step::ProbeAs(format) => Detection::of(*format, DetectedBy::ContentSniff),
+                _ => detect(&mut input)?,
+            };
             let Some(format) = detection.format else {
                 let patterns = Err(FormatError::UnknownFormat);
                 return emit(Answer::Probed { detection, patterns, refusal: None, archive: None });

@@ -13,8 +13,10 @@ mod archive;
 mod charset;
 mod chart;
 mod chunk;
+mod compound;
 mod delimited;
 mod detect;
+mod doc;
 mod docx;
 mod epub;
 mod error;
@@ -38,6 +40,7 @@ mod ole2;
 mod package;
 mod patterns;
 mod pdf;
+mod ppt;
 mod pptx;
 mod rtf;
 #[cfg(test)]
@@ -95,6 +98,8 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Html => html::probe(source, limits),
         Format::Eml => mail::probe(source, limits),
         Format::Msg => msg::probe(source, limits),
+        Format::Doc => doc::probe(source, limits),
+        Format::Ppt => ppt::probe(source, limits),
         Format::Json => json::probe(source, limits),
         Format::Ipynb => notebook::probe(source, limits),
         Format::Rtf => rtf::probe(source, limits),
@@ -103,6 +108,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Epub => epub::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => archive::probe(source),
+        Format::Image => images::file::probe(source, limits),
     }
 }
 
@@ -125,6 +131,8 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Html => html::extract(source, limits),
         Format::Eml => mail::extract(source, limits),
         Format::Msg => msg::extract(source, limits),
+        Format::Doc => doc::extract(source, limits),
+        Format::Ppt => ppt::extract(source, limits),
         Format::Json => json::extract(source, limits),
         Format::Ipynb => notebook::extract(source, limits),
         Format::Rtf => rtf::extract(source, limits),
@@ -135,6 +143,7 @@ pub fn extract<'a, R: Read + Seek>(
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }
         Format::Ole2 => ole2::extract(source, access),
+        Format::Image => images::file::extract(source, limits),
         Format::Zip => {
             Err(FormatError::unsupported(format, "an archive has no text of its own; its files are read one by one"))
         }
@@ -146,7 +155,9 @@ pub fn extract<'a, R: Read + Seek>(
 pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -> Option<FormatError> {
     match format {
         // Of a file that opened, more than its lock was measured.
-        Format::Ole2 if patterns.get(Pattern::HasTextLayer).is_none() => Some(ole2::refusal(source)),
+        Format::Ole2 | Format::Doc | Format::Ppt if patterns.get(Pattern::HasTextLayer).is_none() => {
+            Some(ole2::refusal(source))
+        }
         Format::Pdf if patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none() => {
             pdf::refusal(source)
         }

@@ -67,7 +67,7 @@ impl fmt::Display for Limit {
 pub struct Limits {
     /// Bytes of the file itself.
     pub input_bytes: u64,
-    /// Pages of a PDF.
+    /// Pages of a PDF, slides of a presentation, and pictures of a TIFF.
     pub pages: u32,
     /// Members of a zip package; also storages of a message of Outlook.
     pub zip_members: u32,
@@ -83,7 +83,7 @@ pub struct Limits {
     pub zip_ratio: u32,
     /// Unpacked bytes of everything that is read in one file.
     pub unpacked_bytes: u64,
-    /// Nesting of XML elements, JSON values and groups of RTF.
+    /// Nesting of XML elements, JSON values, groups of RTF and shapes of legacy presentations.
     pub xml_depth: u32,
     /// Cells of one sheet; also its rows and its merged ranges.
     pub cells: u64,

@@ -4,7 +4,9 @@ mod compressed;
 mod storage;
 
 use crate::{
-    Extraction, Format, FormatError, LeftOut, Limits, MemberHead, MemberPart, Pattern, Patterns, TakePart, html,
+    Extraction, Format, FormatError, LeftOut, Limits, MemberHead, MemberPart, Pattern, Patterns, TakePart,
+    compound::{self, Bounded, read},
+    html,
     mail::{Addresses, Attachment, DEPTH, Field, Letter, SUBJECT, Writer, best_body, cut, unnamed},
     members::Budget,
     rtf,
@@ -15,7 +17,7 @@ use std::{
     io::{Cursor, Read, Seek},
     path::PathBuf,
 };
-use storage::{Bounded, OF_FILE, OF_MESSAGE, OF_PART, Storage, TABLE, read};
+use storage::{OF_FILE, OF_MESSAGE, OF_PART, Storage, TABLE};
 
 const ATTACHMENTS: &str = "msg.attachments";
 
@@ -85,8 +87,7 @@ pub(crate) fn members<R: Read + Seek>(
 }
 
 fn open<R: Read + Seek>(source: R, limits: &Limits) -> Result<(CompoundFile<Bounded<R>>, Storage), FormatError> {
-    let source = Bounded::new(source, limits);
-    let mut file = CompoundFile::open(source).map_err(|error| FormatError::corrupt(Format::Msg, error))?;
+    let mut file = compound::open(source, Format::Msg, limits)?;
     let message = Storage::of_file(&mut file, OF_FILE, limits)?;
     Ok((file, message))
 }

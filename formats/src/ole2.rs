@@ -1,4 +1,4 @@
-//! Compound files: legacy office documents, encrypted packages, and other files of this container.
+//! Compound files: which reader they have, encrypted packages, and those that no reader reads.
 
 mod cipher;
 mod directory;
@@ -14,16 +14,19 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
 };
 
-/// The format of a compound file: a legacy workbook, a message, or one that is told further when it is probed.
+/// The format of a compound file: a legacy office file, a message, or one that is told further when it is probed.
 pub(crate) fn format<R: Read + Seek>(source: &mut R) -> io::Result<Format> {
     let names = directory::names(source)?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
-    // Other documents may hold workbooks, but not at the root, and a locked one has its own form.
-    let is_other = has("encryptedpackage") || has("worddocument");
-    Ok(if is_other {
+    // Documents may hold workbooks, but not at the root, and a locked one has its own form.
+    Ok(if has("encryptedpackage") {
         Format::Ole2
+    } else if has("worddocument") {
+        Format::Doc
     } else if has("workbook") || has("book") {
         Format::Xls
+    } else if has("powerpoint document") {
+        Format::Ppt
     } else if has("__properties_version1.0") {
         Format::Msg
     } else {
@@ -251,14 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn workbooks_and_messages_are_told_by_their_streams_at_the_root() {
+    fn legacy_files_and_messages_are_told_by_their_streams_at_the_root() {
         let of = |streams: &[(&str, &[u8])]| format(&mut with_streams(streams)).unwrap();
         assert_eq!(of(&[("/a", b"x"), ("/Workbook", b"x"), ("/z", b"x")]), Format::Xls);
         assert_eq!(of(&[("/Book", &[0; 10_000])]), Format::Xls);
         assert_eq!(of(&[("/Workbook", b"x"), ("/EncryptedPackage", b"x")]), Format::Ole2);
-        assert_eq!(of(&[("/WordDocument", b"x"), ("/Book", b"x")]), Format::Ole2);
+        assert_eq!(of(&[("/WordDocument", b"x"), ("/Book", b"x")]), Format::Doc);
+        assert_eq!(of(&[("/WordDocument", b"x"), ("/EncryptedPackage", b"x")]), Format::Ole2);
+        assert_eq!(of(&[("/Current User", b"x"), ("/PowerPoint Document", b"x")]), Format::Ppt);
         assert_eq!(of(&[("/a", b"x"), ("/__properties_version1.0", b"x")]), Format::Msg);
-        assert_eq!(of(&[("/WordDocument", b"x"), ("/__properties_version1.0", b"x")]), Format::Ole2);
+        assert_eq!(of(&[("/WordDocument", b"x"), ("/__properties_version1.0", b"x")]), Format::Doc);
         let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();
         file.create_storage("/ObjectPool").unwrap();
         file.create_stream("/ObjectPool/Workbook").unwrap();

@@ -13,6 +13,7 @@ pub enum Pattern {
     HasOutline,
     IsScanned,
     HasScannedPages,
+    HasUnusablePages,
     HasHeadingStyles,
     HasSlides,
     HasSheets,
@@ -28,12 +29,13 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::HasTextLayer,
         Self::HasHeadings,
         Self::HasOutline,
         Self::IsScanned,
         Self::HasScannedPages,
+        Self::HasUnusablePages,
         Self::HasHeadingStyles,
         Self::HasSlides,
         Self::HasSheets,
@@ -56,6 +58,7 @@ impl Pattern {
             Self::HasOutline => "has_outline",
             Self::IsScanned => "is_scanned",
             Self::HasScannedPages => "has_scanned_pages",
+            Self::HasUnusablePages => "has_unusable_pages",
             Self::HasHeadingStyles => "has_heading_styles",
             Self::HasSlides => "has_slides",
             Self::HasSheets => "has_sheets",

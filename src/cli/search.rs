@@ -10,8 +10,8 @@ use svc_client::{
     Client, Json, Remote, UnknownWord, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse, FulltextSearch,
-        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, SearchFilter, SearchResponse, SimilarQuery, Snippet,
-        SnippetOf, TotalIs, VectorSearch,
+        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, SearchExplanation, SearchFilter, SearchResponse,
+        SimilarQuery, Snippet, SnippetOf, TotalIs, VectorSearch,
     },
 };
 
@@ -59,6 +59,9 @@ pub struct SearchArguments {
     /// Goes on behind an earlier page of the same search, which printed this.
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
+    /// Says how the search came to its answer: its legs, their ways, and what took how long.
+    #[arg(long)]
+    explain: bool,
 }
 
 #[derive(Args)]
@@ -176,6 +179,7 @@ macro_rules! body {
             per_group: $arguments.per_group,
             snippets: Some(true),
             cursor: $arguments.cursor.clone(),
+            explain: $arguments.explain,
             ..$type::new(&$arguments.query)
         })
     };
@@ -221,6 +225,7 @@ async fn print(
         Output::Json => {
             found.results.iter().try_for_each(Output::line)?;
             found.facets.iter().try_for_each(Output::line)?;
+            found.explanation.iter().try_for_each(Output::line)?;
         }
         Output::Table => show(client, asked, found).await?,
     }
@@ -250,10 +255,38 @@ async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> R
     if let Some(facets) = &found.facets {
         counts(facets)?;
     }
+    if let Some(explanation) = &found.explanation {
+        explained(explanation)?;
+    }
     let state = found.scope_state;
     if state.in_flight + state.failed > 0 {
         say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);
     }
+    Ok(())
+}
+
+/// Says how a search came to its answer.
+fn explained(explanation: &SearchExplanation) -> Result<(), CliError> {
+    for leg in &explanation.legs {
+        let weight = leg.weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
+        let embedded = leg.embed_ms.map(|ms| format!(", after {ms:.1} ms for the query's vector")).unwrap_or_default();
+        say!("{}{weight}: {} of {} wanted in {:.1} ms{embedded}", leg.leg, leg.returned, leg.depth, leg.ms);
+        if let Some(plan) = &leg.plan {
+            let figures = [
+                ("expected to be eligible", plan.eligible),
+                ("documents in all", plan.documents),
+                ("candidates", plan.candidates),
+                ("entries at a time", plan.entries),
+                ("looked up", plan.verified),
+                ("parts read", plan.parts),
+            ];
+            let figures = figures.into_iter().filter_map(|(what, number)| Some(format!(", {} {what}", number?)));
+            say!("  {}{}", plan.way, figures.collect::<String>());
+        }
+    }
+    let stages = explanation.stages.iter().map(|time| format!("{} {:.1} ms", time.stage, time.ms));
+    let rounds = if explanation.rounds == 1 { "round" } else { "rounds" };
+    say!("{} {rounds}: {}", explanation.rounds, stages.collect::<Vec<_>>().join(", "));
     Ok(())
 }
 

@@ -321,6 +321,10 @@ fn finding(found: &Finding) -> Markup {
             let what = html! { "A standby is too far behind to answer reads: " (about) "." };
             note(false, what, help, None)
         }
+        FindingKind::OtherModel => {
+            let what = html! { "No search by vectors finds some documents: " (about) "." };
+            note(true, what, help, None)
+        }
         FindingKind::FileBytes => note(false, html! { "The database holds much of files: " (about) "." }, help, None),
         FindingKind::VectorMemory => {
             let what = html! { "The indexes of vectors are larger than half the memory: " (about) "." };

@@ -16,7 +16,7 @@ const LASTS: Duration = Duration::from_secs(1);
 /// a small share of its time, however long the queue is.
 const RESTS: u32 = 250;
 /// The longest such time.
-const RESTS_AT_MOST: Duration = Duration::from_secs(5);
+const RESTS_AT_MOST: Duration = Duration::from_secs(8);
 
 /// What decides whether a page is still the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,9 @@ const PAUSES: u32 = 10;
 /// The reason of a file without text whose pages are pictures, and what is to be done.
 const NEEDS_OCR: &str = "needs_ocr";
 const OCR_REMEDY: &str = "set SVC_OCR_ENGINE, and reprocess the file";
-/// How many scanned pages that were not read are named in the warning of their file.
+/// The reason of pages that only OCR can read, in a file with other text.
+const NO_OCR_ENGINE: &str = "no_ocr_engine";
+/// How many pages that were not read are named in the warning of their file.
 const NAMED_PAGES: usize = 10;
 /// How many files within a file that were not read are named in its warning.
 const NAMED_MEMBERS: usize = 5;
@@ -252,12 +254,13 @@ fn members_left_out(left_out: &Value) -> String {
     format!("{} ({}): {}", left_out["count"], reasons.join(", "), names.join(", "))
 }
 
-/// How many scanned pages were not read, why, and the numbers of the first.
+/// How many pages that only OCR can read were not read, why, the numbers of the first, and what would have them read.
 fn pages_left_out(left_out: &Value) -> String {
     let reasons: Vec<_> = left_out["reasons"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
     let first = left_out["first"].as_array().into_iter().flatten().take(NAMED_PAGES);
     let numbers: Vec<_> = first.map(Value::to_string).collect();
-    format!("{} ({}): {}", left_out["count"], reasons.join(", "), numbers.join(", "))
+    let text = format!("{} ({}): {}", left_out["count"], reasons.join(", "), numbers.join(", "));
+    if reasons.iter().any(|reason| reason == NO_OCR_ENGINE) { format!("{text} ({OCR_REMEDY})") } else { text }
 }
 
 /// Evidence that a caller should see without asking for it.

@@ -107,6 +107,9 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
     if let Some(replicas) = service.replicas() {
         check(CheckedPart::Standbys, replicas.state());
     }
+    // To do without one is a choice and no fault.
+    let engine = service.ocr.as_ref().map(|engine| format!("{}, {}", engine.name(), engine.languages()));
+    check(CheckedPart::Ocr, Ok(engine.unwrap_or_else(|| "none: SVC_OCR_ENGINE names no engine".to_owned())));
     let Some(sample) = known.fresh() else {
         let reason = known.failure.clone();
         check(CheckedPart::Database, Err(reason.unwrap_or_else(|| "has not answered yet, or not recently".to_owned())));

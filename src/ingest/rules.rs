@@ -55,6 +55,9 @@ const PROBED: &[Format] = &[
     Format::Xls,
     Format::Xlsb,
     Format::Msg,
+    Format::Doc,
+    Format::Ppt,
+    Format::Image,
 ];
 /// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
 const WORKBOOKS: &[Format] =
@@ -72,8 +75,8 @@ const WITH_IMAGES: &[Format] = &[
     Format::Html,
     Format::Ole2,
 ];
-/// The formats whose pages may be scans.
-const PAGED: &[Format] = &[Format::Pdf];
+/// The formats whose pages may be scans. A picture is one page.
+const PAGED: &[Format] = &[Format::Pdf, Format::Image];
 /// The formats whose tables are looked for: on the pages of a PDF, else in Markdown, which the readers of the others write. An encrypted
 /// file is `ole2`, whatever it turns out to hold.
 const WITH_TABLES: &[Format] = &[
@@ -84,6 +87,8 @@ const WITH_TABLES: &[Format] = &[
     Format::Html,
     Format::Eml,
     Format::Msg,
+    Format::Doc,
+    Format::Ppt,
     Format::Ipynb,
     Format::Rtf,
     Format::Xml,
@@ -93,7 +98,8 @@ const WITH_TABLES: &[Format] = &[
     Format::Ole2,
 ];
 
-/// Pages that are pictures are read once the text of the others is stored, and before anything is made of the text.
+/// Pages that are pictures, or whose fonts cannot be read, are read once the text of the others is stored, and before anything is
+/// made of the text.
 const OCR_RULE: Rule = Rule {
     task: &OCR,
     requires: &[Pattern::HasScannedPages],
@@ -308,14 +314,18 @@ fn is_possible(task: &TaskType, format: Option<Format>) -> bool {
     RULES.iter().any(|rule| rule.task.name == task.name && rule.fits(format))
 }
 
-/// The pattern from which another one follows.
-fn implies(pattern: Pattern) -> Option<Pattern> {
-    (pattern == Pattern::HasScannedPages).then_some(Pattern::IsScanned)
+/// The patterns that do as well as another one. Pages whose fonts cannot be read are read as scans are.
+fn stand_ins(pattern: Pattern) -> &'static [Pattern] {
+    match pattern {
+        Pattern::HasScannedPages => &[Pattern::IsScanned, Pattern::HasUnusablePages],
+        Pattern::IsScanned => &[Pattern::HasUnusablePages],
+        _ => &[],
+    }
 }
 
-/// Whether a pattern was found true, or follows from one that was.
+/// Whether a pattern was found true, or one that does as well.
 fn holds(patterns: &Patterns, pattern: Pattern) -> bool {
-    patterns.holds(pattern) || implies(pattern).is_some_and(|from| patterns.holds(from))
+    patterns.holds(pattern) || stand_ins(pattern).iter().any(|other| patterns.holds(*other))
 }
 
 /// The plan of a file: a row for each task that plans show, with what it takes from these options.
@@ -345,7 +355,7 @@ pub fn consults(format: Option<Format>, pattern: Pattern) -> bool {
     let rules = RULES.iter().filter(|rule| rule.planned && rule.fits(format));
     rules
         .flat_map(|rule| rule.requires(format).chain(rule.forbids(format)))
-        .any(|asked| asked == pattern || implies(asked) == Some(pattern))
+        .any(|asked| asked == pattern || stand_ins(asked).contains(&pattern))
 }
 
 #[cfg(test)]
@@ -371,6 +381,10 @@ mod tests {
             (Format::Pdf, &[IsScanned, HasImages][..], &["extract:images", "ocr", "structure:inferred"][..]),
             (Format::Pdf, &[IsScanned, HasScannedPages, HasHeadings, HasOutline], &["ocr", "structure:declared"]),
             (Format::Pdf, &[HasTextLayer, HasScannedPages], &["extract:text", "ocr", "structure:inferred"]),
+            (Format::Pdf, &[HasUnusablePages], &["ocr", "structure:inferred"]),
+            (Format::Image, &[IsScanned, HasScannedPages], &["ocr", "structure:inferred"]),
+            (Format::Image, &[], &[]),
+            (Format::Pdf, &[HasTextLayer, HasUnusablePages], &["extract:text", "ocr", "structure:inferred"]),
             (Format::Pdf, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Pdf, &[IsEncrypted], &[]),
             (Format::Docx, &[IsScanned], &[]),
@@ -384,7 +398,9 @@ mod tests {
             (inferred.outcome, &inferred.after),
             (PlanOutcome::Enqueued, &["extract:text", "extract:tables", "ocr"].map(str::to_owned).to_vec())
         );
-        assert!(consults(Some(Format::Pdf), IsScanned) && consults(Some(Format::Pdf), HasScannedPages));
+        for pattern in [IsScanned, HasScannedPages, HasUnusablePages] {
+            assert!(consults(Some(Format::Pdf), pattern), "{pattern}");
+        }
     }
 
     #[test]
@@ -462,6 +478,9 @@ mod tests {
             (Format::Zip, &[HasMembers], &["extract:members"]),
             (Format::Eml, &[HasMembers, HasTextLayer], &["extract:text", "structure:inferred", "extract:members"]),
             (Format::Msg, &[HasMembers, HasTextLayer], &["extract:text", "structure:inferred", "extract:members"]),
+            (Format::Doc, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
+            (Format::Ppt, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Doc, &[IsEncrypted, IsLegacyBinary], &[]),
             (Format::Zip, &[], &[]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");
@@ -511,6 +530,11 @@ mod tests {
         let scan = patterns(&[Pattern::IsScanned]).with(Pattern::HasTextLayer, false);
         assert_eq!(
             shown(Some(Format::Pdf), Some(&scan))[3],
+            "ocr deferred: there is no OCR engine: set SVC_OCR_ENGINE, and reprocess the file"
+        );
+        let unusable = patterns(&[Pattern::HasTextLayer, Pattern::HasUnusablePages]).with(Pattern::IsScanned, false);
+        assert_eq!(
+            shown(Some(Format::Pdf), Some(&unusable))[3],
             "ocr deferred: there is no OCR engine: set SVC_OCR_ENGINE, and reprocess the file"
         );
         assert_eq!(shown(Some(Format::Pdf), Some(&scan))[0], "extract:text not_applicable: has_text_layer is false");

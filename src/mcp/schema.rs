@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 pub const HIDDEN: &[&str] = &[
     "include_embed",
     "include_scores",
+    "explain",
+    "explanation",
     "embed",
     "facets",
     "weights",

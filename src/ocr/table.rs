@@ -47,7 +47,7 @@ pub fn read(table: &[u8], size: &PictureSize) -> Result<Recognised, String> {
     for (number, row) in (2..).zip(rows) {
         let wrong = |what: &str| format!("line {number} {what}");
         let columns: Vec<&str> = row.splitn(COLUMNS, '\t').collect();
-        let [level, _, block, paragraph, line, _, left, top, width, height, confidence, text] = columns[..] else {
+        let [level, page, block, paragraph, line, _, left, top, width, height, confidence, text] = columns[..] else {
             return Err(wrong("has another number of columns"));
         };
         let level: u8 = parsed(level).filter(|level| *level <= WORD).ok_or_else(|| wrong("has no level"))?;
@@ -60,14 +60,15 @@ pub fn read(table: &[u8], size: &PictureSize) -> Result<Recognised, String> {
             return Err(format!("it has over {MOST_WORDS} words"));
         }
         let number = |column: &str| parsed::<u32>(column).ok_or_else(|| wrong("has no numbers where they belong"));
-        let (block, paragraph, line) = (number(block)?, number(paragraph)?, number(line)?);
+        let paragraph = (number(page)?, number(block)?, number(paragraph)?);
+        let line = number(line)?;
         let (left, top) = (number(left)?.min(size.width), number(top)?.min(size.height));
         let (width, height) = (number(width)?.min(size.width - left), number(height)?.min(size.height - top));
         let confidence = parsed::<f32>(confidence).filter(|confidence| confidence.is_finite());
         let confidence = confidence.ok_or_else(|| wrong("has no confidence"))?.clamp(0.0, 100.0);
         match (place, paragraphs.last_mut()) {
-            (Some((b, p, l)), Some(lines)) if (b, p) == (block, paragraph) => match lines.last_mut() {
-                Some(last) if l == line => {
+            (Some((before, at)), Some(lines)) if before == paragraph => match lines.last_mut() {
+                Some(last) if at == line => {
                     last.push(' ');
                     last.push_str(&text);
                 }
@@ -75,7 +76,7 @@ pub fn read(table: &[u8], size: &PictureSize) -> Result<Recognised, String> {
             },
             _ => paragraphs.push(vec![text.clone()]),
         }
-        place = Some((block, paragraph, line));
+        place = Some((paragraph, line));
         words.push(Word { text, left, top, width, height, confidence });
     }
     let lines: Vec<Vec<&str>> = paragraphs.iter().map(|lines| lines.iter().map(String::as_str).collect()).collect();
@@ -110,13 +111,14 @@ mod tests {
                 "5 1 1 2 1 1 10 90 90 20 95 \u{a0}",
                 "5 1 1 2 1 2 10 90 90 20 95 wades",
                 "5 1 2 1 1 1 950 790 90 20 101 away",
+                "5 2 2 1 1 1 10 10 90 20 95 next",
             ]),
             &SIZE,
         );
         let read = read.unwrap();
-        assert_eq!(read.text, "The common heron\n\nwades\n\naway");
+        assert_eq!(read.text, "The common heron\n\nwades\n\naway\n\nnext", "also of the next picture of a file");
         let texts: Vec<_> = read.words.iter().map(|word| word.text.as_str()).collect();
-        assert_eq!(texts, ["The", "com-", "mon", "heron", "wades", "away"]);
+        assert_eq!(texts, ["The", "com-", "mon", "heron", "wades", "away", "next"]);
         let heron = Word { text: "heron".to_owned(), left: 110, top: 40, width: 90, height: 20, confidence: 12.25 };
         assert_eq!(read.words[3], heron);
         let away = &read.words[5];

@@ -1,6 +1,8 @@
 //! What becomes of a ranking: later stages, groups, and the answer with its documents.
 use super::{
-    Asked, Found, GROWTH, LEG_DEPTH, Ranked, Ranking, Total, facets,
+    Asked, Found, GROWTH, LEG_DEPTH, Ranked, Ranking, Total,
+    explain::Laps,
+    facets,
     groups::{Group, Text, Tree, parts},
     rerank, results, snippets,
 };
@@ -19,7 +21,7 @@ use svc_client::{
     Failure,
     wire::{
         DocumentResponse, FacetsResponse, GroupBy, ScopeState, SearchHit, SearchMethod, SearchResponse, SearchResult,
-        Snippet, TotalIs,
+        SearchStage, Snippet, TotalIs,
     },
 };
 use svc_ids::DocumentId;
@@ -55,9 +57,11 @@ pub(super) async fn answer(
     asked: Asked<'_>,
     ranking: Ranking<'_>,
 ) -> Result<SearchResponse, Failure> {
+    let mut laps = Laps::since(asked.started);
+    laps.end(SearchStage::Prepare);
     let (Shown { places, before, total, facets }, found) = match asked.group_by {
-        GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking)).await?,
-        GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking)).await?,
+        GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking, &mut laps)).await?,
+        GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking, &mut laps)).await?,
     };
     let shown: Vec<DocumentId> = places.iter().map(|place| place.first).collect();
     let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow);
@@ -72,6 +76,7 @@ pub(super) async fn answer(
     let mut documents =
         results::show(core, &mut conn, &eligible.scope, &ids, (asked.include_content, asked.include_embed)).await?;
     drop(conn);
+    laps.end(SearchStage::Show);
     let mut snippets = match asked.snippets {
         true => {
             let speakers: Vec<DocumentId> = places.iter().flat_map(Place::speakers).collect();
@@ -79,6 +84,9 @@ pub(super) async fn answer(
         }
         false => HashMap::new(),
     };
+    if asked.snippets {
+        laps.end(SearchStage::Snippets);
+    }
     let shows_legs = asked.include_scores || asked.method == SearchMethod::Hybrid;
     let result = |place: Place| {
         let legs = found.legs.get(&place.first).filter(|_| shows_legs).copied();
@@ -94,8 +102,9 @@ pub(super) async fn answer(
                 .map(|texts| texts.into_iter().filter_map(|text| hit(&mut documents, &mut snippets, text)).collect()),
         })
     };
+    let results = places.into_iter().filter_map(result).collect();
     Ok(SearchResponse {
-        results: places.into_iter().filter_map(result).collect(),
+        results,
         total: found.total.count,
         total_is: if found.total.exact { TotalIs::Exact } else { TotalIs::AtLeast },
         latency_ms: asked.started.elapsed().as_secs_f64() * 1e3,
@@ -105,6 +114,7 @@ pub(super) async fn answer(
         reranked: asked.second_stage,
         next_cursor,
         facets,
+        explanation: asked.explain.then(|| laps.explain(found.ran, &eligible.scope)),
         scope_state: ScopeState { in_flight, failed },
     })
 }
@@ -150,6 +160,7 @@ async fn alone(
     eligible: &Eligible,
     asked: &Asked<'_>,
     ranking: &Ranking<'_>,
+    laps: &mut Laps,
 ) -> Result<(Shown, Found), Failure> {
     let depth = match asked.ranks_again() {
         true => asked.depth,
@@ -157,14 +168,20 @@ async fn alone(
     };
     let enough = asked.page.enough(depth);
     let mut found = ranking.first(core, eligible, depth, enough).await?;
+    laps.end(SearchStage::Rank);
     let facets = Box::pin(facets::count(core, eligible, asked, ranking, &found, enough)).await?;
+    if facets.is_some() {
+        laps.end(SearchStage::Facets);
+    }
     if let Some(method) = asked.second_stage {
         let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
         // This takes time, and a connection of its own if it needs one.
         found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &ids).await?);
+        laps.end(SearchStage::Rerank);
     }
     if let Some(reorder) = asked.reorder {
         Box::pin(reorder.run(core, &eligible.scope, &mut found)).await?;
+        laps.end(SearchStage::Reorder);
     }
     let before = asked.page.start(found.ranked.iter().map(|(id, _)| *id));
     let place = |(id, score): &(DocumentId, f64)| Place { shown: *id, first: *id, score: *score, texts: None };
@@ -180,6 +197,7 @@ async fn grouped(
     eligible: &Eligible,
     asked: &Asked<'_>,
     ranking: &Ranking<'_>,
+    laps: &mut Laps,
 ) -> Result<(Shown, Found), Failure> {
     // A later stage ranks the same groups for every page.
     let (wanted, limit) = match asked.ranks_again() {
@@ -192,11 +210,13 @@ async fn grouped(
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
     let (mut found, mut groups, total) = loop {
         let found = ranking.first(core, eligible, depth, enough).await?;
+        laps.end(SearchStage::Rank);
         let mut conn = core.pool.acquire().await.or_fail()?;
         let unknown = tree.unknown(&found.ranked);
         tree.learn(rows::members(&mut conn, eligible, &unknown).await.or_fail()?);
         drop(conn);
         let (groups, keys) = tree.groups(&found.ranked, limit);
+        laps.end(SearchStage::Group);
         let count = keys.len() as u64;
         if found.is_whole && found.is_narrow && groups.len() < wanted && asked.page.is_first() {
             // A thousand texts of one file may have all of the words, and other files some.
@@ -217,13 +237,21 @@ async fn grouped(
             break (found, groups, Total { count, exact: false });
         }
         depth = depth.saturating_mul(GROWTH).min(deepest);
+        laps.end(SearchStage::Group);
     };
+    laps.end(SearchStage::Group);
     let facets = Box::pin(facets::count(core, eligible, asked, ranking, &found, enough)).await?;
+    if facets.is_some() {
+        laps.end(SearchStage::Facets);
+    }
     found.total = total;
     if asked.ranks_again() {
         let candidates = candidates(&found.ranked, &groups, asked.depth as usize);
         match asked.second_stage {
-            Some(method) => found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &candidates).await?),
+            Some(method) => {
+                found.rerank(rerank::run(core, &eligible.scope, method, asked.query, &candidates).await?);
+                laps.end(SearchStage::Rerank);
+            }
             None => {
                 let candidates: HashSet<DocumentId> = candidates.into_iter().collect();
                 found.ranked.retain(|(id, _)| candidates.contains(id));
@@ -231,6 +259,7 @@ async fn grouped(
         }
         if let Some(reorder) = asked.reorder {
             Box::pin(reorder.run(core, &eligible.scope, &mut found)).await?;
+            laps.end(SearchStage::Reorder);
         }
         groups = tree.groups(&found.ranked, limit).0;
     }
@@ -247,6 +276,7 @@ async fn grouped(
         texts: Some(tree.choose(&group, &sections, asked.per_group as usize)),
     };
     let places = groups.into_iter().map(place).collect();
+    laps.end(SearchStage::Group);
     Ok((Shown { places, before, total: shown, facets }, found))
 }
 

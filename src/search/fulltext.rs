@@ -1,5 +1,9 @@
 //! What a full-text search asks for: words, "phrases", `or`, -not.
-use super::{Total, legs::Leg};
+use super::{
+    Total,
+    explain::{plan, ran},
+    legs::Leg,
+};
 use crate::{
     core::Core,
     error::OrFail,
@@ -9,7 +13,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::Instant,
 };
-use svc_client::Failure;
+use svc_client::{
+    Failure,
+    wire::{LegWay, SearchMethod},
+};
 use svc_ranking::{Analyzer, idf};
 
 /// How many documents the rarer words of a question may have together; a document that has only the others is not looked at.
@@ -152,18 +159,21 @@ pub(super) async fn leg(
             Failure::field("query", detail).with("limit", WORDS)
         }
     })?;
-    if asked.all.is_empty() {
-        return Ok((Leg { ranked: Vec::new(), total: Total { count: 0, exact: true } }, false));
-    }
     let (wanted, begun) = (i64::from(limit), Instant::now());
+    let ran = |way, returned| ran(SearchMethod::Fulltext, begun, limit, returned, plan(way, None));
+    if asked.all.is_empty() {
+        let total = Total { count: 0, exact: true };
+        return Ok((Leg { ranked: Vec::new(), total, ran: ran(LegWay::AllWords, 0) }, false));
+    }
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let (mut ranked, mut count) =
         store::fulltext::matching(&mut tx, eligible, &asked.all, &asked.apart, wanted).await.or_fail()?;
-    let mut exact = true;
+    let (mut exact, mut way) = (true, LegWay::AllWords);
     let parts = asked.words.len() + usize::from(!asked.always.is_empty());
     let mut is_narrow = !asked.words.is_empty() && parts > 1;
     if is_narrow && count < i64::from(enough) {
         is_narrow = false;
+        way = LegWay::SomeWords;
         let (frequencies, all) = store::fulltext::frequencies(&mut tx, &asked.words).await.or_fail()?;
         let weights: Vec<f64> = frequencies.iter().map(|df| idf(all as f64, *df as f64)).collect();
         let (among, is_all) = asked.among(&frequencies);
@@ -174,7 +184,8 @@ pub(super) async fn leg(
     }
     tx.commit().await.or_fail()?;
     core.load.record(Timed::Search, begun.elapsed());
-    Ok((Leg { ranked, total: Total { count: count.unsigned_abs(), exact } }, is_narrow))
+    let total = Total { count: count.unsigned_abs(), exact };
+    Ok((Leg { ran: ran(way, ranked.len()), ranked, total }, is_narrow))
 }
 
 /// The items of each choice between which the query says `or`.

@@ -1,5 +1,8 @@
 //! The legs: what a search ranks by vectors, and what it ranks by BM25.
-use super::{Ranked, Total, bm25};
+use super::{
+    Ranked, Total, bm25,
+    explain::{milliseconds, parts_read, plan, ran},
+};
 use crate::{
     core::Core,
     error::OrFail,
@@ -13,14 +16,21 @@ use crate::{
 };
 use bm25::{Allowed, Answer, Verify};
 use sqlx::PgConnection;
-use std::time::Instant;
-use svc_client::{Code, Failure};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Instant,
+};
+use svc_client::{
+    Code, Failure,
+    wire::{LegExplanation, LegPlan, LegWay, SearchMethod},
+};
 use svc_ids::{DocumentId, IndexId};
 
 /// What one leg found, and how many documents match it in all.
 pub(super) struct Leg {
     pub ranked: Ranked,
     pub total: Total,
+    pub ran: LegExplanation,
 }
 
 /// How many spare candidates for each result the HNSW index is asked for where everything is eligible, because it may miss some
@@ -74,9 +84,14 @@ impl Way {
 /// Ranks by cosine similarity to the query.
 pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
     let model = core.model().await?;
+    let begun = Instant::now();
     let (embedded, expected) =
         tokio::try_join!(async { core.queries.of(&model, query).await.or_fail() }, expected(core, eligible))?;
-    nearest_leg(core, eligible, &Stored::new(model.identity(), model.native_width(), &embedded), expected, limit).await
+    let embed_ms = milliseconds(begun.elapsed());
+    let query = Stored::new(model.identity(), model.native_width(), &embedded);
+    let mut leg = nearest_leg(core, eligible, &query, expected, limit).await?;
+    leg.ran.embed_ms = Some(embed_ms);
+    Ok(leg)
 }
 
 /// Ranks by cosine similarity to a vector.
@@ -84,13 +99,13 @@ pub(super) async fn nearest_leg(
     core: &Core,
     eligible: &Eligible,
     query: &Stored<'_>,
-    expected: Expected,
-    limit: u32,
+    of_all: Expected,
+    depth: u32,
 ) -> Result<Leg, Failure> {
-    let (limit, begun) = (i64::from(limit), Instant::now());
+    let (limit, begun) = (i64::from(depth), Instant::now());
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let layout = store::vectors::layout(&mut tx, eligible, query).await.or_fail()?;
-    let expected = expected.beside(&layout);
+    let expected = of_all.beside(&layout);
     let mut way = Way::choose(expected, limit);
     let mut exact = None;
     if let Way::Exact { most } = way {
@@ -98,21 +113,34 @@ pub(super) async fn nearest_leg(
         way = Way::approximate(expected, limit);
     }
     let mut approximate = Vec::new();
+    let mut plan = LegPlan { parts: parts_read(&layout), ..plan(LegWay::Exact, Some(of_all)) };
     if let (None, Way::Approximate { candidates, entries }) = (&exact, way) {
+        let candidates = candidates.max(layout.least_candidates());
+        plan = LegPlan {
+            way: LegWay::Hnsw,
+            candidates: Some(candidates.unsigned_abs()),
+            entries: Some(layout.looked_at(entries, candidates).unsigned_abs()),
+            ..plan
+        };
         approximate = store::vectors::approximate(&mut tx, eligible, query, limit, candidates, entries, &layout)
             .await
             .or_fail()?;
         // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
         if (approximate.len() as i64) < limit {
+            plan.way = LegWay::HnswThenExact;
             exact = store::vectors::exact(&mut tx, eligible, query, limit, i64::MAX, &layout).await.or_fail()?;
         }
     }
     tx.commit().await.or_fail()?;
     core.load.record(Timed::Search, begun.elapsed());
-    Ok(match exact {
-        Some(Nearest { ranked, count }) => Leg { ranked, total: Total { count: count.unsigned_abs(), exact: true } },
-        None => Leg { total: Total { count: approximate.len() as u64, exact: false }, ranked: approximate },
-    })
+    let (ranked, total) = match exact {
+        Some(Nearest { ranked, count }) => (ranked, Total { count: count.unsigned_abs(), exact: true }),
+        None => {
+            let total = Total { count: approximate.len() as u64, exact: false };
+            (approximate, total)
+        }
+    };
+    Ok(Leg { ran: ran(SearchMethod::Vector, begun, depth, ranked.len(), plan), ranked, total })
 }
 
 /// What the planner expects, asked on a connection that is given back at once: the embedding beside it may have to wait.
@@ -131,6 +159,10 @@ struct StillEligible<'a> {
     eligible: &'a Eligible,
     /// `None` where everything is eligible but for some usetypes.
     expected: Option<Expected>,
+    /// How many documents were looked up.
+    verified: AtomicU64,
+    /// Whether those that are eligible were listed, because they are few.
+    are_listed: AtomicBool,
 }
 
 impl Verify for StillEligible<'_> {
@@ -140,11 +172,16 @@ impl Verify for StillEligible<'_> {
         index: IndexId,
         docnos: &'a [i32],
     ) -> Answer<'a, Vec<Resolved>> {
+        self.verified.fetch_add(docnos.len() as u64, Ordering::Relaxed);
         Box::pin(store::search::resolve(conn, self.eligible, index, docnos))
     }
 
     fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
-        Box::pin(store::search::ids_of_few(conn, self.eligible))
+        Box::pin(async move {
+            let ids = store::search::ids_of_few(conn, self.eligible).await?;
+            self.are_listed.store(ids.is_some(), Ordering::Relaxed);
+            Ok(ids)
+        })
     }
 
     fn share(&self) -> f64 {
@@ -175,7 +212,7 @@ pub(super) async fn bm25_leg(
         true => None,
         false => Some(expected(core, eligible).await?),
     };
-    let filter = StillEligible { eligible, expected };
+    let filter = StillEligible { eligible, expected, verified: AtomicU64::new(0), are_listed: AtomicBool::new(false) };
     let allowed = Allowed::Verify(&filter);
     let begun = Instant::now();
     let hits = bm25::search(&core.pool, &core.postings, name, query, limit as usize, allowed).await.or_fail()?;
@@ -185,8 +222,11 @@ pub(super) async fn bm25_leg(
     if hits.is_empty() && index.is_some() {
         has_bm25(core, name).await?;
     }
-    let ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
-    Ok(Leg { total: Total::of(&ranked, limit), ranked })
+    let ranked: Ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
+    let way = if filter.are_listed.into_inner() { LegWay::Listed } else { LegWay::Verified };
+    let plan = LegPlan { verified: Some(filter.verified.into_inner()), ..plan(way, expected) };
+    let ran = ran(SearchMethod::Bm25, begun, limit, ranked.len(), plan);
+    Ok(Leg { total: Total::of(&ranked, limit), ranked, ran })
 }
 
 /// Refuses an index that was created without BM25, which finds nothing.

@@ -3,6 +3,7 @@ mod answer;
 mod auto;
 mod batch;
 pub mod bm25;
+mod explain;
 mod facets;
 mod fulltext;
 mod groups;
@@ -35,15 +36,15 @@ use paging::Page;
 use reorder::Reorder;
 pub use similar::similar;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     pin::Pin,
     time::Instant,
 };
 use svc_client::{
     Code, Failure,
     wire::{
-        Bm25Search, ContextConfig, Facet, FulltextSearch, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg, Legs,
-        MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
+        Bm25Search, ContextConfig, Facet, FulltextSearch, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg,
+        LegExplanation, Legs, MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
     },
 };
 use svc_ids::DocumentId;
@@ -121,6 +122,7 @@ struct Asked<'a> {
     include_content: bool,
     include_embed: bool,
     include_scores: bool,
+    explain: bool,
     group_by: GroupBy,
     per_group: u32,
     snippets: bool,
@@ -149,6 +151,7 @@ macro_rules! asked {
             include_content: $body.include_content,
             include_embed: $body.include_embed,
             include_scores: $body.include_scores,
+            explain: $body.explain,
             group_by: $body.grouping(),
             per_group: $body.per_group,
             snippets: $body.shows_snippets(),
@@ -177,6 +180,8 @@ struct Found {
     is_narrow: bool,
     legs: HashMap<DocumentId, Legs>,
     no_tokens: HashSet<DocumentId>,
+    /// How the legs came to it.
+    ran: Vec<LegExplanation>,
 }
 
 impl Found {
@@ -195,7 +200,15 @@ impl Found {
 
     fn new(ranked: Ranked, total: Total) -> Found {
         let is_whole = total.exact && total.count == ranked.len() as u64;
-        Found { ranked, total, is_whole, is_narrow: false, legs: HashMap::new(), no_tokens: HashSet::new() }
+        Found {
+            ranked,
+            total,
+            is_whole,
+            is_narrow: false,
+            legs: HashMap::new(),
+            no_tokens: HashSet::new(),
+            ran: Vec::new(),
+        }
     }
 }
 
@@ -249,8 +262,9 @@ async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, dep
 }
 
 /// What is at least so similar.
-fn near_enough(Leg { mut ranked, total }: Leg, least: Option<f64>) -> Found {
-    let found_alone = |ranked, total| Found::alone(ranked, total, |legs, leg| legs.vector = leg);
+fn near_enough(Leg { mut ranked, total, ran }: Leg, least: Option<f64>) -> Found {
+    let found_alone =
+        |ranked, total| Found { ran: vec![ran], ..Found::alone(ranked, total, |legs, leg| legs.vector = leg) };
     let Some(least) = least else { return found_alone(ranked, total) };
     let found = ranked.len();
     ranked.retain(|(_, score)| *score >= least);
@@ -276,8 +290,8 @@ async fn fulltext_first(
     enough: u32,
     depth: u32,
 ) -> Result<Found, Failure> {
-    let (Leg { ranked, total }, is_narrow) = fulltext::leg(core, eligible, query, enough, depth).await?;
-    Ok(Found { is_narrow, ..Found::alone(ranked, total, |legs, leg| legs.fulltext = leg) })
+    let (Leg { ranked, total, ran }, is_narrow) = fulltext::leg(core, eligible, query, enough, depth).await?;
+    Ok(Found { is_narrow, ran: vec![ran], ..Found::alone(ranked, total, |legs, leg| legs.fulltext = leg) })
 }
 
 /// Searches by BM25.
@@ -290,8 +304,8 @@ pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<
 }
 
 async fn bm25_first(core: &Core, eligible: &Eligible, body: &Bm25Search, depth: u32) -> Result<Found, Failure> {
-    let Leg { ranked, total } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
-    Ok(Found::alone(ranked, total, |legs, leg| legs.bm25 = leg))
+    let Leg { ranked, total, ran } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
+    Ok(Found { ran: vec![ran], ..Found::alone(ranked, total, |legs, leg| legs.bm25 = leg) })
 }
 
 /// Searches by late interaction over the candidates of vector and BM25.
@@ -324,7 +338,8 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
     for (id, leg) in ranks(&ranked) {
         legs.entry(id).or_default().maxsim = Some(leg);
     }
-    Ok(Found { no_tokens, legs, ..Found::new(ranked, total) })
+    let ran = explain::weighted(vector.ran, bm25.ran, weights);
+    Ok(Found { no_tokens, legs, ran, ..Found::new(ranked, total) })
 }
 
 /// Searches by fusing the ranks of both.
@@ -352,7 +367,8 @@ async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, dep
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     ranked.truncate(depth as usize);
     let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
-    Ok(Found { legs, ..Found::new(ranked, total) })
+    let ran = explain::weighted(vector.ran, bm25.ran, weights);
+    Ok(Found { legs, ran, ..Found::new(ranked, total) })
 }
 
 /// Two legs, and how much each counts.
@@ -430,6 +446,14 @@ async fn eligible(
         there.then_some(()).ok_or_else(|| Failure::no_document(id))?;
     }
     let filter = filter.unwrap_or_default();
+    let formats = filter.named_formats();
+    let few_files = match formats.is_empty() {
+        true => BTreeMap::new(),
+        false => {
+            let mut conn = core.pool.acquire().await.or_fail()?;
+            store::search::few_files(&mut conn, &formats).await.or_fail()?
+        }
+    };
     // Who names a usetype wants it.
     let asked = filter.named_usetypes();
     let is_named = |usetype: &&String| {
@@ -451,12 +475,14 @@ async fn eligible(
             filter: SearchFilter {
                 under: filter.under,
                 usetype: filter.usetype,
+                format: filter.format,
                 any: filter.any,
                 all: filter.all,
                 none: filter.none,
                 ..SearchFilter::default()
             },
             only_places: false,
+            few_files,
         },
     })
 }

@@ -10,8 +10,17 @@ use svc_ids::DocumentId;
 /// How many results a search pages through.
 const MOST: usize = 1_000;
 /// What may differ between the pages of a search.
-const PAGE_OWN: [&str; 8] =
-    ["cursor", "limit", "include_content", "include_embed", "include_scores", "per_group", "snippets", "facets"];
+const PAGE_OWN: [&str; 9] = [
+    "cursor",
+    "limit",
+    "include_content",
+    "include_embed",
+    "include_scores",
+    "explain",
+    "per_group",
+    "snippets",
+    "facets",
+];
 
 /// The methods in the order of their numbers in cursors.
 const METHODS: [SearchMethod; 5] =
@@ -143,7 +152,7 @@ mod tests {
         assert_eq!((first.reach(), first.start(ids(&[5, 6]))), (2, 0));
         let unknown = Total { count: 2, exact: false };
         let cursor = first.next(2, &[DocumentId(5), DocumentId(6)], unknown, false).unwrap();
-        let body = Bm25Search { limit: 3, include_content: false, ..body };
+        let body = Bm25Search { limit: 3, include_content: false, explain: true, ..body };
         let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
         assert_eq!(second.reach(), 8);
         assert_eq!(second.start(ids(&[9, 5, 8, 6, 7])), 4, "two came before it");

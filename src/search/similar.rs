@@ -32,14 +32,14 @@ impl Similar {
     pub async fn first(&self, core: &Core, eligible: &Eligible, depth: u32) -> Result<Found, Failure> {
         let asked = depth.saturating_add(u32::try_from(self.above.len()).unwrap_or(u32::MAX));
         let query = Stored { model: &self.model, vector: self.vector.clone() };
-        let Leg { mut ranked, total } =
+        let Leg { mut ranked, total, ran } =
             nearest_leg(core, eligible, &query, expected(core, eligible).await?, asked).await?;
         let is_whole = total.exact && total.count == ranked.len() as u64;
         ranked.retain(|(id, _)| !self.above.contains(id));
         // Which of those above are among what was not returned is unknown.
         let total = Total { count: ranked.len() as u64, exact: is_whole && ranked.len() <= depth as usize };
         ranked.truncate(depth as usize);
-        Ok(near_enough(Leg { ranked, total }, self.min_similarity))
+        Ok(near_enough(Leg { ranked, total, ran }, self.min_similarity))
     }
 }
 
@@ -90,6 +90,7 @@ pub async fn similar(
         include_content: body.include_content,
         include_embed: body.include_embed,
         include_scores: false,
+        explain: false,
         group_by: body.grouping(),
         per_group: body.per_group,
         snippets: false,

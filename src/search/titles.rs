@@ -5,9 +5,10 @@ use crate::store::nodes::TextRow;
 const MOST: usize = 8;
 const MOST_BYTES: usize = 1200;
 /// What names of files end with.
-const EXTENSIONS: [&str; 25] = [
-    "csv", "docx", "eml", "epub", "htm", "html", "ipynb", "json", "jsonl", "log", "md", "msg", "odp", "ods", "odt",
-    "pdf", "pptx", "rst", "rtf", "tsv", "txt", "xls", "xlsb", "xlsx", "xml",
+const EXTENSIONS: [&str; 35] = [
+    "bmp", "csv", "doc", "docx", "eml", "epub", "gif", "htm", "html", "ipynb", "jpeg", "jpg", "json", "jsonl", "log",
+    "md", "msg", "odp", "ods", "odt", "pdf", "png", "ppt", "pptx", "rst", "rtf", "tif", "tiff", "tsv", "txt", "webp",
+    "xls", "xlsb", "xlsx", "xml",
 ];
 
 /// Those of the titles from a document down to a chunk's parent that tell something: not the numbers of pages and segments, not twice the

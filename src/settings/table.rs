@@ -447,7 +447,7 @@ settings! {
         SVC_PARSER_UID parser_uid: usize = "65533", kind::integer(1..=4_294_967_294);
     }
     "Scanned pages" {
-        /// Program that reads the text of scanned pages: tesseract, or its path; blank: none, and they stay without text. Every process of
+        /// Program that reads the text of scanned pages and pictures: tesseract, or its path; blank: none, and they stay without text. Every process of
         /// the service takes the same.
         SVC_OCR_ENGINE ocr_engine: String = "", kind::text();
         /// Languages that it reads, by Tesseract's names; its data for them must be installed.
@@ -458,7 +458,7 @@ settings! {
         SVC_OCR_PAGE_SECONDS ocr_page_time: Duration = "60.0", kind::seconds(1.0..=3600.0);
         /// Pixels in an inch of the pictures of pages.
         SVC_OCR_DPI ocr_dpi: usize = "300", kind::integer(70..=1200);
-        /// Most pixels of such a picture; a larger page is drawn at a lower resolution.
+        /// Most pixels of such a picture; a larger page is drawn at a lower resolution, and a larger file left out.
         SVC_OCR_PIXELS ocr_pixels: usize = "20000000", kind::integer(10_000..=400_000_000);
     }
     "Bulk feed" {

@@ -12,7 +12,7 @@ use super::{
     vectors::Layout,
 };
 use chrono::{DateTime, Utc};
-pub use composed::Composed;
+pub use composed::{Composed, few_files};
 pub use expectations::Expectations;
 use serde_json::Value;
 use sqlx::{PgConnection, postgres::PgArguments};

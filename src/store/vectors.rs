@@ -242,7 +242,7 @@ pub async fn approximate(
     layout: &Layout,
 ) -> sqlx::Result<Vec<(DocumentId, f64)>> {
     let candidates = candidates.max(layout.least_candidates());
-    look_at(conn, layout.entries_of_a_part(entries.max(candidates.min(WIDEST)))).await?;
+    look_at(conn, layout.looked_at(entries, candidates)).await?;
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());

@@ -172,6 +172,15 @@ async fn a_count_is_the_total_of_the_search_that_asks_for_its_value() {
                 let narrowed = ask(json!({"structured_content": {"colour": value.value}})).await;
                 assert_eq!(narrowed.total, value.count, "{method} {group_by} {value:?}");
             }
+            for value in &counted.facets[2].values {
+                let narrowed = ask(json!({"format": [value.value]})).await;
+                assert_eq!(narrowed.total, value.count, "{method} {group_by} {value:?}");
+            }
+            if group_by == "none" {
+                let formats: Vec<&Value> = counted.facets[2].values.iter().map(|value| &value.value).collect();
+                let without = ask(json!({"none": [{"format": formats}]})).await;
+                assert_eq!(without.total, counted.facets[2].without, "{method}");
+            }
             if group_by == "file" {
                 assert_eq!(counts(&counted.facets[2])["\"text\""], 6, "a format is that of the whole file");
                 assert!(counted.facets[2].without >= 3, "notes have no file");
@@ -191,6 +200,43 @@ async fn a_count_is_the_total_of_the_search_that_asks_for_its_value() {
     .await;
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("structured_content colour, of ") && shown.contains("2  red"), "{shown}");
+    app.end().await;
+}
+
+/// Neither a filter nor a count tells what a file is that the caller may not read.
+#[tokio::test]
+async fn a_format_is_that_of_a_file_that_the_caller_may_read() {
+    let app = TestApp::start().await;
+    let text = "# Herons\n\nA heron stands here.\n\n# Reeds\n\nThe heron of the reeds.\n";
+    let file = app.upload_bytes("herons.md", text).await.unwrap().document_id;
+    app.settled(file).await;
+    let tree = app.subtree(file).await;
+    let section = tree.iter().find(|node| node.usetype == "section").unwrap().id;
+    let reader = someone(&app, "reader").await;
+    app.client.protect_document(DocumentPath { id: file }).await.unwrap();
+    grant(&app, &reader, section, GrantRight::Read).await;
+    app.settled(file).await;
+    for (client, is_owner) in [(&app.client, true), (&reader.client, false)] {
+        let ask = async |filter: Value| {
+            let body = json!({"query": "heron", "filter": filter, "facets": [{"by": "format"}]});
+            ask(client, "fulltext", &body).await.unwrap()
+        };
+        let all = ask(json!({})).await;
+        let without = all.facets.unwrap().facets[0].without;
+        let with = all.total - without;
+        assert!(with + without > 0 && (with > 0) == is_owner && (without > 0) != is_owner, "{with} {without}");
+        assert_eq!(ask(json!({"format": ["text", "pdf"]})).await.total, with);
+        assert_eq!(ask(json!({"none": [{"format": ["text"]}]})).await.total, without);
+        assert_eq!(ask(json!({"format": ["pdf"]})).await.total, 0);
+        assert_eq!(ask(json!({"any": [{"format": ["pdf"]}, {"format": ["text"]}]})).await.total, with);
+        assert_eq!(ask(json!({"all": [{"format": ["pdf"]}, {"format": ["text"]}]})).await.total, 0);
+        let either = ask(json!({"any": [{"format": ["text"]}, {"none": [{"format": ["text"]}]}]})).await;
+        assert_eq!(either.total, all.total, "what has no file is in one of them");
+        let twice = ask(json!({"none": [{"none": [{"format": ["text"]}]}]})).await;
+        assert_eq!(twice.total, with);
+    }
+    let refused = ask(&app.client, "bm25", &json!({"query": "heron", "filter": {"any": [{"format": []}]}})).await;
+    assert_eq!(refused.unwrap_err().members["field"], "filter.any[0].format");
     app.end().await;
 }
 

@@ -8,7 +8,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use svc::store::{
-    search::{Composed, Eligible, ids_of_few},
+    search::{Composed, Eligible, few_files, ids_of_few},
     transaction::begin_search,
 };
 use svc_client::{
@@ -46,7 +46,7 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
     let everything = Eligible { scope: svc::store::scope::Readable::everything(), ..Eligible::default() };
     let until = |year: i32| Some(format!("{year}-01-01T00:00:00Z").parse().unwrap());
     let of = |filter: Value| Eligible {
-        composed: Composed { filter: serde_json::from_value(filter).unwrap(), only_places: false },
+        composed: Composed { filter: serde_json::from_value(filter).unwrap(), ..Composed::default() },
         ..everything.clone()
     };
     let filters = [
@@ -79,6 +79,14 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
         assert_eq!(scans, 0, "{filter:?}");
         tx.commit().await.unwrap();
     }
+    // No file has the format, so nothing lies in one.
+    let mut filter = of(json!({"format": ["pdf"]}));
+    let mut tx = begin_search(&app.pool).await.unwrap();
+    filter.composed.few_files = few_files(&mut tx, &["pdf"]).await.unwrap();
+    assert_eq!(ids_of_few(&mut tx, &filter).await.unwrap().map(|ids| ids.len()), Some(0));
+    let scans = "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(scans).fetch_one(&mut *tx).await.unwrap(), 0);
+    tx.commit().await.unwrap();
     app.end().await;
 }
 

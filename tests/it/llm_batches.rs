@@ -33,9 +33,18 @@ use svc_client::{
     },
 };
 
+/// What makes the service's own worker leave summaries to the batch worker.
+const BATCHED: [(&str, &str); 2] =
+    [("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"), ("SVC_WORKER_BADGE", "here")];
+
 /// A service whose own worker leaves summaries to the batch worker.
 async fn app() -> TestApp {
-    let settings = [("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"), ("SVC_WORKER_BADGE", "here")];
+    TestApp::with(Wish { settings: &BATCHED, ..Wish::default() }).await
+}
+
+/// The same service, with a model that reads this many tokens at once.
+async fn app_of_context(tokens: &str) -> TestApp {
+    let settings = [BATCHED.as_slice(), &[("SVC_LLM_CONTEXT_TOKENS", tokens)]].concat();
     TestApp::with(Wish { settings: &settings, ..Wish::default() }).await
 }
 

@@ -30,6 +30,7 @@ mod embedded;
 mod entries;
 mod event_feed;
 mod events;
+mod explain;
 mod extension;
 mod extraction;
 mod facets;

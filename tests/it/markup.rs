@@ -1,8 +1,9 @@
 //! Files that are written for programs: what people read in them is found, and the markup around it is not.
 use crate::support::{TestApp, invariants, repository};
 use serde_json::{Value, json};
+use std::io::{Cursor, Write};
 use svc_client::{
-    Json,
+    Json, OptionalJson,
     wire::{Bm25Search, DocumentPath, Settled},
 };
 use svc_formats::Format;
@@ -49,6 +50,22 @@ async fn markup_without_a_reader_is_not_indexed() {
         assert_eq!(read["extract.empty"], "no_reader", "{read}");
         assert_eq!(read["matched.patterns"]["has_markup"], true, "{read}");
         assert!(app.subtree(stored.document_id).await.is_empty(), "{name} has nodes under it");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_with_a_piece_of_a_page_is_read_as_its_name_says() {
+    let app = TestApp::start().await;
+    for (name, format, shown) in [("notes.txt", "text", "<b>Weir</b>"), ("weir.html", "html", "Weir")] {
+        let piece = format!("<p align=center><b>Weir</b></p>\n\nWords of it in {name}.\n");
+        let id = app.upload_bytes(name, piece.into_bytes()).await.unwrap().document_id;
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{name}");
+        let read = evidence(&app, id).await;
+        assert_eq!((&read["detected"]["format"], &read["plan"]["format"]), (&json!(format), &json!(format)), "{read}");
+        let chunks = chunks(&app, id).await;
+        assert!(chunks.contains(shown) && chunks.contains("<b>") == (format == "text"), "{name}: {chunks}");
     }
     app.end().await;
 }
@@ -213,5 +230,108 @@ async fn a_hostile_page_settles_with_what_it_shows_or_a_reason() {
     let stored = app.upload_bytes("wide.html", page.as_bytes().to_vec()).await.unwrap();
     assert_eq!(app.settled(stored.document_id).await.nodes_failed, 0);
     assert!(chunks(&app, stored.document_id).await.contains("Herons"));
+    app.end().await;
+}
+
+/// A compound file with these streams.
+fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    for (name, bytes) in streams {
+        file.create_stream(name).unwrap().write_all(bytes).unwrap();
+    }
+    file.flush().unwrap();
+    file.into_inner().into_inner()
+}
+
+/// A document of Word 97 with nothing but its text, whose characters have one byte.
+fn old_document(text: &str) -> Vec<u8> {
+    let text_at = 0x400u32;
+    let mut main = vec![0; text_at as usize];
+    main[..4].copy_from_slice(&[0xEC, 0xA5, 0xC1, 0]);
+    main[0x4C..0x50].copy_from_slice(&(text.len() as u32).to_le_bytes());
+    main.extend(text.as_bytes());
+    // The place of the text is doubled, and marked.
+    let mut pieces = vec![2, 16, 0, 0, 0];
+    pieces.extend([0, text.len() as u32].map(u32::to_le_bytes).concat());
+    pieces.extend([0, 0]);
+    pieces.extend(((text_at * 2) | 0x4000_0000).to_le_bytes());
+    pieces.extend([0, 0]);
+    main[0x1A6..0x1AA].copy_from_slice(&(pieces.len() as u32).to_le_bytes());
+    compound(&[("/WordDocument", &main), ("/0Table", &pieces)])
+}
+
+/// A presentation of PowerPoint 97 with one slide, whose title and body its outline has.
+fn old_presentation(title: &str, body: &str) -> Vec<u8> {
+    let record = |kind: u16, body: &[u8]| {
+        [&[0x0F_u8, 0][..], &kind.to_le_bytes(), &(body.len() as u32).to_le_bytes(), body].concat()
+    };
+    let atom = |kind: u16, numbers: &[u32]| {
+        record(kind, &numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
+    };
+    let mut outline = atom(0x03F3, &[2, 0, 0, 256, 0]);
+    for (kind, text) in [(0, title), (1, body)] {
+        outline.extend(atom(0x0F9F, &[kind]));
+        outline.extend(record(0x0FA8, text.as_bytes()));
+    }
+    let mut stream = record(0x03E8, &record(0x0FF0, &outline));
+    let slide_at = stream.len() as u32;
+    stream.extend(record(0x03EE, &[]));
+    let directory_at = stream.len() as u32;
+    stream.extend(atom(0x1772, &[0x0020_0001, 0, slide_at]));
+    let edit_at = stream.len() as u32;
+    stream.extend(atom(0x0FF5, &[0, 0, 0, directory_at, 1, 0, 0]));
+    let user = atom(0x0FF6, &[0x14, 0xE391_C05F, edit_at]);
+    compound(&[("/Current User", &user), ("/PowerPoint Document", &stream)])
+}
+
+#[tokio::test]
+async fn legacy_documents_and_presentations_are_found_by_their_words() {
+    let app = TestApp::start().await;
+    let text = "The weir is opened at dawn.\rSee \u{13} HYPERLINK nowhere \u{14}the lockkeeper\u{15}.\r";
+    for (name, bytes, mime, words, shown) in [
+        ("weir.doc", old_document(text), Format::Doc.mime(), "lockkeeper", "See the lockkeeper."),
+        (
+            "pond.ppt",
+            old_presentation("The pond", "Ducks\rKingfisher"),
+            Format::Ppt.mime(),
+            "kingfisher",
+            "- Kingfisher",
+        ),
+    ] {
+        let id = app.upload_bytes(name, bytes).await.unwrap().document_id;
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{name}");
+        let read = evidence(&app, id).await;
+        assert_eq!(read["detected"]["mime"], mime, "{read}");
+        assert_eq!(read["matched.patterns"]["is_legacy_binary"], true, "{read}");
+        let found = app.client.search_bm25(Json(Bm25Search::new(words))).await.unwrap();
+        assert!(found.results[0].document.content.contains(shown), "{}", found.results[0].document.content);
+        assert!(!chunks(&app, id).await.contains("HYPERLINK"), "{name}");
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_an_older_version_stored_as_a_compound_file_is_read_by_a_reprocess() {
+    let app = TestApp::start().await;
+    for (name, bytes, format, shown) in [
+        ("weir.doc", old_document("The weir is opened at dawn.\r"), "doc", "opened at dawn"),
+        ("pond.ppt", old_presentation("The pond", "Kingfisher"), "ppt", "- Kingfisher"),
+    ] {
+        let id = app.upload_bytes(name, bytes).await.unwrap().document_id;
+        app.settled(id).await;
+        sqlx::query("UPDATE document_blobs SET format = 'ole2' WHERE document_id = $1")
+            .bind(id)
+            .execute(&app.pool)
+            .await
+            .unwrap();
+        app.client.reprocess_file(DocumentPath { id }, OptionalJson(None)).await.unwrap();
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{name}");
+        let read = evidence(&app, id).await;
+        assert_eq!((&read["reprocess"]["state"], &read["plan"]["format"]), (&json!("done"), &json!(format)), "{read}");
+        assert!(chunks(&app, id).await.contains(shown), "{name}");
+    }
     app.end().await;
 }

@@ -95,7 +95,8 @@ async fn the_files_of_an_archive_are_ingested_each_by_its_own_format() {
     assert_eq!(anchor["anchor"], json!({"member": "../../etc/ladder.txt", "index": 2}), "{anchor}");
     let picture = named(&files, "picture.png");
     let read = evidence(&app, picture.id).await;
-    assert_eq!((picture.settled, &read["extract.empty"]), (Settled::Settled, &json!("no_reader")), "{read}");
+    assert_eq!((picture.settled, &read["extract.empty"]), (Settled::Settled, &json!("needs_ocr")), "{read}");
+    assert_eq!((&read["detected"]["format"], &read["detected"]["mime"]), (&json!("image"), &json!("image/png")));
     assert_eq!(named(&files, "broken.pdf").settled, Settled::Failed);
     assert_eq!(named(&files, "kestrel.txt").parent_id, Some(named(&files, "inner.zip").id));
 

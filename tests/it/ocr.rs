@@ -1,5 +1,7 @@
 //! Scanned pages: what an OCR engine reads on them is the text of their file. Where no engine is here, the tests that need a
 //! real one are left out; those of broken engines bring their own.
+mod pictures;
+
 use crate::support::{TestApp, Wish, reader, repository, sample, settings, until};
 use flate2::{Compression, write::ZlibEncoder};
 use serde_json::{Value, json};
@@ -36,6 +38,8 @@ fn tesseract() -> Option<String> {
 /// A page of a file made by a test.
 enum Page {
     Text(&'static str),
+    /// Text of a font that does not say what its glyphs are.
+    Unknown,
     Scan(PictureSize, Vec<u8>),
 }
 
@@ -71,6 +75,8 @@ fn pdf(pages: &[Page], outline: &[(&str, usize)]) -> Vec<u8> {
     let kids: String = (0..pages.len()).map(|index| format!("{} 0 R ", of_page(index))).collect();
     objects.insert(2, format!("<< /Type /Pages /Kids [{kids}] /Count {} >>", pages.len()).into_bytes());
     objects.insert(3, b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>".to_vec());
+    let unknown = "/Type /Font /Subtype /Type1 /BaseFont /Odd /Encoding << /Differences [97 /qqqa /qqqb /qqqc] >> /FontDescriptor << /Type /FontDescriptor /FontName /Odd /Flags 4 >> /FirstChar 97 /LastChar 99 /Widths [600 600 600]";
+    objects.insert(4, format!("<< {unknown} >>").into_bytes());
     let entry = |index: usize| 10 + 3 * pages.len() + index;
     objects.insert(5, format!("<< /First {} 0 R >>", entry(0)).into_bytes());
     for (index, (title, page)) in outline.iter().enumerate() {
@@ -82,6 +88,7 @@ fn pdf(pages: &[Page], outline: &[(&str, usize)]) -> Vec<u8> {
         let number = of_page(index);
         let (width, height, content) = match page {
             Page::Text(text) => (595.0, 842.0, format!("BT /F1 12 Tf 72 700 Td ({text}) Tj ET")),
+            Page::Unknown => (595.0, 842.0, "BT /F2 12 Tf 72 700 Td (abcabcabc) Tj ET".to_owned()),
             Page::Scan(size, pixels) => {
                 let points = |pixels: u32| f64::from(pixels) * 72.0 / size.dpi;
                 let (width, height) = (points(size.width), points(size.height));
@@ -95,7 +102,8 @@ fn pdf(pages: &[Page], outline: &[(&str, usize)]) -> Vec<u8> {
                 (width, height, format!("q {width} 0 0 {height} 0 0 cm /Im Do Q"))
             }
         };
-        let resources = format!("/Resources << /Font << /F1 3 0 R >> /XObject << /Im {} 0 R >> >>", number + 2);
+        let resources =
+            format!("/Resources << /Font << /F1 3 0 R /F2 4 0 R >> /XObject << /Im {} 0 R >> >>", number + 2);
         objects.insert(
             number,
             format!(
@@ -501,6 +509,40 @@ async fn an_engine_that_fails_on_one_page_leaves_the_others_their_text() {
         (Settled::Settled, vec!["ocr.left_out: 1 (ocr_engine_crashed): 2".to_owned()])
     );
     assert_eq!(text(&app, id).await, "A heron");
+    app.end().await;
+}
+
+/// What an engine does that reads one word on every page.
+const ONE_WORD: &str = r"cat >/dev/null; printf 'level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext\n5\t1\t1\t1\t1\t1\t10\t10\t90\t20\t96.5\tbittern\n'";
+
+#[tokio::test]
+async fn pages_whose_fonts_cannot_be_read_get_what_the_engine_reads_and_without_one_are_named() {
+    let mixed = || pdf(&[Page::Text("A heron before"), Page::Unknown, Page::Text("An egret after")], &[]);
+    let whole = || pdf(&[Page::Unknown], &[]);
+    let app = TestApp::start().await;
+    let (id, frontier) = ingested(&app, "mixed.pdf", mixed()).await;
+    let warning = "ocr.left_out: 1 (no_ocr_engine): 2 (set SVC_OCR_ENGINE, and reprocess the file)";
+    assert_eq!((frontier.settled, frontier.warnings), (Settled::Settled, vec![warning.to_owned()]));
+    let of_file = evidence(&app, id).await;
+    assert_eq!((&of_file["unusable_pages"], &of_file["scanned_pages"]), (&json!([2]), &Value::Null), "{of_file}");
+    assert_eq!(outcomes(&of_file["plan"])["ocr"], "deferred");
+    assert_eq!(text(&app, id).await, "A heron before\n\nAn egret after");
+    let (_, frontier) = ingested(&app, "whole.pdf", whole()).await;
+    assert_eq!(frontier.warnings, ["extract.empty: needs_ocr (set SVC_OCR_ENGINE, and reprocess the file)"]);
+    app.end().await;
+
+    let folder = tempfile::tempdir().unwrap();
+    let engine = impostor(folder.path(), ONE_WORD);
+    let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
+    for (name, bytes, page, expected) in
+        [("mixed.pdf", mixed(), 2, "A heron before\n\nbittern\n\nAn egret after"), ("whole.pdf", whole(), 1, "bittern")]
+    {
+        let (id, frontier) = ingested(&app, name, bytes).await;
+        assert_eq!((frontier.settled, frontier.warnings), (Settled::Settled, vec![]), "{name}");
+        assert_eq!(text(&app, id).await, expected);
+        let read = evidence(&app, id).await["ocr"]["by_page"].clone();
+        assert_eq!((&read[0]["page"], &read[0]["why"]), (&json!(page), &json!("unknown_glyphs")), "{read}");
+    }
     app.end().await;
 }
 

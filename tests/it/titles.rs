@@ -10,7 +10,7 @@ use svc_client::{
     Client, Code, FileUpload, Json, OptionalJson, Remote,
     wire::{
         ArchivePart, ArchiveQuery, Bm25Search, DocumentPath, DocumentResponse, EmbedOptions, GrantRight,
-        ImportedArchive, IndexChange, IndexPath, IndexState, NewDocument, PageQuery, SnippetOf, TaskTypePath,
+        ImportedArchive, IndexChange, IndexPath, IndexState, NewDocument, PageQuery, SnippetOf, TaskPath, TaskTypePath,
         UploadQuery, WaitQuery,
     },
 };
@@ -221,6 +221,52 @@ async fn a_part_is_not_found_by_a_title_that_its_readers_may_not_read() {
     })
     .await;
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_tells_of_chunks_that_wait_for_their_titles() {
+    let app = TestApp::start().await;
+    let (file, tree) = upload(&app, "Lighthouses.md", lamps()).await;
+    let (zanzibar, bread) = (section(&tree, "Zanzibar"), section(&tree, "Bread"));
+    let waiting = chunks(&tree, zanzibar).len() as i64;
+    let elsewhere = app.create("Elsewhere", "The heron waits.", None).await.id;
+    let one = someone(&app, "one").await;
+    grant(&app, &one, elsewhere, GrantRight::Read).await;
+    let state = async |client: &Client<Remote>, parent_id: Option<i64>| {
+        let search = Bm25Search { parent_id, ..Bm25Search::new("brass") };
+        client.search_bm25(Json(search)).await.unwrap().scope_state
+    };
+    app.client.pause_task_type(of_type("embed:titles")).await.unwrap();
+    app.client.protect_document(DocumentPath { id: zanzibar }).await.unwrap();
+    // What else is in flight outside of a guard, should the sums above be made anew meanwhile.
+    let unfinished = async |guard: i64| -> i64 {
+        let unfinished = "SELECT count(*) FROM documents WHERE settled = 'in_flight' AND guard <> $1";
+        sqlx::query_scalar(unfinished).bind(guard).fetch_one(&app.pool).await.unwrap()
+    };
+    until("the chunks to be told of", async || {
+        (state(&app.client, None).await.in_flight == waiting + unfinished(-1).await).then_some(())
+    })
+    .await;
+    until("who may not read them to be told of others", async || {
+        (state(&one.client, None).await.in_flight == unfinished(zanzibar).await).then_some(())
+    })
+    .await;
+    let last = *chunks(&tree, zanzibar).last().unwrap();
+    for (parent_id, expected) in [(zanzibar, waiting), (last, 1), (bread, 0)] {
+        assert_eq!(state(&app.client, Some(parent_id)).await.in_flight, expected, "{parent_id}");
+    }
+    let task = "SELECT id FROM task_queue WHERE task_type = 'embed:titles' AND NOT final";
+    let id: i64 = sqlx::query_scalar(task).fetch_one(&app.pool).await.unwrap();
+    app.client.cancel_task(TaskPath { id }).await.unwrap();
+    let ended = state(&app.client, Some(last)).await;
+    assert_eq!((ended.in_flight, ended.failed), (0, 1), "nobody embeds it any more");
+    app.client.retry_task(TaskPath { id }).await.unwrap();
+    let again = state(&app.client, Some(last)).await;
+    assert_eq!((again.in_flight, again.failed), (1, 0));
+    app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    until("nothing to wait", async || (state(&app.client, Some(file)).await.in_flight == 0).then_some(())).await;
+    assert_eq!(found(&app.client, "zanzibar").await, chunks(&tree, zanzibar));
     app.end().await;
 }
 
@@ -456,6 +502,14 @@ async fn what_was_embedded_with_titles_loses_them_where_it_is_closed_though_titl
     };
     let later = TestApp::with(wish).await;
     svc::app::weigh_indexes(&later.pool, &later.service.settings).await.unwrap();
+    // Only then nothing but the vectors has the titles.
+    until("every index to be without titles", async || {
+        let with_titles = "SELECT EXISTS (SELECT FROM search_indexes
+                                           WHERE built_to IS NOT NULL OR (config ->> 'title_paths')::boolean)";
+        let with_titles: bool = sqlx::query_scalar(with_titles).fetch_one(&app.pool).await.unwrap();
+        (!with_titles).then_some(())
+    })
+    .await;
     later.client.pause_task_type(of_type("embed:titles")).await.unwrap();
     let with_vector = async || -> i64 {
         let query = "SELECT count(*) FROM document_vectors WHERE document_id = ANY($1)";

@@ -40,6 +40,10 @@ pub struct SearchFilter {
     /// Only these usetypes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usetype: Option<Vec<String>>,
+    /// Only files of these formats and what lies in them, by the nearest file at or above a document that the caller may read; the names are those that
+    /// the facet `format` counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<Vec<String>>,
     /// At least one of these filters, each like this one, must hold.
     #[cfg_attr(feature = "openapi", schema(no_recursion))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +68,7 @@ pub(super) const FILTERS: Constraint = Constraint::List(1, MOST, None);
 const DEEPEST: usize = 4;
 /// The most filters in a filter, at any depth.
 const MOST: usize = 100;
-/// The most ids and usetypes that a filter names, with those in it.
+/// The most ids, usetypes and formats that a filter names, with those in it.
 const MOST_NAMED: usize = 2_000;
 
 /// The constraints of a filter that is the field `$field` of a body.
@@ -74,6 +78,7 @@ macro_rules! filter_constraints {
             (concat!($field, ".exclude"), $crate::wire::filter::EXCLUDE),
             (concat!($field, ".under"), $crate::wire::filter::UNDER),
             (concat!($field, ".usetype"), $crate::wire::search::USETYPES),
+            (concat!($field, ".format"), $crate::wire::search::USETYPES),
             (concat!($field, ".any"), $crate::wire::filter::FILTERS),
             (concat!($field, ".all"), $crate::wire::filter::FILTERS),
             (concat!($field, ".none"), $crate::wire::filter::FILTERS),
@@ -111,6 +116,7 @@ impl SearchFilter {
         EXCLUDE.check(&format!("{field}.exclude"), &self.exclude)?;
         UNDER.check(&format!("{field}.under"), &self.under)?;
         USETYPES.check(&format!("{field}.usetype"), &self.usetype)?;
+        USETYPES.check(&format!("{field}.format"), &self.format)?;
         for (name, time) in [
             ("event_time_from", self.event_time_from),
             ("event_time_until", self.event_time_until),
@@ -120,9 +126,9 @@ impl SearchFilter {
             Constraint::Moment.check(&format!("{field}.{name}"), &time)?;
         }
         let ids = [&self.exclude, &self.under].into_iter().flatten().map(Vec::len).sum::<usize>();
-        size.named += ids + self.usetype.as_ref().map_or(0, Vec::len);
+        size.named += ids + [&self.usetype, &self.format].into_iter().flatten().map(Vec::len).sum::<usize>();
         if size.named > MOST_NAMED {
-            let reason = format!("with it the filter names more than {MOST_NAMED} ids and usetypes");
+            let reason = format!("with it the filter names more than {MOST_NAMED} ids, usetypes and formats");
             return Err(Failure::field(field, reason)
                 .with("limit", MOST_NAMED)
                 .with("remedy", "name a document above them, or search several times"));
@@ -157,5 +163,12 @@ impl SearchFilter {
         let own = self.usetype.iter().flatten().map(String::as_str);
         let parts = [&self.any, &self.all].into_iter().flatten().flatten();
         own.chain(parts.flat_map(SearchFilter::named_usetypes)).collect()
+    }
+
+    /// The formats that this filter or one in it names.
+    pub fn named_formats(&self) -> Vec<&str> {
+        let own = self.format.iter().flatten().map(String::as_str);
+        let parts = [&self.any, &self.all, &self.none].into_iter().flatten().flatten();
+        own.chain(parts.flat_map(SearchFilter::named_formats)).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! What a search found.
-use super::{DocumentResponse, FacetsResponse, GroupBy, RerankMethod, SearchMethod, SnippetOf, TotalIs};
+use super::{
+    DocumentResponse, FacetsResponse, GroupBy, RerankMethod, SearchExplanation, SearchMethod, SnippetOf, TotalIs,
+};
 use crate::operation::Wire;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
@@ -31,6 +33,9 @@ pub struct SearchResponse {
     /// The counts that `facets` asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facets: Option<FacetsResponse>,
+    /// How the search came to this answer; absent unless `explain` asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<SearchExplanation>,
     /// Nodes of the readable scope that a search cannot show.
     pub scope_state: ScopeState,
 }

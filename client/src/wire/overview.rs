@@ -28,6 +28,7 @@ wire_words! {
         FeedAway = "feed_away",
         StandbyAway = "standby_away",
         StandbyBehind = "standby_behind",
+        OtherModel = "other_model",
         FileBytes = "file_bytes",
         VectorMemory = "vector_memory",
         SlowSearches = "slow_searches",
@@ -46,6 +47,7 @@ pub struct Finding {
     /// `stalled`: nobody takes the tasks, although a worker could. `blob_store`: the object store with the bytes of files is away.
     /// `feed_away`: this process does not reach the message broker that `SVC_AMQP_URL` names. `standby_away` and `standby_behind`: the primary answers
     /// the reads of a server that `SVC_DATABASE_READ_URL` names, because that is away or far behind.
+    /// `other_model`: documents have vectors of a model that does not serve, so a search by vectors does not find them.
     /// The others are signs that one server will not do for much longer. `file_bytes`: the database holds very many bytes of files. `vector_memory`: the indexes
     /// of vectors are larger than half the memory. `slow_searches` and `slow_bm25`: searches by vectors and full text, and by BM25, take long in the database.
     /// `slow_ingestion`: embed tasks wait for the database and not for a model. `slow_claims`: claims of tasks take long.

@@ -68,6 +68,9 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// Whether each result says its rank and score in every stage that ranked it (`legs`). `hybrid` always does.
         #[serde(default)]
         pub include_scores: bool,
+        /// Whether the answer says how the search came to it: its legs, their ways, and what took how long (`explanation`).
+        #[serde(default)]
+        pub explain: bool,
         /// Counts of all that matches, 1 to 10. They count what `total` counts: documents, or groups of them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub facets: Option<Vec<Facet>>,
@@ -80,7 +83,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             $name {
                 query: query.to_owned(), context: None, parent_id: None, limit: default_limit(), usetype: None, filter: None,
                 rerank: None, rerank_method: None, rerank_top: None, mmr_lambda: None, recency_half_life_days: None, include_content: true, include_embed: false,
-                group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, facets: None, $( $field: None, )* $($( $own: None, )*)?
+                group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, explain: false, facets: None, $( $field: None, )* $($( $own: None, )*)?
             }
         }
 
@@ -256,6 +259,9 @@ search_body! {
         if body.facets.is_some() {
             return Err(Failure::field("facets", "is not for answers").with("remedy", "ask POST /search/auto for counts"));
         }
+        if body.explain {
+            return Err(Failure::field("explain", "is not for answers").with("remedy", "ask POST /search/auto to explain"));
+        }
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())
     }
@@ -298,7 +304,8 @@ macro_rules! by_any_method { ($($name:ident $group_by:expr),*) => { $(
                 filter: body.filter, rerank: body.rerank, rerank_method: body.rerank_method, rerank_top: body.rerank_top,
                 mmr_lambda: body.mmr_lambda, recency_half_life_days: body.recency_half_life_days, include_content: body.include_content,
                 include_embed: body.include_embed, per_group: body.per_group, snippets: body.snippets, weights: body.weights,
-                index: body.index, cursor: body.cursor, include_scores: body.include_scores, facets: body.facets, query: body.query,
+                index: body.index, cursor: body.cursor, include_scores: body.include_scores, explain: body.explain,
+                facets: body.facets, query: body.query,
             }
         }
     }
@@ -313,7 +320,7 @@ macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
                 parent_id: auto.parent_id, limit: auto.limit, usetype: auto.usetype, filter: auto.filter,
                 rerank: auto.rerank, rerank_method: auto.rerank_method, rerank_top: auto.rerank_top, mmr_lambda: auto.mmr_lambda, recency_half_life_days: auto.recency_half_life_days, include_content: auto.include_content,
                 include_embed: auto.include_embed, group_by: Some(auto.group_by.unwrap_or(GroupBy::File)), per_group: auto.per_group,
-                snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, facets: auto.facets, $( $field: auto.$field, )*
+                snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, explain: auto.explain, facets: auto.facets, $( $field: auto.$field, )*
                 ..$name::new(&auto.query)
             }
         }

@@ -25,7 +25,7 @@ wire_words! {
     /// The precision of a model's weights.
     Precision { F32 = "f32", Bf16 = "bf16", Int8 = "int8", }
     /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers; and the bulk feed, the
-    /// object store, a database that takes writes and its standbys, without which it is ready all the same.
+    /// object store, a database that takes writes and its standbys, without which it is ready all the same; and an OCR engine, if there is one.
     CheckedPart {
         Model = "model",
         Disk = "disk",
@@ -36,6 +36,7 @@ wire_words! {
         BlobStore = "blob_store",
         Writes = "writes",
         Standbys = "standbys",
+        Ocr = "ocr",
     }
 }
 

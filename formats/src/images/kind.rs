@@ -10,7 +10,7 @@ pub(super) struct Look {
 
 /// How far into a picture its header is looked for.
 const HEADER_BYTES: usize = 1024;
-/// How many segments a JPEG has before its size, and how many entries a TIFF has.
+/// How many segments a JPEG has before its size, notes a GIF before its first frame, and entries a TIFF.
 const MOST_SEGMENTS: usize = 1000;
 
 /// `None` for bytes of no known kind.
@@ -20,7 +20,7 @@ pub(super) fn look(bytes: &[u8]) -> Option<Look> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => of("image/png", big(bytes, 16).zip(big(bytes, 20))),
         [0xFF, 0xD8, 0xFF, ..] => of("image/jpeg", jpeg(bytes)),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => of("image/gif", pair(bytes, 6)),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => of("image/gif", gif(bytes)),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => of("image/webp", webp(bytes)),
         [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => of("image/tiff", tiff(bytes)),
         [0, 0, 0, 0x0C, b'j', b'P', b' ', b' ', ..] => of("image/jp2", jp2(bytes)),
@@ -52,6 +52,35 @@ fn little(bytes: &[u8], at: usize) -> Option<u32> {
 fn pair(bytes: &[u8], at: usize) -> Option<(u32, u32)> {
     let [one, two, three, four] = array(bytes, at)?;
     Some((u16::from_le_bytes([one, two]).into(), u16::from_le_bytes([three, four]).into()))
+}
+
+/// The first frame may be larger than the screen whose size the header tells.
+fn gif(bytes: &[u8]) -> Option<(u32, u32)> {
+    let (wide, high) = pair(bytes, 6)?;
+    let frame = gif_frame(bytes).unwrap_or_default();
+    Some((wide.max(frame.0), high.max(frame.1)))
+}
+
+/// The size of the first frame, which comes behind the colours and notes of programs.
+fn gif_frame(bytes: &[u8]) -> Option<(u32, u32)> {
+    let colours = match *bytes.get(10)? {
+        flags @ 0x80.. => 3usize << ((flags & 7) + 1),
+        _ => 0,
+    };
+    let mut at = 13 + colours;
+    for _ in 0..MOST_SEGMENTS {
+        match *bytes.get(at)? {
+            0x2C => return pair(bytes, at + 5),
+            0x21 => at += 2,
+            _ => return None,
+        }
+        // A note has pieces with their lengths, up to an empty one.
+        while let length @ 1.. = *bytes.get(at)? {
+            at += 1 + usize::from(length);
+        }
+        at += 1;
+    }
+    None
 }
 
 /// The size stands in the segment that begins a frame.
@@ -174,6 +203,17 @@ mod tests {
         let jp2 = b"\0\0\0\x0CjP  \r\n\x87\n\0\0\0\x16ihdr\0\0\x01\xE0\0\0\x02\x80";
         assert_eq!(seen(jp2), Some(("image/jp2", Some((640, 480)))));
         assert_eq!(seen(b"<?xml version=\"1.0\"?>\n<svg width=\"3\">"), Some(("image/svg+xml", None)));
+    }
+
+    #[test]
+    fn a_gif_is_as_large_as_its_first_frame() {
+        let mut gif = b"GIF89a\x10\0\x10\0\x80\0\0rgbRGB".to_vec();
+        gif.extend(b"!\xFE\x02hi\x03you\0!\xF9\x04\0\0\0\0\0");
+        gif.extend(b",\0\0\0\0\x80\x02\x0C\0\0");
+        assert_eq!(seen(&gif), Some(("image/gif", Some((640, 16)))));
+        for cut in 10..gif.len() - 1 {
+            assert_eq!(seen(&gif[..cut]), Some(("image/gif", Some((16, 16)))), "{cut}");
+        }
     }
 
     #[test]

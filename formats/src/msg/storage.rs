@@ -1,13 +1,13 @@
 //! The storages of an Outlook message and the properties that they have: small ones in a table, the others in a stream
 //! each. What a file says of its own lengths is believed as far as there are bytes.
 
-use crate::{Format, FormatError, Limit, Limits, charset, rtf};
+use crate::{Format, FormatError, Limit, Limits, charset, compound::read, rtf};
 use cfb::CompoundFile;
 use encoding_rs::UTF_16LE;
 use std::{
     cell::Cell,
     collections::HashMap,
-    io::{self, Read, Seek, SeekFrom},
+    io::{Read, Seek},
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -36,39 +36,6 @@ const OBJECT: u16 = 0x000D;
 /// The numbers of code pages: that of the message's texts, and that of its body on the Internet.
 const MESSAGE_PAGE: u16 = 0x3FFD;
 const INTERNET_PAGE: u16 = 0x3FDE;
-
-/// A file of which no more bytes are read than a limit allows, because many streams may claim the same ones.
-pub(super) struct Bounded<R> {
-    source: R,
-    left: u64,
-}
-
-impl<R> Bounded<R> {
-    pub(super) fn new(source: R, limits: &Limits) -> Self {
-        // What the file itself may have is read once in any case.
-        Self { source, left: limits.unpacked_bytes.max(limits.input_bytes) }
-    }
-}
-
-impl<R: Read> Read for Bounded<R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(bytes)?;
-        match self.left.checked_sub(read as u64) {
-            Some(left) => self.left = left,
-            None => {
-                self.left = 0;
-                return Err(FormatError::over(Limit::UnpackedBytes, "many of its streams claim the same bytes").into());
-            }
-        }
-        Ok(read)
-    }
-}
-
-impl<R: Seek> Seek for Bounded<R> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.source.seek(to)
-    }
-}
 
 /// A message, a recipient or an attachment.
 pub(super) struct Storage {
@@ -204,30 +171,6 @@ impl Storage {
     fn stream(&self, id: u16, kind: u16) -> PathBuf {
         self.path.join(format!("{PROPERTY}{id:04X}{kind:04X}"))
     }
-}
-
-/// The bytes of a stream, at most so many; `None` if there is no such stream, or its bytes are not there.
-pub(super) fn read<R: Read + Seek>(
-    file: &mut CompoundFile<R>,
-    path: &Path,
-    most: u64,
-) -> Result<Option<Vec<u8>>, FormatError> {
-    let mut bytes = Vec::new();
-    let read = file.open_stream(path).and_then(|mut stream| match stream.len() <= most {
-        true => stream.read_to_end(&mut bytes),
-        false => stream.take(most).read_to_end(&mut bytes),
-    });
-    match read {
-        Ok(_) => Ok(Some(bytes)),
-        // Only an error of the system is none of the file's.
-        Err(error) if error.raw_os_error().is_some() || is_refusal(&error) => Err(error.into()),
-        Err(_) => Ok(None),
-    }
-}
-
-/// Whether the file is refused as a whole, since so much was read of it already.
-fn is_refusal(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<FormatError>())
 }
 
 /// The id and the type of the property that a stream or storage of this name is.

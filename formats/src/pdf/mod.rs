@@ -51,8 +51,8 @@ pub(crate) fn refusal<R: Read + Seek>(source: R) -> Option<FormatError> {
 }
 
 /// Reads [`PROBED_PAGES`]. An outline or tags declare headings for the whole file. Headings by font sizes are found
-/// only among these pages, so a file whose only headings are on other pages has none; so it is with scanned pages and
-/// tables. A file is scanned if over half of these pages are.
+/// only among these pages, so a file whose only headings are on other pages has none; so it is with scanned pages, pages whose
+/// fonts cannot be read, and tables. A file is scanned if over half of these pages are.
 pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
     let document = match Document::open(source, access) {
         Ok(document) => document,
@@ -67,11 +67,12 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
     let step = count.div_ceil(PROBED_PAGES).max(1);
     let mut reader = PageReader::new(&document, access.limits);
     let (mut looked_at, mut with_text, mut scanned, mut with_images) = (0usize, 0usize, 0usize, 0usize);
-    let mut has_tables = false;
+    let (mut has_tables, mut has_unusable) = (false, false);
     for index in (0..count).step_by(step) {
         let page = reader.read(index)?;
         looked_at += 1;
         scanned += usize::from(page.is_scanned());
+        has_unusable |= page.is_unusable();
         with_images += usize::from(page.images.count > 0);
         if page.has_usable_text() {
             with_text += usize::from(!page.is_scanned());
@@ -85,6 +86,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
         .with(Pattern::HasOutline, has_outline)
         .with(Pattern::IsScanned, scanned * 2 > looked_at)
         .with(Pattern::HasScannedPages, scanned > 0)
+        .with(Pattern::HasUnusablePages, has_unusable)
         .with(Pattern::HasImages, with_images > 0)
         .with(Pattern::HasTables, has_tables)
         .with(Pattern::IsEncrypted, document.is_encrypted()))
@@ -92,7 +94,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
 
 /// Extracts the text with these facts: `page_count`, `tagged`, and if there are any, `page_images` (a page's number,
 /// the number of images, and the shares of the page that the largest and all of them cover), `scanned_pages`,
-/// `unreadable_pages`, `unusable_pages`, `unknown_glyphs`, `tables_left_out` (for lack of room). A file without text has the
+/// `unusable_pages` (whose fonts cannot be read), `unreadable_pages`, `unknown_glyphs`, `tables_left_out` (for lack of room). A file without text has the
 /// fact `empty`.
 pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
     let limits = access.limits;
@@ -122,7 +124,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
         notes.add(number, &page);
         check_text(extraction.text.len(), limits)?;
     }
-    if !notes.scanned.is_empty() {
+    if !(notes.scanned.is_empty() && notes.unusable.is_empty()) {
         extraction.outline = headings.outline().to_vec();
     }
     let (found, from) = headings.finish(&extraction);
@@ -168,8 +170,8 @@ fn tell(access: Access<'_>, done: u32, count: u32) -> Result<(), FormatError> {
 struct Notes {
     images: Vec<Value>,
     scanned: Vec<u32>,
+    unusable: Vec<u32>,
     unreadable: usize,
-    unusable: usize,
     unknown: usize,
 }
 
@@ -184,18 +186,16 @@ impl Notes {
         if page.is_scanned() {
             self.scanned.push(number);
         }
+        if page.is_unusable() {
+            self.unusable.push(number);
+        }
         self.unreadable += usize::from(page.failed);
-        self.unusable += usize::from(page.characters > 0 && !page.has_usable_text());
         self.unknown += page.unknown;
     }
 
     fn write(self, extraction: &mut Extraction) {
         let facts = &mut extraction.facts;
-        let counts = [
-            ("unreadable_pages", self.unreadable),
-            ("unusable_pages", self.unusable),
-            ("unknown_glyphs", self.unknown),
-        ];
+        let counts = [("unreadable_pages", self.unreadable), ("unknown_glyphs", self.unknown)];
         facts.extend(
             counts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| (fact.to_owned(), count.into())),
         );
@@ -204,6 +204,9 @@ impl Notes {
         }
         if !self.scanned.is_empty() {
             facts.insert("scanned_pages".to_owned(), self.scanned.into());
+        }
+        if !self.unusable.is_empty() {
+            facts.insert("unusable_pages".to_owned(), self.unusable.into());
         }
         if extraction.text.is_empty() {
             facts.insert("empty".to_owned(), "needs_ocr".into());

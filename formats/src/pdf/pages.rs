@@ -44,6 +44,11 @@ impl PageText {
         self.characters > 0 && self.unknown * 10 <= self.characters * 3
     }
 
+    /// Whether it shows characters of which too many are unknown, because its fonts do not say what their glyphs are.
+    pub(super) fn is_unusable(&self) -> bool {
+        self.characters > 0 && !self.has_usable_text() && !self.is_scanned()
+    }
+
     /// Whether it is a picture of a page: hardly any characters, and images over at least half of it.
     pub(super) fn is_scanned(&self) -> bool {
         self.characters < SCANNED_CHARACTERS && self.images.union() >= SCANNED_COVERAGE

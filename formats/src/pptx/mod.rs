@@ -22,6 +22,7 @@ use crate::{
     package::Package,
 };
 pub(crate) use images::images;
+pub(crate) use slide::Slide;
 use std::io::{Read, Seek};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
@@ -78,15 +79,15 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
         };
         match read {
             Some(slide) => deck.write(slide, number, limits)?,
-            None => deck.missing.push(number),
+            None => deck.lack(number),
         }
     }
-    deck.finish()?.within(limits)
+    deck.finish(Format::Pptx)?.within(limits)
 }
 
 /// The slides, written one after the other.
 #[derive(Default)]
-struct Deck {
+pub(crate) struct Deck {
     writer: Writer,
     pages: Vec<Page>,
     promoted: u64,
@@ -97,14 +98,14 @@ struct Deck {
 }
 
 impl Deck {
-    fn write(&mut self, slide: slide::Slide, number: u32, limits: &Limits) -> Result<(), FormatError> {
+    pub(crate) fn write(&mut self, slide: Slide, number: u32, limits: &Limits) -> Result<(), FormatError> {
         if slide.is_hidden {
             self.hidden.push(number);
         }
         if !slide.has_text() {
             self.without_text.push(number);
         }
-        let slide::Slide { title, mut blocks, notes, .. } = slide;
+        let Slide { title, mut blocks, notes, .. } = slide;
         let title = match title {
             Some(title) => title,
             None => match slide::promote(&mut blocks) {
@@ -126,6 +127,11 @@ impl Deck {
         Ok(())
     }
 
+    /// Notes that the presentation lists a slide that is not there.
+    pub(crate) fn lack(&mut self, number: u32) {
+        self.missing.push(number);
+    }
+
     fn comments_of<R: Read + Seek>(
         &mut self,
         package: &mut Package<R>,
@@ -141,21 +147,22 @@ impl Deck {
         Ok(())
     }
 
-    fn finish(self) -> Result<Extraction, FormatError> {
+    /// The text of the slides; the facts have names of the format.
+    pub(crate) fn finish(self, format: Format) -> Result<Extraction, FormatError> {
         if self.pages.is_empty() && !self.missing.is_empty() {
-            return Err(FormatError::corrupt(Format::Pptx, "the package has none of its slides"));
+            return Err(FormatError::corrupt(format, "the file has none of its slides"));
         }
         let mut extraction = self.writer.finish("slides");
         let facts = &mut extraction.facts;
         facts.insert("promoted_title_count".to_owned(), self.promoted.into());
-        facts.insert("pptx.slides".to_owned(), (self.pages.len() + self.missing.len()).into());
+        facts.insert(format!("{format}.slides"), (self.pages.len() + self.missing.len()).into());
         for (name, numbers) in [
-            ("pptx.hidden_slides", self.hidden),
-            ("pptx.missing_slides", self.missing),
-            ("pptx.slides_without_text", self.without_text),
+            ("hidden_slides", self.hidden),
+            ("missing_slides", self.missing),
+            ("slides_without_text", self.without_text),
         ] {
             if !numbers.is_empty() {
-                facts.insert(name.to_owned(), numbers.into());
+                facts.insert(format!("{format}.{name}"), numbers.into());
             }
         }
         self.comments.record("pptx.comments", facts);

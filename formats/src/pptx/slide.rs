@@ -3,7 +3,7 @@
 use crate::markdown::Block;
 
 #[derive(Debug, Default)]
-pub(super) struct Slide {
+pub(crate) struct Slide {
     /// The text of the title placeholder.
     pub title: Option<String>,
     /// Everything else, in the order of the shapes.

@@ -84,8 +84,11 @@ fn every_file_is_detected() {
     for entry in corpus("") {
         let detection = entry.detection();
         let found = detection.format.map_or("unknown", Format::as_str);
-        // A legacy workbook is told from other compound files. Some of the damaged files allow more than one answer.
-        let detector = if entry.expect["kind"] == "xls" { "xls" } else { &entry.detector };
+        // Legacy files are told from other compound files. Some of the damaged files allow more than one answer.
+        let detector = match entry.expect["kind"].as_str() {
+            Some(kind @ ("xls" | "doc" | "ppt")) => kind,
+            _ => &entry.detector,
+        };
         assert!(detector.split_whitespace().any(|word| word == found), "{}: {found}, not {detector}", entry.name);
         let by = match detection.format {
             Some(Format::Docx | Format::Pptx | Format::Xlsx) => DetectedBy::ZipManifest,
@@ -125,6 +128,20 @@ fn probes_measure_what_the_references_measure() {
         if entry.expect["is_encrypted_openable_with_empty_password"] == true {
             assert!(patterns.holds(Pattern::IsEncrypted), "{}", entry.name);
         }
+    }
+}
+
+#[test]
+fn a_legacy_presentation_has_its_slides_and_notes() {
+    for entry in corpus("ole2/").into_iter().filter(|entry| entry.name.ends_with(".ppt")) {
+        let read = extract(Format::Ppt, entry.open(), &Limits::default()).unwrap();
+        assert_eq!(
+            read.text,
+            "# This is a test title\n\nThis is a test subtitle\n\nThis is on page 1\n\n## Notes\n\n\
+             These are the notes for page 1\n\n# This is the title on page 2\n\n- This is page two\n\
+             - It has several blocks of text\n- None of them have formatting\n\n## Notes\n\n\
+             These are the notes on page two, again lacking formatting"
+        );
     }
 }
 

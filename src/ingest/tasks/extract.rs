@@ -1,11 +1,17 @@
 //! extract:text: the text of a file, with its pages and headings.
-use super::{Apply, OrTaskFailure, another_answer, ocr::LeftOut, probe::input, types::OCR};
+use super::{
+    Apply, OrTaskFailure, another_answer,
+    ocr::{LeftOut, UNREAD},
+    probe::input,
+    types::OCR,
+};
 use crate::{
     ingest::Tools,
     reader::limits,
     store::{self, evidence::Evidence},
 };
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use svc_actors::{Meter, Outcome, TaskFailure};
 use svc_client::wire::PlanOutcome;
 use svc_formats::{
@@ -39,13 +45,18 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// The scanned pages that nobody will read although there is an engine: an option has them skipped, or none was among the pages
-/// that the probe looked at, so that no task waits for them.
+/// The pages that only OCR can read and that nobody will read: there is no engine, an option has them skipped, or none was among
+/// the pages that the probe looked at, so that no task waits for them.
 async fn unread(tools: &Tools, id: DocumentId, found: &[(Evidence, Value)]) -> Result<LeftOut, TaskFailure> {
     let mut left_out = LeftOut::default();
-    let scanned =
-        found.iter().find(|(name, _)| *name == Evidence::ScannedPages).and_then(|(_, pages)| pages.as_array());
-    let Some(scanned) = scanned.filter(|_| tools.types.ocr_gives_text()) else { return Ok(left_out) };
+    let of_each = found.iter().filter(|(name, _)| UNREAD.iter().any(|(unread, _)| unread == name));
+    let pages: BTreeSet<u64> =
+        of_each.filter_map(|(_, pages)| pages.as_array()).flatten().filter_map(Value::as_u64).collect();
+    let types = &tools.types;
+    // What a handler of another crate does with them is its own affair.
+    if pages.is_empty() || types.has_handler(&OCR) && !types.ocr_gives_text() {
+        return Ok(left_out);
+    }
     let mut conn = tools.pool.acquire().await.classified()?;
     let plan = store::evidence::read_one(&mut conn, id, Evidence::Plan).await.classified()?.unwrap_or_default();
     let row = plan["tasks"].as_array().into_iter().flatten().find(|row| row["task"] == OCR.name);
@@ -53,9 +64,12 @@ async fn unread(tools: &Tools, id: DocumentId, found: &[(Evidence, Value)]) -> R
     if outcome == Some(PlanOutcome::Enqueued.as_str()) {
         return Ok(left_out);
     }
-    let is_skipped = outcome == Some(PlanOutcome::Skipped.as_str());
-    let reason = if is_skipped { "ocr_skipped" } else { "not_probed" };
-    for number in scanned.iter().filter_map(|number| u32::try_from(number.as_u64()?).ok()) {
+    let reason = match types.ocr_gives_text() {
+        _ if outcome == Some(PlanOutcome::Skipped.as_str()) => "ocr_skipped",
+        true => "not_probed",
+        false => "no_ocr_engine",
+    };
+    for number in pages.into_iter().filter_map(|number| u32::try_from(number).ok()) {
         left_out.add(number, reason);
     }
     Ok(left_out)

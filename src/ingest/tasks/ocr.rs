@@ -1,5 +1,6 @@
-//! ocr: the text of scanned pages. A reader draws each, and the engine reads it; what they cannot do is left out with its
-//! reason, and the other pages have their text.
+//! ocr: the text of scanned pages, and of pages whose fonts cannot be read. A reader draws each, and the engine reads it; what
+//! they cannot do is left out with its reason, and the other pages have their text. A file that is a picture goes to the engine as
+//! it is.
 use super::{Apply, OrTaskFailure, REFUSED, extract, probe::stored_file, types::NO_ENGINE};
 use crate::{
     ingest::Tools,
@@ -12,11 +13,16 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, fs::File};
 use svc_actors::{ErrorClass, Meter, Outcome, TaskFailure};
 use svc_formats::{
-    Extraction, FormatError, PictureSize,
+    Extraction, Format, FormatError, PictureSize,
     isolated::{Answer, Request, Step},
 };
 use svc_ids::DocumentId;
 
+/// The lists of pages that only OCR can read, and why they are read so, as the evidence says it.
+pub(super) const UNREAD: [(Evidence, &str); 2] =
+    [(Evidence::ScannedPages, "scan"), (Evidence::UnusablePages, "unknown_glyphs")];
+/// Why a file that is a picture is read.
+const PICTURE: &str = "picture";
 /// After as many faults of the engine in a row, the pages that are left are not tried.
 const MOST_FAULTS: usize = 3;
 /// The most bytes of the words and their places in the evidence, and the most pages that are listed one by one.
@@ -30,11 +36,17 @@ const POINTS: f64 = 72.0;
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let engine = tools.ocr.clone().ok_or_else(|| TaskFailure::away("no_ocr_engine", NO_ENGINE))?;
-    let (format, extraction, _) = extract::read(tools, id, &apply.meter).await?;
+    let (format, mut extraction, _) = extract::read(tools, id, &apply.meter).await?;
     let known = known(tools, id).await?;
-    let scanned = scanned(&extraction, known.as_ref());
-    let read = read_pages(tools, &engine, id, &scanned, &apply.meter).await?;
-    if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && extraction.text.trim().is_empty()) {
+    let pictures = Pictures::of(format, &mut extraction);
+    let wanted = match &pictures {
+        Pictures::Drawn => wanted(&extraction, known.as_ref()),
+        Pictures::Stored(sizes) => (1..).zip(sizes).map(|(number, _)| (number, PICTURE)).collect(),
+    };
+    let read = read_pages(tools, &engine, id, &pictures, &wanted, &apply.meter).await?;
+    // Archives and messages are full of pictures, and one that the engine cannot unpack says nothing against them.
+    let needs_text = matches!(pictures, Pictures::Drawn) && extraction.text.trim().is_empty();
+    if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && needs_text) {
         return Err(of_engine(fault));
     }
     let evidence = read.evidence(&engine);
@@ -69,10 +81,35 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
+/// Where the pictures come from that are read.
+enum Pictures {
+    /// A reader draws the pages.
+    Drawn,
+    /// The file has them, each of this size if its header tells it.
+    Stored(Vec<Option<PictureSize>>),
+}
+
+impl Pictures {
+    /// Takes the sizes out of the facts, because nobody else needs them.
+    fn of(format: Format, extraction: &mut Extraction) -> Pictures {
+        if format != Format::Image {
+            return Pictures::Drawn;
+        }
+        let sizes = extraction.facts.remove("sizes").unwrap_or_default();
+        let size = |size: &Value| {
+            let side = |index: usize| u32::try_from(size[index].as_u64()?).ok();
+            // A place on it is told in its pixels.
+            Some(PictureSize { width: side(0)?, height: side(1)?, dpi: POINTS })
+        };
+        Pictures::Stored(sizes.as_array().into_iter().flatten().map(size).collect())
+    }
+}
+
 /// What extract:text has recorded of the file.
 struct Known {
     summary: Map<String, Value>,
-    scanned: Value,
+    /// Of each of [`UNREAD`], in this order.
+    unread: Vec<Value>,
 }
 
 /// `None` if the file has no text layer, so that extract:text did not run.
@@ -83,15 +120,24 @@ async fn known(tools: &Tools, id: DocumentId) -> Result<Option<Known>, TaskFailu
     else {
         return Ok(None);
     };
-    let scanned = store::evidence::read_one(&mut conn, id, Evidence::ScannedPages).await.classified()?;
-    Ok(Some(Known { summary, scanned: scanned.unwrap_or_default() }))
+    let mut unread = Vec::new();
+    for (evidence, _) in UNREAD {
+        let pages = store::evidence::read_one(&mut conn, id, evidence).await.classified()?;
+        unread.push(pages.unwrap_or_default());
+    }
+    Ok(Some(Known { summary, unread }))
 }
 
-/// The numbers of the pages that are scans.
-fn scanned(extraction: &Extraction, known: Option<&Known>) -> Vec<u32> {
-    let listed = extraction.facts.get("scanned_pages").or(known.map(|known| &known.scanned));
-    let numbers = listed.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_u64);
-    numbers.filter_map(|number| u32::try_from(number).ok()).collect()
+/// The numbers of the pages to read, and why each is read.
+fn wanted(extraction: &Extraction, known: Option<&Known>) -> BTreeMap<u32, &'static str> {
+    let mut wanted = BTreeMap::new();
+    for (index, (evidence, why)) in UNREAD.into_iter().enumerate() {
+        let recorded = known.and_then(|known| known.unread.get(index));
+        let listed = extraction.facts.get(evidence.as_str()).or(recorded).and_then(Value::as_array);
+        let numbers = listed.into_iter().flatten().filter_map(|number| u32::try_from(number.as_u64()?).ok());
+        wanted.extend(numbers.map(|number| (number, why)));
+    }
+    wanted
 }
 
 /// Reads the pages one by one. An engine that cannot be started says nothing about the file, so the task waits for it.
@@ -99,26 +145,31 @@ async fn read_pages(
     tools: &Tools,
     engine: &Engine,
     id: DocumentId,
-    scanned: &[u32],
+    pictures: &Pictures,
+    wanted: &BTreeMap<u32, &'static str>,
     meter: &Meter,
 ) -> Result<Pages, TaskFailure> {
     let file = stored_file(tools, id).await?;
     let mut pages = Pages::default();
     let (mut faults, mut room) = (0, tools.settings.parser_text_bytes);
-    for (index, &number) in scanned.iter().enumerate() {
-        meter.set(index, scanned.len(), "pages");
+    for (index, (&number, &why)) in wanted.iter().enumerate() {
+        meter.set(index, wanted.len(), "pages");
         let reason = if index >= tools.settings.ocr_pages {
             "ocr_pages"
         } else if faults >= MOST_FAULTS {
             pages.fault.as_ref().map_or("ocr_engine_crashed", EngineError::code)
         } else {
-            match read_page(tools, engine, &file, number).await? {
+            let page = match pictures {
+                Pictures::Drawn => read_page(tools, engine, &file, number).await?,
+                Pictures::Stored(sizes) => read_file(tools, engine, &file, sizes, index).await?,
+            };
+            match page {
                 Page::Read(size, recognised) => {
                     faults = 0;
                     match room.checked_sub(recognised.text.len() as u64) {
                         Some(left) => {
                             room = left;
-                            pages.add(number, &size, recognised);
+                            pages.add(number, why, &size, recognised);
                             continue;
                         }
                         None => "text_bytes",
@@ -143,7 +194,7 @@ async fn read_pages(
 /// What became of a page.
 enum Page {
     Read(PictureSize, Recognised),
-    /// The reader could not draw it; the name of the limit or the error.
+    /// There is no picture of it for the engine; the name of the limit or the error.
     NotDrawn(&'static str),
     NotRead(EngineError),
 }
@@ -153,12 +204,35 @@ async fn read_page(tools: &Tools, engine: &Engine, file: &StoredFile, number: u3
     let (size, pixels) = match draw(tools, engine, input, number).await {
         Ok(picture) => picture,
         Err(error) if error.is_permanent() => {
-            tracing::info!(page = number, error = %error, "a scanned page could not be drawn");
+            tracing::info!(page = number, error = %error, "a page to be read could not be drawn");
             return Ok(Page::NotDrawn(error.limit().map_or(error.code(), |limit| limit.as_str())));
         }
         Err(error) => return Err(error).classified(),
     };
     Ok(match engine.recognise(&size, &pixels).await {
+        Ok(recognised) => Page::Read(size, recognised),
+        Err(fault) => Page::NotRead(fault),
+    })
+}
+
+/// Has the engine read the picture at an index of a file, if its header keeps to the limits: nothing is unpacked before.
+async fn read_file(
+    tools: &Tools,
+    engine: &Engine,
+    file: &StoredFile,
+    sizes: &[Option<PictureSize>],
+    index: usize,
+) -> Result<Page, TaskFailure> {
+    let Some(size) = sizes.get(index).copied().flatten() else { return Ok(Page::NotDrawn("damaged")) };
+    if size.pixels() > engine.raster.pixels {
+        return Ok(Page::NotDrawn("ocr_pixels"));
+    }
+    let input = file.open().classified()?;
+    if input.metadata().classified()?.len() > tools.settings.parser_image_bytes {
+        return Ok(Page::NotDrawn("image_bytes"));
+    }
+    let index = (sizes.len() > 1).then_some(index);
+    Ok(match engine.recognise_file(&size, input, index).await {
         Ok(recognised) => Page::Read(size, recognised),
         Err(fault) => Page::NotRead(fault),
     })
@@ -215,13 +289,13 @@ struct Pages {
 }
 
 impl Pages {
-    fn add(&mut self, number: u32, size: &PictureSize, recognised: Recognised) {
+    fn add(&mut self, number: u32, why: &str, size: &PictureSize, recognised: Recognised) {
         let Recognised { text, words } = recognised;
         let confidence: f64 = words.iter().map(|word| f64::from(word.confidence)).sum();
         if self.listed.len() < LISTED_PAGES {
             let mean = mean(confidence, words.len());
-            let dpi = size.dpi.round();
-            self.listed.push(json!({"page": number, "words": words.len(), "confidence": mean, "dpi": dpi}));
+            let dpi = (why != PICTURE).then(|| size.dpi.round());
+            self.listed.push(json!({"page": number, "why": why, "words": words.len(), "confidence": mean, "dpi": dpi}));
         }
         self.words += words.len();
         self.confidence += confidence;
@@ -284,7 +358,7 @@ impl Boxes {
     }
 }
 
-/// The pages that have no text although they are scans.
+/// The pages that have no text because nobody read their pictures.
 #[derive(Default)]
 pub(super) struct LeftOut {
     pub count: usize,

@@ -21,7 +21,7 @@ use std::{fs::File, io, sync::Arc};
 use svc_actors::{ErrorClass, Outcome, TaskFailure};
 use svc_client::wire::{PlanOutcome, PlanRow};
 use svc_formats::{
-    Archive, Format, FormatError, Pattern, Patterns,
+    Archive, Detection, Format, FormatError, Pattern, Patterns,
     isolated::{Answer, Request, Step},
 };
 use svc_ids::{DocumentId, TaskId};
@@ -118,19 +118,34 @@ pub async fn measure_file(
         let patterns = svc_formats::probe(format, io::empty(), &limits(&core.settings)).classified()?;
         return Ok(Measured { format, patterns, archive: None, refusal: None });
     }
-    let request = Request::new(Step::Probe, limits(&core.settings));
-    let (format, patterns, archive) = match core.reader.read(open()?, &request).await.classified()?.0 {
-        Answer::Probed { detection, patterns, archive, .. } => {
-            (detection.format.ok_or(FormatError::UnknownFormat).classified()?, patterns.classified()?, archive)
+    let (detection, patterns, archive) = probed(core, open()?, Step::Probe).await?;
+    let (format, patterns, archive) = match (detection.format, arrived_as) {
+        // The bytes alone do not tell a piece of a page in Markdown from a page.
+        (Some(Format::Html), Some(Format::Text)) => {
+            let (_, patterns, archive) = probed(core, open()?, Step::ProbeAs(Format::Text)).await?;
+            (Format::Text, patterns, archive)
         }
-        _ => return Err(another_answer()),
+        (format, _) => (format.ok_or(FormatError::UnknownFormat).classified()?, patterns, archive),
     };
-    let closed = patterns.holds(Pattern::IsEncrypted) || format == Format::Ole2;
+    let patterns = patterns.classified()?;
+    let closed = patterns.holds(Pattern::IsEncrypted) || matches!(format, Format::Ole2 | Format::Doc | Format::Ppt);
     let refusal = match closed && rules::due(types, format, &patterns, &Value::Null).next().is_none() {
         true => refusal(core, format, open()?).await?,
         false => None,
     };
     Ok(Measured { format, patterns, archive, refusal })
+}
+
+/// What a reader measures of a file.
+async fn probed(
+    core: &Core,
+    file: File,
+    step: Step,
+) -> Result<(Detection, Result<Patterns, FormatError>, Option<Archive>), TaskFailure> {
+    match core.reader.read(file, &Request::new(step, limits(&core.settings))).await.classified()?.0 {
+        Answer::Probed { detection, patterns, archive, .. } => Ok((detection, patterns, archive)),
+        _ => Err(another_answer()),
+    }
 }
 
 /// What an upload with the file's password left, which another upload may bring at any time, or the text that the

@@ -1,6 +1,12 @@
 //! Documents in lists: roots, children, subtrees, and what of them a search cannot show.
 use super::add;
-use crate::store::scope::{Readable, readable};
+use crate::{
+    store::{
+        nodes::is_titled,
+        scope::{Readable, readable},
+    },
+    usetype::Usetype,
+};
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
@@ -203,9 +209,40 @@ pub struct Unsettled {
     pub failed: i64,
 }
 
+/// The number of chunks and tables in scope without a vector that are at or under the document of an `embed:titles` task of which this holds.
+/// $4 are their usetypes. What is under a document is a range of the order in which the tree is read. That order has the planner take its
+/// index, and the limits bound what a search looks at, whatever of it is in scope.
+macro_rules! under_changed_titles {
+    ($task:literal) => {
+        concat!(
+            "count(DISTINCT w.id) FROM (
+                 SELECT d.id FROM (
+                     SELECT u.* FROM (
+                         SELECT t.scope_document_id FROM task_queue t
+                          WHERE t.task_type = 'embed:titles' AND (NOT t.final OR t.error_type IS NOT NULL) AND ",
+            $task,
+            "             LIMIT 10000) t
+                       JOIN documents top ON top.id = t.scope_document_id
+                       JOIN documents r ON r.id = CASE WHEN $3::bigint IS NULL OR top.path @> ARRAY[$3] THEN top.id ELSE $3 END
+                                       AND (r.id = top.id OR r.path @> ARRAY[top.id])
+                      CROSS JOIN LATERAL (
+                         SELECT d.id, d.path, d.guard, d.usetype, d.settled FROM documents d
+                          WHERE d.path || d.id >= r.path || r.id AND d.path || d.id < r.path || (r.id + 1)
+                          ORDER BY d.path || d.id LIMIT 10000) u
+                      LIMIT 10000) d
+                  WHERE d.settled = 'settled' AND ",
+            is_titled!("$4"),
+            " AND ",
+            in_scope!(),
+            " LIMIT 2000) w WHERE NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = w.id)"
+        )
+    };
+}
+
 /// How many nodes of the readable scope a search cannot show: those in flight and those that failed, each counted up to
 /// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
-/// it.
+/// it; a chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first 10,000
+/// documents of the scope under changed titles are looked at, and 2,000 chunks among them, because most still have the vectors that they had.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,
@@ -213,43 +250,67 @@ pub async fn unsettled(
     under: Option<DocumentId>,
 ) -> sqlx::Result<Unsettled> {
     // To plan what follows takes a millisecond, and mostly there is nothing to count for anybody.
-    let is_any: bool = sqlx::query_scalar(
+    let (are_open, are_titled): (bool, bool) = sqlx::query_as(
         "SELECT EXISTS (SELECT FROM documents WHERE settled <> 'settled')
-             OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL))",
+             OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL)),
+                EXISTS (SELECT FROM task_queue WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL))",
     )
     .fetch_one(&mut *conn)
     .await?;
-    if !is_any {
-        return Ok(Unsettled { in_flight: 0, failed: 0 });
+    let (mut in_flight, mut failed) = (0, 0);
+    // The conditions of the indexes task_queue_document_embeds and task_queue_titles are repeated as they are, so that the planner
+    // may use the indexes.
+    if are_open {
+        let mut arguments = scope.arguments();
+        add(&mut arguments, under);
+        let counted: (i64, i64, i64, i64) = sqlx::query_as_with(
+            concat!(
+                "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
+                in_scope!(),
+                " LIMIT 10000) f),
+                        (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
+                in_scope!(),
+                " LIMIT 10000) f),
+                        (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
+                          WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
+                            AND NOT t.final AND d.settled = 'settled' AND ",
+                in_scope!(),
+                " LIMIT 10000) f),
+                        (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
+                          WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
+                            AND t.final AND t.status = 'failed' AND d.settled = 'settled'
+                            AND NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id) AND ",
+                in_scope!(),
+                " LIMIT 10000) f)"
+            ),
+            arguments,
+        )
+        .persistent(false)
+        .fetch_one(&mut *conn)
+        .await?;
+        let (nodes_in_flight, nodes_failed, waiting, unembedded) = counted;
+        in_flight += nodes_in_flight + waiting;
+        failed += nodes_failed + unembedded;
     }
-    let mut arguments = scope.arguments();
-    add(&mut arguments, under);
-    // The condition of the index task_queue_document_embeds is repeated as it is, so that the planner may use the
-    // index.
-    let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
-        concat!(
-            "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
-            in_scope!(),
-            " LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
-            in_scope!(),
-            " LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
-                      WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
-                        AND NOT t.final AND d.settled = 'settled' AND ",
-            in_scope!(),
-            " LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
-                      WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
-                        AND t.final AND t.status = 'failed' AND d.settled = 'settled'
-                        AND NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id) AND ",
-            in_scope!(),
-            " LIMIT 10000) f)"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_one(conn)
-    .await?;
-    Ok(Unsettled { in_flight: (in_flight + waiting).min(10_000), failed: (failed + unembedded).min(10_000) })
+    if are_titled {
+        let mut arguments = scope.arguments();
+        add(&mut arguments, under);
+        add(&mut arguments, Usetype::titled());
+        let (waiting, unembedded): (i64, i64) = sqlx::query_as_with(
+            concat!(
+                "SELECT (SELECT ",
+                under_changed_titles!("NOT t.final"),
+                "), (SELECT ",
+                under_changed_titles!("t.final"),
+                ")"
+            ),
+            arguments,
+        )
+        .persistent(false)
+        .fetch_one(conn)
+        .await?;
+        in_flight += waiting;
+        failed += unembedded;
+    }
+    Ok(Unsettled { in_flight: in_flight.min(10_000), failed: failed.min(10_000) })
 }

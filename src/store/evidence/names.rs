@@ -106,17 +106,20 @@ evidence! {
     PageImages = "page_images", by "`extract:text`, `ocr`", null "there are none", absent "the file is not a PDF, or nobody read its text", of "pdf";
     /// The numbers of the pages that are scans.
     ScannedPages = "scanned_pages", by "`extract:text`, `ocr`", null "there are none", absent "the file is not a PDF, or nobody read its text", of "pdf";
-    /// How scanned pages were read: the `engine` and its `languages`, the numbers of `pages` and `words`, the mean `confidence` of the words, 0 to 100, and
-    /// the same for the first thousand pages (`by_page`), each with the resolution of its picture.
-    Ocr = "ocr", by "`ocr`", absent "the file has no scanned pages, or no OCR engine was configured";
-    /// The words of the scanned pages, each with its text, the left and the top of its box, its width and height in points, and its confidence; and how
+    /// The numbers of the pages that are no scans and whose fonts do not say which characters they show, so that only OCR can read them.
+    UnusablePages = "unusable_pages", by "`extract:text`, `ocr`", null "there are none", absent "the file is not a PDF, or nobody read its text", of "pdf";
+    /// How scanned pages, and those whose fonts cannot be read, were read: the `engine` and its `languages`, the numbers of `pages` and `words`, the mean `confidence` of the words, 0 to 100, and
+    /// the same for the first thousand pages (`by_page`), each with the resolution of its picture and why it was read: `scan`, `unknown_glyphs`, or `picture` of a file that is one, whose resolution is null.
+    Ocr = "ocr", by "`ocr`", absent "the file has no such pages, or no OCR engine was configured";
+    /// The words of the pages that were read so, each with its text, the left and the top of its box, its width and height in points (of a file that is a picture, in pixels), and its confidence; and how
     /// many are `left_out` for lack of room.
-    OcrWords = "ocr.words", by "`ocr`", null "there are no words", absent "the file has no scanned pages, or no OCR engine was configured";
-    /// How many scanned pages have no text, by the reason, and the numbers of the first hundred: `ocr_pages` (SVC_OCR_PAGES), `text_bytes`, what the OCR
+    OcrWords = "ocr.words", by "`ocr`", null "there are no words", absent "the file has no such pages, or no OCR engine was configured";
+    /// How many of the pages that only OCR can read have no text, by the reason, and the numbers of the first hundred: `ocr_pages` (SVC_OCR_PAGES), `text_bytes`, what the OCR
     /// engine did (`ocr_engine_timeout`, `ocr_engine_crashed`, `ocr_engine_output`, `ocr_engine_nonsense`), or why the page could not be drawn (`wall_time`,
-    /// `memory`, `encrypted` and others). `not_probed`: the probe, which looks at 32 pages, saw none of them. `ocr_skipped`: the option `skip.ocr` is on.
-    OcrLeftOut = "ocr.left_out", by "`ocr`, `extract:text`", null "every scanned page was read",
-        absent "the file has no scanned pages, or no OCR engine was configured";
+    /// `memory`, `encrypted` and others). Of a file that is a picture also `ocr_pixels` (SVC_OCR_PIXELS), `image_bytes` (SVC_PARSER_IMAGE_BYTES), and `damaged` (its size is unknown). `not_probed`: the probe, which looks at 32 pages, saw none of them. `ocr_skipped`: the option `skip.ocr` is on.
+    /// `no_ocr_engine`: none is configured (SVC_OCR_ENGINE).
+    OcrLeftOut = "ocr.left_out", by "`ocr`, `extract:text`", null "every such page was read",
+        absent "the file has no such pages, or no other text and no OCR engine was configured";
     /// The attachments of the message and of those within it, each with name, type and bytes.
     EmlAttachments = "eml.attachments", by "`extract:text`", null "there are none", absent "the file is not an e-mail, or has no text", of "eml";
     /// The attachments of the message of Outlook and of those within it, each with name, type and bytes.

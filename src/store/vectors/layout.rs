@@ -47,12 +47,17 @@ pub struct Layout {
 impl Layout {
     /// How many candidates an index has to propose at least, so that the nearest are among them: the more vectors there are, the more of them
     /// have nearly the same bits.
-    pub(super) fn least_candidates(&self) -> i64 {
+    pub fn least_candidates(&self) -> i64 {
         self.bits.map_or(0, |vectors| (FEWEST * (vectors / FEW).sqrt()).clamp(FEWEST, MOST) as i64)
     }
 
+    /// How many entries the index of each part is looked at by a search that wants so many candidates, and looks at `entries` in all.
+    pub fn looked_at(&self, entries: i64, candidates: i64) -> i64 {
+        self.entries_of_a_part(entries.max(candidates.min(WIDEST)))
+    }
+
     /// How many entries the index of each part is looked at, so that all together are so many.
-    pub(super) fn entries_of_a_part(&self, entries: i64) -> i64 {
+    fn entries_of_a_part(&self, entries: i64) -> i64 {
         let entries = if self.root.is_none() && self.parts > 1 { entries / self.parts } else { entries };
         entries.clamp(LEAST_ENTRIES, WIDEST)
     }
@@ -117,5 +122,8 @@ mod tests {
     fn more_vectors_need_more_candidates_of_bits() {
         let of = |bits| Layout { bits, ..Layout::default() }.least_candidates();
         assert_eq!([None, Some(0.0), Some(20_000.0), Some(80_000.0), Some(1e9)].map(of), [0, 200, 200, 400, 2_000]);
+        let parted = Layout { parts: 8, ..Layout::default() };
+        let looked_at = |candidates| [Layout::default(), parted].map(|layout| layout.looked_at(200, candidates));
+        assert_eq!([40, 400, 2_000].map(looked_at), [[200, 40], [400, 50], [1_000, 125]]);
     }
 }

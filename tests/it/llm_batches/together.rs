@@ -1,10 +1,10 @@
 //! Summaries that are asked for and applied many at once.
-use super::{app, command, effective, finished, keeper::keeper, once, run_arguments, tasks, waiting};
+use super::{app, app_of_context, command, effective, finished, keeper::keeper, once, run_arguments, tasks, waiting};
 use crate::{
     crash::Process,
     summarize::{children, evidence, section, upload},
     support::{
-        self, TOKEN, TestApp, Wish,
+        self, TOKEN, TestApp,
         batches::{BatchProvider, Ends, Says},
         invariants,
         statements::{counted, with_rows},
@@ -358,12 +358,7 @@ async fn the_answers_of_several_batches_are_applied_one_group_after_the_other() 
 
 #[tokio::test]
 async fn a_task_that_is_held_until_others_are_asked_of_ends_when_it_is_cancelled() {
-    let settings = [
-        ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
-        ("SVC_WORKER_BADGE", "here"),
-        ("SVC_LLM_CONTEXT_TOKENS", "4096"),
-    ];
-    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let app = app_of_context("4096").await;
     let together = together(&app, batching());
     let options = json!({"structure": {"max_tokens": 60}, "rollup": {"max_children": 1000}});
     let long = upload(&app, &section("", "oven", 300), options).await;
@@ -441,12 +436,7 @@ async fn a_task_that_is_cancelled_while_many_are_asked_of_ends_without_waiting_f
 
 #[tokio::test]
 async fn who_asks_of_many_reads_nothing_of_a_text_that_takes_more_than_one_question() {
-    let settings = [
-        ("SVC_TASK_BADGES", "{\"summarize:llm\": \"batch\"}"),
-        ("SVC_WORKER_BADGE", "here"),
-        ("SVC_LLM_CONTEXT_TOKENS", "2048"),
-    ];
-    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let app = app_of_context("2048").await;
     let together = together(&app, batching());
     let options = json!({"structure": {"max_tokens": 60}, "rollup": {"max_children": 1000}});
     let file = upload(&app, &section("", "oven", 200), options).await;

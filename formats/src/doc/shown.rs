@@ -1,0 +1,136 @@
+//! What characters show: the results of fields without their codes, no hidden or deleted text, and no marks.
+
+use super::{
+    pieces::Character,
+    properties::{Look, Pages},
+    styles::Styles,
+};
+use crate::compound::short;
+use std::ops::Range;
+
+/// What a character ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Paragraph,
+    /// A cell, or the row after its last one.
+    Cell,
+}
+
+/// Takes the characters of a story, one after the other.
+pub(super) struct Shown<'a> {
+    characters: Pages<'a>,
+    paragraphs: Pages<'a>,
+    styles: &'a Styles,
+    /// Around the last character those that look as it does, how they look, and whether their style hides them.
+    offsets: Range<usize>,
+    look: Look,
+    style_hides: bool,
+    /// How many fields are open, and the outermost one whose code is being read.
+    fields: u32,
+    code: Option<u32>,
+    /// The first half of a pair of surrogates.
+    high: Option<u16>,
+    /// Pictures in the text.
+    pub pictures: u64,
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn new(characters: Pages<'a>, paragraphs: Pages<'a>, styles: &'a Styles) -> Self {
+        Self {
+            characters,
+            paragraphs,
+            styles,
+            offsets: 0..0,
+            look: Look::default(),
+            style_hides: false,
+            fields: 0,
+            code: None,
+            high: None,
+            pictures: 0,
+        }
+    }
+
+    /// Whether the character is seen, now that those before it have been taken: it is no part of the code of a field, and
+    /// neither hidden nor deleted.
+    pub(super) fn is_seen(&mut self, character: Character) -> bool {
+        let look = self.look(character.offset);
+        self.code.is_none() && character.switches.over(look.switches).show(self.style_hides)
+    }
+
+    /// Forgets the fields of a story that has ended.
+    pub(super) fn end_story(&mut self) {
+        (self.fields, self.code, self.high) = (0, None, None);
+    }
+
+    /// Appends what the character shows, or says what it ends.
+    pub(super) fn show(&mut self, character: Character, text: &mut String) -> Option<End> {
+        let high = self.high.take();
+        let is_seen = self.is_seen(character);
+        match character.unit {
+            // A mark within the code of a field is none of the text.
+            0x0C..=0x0E if self.code.is_none() => return Some(End::Paragraph),
+            0x07 => return Some(End::Cell),
+            0x13 => {
+                self.fields = self.fields.saturating_add(1);
+                self.code = self.code.or(Some(self.fields));
+            }
+            0x14 => self.end_code(),
+            0x15 => {
+                self.end_code();
+                self.fields = self.fields.saturating_sub(1);
+            }
+            _ if !is_seen => {}
+            0x01 => self.pictures += 1,
+            0x09 => text.push('\t'),
+            0x0B => text.push('\n'),
+            0x1E => text.push('-'),
+            0x28 if self.look.symbol.is_some() => text.extend(self.look.symbol.and_then(symbol)),
+            unit @ 0xE000..=0xF8FF => text.extend(symbol(unit)),
+            unit @ 0xD800..=0xDBFF => self.high = Some(unit),
+            unit => {
+                let units = high.into_iter().chain([unit]);
+                let characters = char::decode_utf16(units).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER));
+                text.extend(characters.filter(|character| !character.is_control() && *character != '\u{AD}'));
+            }
+        }
+        None
+    }
+
+    fn end_code(&mut self) {
+        if self.code == Some(self.fields) {
+            self.code = None;
+        }
+    }
+
+    fn look(&mut self, offset: usize) -> Look {
+        if !self.offsets.contains(&offset) {
+            let (list, of_run) = found(&self.characters, offset);
+            let (paragraph, of_paragraph) = found(&self.paragraphs, offset);
+            let hides = |number: u16| self.styles.hide(number.into());
+            let look = Look::of(list);
+            // The style of a paragraph is the first one if it names none.
+            let usual = || hides(short(paragraph, 0).unwrap_or_default());
+            self.style_hides = look.style.and_then(hides).or_else(usual).unwrap_or_default();
+            self.look = look;
+            self.offsets = of_run.start.max(of_paragraph.start)..of_run.end.min(of_paragraph.end);
+        }
+        self.look
+    }
+}
+
+/// The properties of a character, and the places of those that have the same ones.
+fn found<'a>(pages: &Pages<'a>, offset: usize) -> (&'a [u8], Range<usize>) {
+    match pages.run(offset) {
+        Some(run) => (run.properties, run.offsets),
+        None => (&[], offset..offset + 1),
+    }
+}
+
+/// Fonts of symbols have their characters where nobody else has any.
+fn symbol(unit: u16) -> Option<char> {
+    match unit {
+        0xF0B7 => Some('•'),
+        0xE000..=0xF8FF => None,
+        unit => char::from_u32(unit.into()).filter(|character| !character.is_control()),
+    }
+}

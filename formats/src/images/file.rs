@@ -1,0 +1,183 @@
+//! Files that are pictures. Only their headers are read; what is written on them, an OCR engine reads. A TIFF may have many
+//! pictures, each of which is a page.
+
+use super::{LEAST_SIDE, kind::look};
+use crate::{Extraction, FormatError, Limit, Limits, Page, Pattern, Patterns};
+use serde_json::json;
+use std::{
+    collections::HashSet,
+    io::{Read, Seek, SeekFrom},
+};
+
+/// The kinds that OCR engines unpack by themselves.
+const KINDS: [&str; 6] = ["image/png", "image/jpeg", TIFF, "image/bmp", "image/gif", "image/webp"];
+const TIFF: &str = "image/tiff";
+/// How far into a file its size is looked for. Cameras put previews and notes before it.
+const HEADER: u64 = 16 << 20;
+/// The bytes at the beginning of a TIFF, which name its first directory.
+const TIFF_HEADER: usize = 8;
+/// More than the entries of a TIFF's directory that are looked at.
+const DIRECTORY: u64 = 12 << 10;
+
+/// Width and height in pixels, if the header tells them.
+type Size = Option<(u32, u32)>;
+
+/// The media type of a file that begins so; `None` if it is no picture of these kinds.
+pub(crate) fn mime(head: &[u8]) -> Option<&'static str> {
+    look(head).map(|seen| seen.mime).filter(|mime| KINDS.contains(mime))
+}
+
+/// A picture has no text of its own and is read as a scan is, unless it is too small for anything to be seen on it.
+pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
+    let (_, sizes) = header(source, limits)?;
+    let shows = |size: &Size| size.is_none_or(|(width, height)| width.min(height) >= LEAST_SIDE);
+    let is_scan = sizes.iter().any(shows);
+    Ok(Patterns::default()
+        .with(Pattern::HasTextLayer, false)
+        .with(Pattern::HasHeadings, false)
+        .with(Pattern::IsScanned, is_scan)
+        .with(Pattern::HasScannedPages, is_scan))
+}
+
+/// A page without text for each picture, with these facts: `mime`; `width` and `height` of the first picture in pixels, if its
+/// header tells them; and `sizes`, a width and a height for each picture, or null.
+pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+    let (mime, sizes) = header(source, limits)?;
+    let pages = (1..).zip(&sizes).map(|(number, _)| Page { number, start: 0, end: 0 });
+    let mut extraction = Extraction { pages: pages.collect(), ..Extraction::default() };
+    extraction.facts.insert("mime".to_owned(), mime.into());
+    if let Some(Some((width, height))) = sizes.first() {
+        extraction.facts.insert("width".to_owned(), (*width).into());
+        extraction.facts.insert("height".to_owned(), (*height).into());
+    }
+    extraction.facts.insert("sizes".to_owned(), json!(sizes));
+    Ok(extraction)
+}
+
+/// The media type, and the sizes of the pictures.
+fn header<R: Read + Seek>(mut source: R, limits: &Limits) -> Result<(&'static str, Vec<Size>), FormatError> {
+    source.seek(SeekFrom::Start(0))?;
+    let mut head = Vec::new();
+    source.by_ref().take(HEADER).read_to_end(&mut head)?;
+    let mime = mime(&head).ok_or(FormatError::UnknownFormat)?;
+    let sizes = match head.first_chunk::<TIFF_HEADER>() {
+        Some(begin) if mime == TIFF => directories(source, *begin, limits)?,
+        _ => vec![look(&head).and_then(|seen| seen.size)],
+    };
+    Ok((mime, sizes))
+}
+
+/// The sizes in the directories of a TIFF, each of which names the next one.
+fn directories<R: Read + Seek>(
+    mut source: R,
+    begin: [u8; TIFF_HEADER],
+    limits: &Limits,
+) -> Result<Vec<Size>, FormatError> {
+    let is_little = begin[0] == b'I';
+    let long = |bytes: [u8; 4]| if is_little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) };
+    let short = |bytes: [u8; 2]| if is_little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) };
+    let [mark @ .., _, _, _, _] = begin;
+    let here = if is_little { 8u32.to_le_bytes() } else { 8u32.to_be_bytes() };
+    let (mut sizes, mut met) = (Vec::new(), HashSet::new());
+    let mut next = begin.last_chunk::<4>().copied().map_or(0, long);
+    // The last one names none. One that names an earlier one would never end.
+    while next != 0 && met.insert(next) {
+        // The directory as if it came at once.
+        let mut moved = [mark, here].concat();
+        source.seek(SeekFrom::Start(next.into()))?;
+        source.by_ref().take(DIRECTORY).read_to_end(&mut moved)?;
+        let Some(count) = moved.get(TIFF_HEADER..).and_then(|entries| entries.first_chunk::<2>()) else { break };
+        if sizes.len() >= limits.pages as usize {
+            return Err(FormatError::over(Limit::Pages, format_args!("over {} pictures", limits.pages)));
+        }
+        sizes.push(look(&moved).and_then(|seen| seen.size));
+        let end = TIFF_HEADER + 2 + 12 * usize::from(short(*count));
+        next = moved.get(end..).and_then(|rest| rest.first_chunk::<4>()).copied().map_or(0, long);
+    }
+    if sizes.is_empty() {
+        sizes.push(None);
+    }
+    Ok(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DetectedBy, Format, detect};
+    use std::io::Cursor;
+
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        png.extend([width, height].map(u32::to_be_bytes).concat());
+        png
+    }
+
+    #[test]
+    fn a_picture_is_known_by_its_first_bytes_and_a_text_that_names_one_is_none() {
+        for (bytes, mime) in [
+            (&png(640, 480)[..], "image/png"),
+            (b"\xFF\xD8\xFF\xE0\0\x04ab\xFF\xD9", "image/jpeg"),
+            (b"II*\0\x08\0\0\0\0\0", "image/tiff"),
+            (b"GIF89a\x80\x02\xE0\x01\0\0", "image/gif"),
+            (b"RIFF\x10\0\0\0WEBPVP8 \0\0\0\0", "image/webp"),
+        ] {
+            let found = detect(&mut Cursor::new(bytes)).unwrap();
+            assert_eq!((found.format, found.mime.as_deref()), (Some(Format::Image), Some(mime)));
+            assert_eq!(found.by, Some(DetectedBy::MagicBytes), "{mime}");
+        }
+        let text = detect(&mut Cursor::new(b"GIF89a is how a moving picture begins.")).unwrap();
+        assert_eq!(text.format, Some(Format::Text));
+    }
+
+    #[test]
+    fn a_picture_is_a_scan_unless_nothing_can_be_seen_on_it() {
+        let is_scan = |bytes: Vec<u8>| probe(Cursor::new(bytes), &Limits::default()).unwrap().holds(Pattern::IsScanned);
+        assert!(is_scan(png(640, 480)) && !is_scan(png(1, 1)));
+        assert!(is_scan(png(640, 480)[..18].to_vec()), "nobody knows how large it is");
+    }
+
+    #[test]
+    fn the_size_of_a_tiff_may_stand_behind_its_pixels() {
+        let mut tiff = b"MM\0*".to_vec();
+        let pixels = HEADER as usize + 1000;
+        tiff.extend((pixels as u32).to_be_bytes());
+        tiff.resize(pixels, 0);
+        tiff.extend(b"\0\x02\x01\0\0\x04\0\0\0\x01\0\0\x02\x80\x01\x01\0\x04\0\0\0\x01\0\0\x01\xE0");
+        let facts = extract(Cursor::new(tiff), &Limits::default()).unwrap().facts;
+        assert_eq!((&facts["width"], &facts["height"]), (&640.into(), &480.into()));
+        let lost = extract(Cursor::new(b"II*\0\xFF\xFF\xFF\xFF"), &Limits::default()).unwrap();
+        assert!(!lost.facts.contains_key("width") && lost.pages.len() == 1);
+    }
+
+    /// A TIFF with a directory for each of these widths, the last of which names the place `end`.
+    fn tiff(widths: &[u32], end: u32) -> Vec<u8> {
+        let mut tiff = b"II*\0\x08\0\0\0".to_vec();
+        for (index, width) in widths.iter().enumerate() {
+            tiff.extend(2u16.to_le_bytes());
+            for (tag, value) in [(256u16, *width), (257, 480)] {
+                tiff.extend(tag.to_le_bytes());
+                tiff.extend(b"\x04\0\x01\0\0\0");
+                tiff.extend(value.to_le_bytes());
+            }
+            let next = if index + 1 < widths.len() { tiff.len() as u32 + 4 } else { end };
+            tiff.extend(next.to_le_bytes());
+        }
+        tiff
+    }
+
+    #[test]
+    fn each_picture_of_a_tiff_is_a_page() {
+        // A directory that names itself, or one that is not there, is the last one.
+        for end in [0, 8, 0xFFFF_FFF0] {
+            let read = extract(Cursor::new(tiff(&[640, 0, 3], end)), &Limits::default()).unwrap();
+            assert_eq!(read.pages.iter().map(|page| page.number).collect::<Vec<_>>(), [1, 2, 3], "{end}");
+            assert_eq!(read.facts["sizes"], serde_json::json!([[640, 480], null, [3, 480]]), "{end}");
+        }
+        let is_scan =
+            |widths: &[u32]| probe(Cursor::new(tiff(widths, 0)), &Limits::default()).unwrap().holds(Pattern::IsScanned);
+        assert!(is_scan(&[3, 640]) && !is_scan(&[3, 4]));
+        let limits = Limits { pages: 2, ..Limits::default() };
+        let error = extract(Cursor::new(tiff(&[640, 640, 640], 0)), &limits).unwrap_err();
+        assert_eq!(error.limit(), Some(Limit::Pages));
+    }
+}
