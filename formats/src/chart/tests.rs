@@ -113,6 +113,9 @@ fn days_and_levels_of_categories_are_names() {
     let values = numbers("val", "0%", &["0.5", "0.25"]);
     let line = plot("lineChart", &[format!("<c:ser><c:tx><c:v>Open</c:v></c:tx>{days}{values}</c:ser>")]);
     assert_eq!(text_of("Gate", &line), "| Gate | Open |\n| --- | --- |\n| 2021-01-01 | 0.5 |\n| 2021-01-02 | 0.25 |");
+    let mixed = line.replace("<c:pt idx=\"1\"><c:v>44198<", "<c:pt idx=\"1\" formatCode=\"General\"><c:v>44198<");
+    let mixed = mixed.replace("<c:pt idx=\"0\"><c:v>0.5<", "<c:pt idx=\"0\" formatCode=\"[h]:mm\"><c:v>0.5<");
+    assert_eq!(text_of("Gate", &mixed), "| Gate | Open |\n| --- | --- |\n| 2021-01-01 | PT12H |\n| 44198 | 0.25 |");
     let later = sample::chart("Gate", &line).replace("<c:chart>", "<c:date1904 val=\"1\"/><c:chart>");
     assert_eq!(read_one(&later).0[0].table.rows[1], ["2025-01-02", "0.5"]);
 

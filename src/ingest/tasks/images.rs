@@ -74,7 +74,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let charts = charts::prepare(of_charts).await?;
 
     let mut tx = apply.begin_creating().await?;
-    make(tools, &mut tx, &found, &charts, &options, &Told { format, title: &title }).await?;
+    make(tools, &mut tx, &found, charts, &options, &Told { format, title: &title }).await?;
     let Found { images, same, left_out, .. } = &found;
     let shape = json!({"images": images.len(), "same": same, "charts": count, "left_out": left_out.count});
     store::evidence::record(tx.conn(), id, Evidence::Images, &shape).await.classified()?;
@@ -304,7 +304,7 @@ async fn make(
     tools: &Tools,
     tx: &mut Transaction<'_>,
     found: &Found,
-    charts: &[Chart],
+    charts: Vec<Chart>,
     options: &Value,
     told: &Told<'_>,
 ) -> Result<(), TaskFailure> {
@@ -325,8 +325,10 @@ async fn make(
         let nodes: Vec<NewNode> = part.iter().map(node).collect();
         store::nodes::insert(tx.conn(), &tools.lexicon, &file, &grant.task_type, &nodes).await.classified()?;
     }
+    let sizes: Vec<usize> = made.iter().map(|_| OF_PICTURE).chain(charts.iter().map(Chart::bytes)).collect();
     let mut nodes = Vec::with_capacity(charts.len());
-    for (chart, (id, position)) in charts.iter().zip(places) {
+    // The tables of a file may have megabytes, which are not held twice.
+    for (chart, (id, position)) in charts.into_iter().zip(places) {
         nodes.push(chart.node(id, &grant.region.path, file.id(), position, told.pages()));
     }
     for nodes in nodes.chunks(ROWS) {
@@ -348,7 +350,6 @@ async fn make(
         };
         store::blobs::insert(tx.conn(), &place, &blob).await.classified()?;
     }
-    let sizes = made.iter().map(|_| OF_PICTURE).chain(charts.iter().map(Chart::bytes));
     let batches = batches(ids.iter().copied().zip(sizes));
     let children = i32::try_from(ids.len()).unwrap_or(i32::MAX);
     let tasks = i32::try_from(batches.len()).unwrap_or(i32::MAX);

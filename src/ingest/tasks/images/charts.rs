@@ -41,20 +41,20 @@ impl Chart {
     }
 
     /// The node under its file; `pages` is what the numbered parts of the file are called.
-    pub(super) fn node(&self, id: DocumentId, path: &[i64], file: DocumentId, position: i32, pages: &str) -> NewNode {
-        let mut anchor = self.anchor.clone();
-        if let Some(page) = self.page {
+    pub(super) fn node(self, id: DocumentId, path: &[i64], file: DocumentId, position: i32, pages: &str) -> NewNode {
+        let Chart { title, mut anchor, page, table } = self;
+        if let Some(page) = page {
             anchor[pages] = json!([page, page]);
         }
         NewNode {
             id,
             parent_id: file,
             path: path.to_vec(),
-            title: self.title.clone(),
-            content: self.table.content.clone(),
+            title,
+            content: table.content,
             usetype: Usetype::Table,
             position,
-            structured_content: self.table.structured.clone(),
+            structured_content: table.structured,
             anchor,
         }
     }
