@@ -370,8 +370,13 @@ fn rain() -> String {
     format!("<c:chartSpace><c:chart>{title}<c:plotArea>{plot}</c:plotArea></c:chart></c:chartSpace>")
 }
 
-/// A document with the chart between two sentences, and a chart without values.
+/// A document with the chart of rain.
 fn charted() -> Vec<u8> {
+    with_chart(rain())
+}
+
+/// A document with this chart between two sentences, and a chart without values.
+fn with_chart(chart: String) -> Vec<u8> {
     let place = |id: &str| {
         format!(r#"<w:p><w:r><w:drawing><a:graphic><c:chart r:id="{id}"/></a:graphic></w:drawing></w:r></w:p>"#)
     };
@@ -389,7 +394,7 @@ fn charted() -> Vec<u8> {
             "word/_rels/document.xml.rels",
             related(&[("r7", "chart", "charts/chart1.xml"), ("r8", "chart", "charts/chart2.xml")]),
         ),
-        ("word/charts/chart1.xml", rain()),
+        ("word/charts/chart1.xml", chart),
         ("word/charts/chart2.xml", "<c:chartSpace><c:chart/></c:chartSpace>".to_owned()),
     ])
 }
@@ -502,6 +507,51 @@ async fn charts_of_slides_and_sheets_say_where_they_are_and_an_option_leaves_the
     app.settled(id).await;
     assert!(charts(&app, id).await.is_empty());
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_long_chart_without_a_title_is_one_node_and_found_by_its_last_name() {
+    const POINTS: u32 = 600;
+    let app = TestApp::start().await;
+    let point = |at: u32, value: &str| format!(r#"<c:pt idx="{at}"><c:v>{value}</c:v></c:pt>"#);
+    let name = |at: u32| if at + 1 == POINTS { "quillon" } else { "gauge" };
+    let names: String = (0..POINTS).map(|at| point(at, name(at))).collect();
+    let values: String = (0..POINTS).map(|at| point(at, &at.to_string())).collect();
+    let axis = format!("<c:cat><c:strLit>{names}</c:strLit></c:cat>");
+    let series = format!("<c:ser>{axis}<c:val><c:numLit>{values}</c:numLit></c:val></c:ser>");
+    let plot = format!("<c:plotArea><c:lineChart>{series}</c:lineChart></c:plotArea>");
+    let long = with_chart(format!("<c:chartSpace><c:chart>{plot}</c:chart></c:chartSpace>"));
+    let id = ingested(&app, "long.docx", long).await;
+    let found = charts(&app, id).await;
+    let [chart] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((chart.title.as_str(), chart.parent_id), ("Chart 1", Some(id)));
+    assert_eq!(chart.structured_content["table"]["rows"].as_array().unwrap().len(), POINTS as usize);
+    assert!(app.subtree(chart.id).await.iter().all(|node| node.id == chart.id), "it has no parts");
+    let ids: Vec<i64> = find(&app, "quillon").await.into_iter().map(|node| node.id).collect();
+    assert_eq!(ids, [chart.id]);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_chart_is_as_closed_as_its_file() {
+    let app = TestApp::start().await;
+    let query = UploadQuery { private: true, ..UploadQuery::default() };
+    let upload = FileUpload::from_bytes("rain.docx", charted(), None);
+    let id = app.client.upload_file(query, upload).await.unwrap().document_id;
+    app.settled(id).await;
+    let chart = charts(&app, id).await[0].id;
+    let (reader, other) = (someone(&app, "reader").await, someone(&app, "other").await);
+    grant(&app, &reader, id, GrantRight::Read).await;
+    let finds = async |who: &Someone| {
+        let found = who.client.search_bm25(Json(Bm25Search::new("Brachet"))).await.unwrap();
+        found.results.into_iter().map(|result| result.document.id).collect::<Vec<_>>()
+    };
+    assert_eq!(finds(&reader).await, [chart]);
+    assert!(finds(&other).await.is_empty());
+    let read = other.client.read_document(DocumentPath { id: chart }, EmbedQuery::default()).await.map(drop);
+    assert_eq!(read.unwrap_err().code, Code::NotFound);
     app.end().await;
 }
 
