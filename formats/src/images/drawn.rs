@@ -1,6 +1,6 @@
 //! What the drawings of office files show: pictures and charts, which stand in parts of their own.
 
-use super::{Gallery, Giver, read_part};
+use super::{Gallery, Giver, MOST_REMEMBERED, read_part};
 use crate::{
     Format, FormatError, chart,
     package::{Package, Relationship},
@@ -26,7 +26,8 @@ impl Drawn {
         self.parts.clear();
         for Relationship { id, kind, target } in related.iter().filter(|relation| is_drawn(relation)) {
             self.parts.insert(id.clone(), target.clone());
-            if kind == "chart" {
+            // Many parts with many references each would fill the memory; no more are remembered of what they show either.
+            if kind == "chart" && self.charts.len() < MOST_REMEMBERED {
                 self.charts.insert(target.clone());
             }
         }
