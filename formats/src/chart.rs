@@ -233,9 +233,6 @@ impl<R: Read> Reader<R> {
                 }
                 "pt" => {
                     let place = element.attribute("idx").and_then(|place| place.parse::<usize>().ok());
-                    // A cell that is formatted in another way than the first one says so.
-                    let code = element.attribute("formatCode").filter(|_| are_numbers);
-                    let own = code.map(|code| CachedNumbers::new(code.trim(), self.epoch));
                     let words = self.words()?;
                     let Some(place) = place.filter(|_| !words.is_empty()) else { continue };
                     // The first row has the names.
@@ -243,8 +240,13 @@ impl<R: Read> Reader<R> {
                         return Err(Fault::LeftOut(ImageLeftOut::Rows));
                     }
                     self.hold(CELL_BYTES)?;
-                    let numbers = own.as_ref().unwrap_or(&numbers);
-                    points.insert(place, if are_numbers { numbers.text(&words) } else { words });
+                    let text = match element.attribute("formatCode") {
+                        _ if !are_numbers => words,
+                        // A cell that is formatted in another way than the first one says so.
+                        Some(code) => CachedNumbers::new(code.trim(), self.epoch).text(&words),
+                        None => numbers.text(&words),
+                    };
+                    points.insert(place, text);
                 }
                 _ => self.xml.skip()?,
             }
