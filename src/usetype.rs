@@ -47,7 +47,7 @@ usetypes! {
     Section = "section", leaf: false, TitleAndContent;
     /// A piece of text that fits the model's window.
     Chunk = "chunk", leaf: true, Content;
-    /// A table in the text of a file. It is a container if it is too long and has chunks of its own.
+    /// A table in the text of a file, or of the values of a chart. One of a text is a container if it is too long and has chunks of its own.
     Table = "table", leaf: true, Content;
     /// A sheet of a workbook.
     Sheet = "sheet", leaf: false, TitleAndContent;

@@ -43,6 +43,8 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
         ("formats/xlsx", "ms/file", Work::Cells, "markitdown", files("xlsx")?),
         ("formats/ods", "ms/file", Work::Sheets, "python-calamine", files("ods")?),
         ("formats/xls", "ms/file", Work::Sheets, "python-calamine", files("xls")?),
+        ("formats/csv", "ms/file", Work::Rows, "csv of Python", files("csv")?),
+        ("formats/eml", "ms/file", Work::Mail, "email of Python", files("eml")?),
     ] {
         small(name, unit, work, peer, files, &peers, out)?;
     }

@@ -146,7 +146,7 @@ impl Format {
         matches!(self, Self::Zip | Self::Eml | Self::Msg)
     }
 
-    /// Whether its pictures are read, which [`images`](crate::images()) does.
+    /// Whether its pictures are read, and its charts if it is an office file, which [`images`](crate::images()) does.
     pub fn has_images(self) -> bool {
         matches!(
             self,

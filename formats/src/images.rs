@@ -1,6 +1,7 @@
 //! The pictures within a file, with what the file says of each. They come as a stream, so that nobody holds them all in memory. A
-//! picture goes as it is stored; only its header is read, never its pixels.
+//! picture goes as it is stored; only its header is read, never its pixels. Of office files the charts come too, as tables.
 
+mod drawn;
 pub(crate) mod file;
 mod flow;
 mod kind;
@@ -8,13 +9,14 @@ mod payload;
 #[cfg(test)]
 mod tests;
 
-use crate::{Access, Format, FormatError, Limit, Limits, docx, epub, html, odf, ole2, pdf, pptx, xlsx};
+use crate::{Access, ChartTable, Format, FormatError, Limit, Limits, docx, epub, html, odf, ole2, pdf, pptx, xlsx};
+pub(crate) use drawn::{Drawn, is_drawn};
 pub(crate) use flow::{Flow, Reference, is_caption, one_line};
 use kind::Look;
 pub(crate) use payload::data_uri;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     io::{self, Read, Seek},
 };
@@ -40,6 +42,8 @@ pub enum ImagePart {
     Begin(ImageHead),
     Bytes(Vec<u8>),
     End,
+    /// A table of a chart, which has no bytes of its own.
+    Chart(ChartTable),
     /// `count` pictures are not given; the name is that of the first.
     LeftOut {
         name: String,
@@ -70,7 +74,7 @@ pub struct ImageHead {
     pub nearby: String,
 }
 
-/// Why a picture is not given.
+/// Why a picture or a chart is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageLeftOut {
@@ -102,6 +106,18 @@ pub enum ImageLeftOut {
     UnreadablePage,
     /// The file opens only with its password, which is stored nowhere.
     Encrypted,
+    /// It is a chart after as many as are read.
+    Charts,
+    /// It is a chart of more rows than a table has.
+    Rows,
+    /// It is a chart of more columns than a table has.
+    Columns,
+    /// It is a chart whose categories lie within too many others.
+    Levels,
+    /// It is a chart of more bytes than a table has, or after as many as all tables have.
+    Bytes,
+    /// It is a chart of which the file keeps no values.
+    Values,
 }
 
 impl ImageLeftOut {
@@ -122,6 +138,12 @@ impl ImageLeftOut {
             Self::ZipRatio => "zip_ratio",
             Self::UnreadablePage => "unreadable_page",
             Self::Encrypted => "encrypted",
+            Self::Charts => "charts",
+            Self::Rows => "rows",
+            Self::Columns => "columns",
+            Self::Levels => "levels",
+            Self::Bytes => "bytes",
+            Self::Values => "values",
         }
     }
 }
@@ -135,8 +157,8 @@ impl fmt::Display for ImageLeftOut {
 /// Takes the parts one by one. A reader that gets an error from it ends with that error.
 pub type TakeImage<'a> = dyn FnMut(ImagePart) -> Result<(), FormatError> + 'a;
 
-/// Reads the pictures of a file of a format that [has images](Format::has_images). One that cannot be given is left out, and the
-/// others are given.
+/// Reads the pictures of a file of a format that [has images](Format::has_images), and then the charts of an office file. What cannot be
+/// given is left out, and the others are given.
 ///
 /// # Errors
 /// What the reader met, or what `take` returned. [`FormatError::Unsupported`] for a format whose pictures are not read.
@@ -205,6 +227,14 @@ impl Gallery {
                 *old = new;
             }
         }
+    }
+
+    /// Takes out what shows one of these parts.
+    fn take_out(&mut self, parts: &HashSet<String>) -> Vec<Shown> {
+        let shown = std::mem::take(&mut self.shown).into_iter();
+        let (taken, left): (Vec<Shown>, Vec<Shown>) = shown.partition(|shown| parts.contains(&shown.name));
+        self.shown = left;
+        taken
     }
 }
 
@@ -323,8 +353,12 @@ impl<'g, 't> Giver<'g, 't> {
         self.give_each(gallery, |name, most| Ok(read(name, most)?.ok_or(ImageLeftOut::Missing)))
     }
 
+    pub(crate) fn chart(&mut self, table: ChartTable) -> Result<(), FormatError> {
+        (self.take)(ImagePart::Chart(table))
+    }
+
     /// Tells of those that were left out without being named.
-    fn finish(mut self) -> Result<(), FormatError> {
+    pub(crate) fn finish(mut self) -> Result<(), FormatError> {
         for (reason, name) in std::mem::take(&mut self.rest) {
             let (count, named) = self.left_out.get(&reason).copied().unwrap_or_default();
             (self.take)(ImagePart::LeftOut { name, count: count - named, reason })?;

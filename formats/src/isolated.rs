@@ -75,7 +75,7 @@ pub enum Step {
     Cells { sheet: u32, range: Range },
     /// Read the members of a container of this format: a stream of [`Answer::Member`].
     Members(Format),
-    /// Read the pictures of a file of this format: a stream of [`Answer::Image`].
+    /// Read the pictures and charts of a file of this format: a stream of [`Answer::Image`].
     Images(Format),
     /// Read templates, and render one; the file is a [`crate::TemplateJob`] as JSON.
     Template,

@@ -11,6 +11,7 @@
 mod access;
 mod archive;
 mod charset;
+mod chart;
 mod chunk;
 mod compound;
 mod delimited;
@@ -55,6 +56,7 @@ mod xml_document;
 
 pub use access::{Access, Secret};
 pub use archive::{Archive, Member};
+pub use chart::{ChartTable, MOST_CHART_TABLES};
 pub use chunk::{Chunk, ChunkOptions, ChunkStrategy, TokenCounter, chunk};
 pub use detect::{detect, detect_named};
 pub use error::FormatError;

@@ -20,3 +20,27 @@ pub(crate) fn relationships(entries: &[(&str, &str, &str)]) -> String {
     });
     format!("<Relationships>{}</Relationships>", entries.collect::<String>())
 }
+
+/// A chart part with a title and the XML of its plots.
+pub(crate) fn chart(title: &str, plots: &str) -> String {
+    format!(
+        r#"<c:chartSpace xmlns:c="c" xmlns:a="a"><c:chart><c:title><c:tx><c:rich><a:bodyPr/><a:p><a:pPr/><a:r><a:t>{title}</a:t></a:r></a:p></c:rich></c:tx></c:title><c:plotArea><c:layout/>{plots}<c:catAx><c:title><c:tx><c:rich><a:p><a:r><a:t>Axis</a:t></a:r></a:p></c:rich></c:tx></c:title></c:catAx></c:plotArea></c:chart></c:chartSpace>"#
+    )
+}
+
+/// A series of a chart of bars, lines or slices.
+pub(crate) fn series(name: &str, categories: &[&str], values: &[&str]) -> String {
+    format!(
+        r#"<c:ser><c:tx><c:strRef><c:f>Sheet1!$B$1</c:f><c:strCache>{}</c:strCache></c:strRef></c:tx><c:cat><c:strRef><c:strCache>{}</c:strCache></c:strRef></c:cat><c:val><c:numRef><c:numCache><c:formatCode>General</c:formatCode>{}</c:numCache></c:numRef></c:val></c:ser>"#,
+        points(&[name]),
+        points(categories),
+        points(values)
+    )
+}
+
+/// Points of a cache, from the first on; an empty text is left out.
+pub(crate) fn points(values: &[&str]) -> String {
+    let point = |(place, value): (usize, &&str)| format!(r#"<c:pt idx="{place}"><c:v>{value}</c:v></c:pt>"#);
+    let kept = values.iter().enumerate().filter(|(_, value)| !value.is_empty());
+    format!(r#"<c:ptCount val="{}"/>{}"#, values.len(), kept.map(point).collect::<String>())
+}

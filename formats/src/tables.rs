@@ -13,13 +13,13 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 /// The most tables of a file, and rows, columns and bytes of a table. A larger one stays text.
 pub(crate) const MOST_TABLES: usize = 1000;
-const MOST_ROWS: usize = 5000;
-const MOST_COLUMNS: usize = 200;
-const MOST_BYTES: usize = 512 << 10;
+pub(crate) const MOST_ROWS: usize = 5000;
+pub(crate) const MOST_COLUMNS: usize = 200;
+pub(crate) const MOST_BYTES: usize = 512 << 10;
 /// The most bytes of all tables.
 pub(crate) const MOST_BYTES_OF_ALL: usize = 16 << 20;
 /// An empty cell counts as this many.
-const CELL_BYTES: usize = 8;
+pub(crate) const CELL_BYTES: usize = 8;
 /// The most cells that are made of the tables of a text in Markdown.
 const MOST_CELLS: usize = MOST_BYTES_OF_ALL / CELL_BYTES;
 /// A table goes on on the next page below at most this many bytes of footers and headers.
@@ -35,6 +35,8 @@ pub enum TableRule {
     Alignment,
     /// The text says that it is a table.
     Markdown,
+    /// A chart keeps its values. It stands in no text.
+    Chart,
 }
 
 impl TableRule {
@@ -44,6 +46,7 @@ impl TableRule {
             Self::Lines => "lines",
             Self::Alignment => "alignment",
             Self::Markdown => "markdown",
+            Self::Chart => "chart",
         }
     }
 }

@@ -43,6 +43,7 @@ static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
     let mut seeds = vec![
         Seed { name: "made.msg".to_owned(), bytes: Arc::new(message()) },
         Seed { name: "made.doc".to_owned(), bytes: Arc::new(old_document(text)) },
+        Seed { name: "made.docx".to_owned(), bytes: Arc::new(charted()) },
         Seed { name: "made.ppt".to_owned(), bytes: Arc::new(old_presentation("The pond", "Ducks\rHerons")) },
         Seed { name: "made.tiff".to_owned(), bytes: Arc::new(pictures()) },
     ];
@@ -139,6 +140,43 @@ fn old_presentation(title: &str, body: &str) -> Vec<u8> {
     stream.extend(atom(0x0FF5, &[0, 0, 0, directory_at, 1, 0, 0]));
     let user = atom(0x0FF6, &[0x14, 0xE391_C05F, edit_at]);
     compound(&[("/Current User", &user), ("/PowerPoint Document", &stream)])
+}
+
+/// A document of Word with a chart, whose first series has days within years and whose second one has no axis of its own.
+fn charted() -> Vec<u8> {
+    let related = |kind: &str, target: &str| {
+        format!(r#"<Relationships><Relationship Id="r" Type="{kind}" Target="{target}"/></Relationships>"#)
+    };
+    let points = |first: &str, second: &str| {
+        format!(r#"<pt idx="0"><v>{first}</v></pt><pt idx="1" formatCode="0.0"><v>{second}</v></pt>"#)
+    };
+    let days = format!("<numCache><formatCode>d/m/yyyy</formatCode>{}</numCache>", points("44197", "44198"));
+    let (inner, outer) = (points("Q1", "Q2"), points("2024", ""));
+    let levels = format!("<multiLvlStrCache><lvl>{inner}</lvl><lvl>{outer}</lvl></multiLvlStrCache>");
+    let series = |axis: &str, values: &str| {
+        format!("<ser><tx><v>Ducks</v></tx>{axis}<val><numLit>{values}</numLit></val></ser>")
+    };
+    let plots = [
+        series(&format!("<cat><multiLvlStrRef>{levels}</multiLvlStrRef></cat>"), &points("8", "1.5E3")),
+        series("", &points("7", "#N/A")),
+        series(&format!("<xVal><numRef>{days}</numRef></xVal>"), &points("6", "5")),
+    ];
+    let plots = plots.concat();
+    let chart = format!(
+        "<chartSpace><date1904/><chart><title><t>Ponds</t></title><plotArea><barChart>{plots}</barChart></plotArea></chart></chartSpace>"
+    );
+    let main = r#"<document><body><p><r><drawing><docPr descr="Bars"/><chart id="r"/></drawing></r></p><p><r><t>Figure 1</t></r></p></body></document>"#;
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, text) in [
+        ("_rels/.rels", related("rel/officeDocument", "word/document.xml")),
+        ("word/document.xml", main.to_owned()),
+        ("word/_rels/document.xml.rels", related("rel/chart", "charts/chart1.xml")),
+        ("word/charts/chart1.xml", chart),
+    ] {
+        writer.start_file(name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
 }
 
 /// The heads of two pictures in a TIFF.
@@ -308,6 +346,11 @@ fn read_images(format: Format, bytes: &[u8], limits: &Limits) {
             ImagePart::Bytes(_) => assert!(is_open),
             ImagePart::End => assert!(std::mem::take(&mut is_open)),
             ImagePart::LeftOut { .. } => assert!(!is_open),
+            ImagePart::Chart(chart) => {
+                let rows = &chart.table.rows;
+                assert!(!is_open && rows.iter().all(|row| row.len() == rows[0].len()), "rows are equally wide");
+                assert!(rows.iter().flatten().all(|cell| !cell.contains('\0')));
+            }
         }
         Ok(())
     });

@@ -62,7 +62,7 @@ const PROBED: &[Format] = &[
 /// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
 const WORKBOOKS: &[Format] =
     &[Format::Xlsx, Format::Ole2, Format::Csv, Format::Tsv, Format::Ods, Format::Xls, Format::Xlsb];
-/// The formats whose images are looked for. An encrypted file is `ole2`, whatever it turns out to hold.
+/// The formats whose pictures and charts are looked for. An encrypted file is `ole2`, whatever it turns out to hold.
 const WITH_IMAGES: &[Format] = &[
     Format::Pdf,
     Format::Docx,

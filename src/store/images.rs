@@ -1,10 +1,10 @@
-//! The pictures of files, which are nodes with bytes and a text under their file, and no files.
+//! The pictures of files, which are nodes with bytes and a text under their file, and no files, and the charts beside them.
 use super::places::Place;
 use sqlx::PgConnection;
 
-/// The rule of the nodes of pictures, by which their bytes are told from those of files.
+/// The rule of the nodes of pictures, by which their bytes are told from those of files, and of those of charts, which have none.
 pub const RULE: &str = "extract:images";
-/// Pictures come after all other children of their file, however late these are made.
+/// Pictures and charts come after all other children of their file, however late these are made.
 pub const FIRST_POSITION: i32 = 1_000_000;
 
 /// Whether a document is a picture with these bytes, by where it comes from. An import makes the document before the bytes.

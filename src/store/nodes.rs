@@ -23,6 +23,8 @@ pub const SEGMENT: &str = "segment";
 pub const OF_CALLERS: [&str; 4] = ["upload", SPLIT, CHUNK, SEGMENT];
 /// The rules of nodes that no file's ingestion made: the file itself, and what a caller asked for.
 pub const NOT_OF_A_FILE: [&str; 5] = ["upload", SPLIT, CHUNK, SEGMENT, super::raptor::RULE];
+/// The rules of nodes that no rollup and no segment of ingestion is made of: those above, and what stands beside the text of a file.
+pub const NOT_OF_A_TEXT: [&str; 6] = ["upload", SPLIT, CHUNK, SEGMENT, super::raptor::RULE, super::images::RULE];
 
 /// A node to be made.
 pub struct NewNode {

@@ -1,5 +1,5 @@
 //! Containers that are rolled up together: what is under each, and the vector that it gets from its children.
-use super::{nodes::NOT_OF_A_FILE, places::Place, vectors::weighted_mean};
+use super::{nodes::NOT_OF_A_TEXT, places::Place, vectors::weighted_mean};
 use crate::usetype::Usetype;
 use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
@@ -8,8 +8,8 @@ use svc_ids::{DocumentId, RootId};
 /// How the evidence describes the vector of a summarised container.
 pub const OF_SUMMARY: &str = "summary of a language model";
 
-/// The children of `c.id` that a rollup is made of: those that settled and that tasks made, but no picture, beside which stands what
-/// the texts say already. The argument is the placeholder of the rules that are not of a file.
+/// The children of `c.id` that a rollup is made of: those that settled and that tasks made of a text, but no picture, beside which stands
+/// what the texts say already, and no chart. The argument is the placeholder of the rules that are not of a text.
 macro_rules! rolled_up {
     ($others:literal) => {
         concat!(
@@ -21,16 +21,18 @@ macro_rules! rolled_up {
     };
 }
 
-/// Those of these containers that have a settled child besides pictures.
+/// Those of these containers that have a settled child besides pictures and charts.
 pub async fn with_settled_child(
     conn: &mut PgConnection,
     containers: &[DocumentId],
 ) -> sqlx::Result<HashSet<DocumentId>> {
     let ids: Vec<DocumentId> = sqlx::query_scalar(
         "SELECT c.id FROM unnest($1::bigint[]) AS c(id)
-          WHERE EXISTS (SELECT 1 FROM documents d WHERE d.parent_id = c.id AND d.settled = 'settled' AND d.usetype <> 'image')",
+          WHERE EXISTS (SELECT 1 FROM documents d WHERE d.parent_id = c.id AND d.settled = 'settled' AND d.usetype <> 'image'
+                           AND NOT EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule = $2))",
     )
     .bind(containers)
+    .bind(super::images::RULE)
     .fetch_all(conn)
     .await?;
     Ok(ids.into_iter().collect())
@@ -107,7 +109,7 @@ pub async fn lock(conn: &mut PgConnection, at: DocumentId, ids: &[DocumentId]) -
            FROM documents c JOIN ingest_node n ON n.document_id = c.id WHERE c.id = ANY($1) ORDER BY c.id"
     ))
     .bind(&waiting)
-    .bind(&NOT_OF_A_FILE[..])
+    .bind(&NOT_OF_A_TEXT[..])
     .fetch_all(conn)
     .await
 }
@@ -130,7 +132,7 @@ pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::
     )
     .bind(containers)
     .bind(Usetype::texts())
-    .bind(&NOT_OF_A_FILE[..])
+    .bind(&NOT_OF_A_TEXT[..])
     .fetch_all(conn)
     .await
 }
@@ -161,7 +163,7 @@ pub async fn set_vectors(
     ))
     .bind(containers)
     .bind(model)
-    .bind(&NOT_OF_A_FILE[..])
+    .bind(&NOT_OF_A_TEXT[..])
     .fetch_all(&mut *conn)
     .await?;
     let made: HashMap<DocumentId, i64> = made.into_iter().collect();

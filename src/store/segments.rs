@@ -3,7 +3,7 @@ pub mod sums;
 
 use super::{
     documents::sibling_position,
-    nodes::{NOT_OF_A_FILE, SEGMENT, braces},
+    nodes::{NOT_OF_A_TEXT, SEGMENT, braces},
     places::Place,
 };
 use pgvector::HalfVector;
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use svc_ids::DocumentId;
 
 /// The children that ingestion made of a file's text or rows; the arguments are the placeholder of the rules that are
-/// not its own, and the container. Other files, pictures, documents of callers, the profile of a sheet and a tree of summaries stay where
+/// not of a text, and the container. Other files, pictures, charts, documents of callers, the profile of a sheet and a tree of summaries stay where
 /// they are.
 macro_rules! segmented {
     ($others:literal, $parent:literal) => {
@@ -46,7 +46,7 @@ pub async fn with_more_children(
     ))
     .bind(containers.iter().map(|(id, _)| *id).collect::<Vec<_>>())
     .bind(containers.iter().map(|(_, most)| i64::try_from(*most).unwrap_or(i64::MAX - 1)).collect::<Vec<_>>())
-    .bind(&NOT_OF_A_FILE[..])
+    .bind(&NOT_OF_A_TEXT[..])
     .fetch_all(conn)
     .await?;
     Ok(ids.into_iter().collect())
@@ -101,7 +101,7 @@ pub async fn children(
     .bind(position)
     .bind(id)
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-    .bind(&NOT_OF_A_FILE[..])
+    .bind(&NOT_OF_A_TEXT[..])
     .fetch_all(conn)
     .await
 }

@@ -1,5 +1,5 @@
 //! What a language model is given of a container, and what it answered.
-use super::{nodes::NOT_OF_A_FILE, places::Place, raptor::Placed, vectors::Weighted};
+use super::{nodes::NOT_OF_A_TEXT, places::Place, raptor::Placed, vectors::Weighted};
 use crate::usetype::Usetype;
 use sqlx::PgConnection;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -60,7 +60,7 @@ pub async fn sources(
     )
     .bind(containers)
     .bind(Usetype::texts())
-    .bind(&NOT_OF_A_FILE[..])
+    .bind(&NOT_OF_A_TEXT[..])
     .bind(most)
     .fetch_all(conn)
     .await

@@ -21,6 +21,10 @@ pub enum Work {
     Cells,
     /// The same for workbooks that another peer reads.
     Sheets,
+    /// The same for tables in text.
+    Rows,
+    /// The headers and the body of a message; counts characters.
+    Mail,
     /// Detection and patterns; counts files. The peers have nothing like it.
     Probe,
 }

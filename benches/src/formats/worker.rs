@@ -104,11 +104,11 @@ fn timed(work: Work, file: &Path, say: bool) -> Option<Done> {
 fn read(work: Work, file: &Path) -> Result<u64, FormatError> {
     let limits = Limits::default();
     let step = match work {
-        Work::Pdf | Work::Markdown => {
+        Work::Pdf | Work::Markdown | Work::Mail => {
             let format = detect(&mut BufReader::new(File::open(file)?))?.format;
             Step::Extract(format.ok_or(FormatError::UnknownFormat)?)
         }
-        Work::Cells | Work::Sheets => return cells(file, &limits),
+        Work::Cells | Work::Sheets | Work::Rows => return cells(file, &limits),
         Work::Probe => Step::Probe,
     };
     let mut count = 0;

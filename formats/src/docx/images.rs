@@ -1,15 +1,12 @@
-//! The pictures of the main part, with the paragraphs around them.
+//! The pictures and charts of the main part, with the paragraphs around them.
 
 use crate::{
     Format, FormatError, Limits,
-    images::{Flow, Gallery, Giver, Reference, one_line, read_part},
+    images::{Drawn, Flow, Gallery, Giver, Reference, one_line},
     package::Package,
     xml::{Element, Node, XmlReader},
 };
-use std::{
-    collections::HashMap,
-    io::{Read, Seek},
-};
+use std::io::{Read, Seek};
 
 /// A longer paragraph is cut, because only its beginning is shown beside a picture.
 const MOST_BYTES: usize = 4096;
@@ -20,18 +17,13 @@ const MOST_PICTURES: usize = 256;
 pub(crate) fn images<R: Read + Seek>(source: R, limits: &Limits, giver: &mut Giver<'_, '_>) -> Result<(), FormatError> {
     let mut package = Package::open(source, Format::Docx, limits)?;
     let main = package.main_part()?;
-    let related = package.relationships(&main)?;
-    let targets: HashMap<&str, &str> = related
-        .iter()
-        .filter(|relation| relation.kind == "image")
-        .map(|relation| (&*relation.id, &*relation.target))
-        .collect();
-    let gallery = match package.xml(&main)? {
-        Some(xml) if !targets.is_empty() => gallery(xml, &targets)?,
-        _ => return Ok(()),
-    };
-    giver
-        .give_all(gallery, |name, most| package.part(name)?.map(|part| read_part(part, most, Format::Docx)).transpose())
+    let mut drawn = Drawn::default();
+    if !drawn.begin(&package.relationships(&main)?) {
+        return Ok(());
+    }
+    let Some(xml) = package.xml(&main)? else { return Ok(()) };
+    let gallery = gallery(xml, &drawn)?;
+    drawn.give(gallery, &mut package, Format::Docx, giver)
 }
 
 /// A paragraph that is open.
@@ -42,7 +34,7 @@ struct Open {
     pictures: Vec<Reference>,
 }
 
-fn gallery<R: Read>(mut xml: XmlReader<R>, targets: &HashMap<&str, &str>) -> Result<Gallery, FormatError> {
+fn gallery<R: Read>(mut xml: XmlReader<R>, drawn: &Drawn) -> Result<Gallery, FormatError> {
     let mut flow = Flow::default();
     // Paragraphs nest, because a box of text stands within one.
     let mut paragraphs: Vec<Open> = Vec::new();
@@ -65,10 +57,10 @@ fn gallery<R: Read>(mut xml: XmlReader<R>, targets: &HashMap<&str, &str>) -> Res
                         }
                     }
                     "docPr" => alt = told(&element),
-                    "blip" => refer(&mut paragraphs, targets, element.attribute("embed"), &alt),
+                    "blip" | "chart" => refer(&mut paragraphs, drawn.shown(&element), &alt),
                     "imagedata" => {
                         let title = one_line(element.attribute("title").unwrap_or_default(), ALT_CHARACTERS);
-                        refer(&mut paragraphs, targets, element.attribute("id"), &title);
+                        refer(&mut paragraphs, drawn.part(element.attribute("id")), &title);
                     }
                     _ => {}
                 }
@@ -99,11 +91,11 @@ fn told(element: &Element) -> String {
     one_line(told.unwrap_or_default(), ALT_CHARACTERS)
 }
 
-fn refer(paragraphs: &mut [Open], targets: &HashMap<&str, &str>, id: Option<&str>, alt: &str) {
-    if let (Some(open), Some(target)) = (paragraphs.last_mut(), id.and_then(|id| targets.get(id)))
+fn refer(paragraphs: &mut [Open], part: Option<&str>, alt: &str) {
+    if let (Some(open), Some(part)) = (paragraphs.last_mut(), part)
         && open.pictures.len() < MOST_PICTURES
     {
-        open.pictures.push(Reference { name: (*target).to_owned(), alt: alt.to_owned() });
+        open.pictures.push(Reference { name: part.to_owned(), alt: alt.to_owned() });
     }
 }
 

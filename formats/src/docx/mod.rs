@@ -14,25 +14,30 @@ mod styles;
 mod symbols;
 
 use crate::{
-    Extraction, Format, FormatError, Limits, Pattern, Patterns, markdown, package::Package, tables::has_tables,
+    Extraction, Format, FormatError, Limits, Pattern, Patterns, images::is_drawn, markdown, package::Package,
+    tables::has_tables,
 };
 pub(crate) use images::images;
-use serde_json::Value;
 use std::io::{Read, Seek};
 
 /// How many pictures the main part refers to.
 const IMAGES: &str = "docx.images";
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let extraction = extract(source, limits)?;
+    let (extraction, has_images) = read(source, limits)?;
     Ok(Patterns::default()
         .with(Pattern::HasTextLayer, markdown::has_text(&extraction.text))
         .with(Pattern::HasHeadingStyles, !extraction.headings.is_empty())
         .with(Pattern::HasTables, has_tables(&extraction.text))
-        .with(Pattern::HasImages, extraction.facts.get(IMAGES).and_then(Value::as_u64) > Some(0)))
+        .with(Pattern::HasImages, has_images))
 }
 
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+    read(source, limits).map(|(extraction, _)| extraction)
+}
+
+/// The text, and whether the main part refers to a picture or a chart.
+fn read<R: Read + Seek>(source: R, limits: &Limits) -> Result<(Extraction, bool), FormatError> {
     let mut package = Package::open(source, Format::Docx, limits)?;
     let main = package.main_part()?;
     let related = package.relationships(&main)?;
@@ -60,7 +65,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
         body::convert(xml, &styles.unwrap_or_default(), &numbering.unwrap_or_default(), evidence, limits)?;
     let images = related.iter().filter(|relation| relation.kind == "image").count();
     extraction.facts.insert(IMAGES.to_owned(), images.into());
-    extraction.within(limits)
+    Ok((extraction.within(limits)?, related.iter().any(is_drawn)))
 }
 
 #[cfg(test)]

@@ -22,12 +22,30 @@ fn read_within(format: Format, bytes: &[u8], limits: &Limits) -> Result<Read, Fo
         match part {
             ImagePart::Begin(head) => given.push((head, Vec::new())),
             ImagePart::Bytes(piece) => given.last_mut().unwrap().1.extend(piece),
-            ImagePart::End => {}
+            ImagePart::End | ImagePart::Chart(_) => {}
             ImagePart::LeftOut { name, count, reason } => left_out.push((name, count, reason.as_str())),
         }
         Ok(())
     })?;
     Ok((given, left_out))
+}
+
+/// The tables of the charts of a file.
+fn charts(format: Format, bytes: &[u8]) -> Vec<ChartTable> {
+    let mut tables = Vec::new();
+    images(format, Cursor::new(bytes), &Limits::default(), &mut |part| {
+        if let ImagePart::Chart(table) = part {
+            tables.push(table);
+        }
+        Ok(())
+    })
+    .unwrap();
+    tables
+}
+
+/// A chart part with this title and one value.
+fn chart(title: &str) -> String {
+    sample::chart(title, &format!("<c:barChart>{}</c:barChart>", sample::series("mm", &["May"], &["8"])))
 }
 
 fn read(format: Format, bytes: &[u8]) -> Read {
@@ -250,6 +268,109 @@ fn books_and_pages_give_the_pictures_that_they_hold_and_fetch_none() {
     assert_eq!((bytes.as_slice(), head.mime.as_str(), head.width), (&b"GIF89a \0 \0"[..], "image/gif", Some(32)));
     assert_eq!((&*head.alt, &*head.nearby), ("Dots", "The reed"));
     assert!(left_out.is_empty(), "{left_out:?}");
+}
+
+#[test]
+fn a_document_of_word_gives_its_charts_with_their_titles_and_no_text_of_them() {
+    let place = |id: &str, alt: &str| {
+        format!(
+            r#"<w:r><w:drawing><wp:inline><wp:docPr id="1" descr="{alt}"/><a:graphic><c:chart r:id="{id}"/></a:graphic></wp:inline></w:drawing></w:r>"#
+        )
+    };
+    let one = place("c1", "");
+    let body = [
+        run("It rained often."),
+        paragraph(&format!(
+            "<mc:AlternateContent><mc:Choice>{one}</mc:Choice><mc:Fallback>{one}</mc:Fallback></mc:AlternateContent>"
+        )),
+        paragraph(&place("c2", "Bars")),
+        run("Figure 2: What fell in May"),
+        paragraph(&place("c3", "Bars of hail")),
+        drawing("p1", ""),
+        paragraph(&format!("<w:del>{}</w:del>", place("c4", ""))),
+    ]
+    .concat();
+    let main = format!(r#"<w:document xmlns:w="w" xmlns:r="r"><w:body>{body}</w:body></w:document>"#);
+    let root = sample::relationships(&[("r1", "officeDocument", "word/main.xml")]);
+    let related = sample::relationships(&[
+        ("c1", "chart", "charts/chart1.xml"),
+        ("c2", "chart", "charts/chart2.xml"),
+        ("c3", "chart", "charts/chart3.xml"),
+        ("c4", "chart", "charts/chart4.xml"),
+        ("p1", "image", "media/mill.png"),
+    ]);
+    let (titled, untitled, mill) = (chart("Rain"), chart(""), png(64, 64));
+    let file = package(&[
+        ("_rels/.rels", root.as_bytes()),
+        ("word/main.xml", main.as_bytes()),
+        ("word/_rels/main.xml.rels", related.as_bytes()),
+        ("word/charts/chart1.xml", titled.as_bytes()),
+        ("word/charts/chart2.xml", untitled.as_bytes()),
+        ("word/charts/chart3.xml", untitled.as_bytes()),
+        ("word/charts/chart4.xml", titled.as_bytes()),
+        ("word/media/mill.png", &mill),
+    ]);
+    let given = charts(Format::Docx, &file);
+    let told: Vec<_> = given.iter().map(|one| (one.chart, one.title.as_str(), one.page)).collect();
+    assert_eq!(told, [(0, "Rain", None), (1, "Figure 2: What fell in May", None), (2, "Bars of hail", None)]);
+    assert_eq!(given[0].table.content(""), "| Rain | mm |\n| --- | --- |\n| May | 8 |");
+    let (pictures, left_out) = read(Format::Docx, &file);
+    assert_eq!((pictures.len(), pictures[0].0.index, left_out.len()), (1, 0, 0));
+
+    let read = crate::extract(Format::Docx, Cursor::new(&file), &Limits::default()).unwrap();
+    assert_eq!(read.text, "It rained often.\n\nFigure 2: What fell in May");
+    let patterns = probe(Format::Docx, Cursor::new(&file), &Limits::default()).unwrap();
+    assert!(patterns.holds(Pattern::HasImages) && !patterns.holds(Pattern::HasTables));
+}
+
+#[test]
+fn slides_and_sheets_give_their_charts_with_their_numbers() {
+    let frame = r#"<p:graphicFrame><p:cNvPr id="4" descr="Bars"/><a:graphic><a:graphicData><c:chart r:id="r5"/></a:graphicData></a:graphic></p:graphicFrame>"#;
+    let slide = format!(r#"<p:sld xmlns:p="p"><p:cSld><p:spTree>{frame}</p:spTree></p:cSld></p:sld>"#);
+    let main = r#"<p:presentation xmlns:p="p" xmlns:r="r"><p:sldIdLst><p:sldId id="256" r:id="s1"/><p:sldId id="257" r:id="s2"/></p:sldIdLst></p:presentation>"#;
+    let slides = sample::relationships(&[("s1", "slide", "slides/one.xml"), ("s2", "slide", "slides/two.xml")]);
+    let root = sample::relationships(&[("r1", "officeDocument", "ppt/main.xml")]);
+    let related = sample::relationships(&[("r5", "chart", "../charts/chart1.xml")]);
+    let rain = chart("Rain");
+    let empty = r#"<p:sld xmlns:p="p"><p:cSld><p:spTree/></p:cSld></p:sld>"#;
+    let file = package(&[
+        ("_rels/.rels", root.as_bytes()),
+        ("ppt/main.xml", main.as_bytes()),
+        ("ppt/_rels/main.xml.rels", slides.as_bytes()),
+        ("ppt/slides/one.xml", empty.as_bytes()),
+        ("ppt/slides/two.xml", slide.as_bytes()),
+        ("ppt/slides/_rels/two.xml.rels", related.as_bytes()),
+        ("ppt/charts/chart1.xml", rain.as_bytes()),
+    ]);
+    assert!(has_images(Format::Pptx, &file));
+    let given = charts(Format::Pptx, &file);
+    let [one] = given.as_slice() else { panic!("{given:?}") };
+    assert_eq!((one.name.as_str(), one.title.as_str(), one.page), ("ppt/charts/chart1.xml", "Rain", Some(2)));
+
+    let root = sample::relationships(&[("r1", "officeDocument", "xl/workbook.xml")]);
+    let main = r#"<workbook xmlns:r="r"><sheets><sheet name="Plan" sheetId="1" r:id="a"/><sheet name="Drawn" sheetId="2" r:id="b"/></sheets></workbook>"#;
+    let sheets =
+        sample::relationships(&[("a", "worksheet", "sheets/one.xml"), ("b", "chartsheet", "chartsheets/two.xml")]);
+    let to_drawing = sample::relationships(&[("d", "drawing", "../drawings/one.xml")]);
+    let drawing = r#"<xdr:wsDr xmlns:xdr="x" xmlns:r="r"><xdr:graphicFrame><xdr:cNvPr id="2" name="Chart 1"/><a:graphic><c:chart r:id="r5"/></a:graphic></xdr:graphicFrame></xdr:wsDr>"#;
+    let members: [(&str, &[u8]); 8] = [
+        ("_rels/.rels", root.as_bytes()),
+        ("xl/workbook.xml", main.as_bytes()),
+        ("xl/_rels/workbook.xml.rels", sheets.as_bytes()),
+        ("xl/sheets/one.xml", b"<worksheet><sheetData/></worksheet>"),
+        ("xl/chartsheets/two.xml", b"<chartsheet/>"),
+        ("xl/chartsheets/_rels/two.xml.rels", to_drawing.as_bytes()),
+        ("xl/drawings/one.xml", drawing.as_bytes()),
+        ("xl/drawings/_rels/one.xml.rels", related.as_bytes()),
+    ];
+    let with = |chart: &'static str| [&members[..], &[(chart, rain.as_bytes())][..]].concat();
+    let file = package(&with("xl/charts/chart1.xml"));
+    assert!(has_images(Format::Xlsx, &file));
+    let given = charts(Format::Xlsx, &file);
+    let [one] = given.as_slice() else { panic!("{given:?}") };
+    assert_eq!((one.title.as_str(), one.page), ("Rain", Some(2)));
+    assert_eq!(one.table.rows, [["Rain", "mm"], ["May", "8"]]);
+    assert!(!has_images(Format::Xlsx, &package(&with("xl/charts/chartEx1.xml"))));
 }
 
 #[test]

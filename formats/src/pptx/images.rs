@@ -1,14 +1,14 @@
-//! The pictures of slides, with the texts of their slides.
+//! The pictures and charts of slides, with the texts of their slides.
 
 use super::presentation::Presentation;
 use crate::{
     Format, FormatError, Limits,
-    images::{Gallery, Giver, Shown, one_line, read_part},
-    package::{Package, Relationship},
+    images::{Drawn, Gallery, Giver, Shown, one_line},
+    package::Package,
     xml::{Node, XmlReader},
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     io::{Read, Seek},
 };
 
@@ -18,32 +18,19 @@ const NEARBY_CHARACTERS: usize = 400;
 pub(crate) fn images<R: Read + Seek>(source: R, limits: &Limits, giver: &mut Giver<'_, '_>) -> Result<(), FormatError> {
     let mut package = Package::open(source, Format::Pptx, limits)?;
     let slides = Presentation::open(&mut package, limits)?.take_slides();
-    let mut gallery = Gallery::default();
+    let (mut gallery, mut drawn) = (Gallery::default(), Drawn::default());
     for (name, number) in slides.into_iter().zip(1u32..) {
         let Some(name) = name else { continue };
-        let related = package.relationships(&name)?;
-        if !related.iter().any(|relation| relation.kind == "image") {
-            continue;
-        }
-        if let Some(xml) = package.xml(&name)? {
-            slide(xml, &related, number, &mut gallery)?;
+        if drawn.begin(&package.relationships(&name)?)
+            && let Some(xml) = package.xml(&name)?
+        {
+            slide(xml, &drawn, number, &mut gallery)?;
         }
     }
-    giver
-        .give_all(gallery, |name, most| package.part(name)?.map(|part| read_part(part, most, Format::Pptx)).transpose())
+    drawn.give(gallery, &mut package, Format::Pptx, giver)
 }
 
-fn slide<R: Read>(
-    mut xml: XmlReader<R>,
-    related: &[Relationship],
-    number: u32,
-    gallery: &mut Gallery,
-) -> Result<(), FormatError> {
-    let targets: HashMap<&str, &str> = related
-        .iter()
-        .filter(|relation| relation.kind == "image")
-        .map(|relation| (&*relation.id, &*relation.target))
-        .collect();
+fn slide<R: Read>(mut xml: XmlReader<R>, drawn: &Drawn, number: u32, gallery: &mut Gallery) -> Result<(), FormatError> {
     let (mut text, mut alt, mut found) = (String::new(), String::new(), Vec::new());
     let mut known = HashSet::new();
     let mut is_text = Vec::new();
@@ -60,8 +47,8 @@ fn slide<R: Read>(
                         let told = element.attribute("descr").filter(|text| !text.trim().is_empty());
                         alt = told.or(element.attribute("title")).unwrap_or_default().to_owned();
                     }
-                    "blip" => {
-                        if let Some(target) = element.attribute("embed").and_then(|id| targets.get(id).copied())
+                    "blip" | "chart" => {
+                        if let Some(target) = drawn.shown(&element)
                             && known.insert((target, alt.is_empty()))
                         {
                             found.push((target, one_line(&alt, NEARBY_CHARACTERS)));

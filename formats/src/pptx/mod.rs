@@ -27,7 +27,7 @@ use std::io::{Read, Seek};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let mut package = Package::open(source, Format::Pptx, limits)?;
-    let has_images = has_images(&package);
+    let mut has_images = has_images(&package);
     let mut presentation = Presentation::open(&mut package, limits)?;
     let slides = presentation.take_slides();
     let (mut has_text, mut has_tables, mut has_comments, mut has_smartart) = (false, false, false, false);
@@ -36,6 +36,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
         let has = |kind: &str| related.iter().any(|relation| relation.kind == kind);
         has_comments |= has("comments");
         has_smartart |= has("diagramData");
+        has_images |= has("chart");
         if !(has_text && has_tables)
             && let Some(slide) = presentation.slide(&mut package, slide, &related, limits)?
         {

@@ -1,13 +1,13 @@
-//! The pictures that lie on sheets, with the names of their sheets.
+//! The pictures and charts that lie on sheets, with the names of their sheets.
 
 use crate::{
     Format, FormatError, Limits,
-    images::{Gallery, Giver, Shown, one_line, read_part},
+    images::{Drawn, Gallery, Giver, Shown, one_line},
     package::Package,
     xml::{Node, XmlReader},
 };
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeSet, HashMap},
     io::{Read, Seek},
 };
 
@@ -35,33 +35,24 @@ pub(crate) fn images<R: Read + Seek>(source: R, limits: &Limits, giver: &mut Giv
             }
         }
     }
-    let mut gallery = Gallery::default();
+    let (mut gallery, mut drawn) = (Gallery::default(), Drawn::default());
     for ((name, part), number) in sheets.into_iter().zip(1u32..) {
-        for drawing in targets(&mut package, &part, "drawing")?.into_values() {
-            let pictures = targets(&mut package, &drawing, "image")?;
-            if let Some(xml) = package.xml(&drawing)? {
-                read(xml, &pictures, number, &name, &mut gallery)?;
+        let related = package.relationships(&part)?;
+        let drawings = related.into_iter().filter(|relation| relation.kind == "drawing");
+        for drawing in drawings.map(|relation| relation.target).collect::<BTreeSet<_>>() {
+            if drawn.begin(&package.relationships(&drawing)?)
+                && let Some(xml) = package.xml(&drawing)?
+            {
+                read(xml, &drawn, number, &name, &mut gallery)?;
             }
         }
     }
-    giver
-        .give_all(gallery, |name, most| package.part(name)?.map(|part| read_part(part, most, Format::Xlsx)).transpose())
-}
-
-/// What a part refers to of one kind, by the ids of the references.
-fn targets<R: Read + Seek>(
-    package: &mut Package<R>,
-    part: &str,
-    kind: &str,
-) -> Result<BTreeMap<String, String>, FormatError> {
-    let related = package.relationships(part)?;
-    let of_kind = related.into_iter().filter(|relation| relation.kind == kind);
-    Ok(of_kind.map(|relation| (relation.id, relation.target)).collect())
+    drawn.give(gallery, &mut package, Format::Xlsx, giver)
 }
 
 fn read<R: Read>(
     mut xml: XmlReader<R>,
-    pictures: &BTreeMap<String, String>,
+    drawn: &Drawn,
     number: u32,
     sheet: &str,
     gallery: &mut Gallery,
@@ -75,10 +66,10 @@ fn read<R: Read>(
                 let told = element.attribute("descr").filter(|text| !text.trim().is_empty());
                 alt = one_line(told.or(element.attribute("title")).unwrap_or_default(), ALT_CHARACTERS);
             }
-            "blip" => {
-                if let Some(name) = element.attribute("embed").and_then(|id| pictures.get(id)) {
+            "blip" | "chart" => {
+                if let Some(name) = drawn.shown(&element) {
                     gallery.add(Shown {
-                        name: name.clone(),
+                        name: name.to_owned(),
                         pages: vec![number],
                         alt: alt.clone(),
                         nearby: sheet.to_owned(),

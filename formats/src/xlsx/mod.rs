@@ -5,6 +5,7 @@
 //! one sheet. What follows from the cells does not know the kind.
 
 mod book;
+mod cached;
 mod cells;
 mod comments;
 mod formula;
@@ -37,6 +38,7 @@ mod xlsb;
 mod tests;
 
 use crate::{Format, FormatError, Limits, Patterns};
+pub(crate) use cached::CachedNumbers;
 pub use cells::{Cell, CellRow, Cells};
 pub(crate) use images::images;
 pub use moment::DateEpoch;

@@ -164,7 +164,9 @@ pub(super) fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) 
         .with(Pattern::HasSheets, !workbook.sheets.is_empty())
         .with(Pattern::SheetCount, workbook.sheets.len())
         .with(Pattern::HasComments, has_comments);
-    let has_images = || office.package.names().any(|name| name.starts_with("xl/media/"));
+    // The newer kinds of charts keep their values in another way, and are not read.
+    let is_chart = |name: &str| name.strip_prefix("xl/charts/chart").is_some_and(|rest| !rest.starts_with("ex"));
+    let has_images = || office.package.names().any(|name| name.starts_with("xl/media/") || is_chart(name));
     Ok(if format.has_images() { patterns.with(Pattern::HasImages, has_images()) } else { patterns })
 }
 

@@ -177,7 +177,7 @@ impl Interpreter {
     }
 }
 
-fn serial(text: &str) -> Option<f64> {
+pub(super) fn serial(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
 

@@ -13,7 +13,7 @@ fn read(entry: &Entry, format: Format) -> Result<Read, FormatError> {
         match part {
             ImagePart::Begin(head) => given.push((head, 0)),
             ImagePart::Bytes(piece) => given.last_mut().unwrap().1 += piece.len(),
-            ImagePart::End => {}
+            ImagePart::End | ImagePart::Chart(_) => {}
             ImagePart::LeftOut { count, reason, .. } => *left_out.entry(reason.as_str()).or_default() += count,
         }
         Ok(())
@@ -58,5 +58,24 @@ fn a_picture_of_a_real_file_has_its_size_its_page_and_what_its_author_said() {
         let [(head, _)] = given.as_slice() else { panic!("{}: {given:?} {left_out:?}", entry.name) };
         assert_eq!((head.mime.as_str(), head.width, head.pages.as_slice()), ("image/png", Some(width), pages));
         assert!(head.alt.starts_with(alt), "{head:?}");
+    }
+}
+
+#[test]
+fn a_chart_of_a_real_workbook_has_the_values_that_it_draws() {
+    for entry in corpus("xlsx/xlsx_03_chartsheet.xlsx") {
+        let mut tables = Vec::new();
+        images(Format::Xlsx, entry.open(), &Limits::default(), &mut |part| {
+            if let ImagePart::Chart(table) = part {
+                tables.push(table);
+            }
+            Ok(())
+        })
+        .unwrap();
+        let [chart] = tables.as_slice() else { panic!("{tables:?}") };
+        let title = "Wild Duck Observations by Year";
+        assert_eq!((chart.title.as_str(), chart.page, chart.table.rows.len()), (title, Some(2), 7));
+        assert_eq!(chart.table.rows[0][..3], [title, "Freshwater Ducks", "Saltwater Ducks"]);
+        assert_eq!(chart.table.rows[1][..2], ["2019", "120"]);
     }
 }

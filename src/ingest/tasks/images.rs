@@ -1,8 +1,10 @@
-//! extract:images: the pictures of a file, each as a node with its bytes under the file.
+//! extract:images: the pictures of a file, each as a node with its bytes under the file, and its charts, as tables of their values.
 //!
 //! All are made in one transaction, so a task that dies makes none. They lie directly under the file, because the sections of its text
-//! may have settled already; where each stands is in its anchor. They are found by their captions and by the text beside them, and no
-//! rollup reads them. A picture that cannot be had fails nothing: the evidence says why it is missing.
+//! may have settled already; where each stands is in its anchor. Pictures are found by their captions and by the text beside them,
+//! charts by their cells, and no rollup reads them. What cannot be had fails nothing: the evidence says why it is missing.
+mod charts;
+
 use super::{
     Apply, OrTaskFailure, another_answer,
     apply::Transaction,
@@ -27,6 +29,7 @@ use crate::{
     },
     usetype::Usetype,
 };
+use charts::Chart;
 use serde_json::{Map, Value, json};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,7 +39,7 @@ use std::{
 use svc_actors::{LeafRange, Outcome, TaskFailure};
 use svc_client::wire::DetectedBy;
 use svc_formats::{
-    Format, FormatError, ImageHead, ImageLeftOut, ImagePart,
+    ChartTable, Format, FormatError, ImageHead, ImageLeftOut, ImagePart, MOST_CHART_TABLES,
     isolated::{Answer, Request, Step},
 };
 use svc_ids::DocumentId;
@@ -47,8 +50,10 @@ const NAMED: usize = 100;
 const PAGES: usize = 100;
 /// How many pictures are found by the same text beside them. A page may show many, and would be found as often.
 const BESIDE: usize = 3;
-/// How many pictures are embedded together. Each has a text of a few hundred tokens at most.
-const TOGETHER: usize = 64;
+/// The bytes of texts that are embedded together, unless one alone has more, and those that the text of a picture counts for: it has a
+/// few hundred tokens at most.
+const TOGETHER: usize = 64 << 10;
+const OF_PICTURE: usize = 1 << 10;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
@@ -64,11 +69,14 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut found = read(tools, id, format).await?;
     let Found { bundle, images, .. } = &mut found;
     put_ahead(tools, bundle, images.iter_mut().map(|image| (&image.part, &mut image.ahead)).collect()).await?;
+    let of_charts = std::mem::take(&mut found.charts);
+    let count = of_charts.chunk_by(|one, next| one.chart == next.chart).count();
+    let charts = charts::prepare(of_charts).await?;
 
     let mut tx = apply.begin_creating().await?;
-    make(tools, &mut tx, &found, &options, &Told { format, title: &title }).await?;
+    make(tools, &mut tx, &found, charts, &options, &Told { format, title: &title }).await?;
     let Found { images, same, left_out, .. } = &found;
-    let shape = json!({"images": images.len(), "same": same, "left_out": left_out.count});
+    let shape = json!({"images": images.len(), "same": same, "charts": count, "left_out": left_out.count});
     store::evidence::record(tx.conn(), id, Evidence::Images, &shape).await.classified()?;
     let left_out = match left_out.count {
         0 => Value::Null,
@@ -77,6 +85,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     store::evidence::record(tx.conn(), id, Evidence::ImagesLeftOut, &left_out).await.classified()?;
     let mut detail = Map::new();
     detail.insert("images".to_owned(), images.len().into());
+    detail.insert("charts".to_owned(), count.into());
     detail.insert("left_out".to_owned(), found.left_out.count.into());
     found.images.into_iter().for_each(|image| image.ahead.keep());
     tx.complete(detail).await
@@ -90,10 +99,12 @@ struct Image {
     ahead: Ahead,
 }
 
-/// The pictures of a file.
+/// The pictures and charts of a file.
 struct Found {
     bundle: Bundle,
     images: Vec<Image>,
+    /// The tables of the charts, those of one chart one after the other.
+    charts: Vec<ChartTable>,
     /// Names of pictures with the bytes of others, each with the name of the first of these.
     same: Vec<Value>,
     left_out: Missing,
@@ -152,12 +163,13 @@ struct Filling {
 impl Filling {
     fn new(folder: &Path, most: u32) -> io::Result<Filling> {
         let bundle = Bundle::new(folder)?;
-        let found = Found { bundle, images: Vec::new(), same: Vec::new(), left_out: Missing::default() };
+        let (images, charts, same, left_out) = (Vec::new(), Vec::new(), Vec::new(), Missing::default());
+        let found = Found { bundle, images, charts, same, left_out };
         Ok(Filling { found, open: None, seen: HashMap::new(), most })
     }
 
     fn take(mut self, part: ImagePart) -> io::Result<Filling> {
-        let Found { bundle, images, same, left_out } = &mut self.found;
+        let Found { bundle, images, charts, same, left_out } = &mut self.found;
         match part {
             ImagePart::Begin(head) => self.open = Some(head),
             ImagePart::Bytes(piece) => bundle.write(&piece)?,
@@ -178,6 +190,8 @@ impl Filling {
                 self.seen.insert(part.content_hash.clone(), images.len());
                 images.push(Image { head, part, ahead: Ahead::default() });
             }
+            ImagePart::Chart(table) if charts.len() < MOST_CHART_TABLES => charts.push(table),
+            ImagePart::Chart(table) => left_out.add(&table.name, 1, ImageLeftOut::Charts),
             ImagePart::LeftOut { name, count, reason } => left_out.add(&name, count, reason),
         }
         Ok(self)
@@ -285,28 +299,40 @@ fn described(head: &ImageHead, part: &Part) -> Value {
     fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Map<_, _>>().into()
 }
 
-/// Stores the pictures with their bytes, and queues what embeds their texts.
+/// Stores the pictures with their bytes and the charts after them, and queues what embeds their texts.
 async fn make(
     tools: &Tools,
     tx: &mut Transaction<'_>,
     found: &Found,
+    charts: Vec<Chart>,
     options: &Value,
     told: &Told<'_>,
 ) -> Result<(), TaskFailure> {
     let grant = tx.grant();
     let file = Place::of_claim(grant);
-    let ids = store::nodes::reserve_ids(tx.conn(), found.images.len()).await.classified()?;
+    let count = found.images.len() + charts.len();
+    let ids = store::nodes::reserve_ids(tx.conn(), count).await.classified()?;
+    let mut places = ids.iter().copied().zip(FIRST_POSITION..);
     let mut beside: HashMap<&str, usize> = HashMap::new();
-    let mut made: Vec<Made<'_>> = Vec::with_capacity(ids.len());
-    for ((image, id), position) in found.images.iter().zip(&ids).zip(FIRST_POSITION..) {
+    let mut made: Vec<Made<'_>> = Vec::with_capacity(found.images.len());
+    for (image, (id, position)) in found.images.iter().zip(&mut places) {
         let count = beside.entry(image.head.nearby.as_str()).or_default();
         *count += 1;
-        made.push(Made { image, id: *id, position, with_nearby: *count <= BESIDE });
+        made.push(Made { image, id, position, with_nearby: *count <= BESIDE });
     }
     for part in made.chunks(ROWS) {
         let node = |made: &Made<'_>| told.node(&grant.region.path, file.id(), made);
         let nodes: Vec<NewNode> = part.iter().map(node).collect();
         store::nodes::insert(tx.conn(), &tools.lexicon, &file, &grant.task_type, &nodes).await.classified()?;
+    }
+    let sizes: Vec<usize> = made.iter().map(|_| OF_PICTURE).chain(charts.iter().map(Chart::bytes)).collect();
+    let mut nodes = Vec::with_capacity(charts.len());
+    // The tables of a file may have megabytes, which are not held twice.
+    for (chart, (id, position)) in charts.into_iter().zip(places) {
+        nodes.push(chart.node(id, &grant.region.path, file.id(), position, told.pages()));
+    }
+    for nodes in nodes.chunks(ROWS) {
+        store::nodes::insert(tx.conn(), &tools.lexicon, &file, &grant.task_type, nodes).await.classified()?;
     }
     for Made { image, id, .. } in &made {
         let place = file.of_new(*id, grant.region.path.clone());
@@ -324,14 +350,14 @@ async fn make(
         };
         store::blobs::insert(tx.conn(), &place, &blob).await.classified()?;
     }
-    let batches = batches(&ids);
+    let batches = batches(ids.iter().copied().zip(sizes));
     let children = i32::try_from(ids.len()).unwrap_or(i32::MAX);
     let tasks = i32::try_from(batches.len()).unwrap_or(i32::MAX);
     for batch in batches {
         let leaf = |id: &DocumentId| grant.region.path.iter().copied().chain([id.0]).collect::<Vec<_>>();
         let Some((first, last)) = batch.first().zip(batch.last()) else { continue };
         let range = LeafRange { first: leaf(first), last: leaf(last) };
-        let leaves = Leaves { under: file.clone(), range, runs: runs(batch) };
+        let leaves = Leaves { under: file.clone(), range, runs: runs(&batch) };
         embed::enqueue(tools, tx.conn(), grant.root_id, leaves).await?;
     }
     store::ingest_nodes::grow(tx.conn(), file.id(), tasks, children, 0).await.classified()?;
@@ -340,10 +366,25 @@ async fn make(
     store::ingest_nodes::count(tx.conn(), grant.root_id.document(), change).await.classified()
 }
 
-/// Pictures that are embedded together. Their keys sort as numbers only if their ids have the same number of digits.
-fn batches(ids: &[DocumentId]) -> Vec<&[DocumentId]> {
-    let digits = |id: &DocumentId| id.0.checked_ilog10();
-    ids.chunk_by(|one, next| digits(one) == digits(next)).flat_map(|same| same.chunks(TOGETHER)).collect()
+/// Nodes that are embedded together, each given with the bytes of its text. Their keys sort as numbers only if their ids have the same
+/// number of digits.
+fn batches(nodes: impl Iterator<Item = (DocumentId, usize)>) -> Vec<Vec<DocumentId>> {
+    let digits = |id: DocumentId| id.0.checked_ilog10();
+    let mut batches: Vec<Vec<DocumentId>> = Vec::new();
+    let mut room = 0;
+    for (id, bytes) in nodes {
+        if let Some(batch) = batches.last_mut()
+            && bytes <= room
+            && batch.last().is_some_and(|last| digits(*last) == digits(id))
+        {
+            room -= bytes;
+            batch.push(id);
+        } else {
+            room = TOGETHER.saturating_sub(bytes);
+            batches.push(vec![id]);
+        }
+    }
+    batches
 }
 
 /// The stretches of ids between which there is no other: the first and the last of each.
@@ -383,14 +424,17 @@ mod tests {
     }
 
     #[test]
-    fn batches_hold_every_picture_once_and_their_runs_no_other() {
-        let ids: Vec<DocumentId> = (95..99).chain(100..110).chain([200]).map(DocumentId).collect();
-        let cut = batches(&ids);
-        assert_eq!(cut.iter().map(|batch| batch.len()).collect::<Vec<_>>(), [4, 11]);
+    fn batches_hold_every_node_once_and_their_runs_no_other() {
+        let cut_of = |ids: &[i64], bytes| batches(ids.iter().map(|id| (DocumentId(*id), bytes)));
+        let ids: Vec<i64> = (95..99).chain(100..110).chain([200]).collect();
+        let cut = cut_of(&ids, OF_PICTURE);
+        assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [4, 11]);
         let [_, second] = cut.as_slice() else { panic!("{cut:?}") };
         let of = |first, last| (DocumentId(first), DocumentId(last));
         assert_eq!(runs(second), [of(100, 109), of(200, 200)]);
-        let many: Vec<DocumentId> = (1000..1200).map(DocumentId).collect();
-        assert_eq!(batches(&many).len(), 4);
+        let many: Vec<i64> = (1000..1200).collect();
+        assert_eq!(cut_of(&many, OF_PICTURE).len(), 4);
+        assert_eq!(cut_of(&many, TOGETHER / 2).len(), 100);
+        assert_eq!(cut_of(&many, TOGETHER + 1).len(), 200);
     }
 }

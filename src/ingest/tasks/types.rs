@@ -91,7 +91,7 @@ pub static EXTRACT_TABLES: TaskType = TaskType {
     final_failure: FinalFailure::Node,
     leads_to: CPU,
 };
-/// It adds pictures to the file, which is as whole without them.
+/// It adds pictures and charts to the file, which is as whole without them.
 pub static EXTRACT_IMAGES: TaskType = TaskType {
     name: images::RULE,
     lane: Lane::Cpu,

@@ -144,15 +144,16 @@ evidence! {
     MembersLeftOut = "members.left_out", by "`extract:members`",
         absent "every file within the file was read, or there is none";
     /// The pictures of the file that became nodes (`images`), those that have the bytes of an earlier one and no node of their own (`same`, each with
-    /// `name` and `as`), and how many were `left_out`.
+    /// `name` and `as`), the `charts` that became tables, and how many pictures and charts were `left_out`.
     Images = "images", by "`extract:images`",
-        absent "the file has no pictures, they could not be read, or the option `skip.images` is on";
-    /// How many pictures of the file have no node, by the reason, and the first hundred of them, each with `name` and `reason`: `images` and `image_bytes` (over
-    /// the limits), `pixels` (too many), `small` (a side below 16), `kind` (unknown bytes), `compression`, `colors`, `mask` (a stencil), `whole_page` (a scan or a
-    /// background), `missing`, `damaged`, `zip_ratio`, `unreadable_page`, or `encrypted` (the whole file).
+        absent "the file has no pictures and no charts, they could not be read, or the option `skip.images` is on";
+    /// How many pictures and charts of the file have no node, by the reason, and the first hundred of them, each with `name` and `reason`: `images` and
+    /// `image_bytes` (over the limits), `pixels` (too many), `small` (a side below 16), `kind` (unknown bytes), `compression`, `colors`, `mask` (a stencil),
+    /// `whole_page` (a scan or a background), `missing`, `damaged`, `zip_ratio`, `unreadable_page`, or `encrypted` (the whole file); of charts also `charts`,
+    /// `rows`, `columns`, `levels` and `bytes` (too many), and `values` (the file keeps none).
     ImagesLeftOut = "images.left_out", by "`extract:images`",
-        null "every picture has a node",
-        absent "the file has no pictures, they could not be read, or the option `skip.images` is on";
+        null "every picture and every chart has a node",
+        absent "the file has no pictures and no charts, they could not be read, or the option `skip.images` is on";
     /// Which sheet of its workbook the node is: index, name, kind, and whether it is hidden.
     Sheet = "sheet", by "`structure:sheets`",
         absent "the node is not a sheet";

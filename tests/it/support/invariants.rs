@@ -240,7 +240,7 @@ const DRAINED: &[(&str, &str)] = &[
         "WITH sums AS (
              SELECT d.parent_id AS id, v.embed_model, avg(v.embed::vector * array_fill(v.weight, ARRAY[vector_dims(v.embed)])::vector) AS mean
                FROM documents d JOIN document_vectors v ON v.document_id = d.id
-               JOIN node_origins o ON o.document_id = d.id AND o.rule <> ALL('{upload,split,chunk,segment,raptor}')
+               JOIN node_origins o ON o.document_id = d.id AND o.rule <> ALL('{upload,split,chunk,segment,raptor,extract:images}')
               WHERE d.settled = 'settled' AND d.usetype NOT IN ('raptor', 'image') GROUP BY 1, 2)
          SELECT n.document_id || ': ' || coalesce((own.embed <=> l2_normalize(s.mean)::halfvec)::text, 'one of them is missing')
            FROM ingest_node n JOIN documents d ON d.id = n.document_id AND d.settled = 'settled'

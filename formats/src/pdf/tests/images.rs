@@ -15,7 +15,7 @@ fn read(pdf: Pdf) -> Read {
         match part {
             ImagePart::Begin(head) => given.push((head, Vec::new())),
             ImagePart::Bytes(piece) => given.last_mut().unwrap().1.extend(piece),
-            ImagePart::End => {}
+            ImagePart::End | ImagePart::Chart(_) => {}
             ImagePart::LeftOut { name, reason, .. } => left_out.push((name, reason.as_str())),
         }
         Ok(())
