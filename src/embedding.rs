@@ -6,12 +6,14 @@ mod cross_encoder;
 mod error;
 mod queries;
 mod runner;
+mod serving;
 
 use crate::words::precision;
 pub use cross_encoder::CrossEncoder;
 pub use error::EmbedError;
 pub use queries::QueryVectors;
 pub use runner::{Runner, is_this_machine};
+pub use serving::{Served, Serving};
 use std::sync::Arc;
 use svc_client::wire::{ModelState, RunnerTextKind};
 use svc_models::{Embedding, Engine, Heard, TokenCounter, TokenVectors};

@@ -5,7 +5,7 @@ pub mod feed;
 use crate::{
     blobs::{BlobError, Blobs},
     disk::Disk,
-    embedding::{EmbedError, Embedder},
+    embedding::{EmbedError, Embedder, Serving},
     load::{self, Load},
     replicas::Replicas,
     store::{
@@ -146,6 +146,8 @@ pub struct Sampler {
     pub replicas: OnceLock<Arc<Replicas>>,
     /// After this time in a batch of a provider a task counts as stalled.
     batch_stall: Duration,
+    /// Which model this process works with.
+    serving: Arc<Serving>,
 }
 
 /// When somebody looked last, and when the fleet was told.
@@ -163,6 +165,7 @@ impl Sampler {
         disk: Arc<Disk>,
         load: Arc<Load>,
         batch_stall: Duration,
+        serving: Arc<Serving>,
     ) -> Sampler {
         Sampler {
             pool: database::pool_of_samples(pool, PATIENCE),
@@ -178,6 +181,7 @@ impl Sampler {
             feed: feed::Feed::default(),
             replicas: OnceLock::new(),
             batch_stall,
+            serving,
         }
     }
 
@@ -371,6 +375,7 @@ impl Sampler {
             feed: self.feed.is_away(),
             standbys: self.replicas.get().map(|replicas| replicas.troubles()).unwrap_or_default(),
             growth: Some(growth),
+            model: self.serving.mixed(),
         };
         admin::findings(conn, WAIT, self.batch_stall, outside).await
     }

@@ -254,6 +254,12 @@ async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> R
     if state.in_flight + state.failed > 0 {
         say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);
     }
+    if state.other_model > 0 {
+        say!(
+            "Not found by meaning: {} documents, whose vectors are of another model; svc reembed makes them anew.",
+            state.other_model
+        );
+    }
     Ok(())
 }
 

@@ -340,6 +340,9 @@ fn finding(found: &Finding) -> Markup {
             note(false, what, help, Some(("/workers".to_owned(), "See the workers")))
         }
         FindingKind::BlobStore => note(true, html! { "Stored bytes are not there: " (about) "." }, help, None),
+        FindingKind::AnotherModel => {
+            note(true, html! { "No search by meaning finds some documents: " (about) "." }, help, None)
+        }
         FindingKind::Disk => note(true, html! { "Nothing more can be stored: " (about) "." }, help, None),
     }
 }

@@ -2,7 +2,7 @@
 use crate::store::{
     growth::{self, Growth},
     interval::interval,
-    queue,
+    model_moves, queue,
     word::Word,
 };
 use sqlx::PgConnection;
@@ -26,6 +26,10 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
         FindingKind::Stalled => "workers send heartbeats but take nothing: look at their logs, and restart them",
         FindingKind::UnequalLeases => {
             "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
+        }
+        FindingKind::AnotherModel => {
+            "no search by meaning finds them: name the service's model in SVC_EMBEDDING_COMING_MODEL as well, and run svc reembed; while the old model can be had, set \
+             SVC_EMBEDDING_MODEL back to it first, and it answers until the move is done"
         }
         FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
         FindingKind::BlobStore => {
@@ -83,12 +87,14 @@ pub struct Outside {
     pub standbys: Vec<(FindingKind, String, f64)>,
     /// From what the signs of growth are read; without it none is found.
     pub growth: Option<Growth>,
+    /// The model that searches work with, if there may be vectors of others that nobody moves.
+    pub model: Option<String>,
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
 /// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
 /// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends;
-/// what is wrong outside the queue; and the signs that one server will not do for much longer.
+/// what is wrong outside the queue; documents that have only vectors of another model; and the signs that one server will not do for much longer.
 pub async fn findings(
     conn: &mut PgConnection,
     patience: Duration,
@@ -150,6 +156,11 @@ pub async fn findings(
     findings.extend(outside.blob_store.map(|reason| finding(FindingKind::BlobStore, reason, 0, 0.0)));
     findings.extend(outside.feed.map(|(reason, seconds)| finding(FindingKind::FeedAway, reason, 0, seconds)));
     findings.extend(outside.standbys.into_iter().map(|(kind, about, seconds)| finding(kind, about, 0, seconds)));
+    if let Some(model) = outside.model
+        && let Some(left) = model_moves::left_behind(&mut *conn, &model).await?
+    {
+        findings.push(finding(FindingKind::AnotherModel, left.to_string(), 0, 0.0));
+    }
     if let Some(growth) = outside.growth {
         let signs = growth::signs(&mut *conn, patience, &growth).await?;
         findings.extend(signs.into_iter().map(|sign| finding(sign.kind, sign.about, sign.tasks, sign.seconds)));

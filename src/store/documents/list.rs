@@ -201,17 +201,24 @@ pub async fn subtree(
 pub struct Unsettled {
     pub in_flight: i64,
     pub failed: i64,
+    /// Those whose vectors are of another model.
+    pub other_model: i64,
 }
 
 /// How many nodes of the readable scope a search cannot show: those in flight and those that failed, each counted up to
 /// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
-/// it.
+/// it. A search by vectors of a model, beside which there are others, cannot show those that have none of it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,
     scope: &Readable,
     under: Option<DocumentId>,
+    model: Option<&str>,
 ) -> sqlx::Result<Unsettled> {
+    let other_model = match model {
+        Some(model) => of_another_model(conn, scope, under, model).await?,
+        None => 0,
+    };
     // To plan what follows takes a millisecond, and mostly there is nothing to count for anybody.
     let is_any: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM documents WHERE settled <> 'settled')
@@ -220,7 +227,7 @@ pub async fn unsettled(
     .fetch_one(&mut *conn)
     .await?;
     if !is_any {
-        return Ok(Unsettled { in_flight: 0, failed: 0 });
+        return Ok(Unsettled { in_flight: 0, failed: 0, other_model });
     }
     let mut arguments = scope.arguments();
     add(&mut arguments, under);
@@ -251,5 +258,29 @@ pub async fn unsettled(
     .persistent(false)
     .fetch_one(conn)
     .await?;
-    Ok(Unsettled { in_flight: (in_flight + waiting).min(10_000), failed: (failed + unembedded).min(10_000) })
+    let (in_flight, failed) = ((in_flight + waiting).min(10_000), (failed + unembedded).min(10_000));
+    Ok(Unsettled { in_flight, failed, other_model })
+}
+
+/// How many documents of the readable scope have vectors, but none of this model; counted up to 10,000.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
+async fn of_another_model(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    under: Option<DocumentId>,
+    model: &str,
+) -> sqlx::Result<i64> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, under);
+    add(&mut arguments, model.to_owned());
+    // An index has the vectors of each model together.
+    let query = concat!(
+        "SELECT count(*) FROM (
+             SELECT DISTINCT d.id FROM document_vectors v JOIN documents d ON d.id = v.document_id
+              WHERE (v.embed_model < $4 OR v.embed_model > $4) AND d.settled = 'settled'
+                AND NOT EXISTS (SELECT FROM document_vectors n WHERE n.document_id = v.document_id AND n.embed_model = $4) AND ",
+        in_scope!(),
+        " LIMIT 10000) o"
+    );
+    sqlx::query_scalar_with(query, arguments).persistent(false).fetch_one(conn).await
 }

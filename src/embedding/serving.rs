@@ -1,0 +1,47 @@
+//! Which model a process works with, where it may have two: the one of its settings, or the coming one, to which all vectors were moved.
+use std::sync::{
+    PoisonError, RwLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// The model whose vectors serve, as the database says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Its name and hash.
+    pub model: String,
+    /// The model whose vectors it took the place of; `None` before that.
+    pub replaced: Option<String>,
+}
+
+/// What a process knows of it. One look a second keeps it young; meanwhile the vectors of both models are there.
+#[derive(Debug, Default)]
+pub struct Serving {
+    served: RwLock<Option<Served>>,
+    mixed: RwLock<Option<String>>,
+    followed: AtomicBool,
+}
+
+impl Serving {
+    /// The model that serves; `None` if no move has ever begun.
+    pub fn served(&self) -> Option<Served> {
+        self.served.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// This process's model, if there are vectors of others that nobody moves: what has only such is found by no query.
+    pub fn mixed(&self) -> Option<String> {
+        self.mixed.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_served(&self, served: Option<Served>) {
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = served;
+    }
+
+    pub fn set_mixed(&self, mixed: Option<String>) {
+        *self.mixed.write().unwrap_or_else(PoisonError::into_inner) = mixed;
+    }
+
+    /// Whether this is the first call, after which somebody looks again and again.
+    pub fn begin(&self) -> bool {
+        !self.followed.swap(true, Ordering::Relaxed)
+    }
+}
