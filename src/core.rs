@@ -78,9 +78,10 @@ impl Core {
             Some(coming) => Some(coming.model().await),
             None => None,
         };
-        match &coming {
-            Some(Ok(coming)) if coming.identity() == served.model => return Ok(coming.clone()),
-            _ => {}
+        if let Some(Ok(coming)) = &coming
+            && coming.identity() == served.model
+        {
+            return Ok(coming.clone());
         }
         let model = embedder.model().await?;
         if served.replaced.as_deref() == Some(model.identity()) {
@@ -118,10 +119,7 @@ impl Core {
         let moved = model_moves::served(&mut conn).await?;
         let moves = moved.as_ref().is_some_and(|moved| moved.moves);
         self.serving.set_served(moved.map(|moved| Served { model: moved.serving, replaced: moved.replaced }));
-        let model = match &self.embedder {
-            Some(embedder) if !moves => self.model_of(embedder).await.ok(),
-            _ => None,
-        };
+        let model = if moves { None } else { self.known_model().await };
         let mut mixed = None;
         if let Some(model) = model
             && model_moves::has_others(&mut conn, model.identity()).await?
@@ -130,6 +128,23 @@ impl Core {
         }
         self.serving.set_mixed(mixed);
         Ok(())
+    }
+
+    /// The model whose vectors serve, if this process has it and need not ask a runner for it.
+    async fn known_model(&self) -> Option<Model> {
+        let served = self.serving.served();
+        let mut known = None;
+        for embedder in self.embedder.iter().chain(&self.coming) {
+            let model = embedder.known().await;
+            let serves = |model: &Model| served.as_ref().is_some_and(|served| served.model == model.identity());
+            if model.as_ref().is_some_and(serves) {
+                return model;
+            }
+            known = known.or(model);
+        }
+        let is_replaced =
+            |model: &Model| served.as_ref().is_some_and(|served| served.replaced.as_deref() == Some(model.identity()));
+        known.filter(|model| !is_replaced(model))
     }
 
     /// The engine whose threads other models of this process share.

@@ -40,6 +40,14 @@ impl Embedder {
         }
     }
 
+    /// The model, if it need not be asked for.
+    pub async fn known(&self) -> Option<Model> {
+        match self {
+            Embedder::Here(engine) => Some(Model::Here(engine.clone())),
+            Embedder::There(runner) => runner.known_model().await.map(Model::There),
+        }
+    }
+
     /// The model in this process, if there is one.
     pub fn engine(&self) -> Option<&Engine> {
         match self {

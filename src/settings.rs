@@ -293,7 +293,9 @@ impl Settings {
             ));
         }
         let runners = [("SVC_RUNNER_URL", &self.runner_url), ("SVC_RUNNER_COMING_URL", &self.runner_coming_url)];
-        if let Some((name, url)) = runners.iter().find(|(_, url)| !url.is_empty()) && self.runner_key.is_blank() {
+        if let Some((name, url)) = runners.iter().find(|(_, url)| !url.is_empty())
+            && self.runner_key.is_blank()
+        {
             problems.push(format!("SVC_RUNNER_KEY is blank, but {name} is {url}: set the key of that runner"));
         }
         let is_s3 = matches!(self.blob_store, Some(BlobStore::S3 { .. }));

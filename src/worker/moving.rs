@@ -59,10 +59,14 @@ pub fn start(core: Core) -> JoinHandle<()> {
 
 /// Does what is due now. Returns how long to wait for the next step.
 async fn step(core: &Core) -> sqlx::Result<Duration> {
+    let last = model_moves::read(&mut *core.pool.acquire().await?).await?;
+    if last.is_none_or(|last| matches!(last.state.0, ModelMoveState::Done | ModelMoveState::Cancelled)) {
+        return Ok(PAUSE);
+    }
     let mut tx = transaction::begin(&core.pool).await?;
     let Some(moved) = model_moves::take(&mut tx).await? else {
         tx.rollback().await?;
-        return Ok(PAUSE);
+        return Ok(AT_WORK);
     };
     let (state, to) = (moved.state.0, moved.to_model.as_str());
     let is_fed = match state {
