@@ -144,6 +144,5 @@ pub struct ScopeState {
     pub failed: i64,
     /// Documents that no search by meaning finds, because their vectors are of another model than the one that answers; counted up to 10,000. Other
     /// searches find them, and say 0.
-    #[serde(default)]
     pub other_model: i64,
 }
