@@ -2,9 +2,15 @@
 //! those which serve. What is left to do is read from the vectors themselves, so a move goes on wherever it was stopped, and whoever writes a
 //! vector of the model that serves takes that of the coming one away and has it made anew.
 use super::{
-    evidence::Evidence, nodes::SEGMENT, places::Place, rollups, segments::sums, summaries, vectors, word::Word,
+    evidence::Evidence,
+    nodes::SEGMENT,
+    places::Place,
+    rollups,
+    segments::sums,
+    summaries,
+    vectors::{self, Weighted},
+    word::Word,
 };
-use crate::store::vectors::Weighted;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -47,12 +53,15 @@ pub struct Move {
     pub ended_at: Option<DateTime<Utc>>,
     /// The next pass waits a little.
     pub rests: bool,
+    /// The new model has served for so long that each process knows of it, and that no search uses the vectors of others any more.
+    pub is_known: bool,
 }
 
 /// The columns of a [`Move`].
 macro_rules! columns {
     () => {
-        "serving, from_model, to_model, state, up_to, passes, done, wanted, started_at, served_at, ended_at, rests_until > now() AS rests"
+        "serving, from_model, to_model, state, up_to, passes, done, wanted, started_at, served_at, ended_at, rests_until > now() AS rests,
+         coalesce(served_at < now() - interval '10 seconds', false) AS is_known"
     };
 }
 
@@ -163,10 +172,8 @@ pub async fn start(conn: &mut PgConnection, from: &str, to: &str) -> sqlx::Resul
     Ok(true)
 }
 
-/// Calls a move off whose model does not serve yet; says whether there was one. What tasks have made by now is committed, and nothing comes after
-/// it.
+/// Calls a move off whose model does not serve yet; says whether there was one. A task that comes after it keeps nothing of what it made.
 pub async fn cancel(conn: &mut PgConnection) -> sqlx::Result<bool> {
-    sqlx::query("SELECT FROM model_moves FOR UPDATE").execute(&mut *conn).await?;
     let done = sqlx::query(
         "UPDATE model_moves SET state = CASE WHEN from_model = to_model THEN 'cancelled' ELSE 'cancelling' END,
                 ended_at = CASE WHEN from_model = to_model THEN now() END
@@ -355,24 +362,26 @@ pub async fn sums_of(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Resul
     .await
 }
 
-/// Whether a move to this model is under way. It is not called off until the transaction ends.
-pub async fn holds(conn: &mut PgConnection, model: &str) -> sqlx::Result<Option<bool>> {
+/// Whether the model of the move that is under way serves already; `None` if no move to this model is.
+pub async fn serves(conn: &mut PgConnection, model: &str) -> sqlx::Result<Option<bool>> {
     sqlx::query_scalar(
-        "SELECT serving = to_model FROM model_moves WHERE to_model = $1 AND state IN ('moving', 'emptying') FOR KEY SHARE",
+        "SELECT serving = to_model FROM model_moves WHERE to_model = $1 AND state IN ('moving', 'emptying')",
     )
     .bind(model)
     .fetch_optional(conn)
     .await
 }
 
-/// Counts vectors that were made.
-pub async fn count(conn: &mut PgConnection, model: &str, made: i64) -> sqlx::Result<()> {
-    sqlx::query("UPDATE model_moves SET done = done + $2 WHERE to_model = $1")
-        .bind(model)
-        .bind(made)
-        .execute(conn)
-        .await
-        .map(|_| ())
+/// Counts vectors that were made, as the last statement of whoever made them: from here on the move is not called off until the transaction
+/// ends. False means that it was, and that what was made must not stay.
+pub async fn count(conn: &mut PgConnection, model: &str, made: i64) -> sqlx::Result<bool> {
+    let counted =
+        sqlx::query("UPDATE model_moves SET done = done + $2 WHERE to_model = $1 AND state IN ('moving', 'emptying')")
+            .bind(model)
+            .bind(made)
+            .execute(conn)
+            .await?;
+    Ok(counted.rows_affected() > 0)
 }
 
 /// Stores vectors of the new model beside those that the documents have.
@@ -504,12 +513,14 @@ pub async fn delete_others(conn: &mut PgConnection, model: &str) -> sqlx::Result
     Ok(true)
 }
 
-/// Ends a move once there are no vectors of other models, of texts or of tokens; says whether it did.
+/// Ends a move once there are no vectors of other models, of texts or of tokens, and nobody is at work who may have begun with such a model; says
+/// whether it did.
 pub async fn end(conn: &mut PgConnection) -> sqlx::Result<bool> {
     let ended = sqlx::query(
         "UPDATE model_moves SET state = 'done', ended_at = now()
           WHERE state = 'emptying'
             AND (SELECT coalesce(min(v.embed_model) = to_model AND max(v.embed_model) = to_model, true) FROM document_vectors v)
+            AND NOT EXISTS (SELECT FROM task_queue t WHERE t.claim_token IS NOT NULL AND t.created_at < served_at + interval '10 seconds')
             AND NOT EXISTS (SELECT FROM token_packs p JOIN documents d ON d.id = p.document_id
                              WHERE p.model <> to_model AND d.settled = 'settled' AND d.guard <> -1)",
     )

@@ -337,9 +337,8 @@ async fn drop_index(pool: &PgPool, name: &str) -> sqlx::Result<()> {
 pub async fn drop_indexes_of_others(pool: &PgPool, model: &str) -> sqlx::Result<()> {
     let own = index_name(PRESENT, Index::Halves, model, 0);
     let own = own.rsplit('_').next().unwrap_or_default();
-    let found = indexes(pool).await?;
-    let drops: String =
-        found.keys().filter(|name| !name.ends_with(own)).map(|name| format!("DROP INDEX IF EXISTS {name};")).collect();
+    let drop = |name: &String| format!("DROP INDEX IF EXISTS {name};");
+    let drops: String = indexes(pool).await?.keys().filter(|name| !name.ends_with(own)).map(drop).collect();
     if drops.is_empty() {
         return Ok(());
     }

@@ -15,7 +15,6 @@ use crate::{
         reindex, transaction,
     },
 };
-use chrono::{TimeDelta, Utc};
 use serde_json::json;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -36,8 +35,6 @@ const BYTES: i64 = 128 << 10;
 /// some always do, and they get theirs right after it.
 const PATIENT_PASSES: i32 = 3;
 const FEW: i64 = 1_000;
-/// How long after the change the vectors of other models stay, because each process learns of it by its next look, and searches are under way.
-const STAY: TimeDelta = TimeDelta::seconds(10);
 /// A move stands behind all that callers wait for.
 const PRIORITY: i32 = -100;
 
@@ -79,9 +76,7 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
     }
     // These hold no lock on the move, because tasks that hold documents wait for that one.
     let is_left = match state {
-        ModelMoveState::Emptying if moved.served_at.is_some_and(|since| Utc::now() - since > STAY) => {
-            empty(core, to).await?
-        }
+        ModelMoveState::Emptying if moved.is_known => empty(core, to).await?,
         ModelMoveState::Cancelling => undo(core, &moved).await?,
         _ => false,
     };

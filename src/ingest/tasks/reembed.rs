@@ -36,6 +36,8 @@ pub const MODEL: &str = "model";
 pub const TOKENS: &str = "tokens";
 /// After this time a worker with that model may have come.
 const ANOTHER: Duration = Duration::from_secs(10);
+/// Why nothing is made.
+const OVER: &str = "the move to this model is over, or was called off";
 /// Why there is no sum.
 const NOTHING_UNDER_IT: &str = "embed it: POST /documents/{id}/embed; until then only its words are searchable";
 
@@ -68,8 +70,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
 
     let mut tx = apply.begin().await?;
-    let Some(serves) = model_moves::holds(tx.conn(), &to).await.classified()? else {
-        return tx.skip("the move to this model is over, or was called off".to_owned(), Map::new()).await;
+    let Some(serves) = model_moves::serves(tx.conn(), &to).await.classified()? else {
+        return tx.skip(OVER.to_owned(), Map::new()).await;
     };
     let told: Vec<DocumentId> = kinds.iter().filter(|kind| kind.summary.is_some()).map(|kind| kind.id).collect();
     let tops: Vec<DocumentId> = sums.iter().map(|sum| sum.id).chain(told.iter().copied()).collect();
@@ -88,7 +90,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     replace_tokens(tools, &mut tx, &stale, tokens, &to).await?;
     let lacking = model_moves::kinds(tx.conn(), &tops, &to).await.classified()?.len();
     let made = embedded.ids.len() + lacked.saturating_sub(lacking);
-    model_moves::count(tx.conn(), &to, i64::try_from(made).unwrap_or(i64::MAX)).await.classified()?;
+    if !model_moves::count(tx.conn(), &to, i64::try_from(made).unwrap_or(i64::MAX)).await.classified()? {
+        return tx.anew().await?.skip(OVER.to_owned(), Map::new()).await;
+    }
     // The task stands at one document, whose readers need not know how many others there are.
     let detail = Map::from_iter([("model".to_owned(), Value::from(to))]);
     tx.complete(detail).await
