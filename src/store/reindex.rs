@@ -333,12 +333,56 @@ async fn drop_index(pool: &PgPool, name: &str) -> sqlx::Result<()> {
     patiently(pool, &format!("DROP INDEX IF EXISTS {name}")).await
 }
 
+/// The end of the names of a model's indexes.
+fn hash_of(model: &str) -> String {
+    let name = index_name(PRESENT, Index::Halves, model, 0);
+    name.rsplit('_').next().unwrap_or_default().to_owned()
+}
+
+/// Whether the vectors of a model have an index.
+pub async fn has_index(conn: &mut PgConnection, model: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar(concat!(
+        "SELECT EXISTS (SELECT ",
+        made_by_svc!(),
+        " AND i.indrelid = to_regclass($1) AND right(c.relname, 12) = $2)"
+    ))
+    .bind(PRESENT)
+    .bind(hash_of(model))
+    .fetch_one(conn)
+    .await
+}
+
+/// Makes the index of a model's vectors if they have none, while others write to the table, which is large by now. If somebody else changes
+/// indexes, a later call does.
+pub async fn add_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
+    if has_index(&mut *pool.acquire().await?, model).await? {
+        return Ok(());
+    }
+    let mut holder = PgConnection::connect_with(&pool.connect_options()).await?;
+    let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
+        .bind(AdvisoryLock::Reindex.key())
+        .fetch_one(&mut holder)
+        .await?;
+    let built = if is_alone {
+        let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(&mut holder).await?;
+        let rest = format!(
+            " USING hnsw ((embed::halfvec({width})) halfvec_cosine_ops) WITH (m = 16, ef_construction = 64) WHERE embed_model = {quoted}"
+        );
+        build(pool, PRESENT, &index_name(PRESENT, Index::Halves, model, width), &rest, &mut |_: Step| ()).await
+    } else {
+        Ok(())
+    };
+    // With the connection its lock goes.
+    let closed = holder.close().await;
+    built?;
+    closed
+}
+
 /// Drops the indexes of the vectors of other models than this one. If somebody else changes indexes or holds the table, a later call does.
 pub async fn drop_indexes_of_others(pool: &PgPool, model: &str) -> sqlx::Result<()> {
-    let own = index_name(PRESENT, Index::Halves, model, 0);
-    let own = own.rsplit('_').next().unwrap_or_default();
+    let own = hash_of(model);
     let drop = |name: &String| format!("DROP INDEX IF EXISTS {name};");
-    let drops: String = indexes(pool).await?.keys().filter(|name| !name.ends_with(own)).map(drop).collect();
+    let drops: String = indexes(pool).await?.keys().filter(|name| !name.ends_with(&own)).map(drop).collect();
     if drops.is_empty() {
         return Ok(());
     }

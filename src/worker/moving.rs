@@ -57,8 +57,14 @@ pub fn start(core: Core) -> JoinHandle<()> {
 /// Does what is due now. Returns how long to wait for the next step.
 async fn step(core: &Core) -> sqlx::Result<Duration> {
     let last = model_moves::read(&mut *core.pool.acquire().await?).await?;
-    if last.is_none_or(|last| matches!(last.state.0, ModelMoveState::Done | ModelMoveState::Cancelled)) {
+    let Some(last) = last.filter(|last| !matches!(last.state.0, ModelMoveState::Done | ModelMoveState::Cancelled))
+    else {
         return Ok(PAUSE);
+    };
+    if last.state.0 != ModelMoveState::Cancelling
+        && let Some(width) = width(core, &last.to_model).await
+    {
+        reindex::add_index(&core.pool, &last.to_model, width).await?;
     }
     let mut tx = transaction::begin(&core.pool).await?;
     let Some(moved) = model_moves::take(&mut tx).await? else {
@@ -81,6 +87,16 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
         _ => false,
     };
     Ok(if is_left { Duration::ZERO } else { AT_WORK })
+}
+
+/// The width of a model, if this process has it.
+async fn width(core: &Core, model: &str) -> Option<usize> {
+    for embedder in core.coming.iter().chain(&core.embedder) {
+        if let Some(known) = embedder.known().await.filter(|known| known.identity() == model) {
+            return Some(known.native_width());
+        }
+    }
+    None
 }
 
 /// Gives the next documents to tasks, as far as there is room for these; says whether it did. After the last ones it begins the next pass, or lets
@@ -134,6 +150,10 @@ fn cut(rest: &[Lacking]) -> Option<(&[Lacking], &[Lacking])> {
 
 /// Ends a pass whose tasks have all ended.
 async fn end_pass(tx: &mut PgConnection, moved: &Move) -> sqlx::Result<()> {
+    // Without it searches would compare every vector; a worker with the model is about to make it.
+    if !reindex::has_index(tx, &moved.to_model).await? {
+        return Ok(());
+    }
     let few = if moved.passes + 1 >= PATIENT_PASSES { moved.wanted / FEW } else { 0 };
     let left = model_moves::lacking(tx, &moved.to_model, DocumentId(0), few.saturating_add(1)).await?;
     if moved.state.0 == ModelMoveState::Moving && i64::try_from(left.len()).is_ok_and(|left| left <= few) {

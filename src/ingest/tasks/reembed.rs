@@ -67,7 +67,6 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         kinds.iter().filter_map(|kind| Some(summary::row(kind.id, kind.summary.as_deref()?))).collect();
     let mut summaries = windows::embed(&model, &summaries).await?;
     let tokens = maxsim::made(&model, &stale.iter().collect::<Vec<_>>()).await.classified()?;
-    store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
 
     let mut tx = apply.begin().await?;
     let Some(serves) = model_moves::serves(tx.conn(), &to).await.classified()? else {
