@@ -96,7 +96,7 @@ impl Core {
 
     /// Looks again and again which model serves, until the connections of this process are closed; further calls do nothing.
     pub fn follow_moves(&self) {
-        if self.serving.begin() {
+        if self.serving.is_to_be_followed() {
             let core = self.clone();
             tokio::spawn(async move {
                 while !core.pool.is_closed() {

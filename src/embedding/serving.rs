@@ -41,7 +41,7 @@ impl Serving {
     }
 
     /// Whether this is the first call, after which somebody looks again and again.
-    pub fn begin(&self) -> bool {
+    pub fn is_to_be_followed(&self) -> bool {
         !self.followed.swap(true, Ordering::Relaxed)
     }
 }
