@@ -74,6 +74,12 @@ impl Core {
     /// The model whose vectors serve, in a process that has this one: it, or the coming one.
     pub async fn model_of(&self, embedder: &Embedder) -> Result<Model, EmbedError> {
         let Some(served) = self.serving.served() else { return embedder.model().await };
+        // The runner of the other one may not be there yet, or no longer, and nobody waits for it.
+        for embedder in std::iter::once(embedder).chain(&self.coming) {
+            if let Some(model) = embedder.known().await.filter(|model| model.identity() == served.model) {
+                return Ok(model);
+            }
+        }
         let coming = match &self.coming {
             Some(coming) => Some(coming.model().await),
             None => None,
@@ -115,14 +121,14 @@ impl Core {
     }
 
     async fn try_look_at_moves(&self) -> sqlx::Result<()> {
-        let mut conn = self.pool.acquire().await?;
-        let moved = model_moves::served(&mut conn).await?;
+        let moved = model_moves::served(&mut *self.pool.acquire().await?).await?;
         let moves = moved.as_ref().is_some_and(|moved| moved.moves);
         self.serving.set_served(moved.map(|moved| Served { model: moved.serving, replaced: moved.replaced }));
+        // While somebody asks a runner for its model, this waits, and holds no connection.
         let model = if moves { None } else { self.known_model().await };
         let mut mixed = None;
         if let Some(model) = model
-            && model_moves::has_others(&mut conn, model.identity()).await?
+            && model_moves::has_others(&mut *self.pool.acquire().await?, model.identity()).await?
         {
             mixed = Some(model.identity().to_owned());
         }

@@ -10,8 +10,8 @@ use svc_client::{
     Client, Json, Remote, UnknownWord, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse, FulltextSearch,
-        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, SearchFilter, SearchResponse, SimilarQuery, Snippet,
-        SnippetOf, TotalIs, VectorSearch,
+        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchFilter, SearchResponse, SimilarQuery,
+        Snippet, SnippetOf, TotalIs, VectorSearch,
     },
 };
 
@@ -250,7 +250,11 @@ async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> R
     if let Some(facets) = &found.facets {
         counts(facets)?;
     }
-    let state = found.scope_state;
+    tell_missing(found.scope_state)
+}
+
+/// Says what of the scope a search could not show.
+pub fn tell_missing(state: ScopeState) -> Result<(), CliError> {
     if state.in_flight + state.failed > 0 {
         say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);
     }

@@ -8,7 +8,6 @@ use crate::{
     service::Service,
     store::{self, audit::Entry, model_moves},
 };
-use sqlx::PgConnection;
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{AuditAct, ModelMove, ModelMoveResponse, ModelMoveState},
@@ -17,8 +16,7 @@ use svc_client::{
 impl Handle<ops::read_model_move> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_model_move>) -> Result<ModelMoveResponse, Failure> {
         let model = self.model().await?;
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        shown(self, &mut conn, &model).await
+        shown(self, &model).await
     }
 }
 
@@ -41,8 +39,7 @@ impl Handle<ops::start_model_move> for Service {
             return Err(Failure::new(Code::Conflict, detail).with("to_model", other));
         }
         tx.commit().await.or_fail()?;
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        shown(self, &mut conn, &model).await
+        shown(self, &model).await
     }
 }
 
@@ -71,8 +68,11 @@ async fn coming(service: &Service) -> Result<Option<Model>, Failure> {
     }
 }
 
-async fn shown(service: &Service, conn: &mut PgConnection, model: &Model) -> Result<ModelMoveResponse, Failure> {
-    let last = match model_moves::read(conn).await.or_fail()? {
+async fn shown(service: &Service, model: &Model) -> Result<ModelMoveResponse, Failure> {
+    // A runner that is away for a moment does not keep anybody from reading how far the move is.
+    let coming_model = coming(service).await.ok().flatten().map(|coming| coming.identity().to_owned());
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let last = match model_moves::read(&mut conn).await.or_fail()? {
         None => None,
         Some(moved) => Some(ModelMove {
             from_model: moved.from_model,
@@ -80,15 +80,13 @@ async fn shown(service: &Service, conn: &mut PgConnection, model: &Model) -> Res
             state: moved.state.0,
             done: moved.done.min(moved.wanted),
             of: moved.wanted,
-            refused: model_moves::refusals(conn).await.or_fail()?,
+            refused: model_moves::refusals(&mut conn).await.or_fail()?,
             passes: moved.passes,
-            tasks: model_moves::unfinished(conn, REEMBED.name).await.or_fail()?,
+            tasks: model_moves::unfinished(&mut conn, REEMBED.name).await.or_fail()?,
             started_at: moved.started_at,
             served_at: moved.served_at,
             ended_at: moved.ended_at,
         }),
     };
-    // A runner that is away for a moment does not keep anybody from reading how far the move is.
-    let coming_model = coming(service).await.ok().flatten().map(|coming| coming.identity().to_owned());
     Ok(ModelMoveResponse { model: model.identity().to_owned(), coming_model, last })
 }

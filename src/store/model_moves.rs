@@ -389,13 +389,14 @@ pub async fn add(conn: &mut PgConnection, ids: &[DocumentId], made: &[Weighted],
     vectors::write(conn, ids, made, model, false).await
 }
 
-/// Those of these containers under which no child waits for a vector of this model.
+/// Those of these containers under which no child waits for a vector of this model. A pass goes from the first child to the last, so what waits is
+/// looked for from the last one on: a container may have a million, and each of its tasks asks.
 pub async fn ready(conn: &mut PgConnection, containers: &[DocumentId], model: &str) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar(concat!(
         "SELECT c.id FROM unnest($1::bigint[]) AS c(id)
-          WHERE NOT EXISTS (SELECT FROM documents d WHERE d.parent_id = c.id AND d.settled = 'settled' AND ",
+          WHERE (SELECT true FROM documents d WHERE d.parent_id = c.id AND d.settled = 'settled' AND ",
         lacks!("$2"),
-        ")"
+        " ORDER BY coalesce(d.position::bigint, 2147483648) DESC, d.id DESC LIMIT 1) IS NULL"
     ))
     .bind(containers)
     .bind(model)
@@ -403,17 +404,11 @@ pub async fn ready(conn: &mut PgConnection, containers: &[DocumentId], model: &s
     .await
 }
 
-/// Gives containers of files the sums of their children's vectors of the new model, beside the vectors that they have. Returns those that have one
-/// now.
-pub async fn add_sums(
-    conn: &mut PgConnection,
-    containers: &[DocumentId],
-    model: &str,
-) -> sqlx::Result<Vec<DocumentId>> {
+/// Gives containers of files the sums of their children's vectors of the new model, beside the vectors that they have.
+pub async fn add_sums(conn: &mut PgConnection, containers: &[DocumentId], model: &str) -> sqlx::Result<()> {
     let made = rollups::sum_vectors(conn, containers, model, false).await?;
     let without: Vec<DocumentId> = containers.iter().copied().filter(|id| !made.contains_key(id)).collect();
-    take_back(conn, &without, model).await?;
-    Ok(made.into_keys().collect())
+    take_back(conn, &without, model).await
 }
 
 /// The same for segments that callers asked for.
@@ -458,9 +453,13 @@ pub async fn refuse(conn: &mut PgConnection, refused: &[(DocumentId, Value)]) ->
     .map(|_| ())
 }
 
-/// How many documents the new model gave no vector.
+/// To how many documents the new model gives no vector; those that were changed since count no longer.
 pub async fn refusals(conn: &mut PgConnection) -> sqlx::Result<i64> {
-    sqlx::query_scalar("SELECT count(*) FROM model_move_refusals").fetch_one(conn).await
+    sqlx::query_scalar(
+        "SELECT count(*) FROM model_move_refusals r JOIN documents d ON d.id = r.document_id AND d.updated_at = r.seen_at",
+    )
+    .fetch_one(conn)
+    .await
 }
 
 /// Whether the vectors of other models than this one that the document of `v` has are not needed any more; the argument is the model's placeholder.

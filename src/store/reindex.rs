@@ -355,15 +355,13 @@ pub async fn has_index(conn: &mut PgConnection, model: &str) -> sqlx::Result<boo
 /// Makes the index of a model's vectors if they have none, while others write to the table, which is large by now. If somebody else changes
 /// indexes, a later call does.
 pub async fn add_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
-    if has_index(&mut *pool.acquire().await?, model).await? {
-        return Ok(());
-    }
     let mut holder = PgConnection::connect_with(&pool.connect_options()).await?;
     let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
         .bind(AdvisoryLock::Reindex.key())
         .fetch_one(&mut holder)
         .await?;
-    let built = if is_alone {
+    // Whoever held the lock may have made it.
+    let built = if is_alone && !has_index(&mut holder, model).await? {
         let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(&mut holder).await?;
         let rest = format!(
             " USING hnsw ((embed::halfvec({width})) halfvec_cosine_ops) WITH (m = 16, ef_construction = 64) WHERE embed_model = {quoted}"

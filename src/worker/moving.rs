@@ -61,9 +61,9 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
     else {
         return Ok(PAUSE);
     };
-    if last.state.0 != ModelMoveState::Cancelling
-        && let Some(width) = width(core, &last.to_model).await
-    {
+    let is_called_off = last.state.0 == ModelMoveState::Cancelling;
+    let has_index = is_called_off || reindex::has_index(&mut *core.pool.acquire().await?, &last.to_model).await?;
+    if !has_index && let Some(width) = width(core, &last.to_model).await {
         reindex::add_index(&core.pool, &last.to_model, width).await?;
     }
     let mut tx = transaction::begin(&core.pool).await?;
@@ -89,10 +89,12 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
     Ok(if is_left { Duration::ZERO } else { AT_WORK })
 }
 
-/// The width of a model, if this process has it.
+/// The width of a model, if this process has it. A runner is asked, since nobody else may: where nothing is to be embedded, no task does.
 async fn width(core: &Core, model: &str) -> Option<usize> {
     for embedder in core.coming.iter().chain(&core.embedder) {
-        if let Some(known) = embedder.known().await.filter(|known| known.identity() == model) {
+        if let Ok(known) = embedder.model().await
+            && known.identity() == model
+        {
             return Some(known.native_width());
         }
     }
@@ -118,7 +120,7 @@ async fn feed(core: &Core, tx: &mut PgConnection, moved: &Move) -> sqlx::Result<
         }
         return Ok(false);
     }
-    let mut rest = lacking.as_slice();
+    let (mut rest, mut places) = (lacking.as_slice(), Vec::new());
     for _ in 0..room {
         let Some((page, after)) = cut(rest) else { break };
         rest = after;
@@ -129,10 +131,14 @@ async fn feed(core: &Core, tx: &mut PgConnection, moved: &Move) -> sqlx::Result<
         let queueing = Queueing { root_id: place.id().as_root(), badges, priority: PRIORITY };
         let params = json!({PAGE: ids, MODEL: to, TOKENS: with_tokens});
         queueing.add(tx, place, Work::of(&REEMBED).params(params)).await?;
-        ingest_nodes::grow(tx, place.id(), 1, 0, 0).await?;
+        places.push(place.id());
         if let Some(last) = ids.last().filter(|_| !with_tokens) {
             model_moves::advance(tx, *last).await?;
         }
+    }
+    // Rows of documents come first, as for whoever deletes them.
+    for at in places {
+        ingest_nodes::grow(tx, at, 1, 0, 0).await?;
     }
     Ok(true)
 }
@@ -154,11 +160,13 @@ async fn end_pass(tx: &mut PgConnection, moved: &Move) -> sqlx::Result<()> {
     if !reindex::has_index(tx, &moved.to_model).await? {
         return Ok(());
     }
-    let few = if moved.passes + 1 >= PATIENT_PASSES { moved.wanted / FEW } else { 0 };
-    let left = model_moves::lacking(tx, &moved.to_model, DocumentId(0), few.saturating_add(1)).await?;
-    if moved.state.0 == ModelMoveState::Moving && i64::try_from(left.len()).is_ok_and(|left| left <= few) {
-        tracing::info!(model = moved.to_model, made = moved.done, "the vectors of another model serve from now on");
-        return model_moves::serve(tx).await;
+    if moved.state.0 == ModelMoveState::Moving {
+        let few = if moved.passes + 1 >= PATIENT_PASSES { moved.wanted / FEW } else { 0 };
+        let left = model_moves::lacking(tx, &moved.to_model, DocumentId(0), few.saturating_add(1)).await?;
+        if i64::try_from(left.len()).is_ok_and(|left| left <= few) {
+            tracing::info!(model = moved.to_model, made = moved.done, "the vectors of another model serve from now on");
+            return model_moves::serve(tx).await;
+        }
     }
     model_moves::begin_pass(tx).await
 }

@@ -215,6 +215,29 @@ async fn a_text_to_which_the_new_model_gives_no_vector_does_not_stop_the_move() 
     let evidence = app.client.read_evidence(DocumentPath { id: glass }).await.unwrap().evidence;
     assert_eq!(evidence["embed"]["skipped"], "no_direction");
     assert_eq!(found(&app, "a bird").await, [herons]);
+    patched(&app, glass, json!({"content": "A knife of glass."})).await;
+    assert_eq!(last(&app).await.refused, 0, "another text is another matter");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_the_runner_of_a_model_that_does_not_serve() {
+    // It is not there yet when the service starts.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{address}");
+    let settings = [("SVC_RUNNER_COMING_URL", url.as_str()), ("SVC_RUNNER_KEY", "a key of runners")];
+    let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
+    let model = support::engine().info().identity.clone();
+    sqlx::query("INSERT INTO model_moves (serving, from_model, to_model, state, wanted) VALUES ($1, $1, 'new@1', 'moving', 1)")
+        .bind(&model)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    until("the service to know of the move", async || app.service.serving.served()).await;
+    let runner = std::net::TcpListener::bind(address).unwrap();
+    runner.set_nonblocking(true).unwrap();
+    assert!(found(&app, "a bird").await.is_empty());
+    assert!(runner.accept().is_err(), "a search of the model that serves asks nobody else");
     app.end().await;
 }
 

@@ -162,7 +162,11 @@ impl TestApp {
         };
         let reader = wish.reader.unwrap_or_else(reader);
         let service = Service::new(settings.clone(), pool.clone(), Some(embedder), TOKEN, reader);
-        let service = service.with_task_types(wish.types).with_coming(wish.coming.map(Into::into));
+        let coming = match settings.coming() {
+            Some(coming) => Some(svc::app::load_embedder(&coming).await.unwrap()),
+            None => wish.coming.map(Into::into),
+        };
+        let service = service.with_task_types(wish.types).with_coming(coming);
         let service = Arc::new(service.with_replicas().unwrap().with_ocr().await.unwrap());
         let worker = if wish.no_worker {
             None
