@@ -16,12 +16,18 @@ pub struct Served {
 /// What a process knows of it. One look a second keeps it young; meanwhile the vectors of both models are there.
 #[derive(Debug, Default)]
 pub struct Serving {
+    looked: AtomicBool,
     served: RwLock<Option<Served>>,
     mixed: RwLock<Option<String>>,
     followed: AtomicBool,
 }
 
 impl Serving {
+    /// Whether anybody has looked yet.
+    pub fn is_known(&self) -> bool {
+        self.looked.load(Ordering::Acquire)
+    }
+
     /// The model that serves; `None` if no move has ever begun.
     pub fn served(&self) -> Option<Served> {
         self.served.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -34,6 +40,7 @@ impl Serving {
 
     pub fn set_served(&self, served: Option<Served>) {
         *self.served.write().unwrap_or_else(PoisonError::into_inner) = served;
+        self.looked.store(true, Ordering::Release);
     }
 
     pub fn set_mixed(&self, mixed: Option<String>) {

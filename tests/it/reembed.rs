@@ -4,11 +4,11 @@ use crate::{
     cli::{lines, svc},
     crash::Process,
     edits::patched,
-    support::{self, TestApp, Wish, invariants, poison, sample, searches::ask, until},
+    support::{self, TOKEN, TestApp, Wish, invariants, poison, sample, searches::ask, until},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::Stdio, sync::OnceLock};
-use svc::settings::model_settings;
+use svc::{service::Service, settings::model_settings};
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
@@ -314,6 +314,24 @@ async fn a_change_of_the_model_without_a_move_is_told_and_mended() {
     let shown = String::from_utf8(svc(&app, &["--table", "reembed", "--state"]).await.stdout).unwrap();
     assert_eq!(shown, format!("{model} answers; the move is done\n"));
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_process_looks_which_model_serves_before_it_works_with_one() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let (old, new) = (support::engine().info().identity.clone(), other().info().identity.clone());
+    sqlx::query("INSERT INTO model_moves (serving, from_model, to_model, state, wanted) VALUES ($2, $1, $2, 'done', 1)")
+        .bind(&old)
+        .bind(&new)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let (settings, reader) = (app.service.settings.clone(), app.service.reader.clone());
+    let fresh = Service::new(settings, app.pool.clone(), Some(support::engine().into()), TOKEN, reader);
+    let fresh = fresh.with_coming(Some(other().into()));
+    assert_eq!(fresh.model().await.unwrap().identity(), new);
+    fresh.close().await;
     app.end().await;
 }
 
