@@ -530,18 +530,18 @@ pub async fn end(conn: &mut PgConnection) -> sqlx::Result<bool> {
 
 /// Deletes some vectors that a move made which was called off; says whether there were any. Once there are none, that move is over.
 pub async fn undo(conn: &mut PgConnection, model: &str) -> sqlx::Result<bool> {
-    let deleted = sqlx::query(
-        "DELETE FROM document_vectors v USING (
-             SELECT c.document_id FROM document_vectors c WHERE c.embed_model = $1
-                AND EXISTS (SELECT FROM document_vectors o WHERE o.document_id = c.document_id AND o.embed_model <> $1)
-              LIMIT $2) found
-          WHERE v.document_id = found.document_id AND v.embed_model = $1",
+    let found: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT c.document_id FROM document_vectors c WHERE c.embed_model = $1
+            AND EXISTS (SELECT FROM document_vectors o WHERE o.document_id = c.document_id AND o.embed_model <> $1) LIMIT $2",
     )
     .bind(model)
     .bind(DELETED)
-    .execute(&mut *conn)
+    .fetch_all(&mut *conn)
     .await?;
-    if deleted.rows_affected() > 0 {
+    if !found.is_empty() {
+        // Whoever writes vectors locks the documents first, so that nobody waits in a circle.
+        super::locks::documents(conn, &found).await?;
+        take_back(conn, &found, model).await?;
         return Ok(true);
     }
     sqlx::query("UPDATE model_moves SET state = 'cancelled', ended_at = now() WHERE state = 'cancelling'")
