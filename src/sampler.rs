@@ -374,8 +374,8 @@ impl Sampler {
             blob_store: self.lock().blob_store.clone().and_then(Result::err),
             feed: self.feed.is_away(),
             standbys: self.replicas.get().map(|replicas| replicas.troubles()).unwrap_or_default(),
-            growth: Some(growth),
             model: self.serving.mixed(),
+            growth: Some(growth),
         };
         admin::findings(conn, WAIT, self.batch_stall, outside).await
     }

@@ -74,9 +74,8 @@ struct Arguments {
 enum Command {
     /// Says what keeps tasks from running (unserved, no_handler, lapsed, stuck, starved, stalled, paused,
     /// batch_stalled, unequal_leases, disk, blob_store, feed_away, standby_away, standby_behind), what no search by
-    /// meaning finds after a move to another model (another_model), and what tells that one server will not do for much
-    /// longer (file_bytes, vector_memory, slow_searches, slow_ingestion, slow_bm25, slow_claims); exits with 1 if
-    /// anything does.
+    /// vectors finds (other_model), and what tells that one server will not do for much longer (file_bytes,
+    /// vector_memory, slow_searches, slow_ingestion, slow_bm25, slow_claims); exits with 1 if anything does.
     Doctor {
         /// Reports a task as starved, stalled or stuck once it could run and has waited for this long.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
@@ -206,9 +205,9 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
             blob_store: stored.and_then(Result::err).map(|error| error.to_string()),
             feed: feed::broker::missing(settings).await.map(|error| (error.to_string(), 0.0)),
             standbys,
-            growth: Some(Load::new(settings).growth(&mut conn).await?),
             // Without a move only a running service knows its model; what is being moved will be found.
             model: store::model_moves::served(&mut conn).await?.filter(|moved| !moved.moves).map(|moved| moved.serving),
+            growth: Some(Load::new(settings).growth(&mut conn).await?),
         };
         let findings = store::admin::findings(&mut conn, patience, settings.batch_stall, outside).await?;
         Ok::<_, sqlx::Error>((findings, workers, state))

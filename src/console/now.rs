@@ -321,6 +321,10 @@ fn finding(found: &Finding) -> Markup {
             let what = html! { "A standby is too far behind to answer reads: " (about) "." };
             note(false, what, help, None)
         }
+        FindingKind::OtherModel => {
+            let what = html! { "No search by vectors finds some documents: " (about) "." };
+            note(true, what, help, None)
+        }
         FindingKind::FileBytes => note(false, html! { "The database holds much of files: " (about) "." }, help, None),
         FindingKind::VectorMemory => {
             let what = html! { "The indexes of vectors are larger than half the memory: " (about) "." };
@@ -340,9 +344,6 @@ fn finding(found: &Finding) -> Markup {
             note(false, what, help, Some(("/workers".to_owned(), "See the workers")))
         }
         FindingKind::BlobStore => note(true, html! { "Stored bytes are not there: " (about) "." }, help, None),
-        FindingKind::AnotherModel => {
-            note(true, html! { "No search by meaning finds some documents: " (about) "." }, help, None)
-        }
         FindingKind::Disk => note(true, html! { "Nothing more can be stored: " (about) "." }, help, None),
     }
 }

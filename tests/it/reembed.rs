@@ -295,7 +295,7 @@ async fn a_change_of_the_model_without_a_move_is_told_and_mended() {
     until("searches to tell of it", async || (other_model("vector").await == all).then_some(())).await;
     assert_eq!((other_model("hybrid").await, other_model("bm25").await), (all, 0));
     let findings = app.client.list_findings().await.unwrap().findings;
-    let finding = findings.iter().find(|finding| finding.kind == FindingKind::AnotherModel).unwrap();
+    let finding = findings.iter().find(|finding| finding.kind == FindingKind::OtherModel).unwrap();
     assert!(
         finding.about.starts_with(&format!("{all} documents, such as {file}, ")) && finding.about.contains("gone@1"),
         "{finding:?}"
@@ -310,7 +310,7 @@ async fn a_change_of_the_model_without_a_move_is_told_and_mended() {
     assert_eq!(found(&app, "a bird that waits").await[0], herons);
     until("nobody to tell of it any more", async || (other_model("vector").await == 0).then_some(())).await;
     let findings = app.client.list_findings().await.unwrap().findings;
-    assert!(findings.iter().all(|finding| finding.kind != FindingKind::AnotherModel), "{findings:?}");
+    assert!(findings.iter().all(|finding| finding.kind != FindingKind::OtherModel), "{findings:?}");
     let shown = String::from_utf8(svc(&app, &["--table", "reembed", "--state"]).await.stdout).unwrap();
     assert_eq!(shown, format!("{model} answers; the move is done\n"));
     invariants::check_drained(&app.pool).await;

@@ -23,12 +23,12 @@ wire_words! {
         Paused = "paused",
         BatchStalled = "batch_stalled",
         UnequalLeases = "unequal_leases",
-        AnotherModel = "another_model",
         Disk = "disk",
         BlobStore = "blob_store",
         FeedAway = "feed_away",
         StandbyAway = "standby_away",
         StandbyBehind = "standby_behind",
+        OtherModel = "other_model",
         FileBytes = "file_bytes",
         VectorMemory = "vector_memory",
         SlowSearches = "slow_searches",
@@ -46,8 +46,8 @@ pub struct Finding {
     /// took the tasks back. `batch_stalled`: a provider should long have ended a batch. `stuck`: tasks have waited for long for a region or an intent. `starved`: younger tasks overtake these.
     /// `stalled`: nobody takes the tasks, although a worker could. `blob_store`: the object store with the bytes of files is away.
     /// `feed_away`: this process does not reach the message broker that `SVC_AMQP_URL` names. `standby_away` and `standby_behind`: the primary answers
-    /// the reads of a server that `SVC_DATABASE_READ_URL` names, because that is away or far behind. `another_model`: documents have only vectors of
-    /// another model than searches work with.
+    /// the reads of a server that `SVC_DATABASE_READ_URL` names, because that is away or far behind.
+    /// `other_model`: documents have vectors of a model that does not serve, so a search by vectors does not find them.
     /// The others are signs that one server will not do for much longer. `file_bytes`: the database holds very many bytes of files. `vector_memory`: the indexes
     /// of vectors are larger than half the memory. `slow_searches` and `slow_bm25`: searches by vectors and full text, and by BM25, take long in the database.
     /// `slow_ingestion`: embed tasks wait for the database and not for a model. `slow_claims`: claims of tasks take long.

@@ -27,10 +27,6 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
         FindingKind::UnequalLeases => {
             "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
         }
-        FindingKind::AnotherModel => {
-            "no search by meaning finds them: name the service's model in SVC_EMBEDDING_COMING_MODEL as well, and run svc reembed; while the old model can be had, set \
-             SVC_EMBEDDING_MODEL back to it first, and it answers until the move is done"
-        }
         FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
         FindingKind::BlobStore => {
             "until it is there again uploads are refused, and tasks that need stored bytes wait: look at it, and at the SVC_BLOB_ settings"
@@ -45,6 +41,10 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
         }
         FindingKind::StandbyBehind => {
             "rung 3: the primary answers what this server would: see that its replay is not paused, give it faster disks, or lower its max_standby_streaming_delay"
+        }
+        FindingKind::OtherModel => {
+            "no search by meaning finds them: name the service's model in SVC_EMBEDDING_COMING_MODEL as well (its runner in SVC_RUNNER_COMING_URL), and run svc reembed; while the old model can be had, set \
+             SVC_EMBEDDING_MODEL back to it first, and it answers until the move is done"
         }
         FindingKind::FileBytes => {
             "rung 2: name an object store in SVC_BLOB_STORE and run svc blobs move --to object; the table shrinks when VACUUM FULL pg_largeobject rewrites it. \
@@ -85,10 +85,10 @@ pub struct Outside {
     pub feed: Option<(String, f64)>,
     /// Standbys that answer no reads, with the reasons, and for how many seconds.
     pub standbys: Vec<(FindingKind, String, f64)>,
-    /// From what the signs of growth are read; without it none is found.
-    pub growth: Option<Growth>,
     /// The model that searches work with, if there may be vectors of others that nobody moves.
     pub model: Option<String>,
+    /// From what the signs of growth are read; without it none is found.
+    pub growth: Option<Growth>,
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
@@ -159,7 +159,7 @@ pub async fn findings(
     if let Some(model) = outside.model
         && let Some(left) = model_moves::left_behind(&mut *conn, &model).await?
     {
-        findings.push(finding(FindingKind::AnotherModel, left.to_string(), 0, 0.0));
+        findings.push(finding(FindingKind::OtherModel, left.to_string(), 0, 0.0));
     }
     if let Some(growth) = outside.growth {
         let signs = growth::signs(&mut *conn, patience, &growth).await?;
