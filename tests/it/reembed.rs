@@ -221,6 +221,18 @@ async fn a_text_to_which_the_new_model_gives_no_vector_does_not_stop_the_move() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_of_which_none_has_a_vector_do_not_pass_for_a_broken_model() {
+    let app = TestApp::with(Wish { coming: Some(poison::engine()), ..Wish::default() }).await;
+    app.create("Glass", &format!("A knife of {}.", poison::WORD), None).await;
+    app.create("Stone", &format!("A mirror of {}.", poison::WORD), None).await;
+    app.client.start_model_move().await.unwrap();
+    let done = ended(&app, ModelMoveState::Done).await;
+    assert_eq!((done.refused, done.of), (2, 2));
+    assert!(models(&app).await.is_empty());
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_the_runner_of_a_model_that_does_not_serve() {
     // It is not there yet when the service starts.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -36,6 +36,7 @@ pub const MODEL: &str = "model";
 pub const TOKENS: &str = "tokens";
 /// After this time a worker with that model may have come.
 const ANOTHER: Duration = Duration::from_secs(10);
+const PROBE: &str = "Water flows down the hill.";
 /// Why nothing is made.
 const OVER: &str = "the move to this model is over, or was called off";
 /// Why there is no sum.
@@ -62,10 +63,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let stale = store::nodes::texts(&mut conn, &stale).await.classified()?;
     drop(conn);
+    let rows = probed(rows);
     let mut embedded = windows::embed_counted(&model, &rows, tools.settings.title_paths, &apply.meter).await?;
-    let summaries: Vec<TextRow> =
-        kinds.iter().filter_map(|kind| Some(summary::row(kind.id, kind.summary.as_deref()?))).collect();
-    let mut summaries = windows::embed(&model, &summaries).await?;
+    let summaries = kinds.iter().filter_map(|kind| Some(summary::row(kind.id, kind.summary.as_deref()?)));
+    let mut summaries = windows::embed(&model, &probed(summaries.collect())).await?;
     let tokens = maxsim::made(&model, &stale.iter().collect::<Vec<_>>()).await.classified()?;
 
     let mut tx = apply.begin().await?;
@@ -95,6 +96,15 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     // The task stands at one document, whose readers need not know how many others there are.
     let detail = Map::from_iter([("model".to_owned(), Value::from(to))]);
     tx.complete(detail).await
+}
+
+/// Texts with one that every model has a vector of. If none of the others has one, it tells whether they are at fault or the model is broken; no
+/// document has its id, so nothing is stored of it.
+fn probed(mut rows: Vec<TextRow>) -> Vec<TextRow> {
+    if !rows.is_empty() {
+        rows.push(summary::row(DocumentId(0), PROBE));
+    }
+    rows
 }
 
 /// The model of this name among those of this process.

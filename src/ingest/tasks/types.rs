@@ -186,7 +186,7 @@ pub static EMBED_TITLES: TaskType = TaskType {
     final_failure: FinalFailure::Nothing,
     leads_to: MODEL,
 };
-/// It makes vectors of the coming model for some documents, beside those that serve, and keeps nobody from changing them.
+/// It makes vectors of the coming model for some documents, beside those that serve. It reserves only the one at which it stands.
 pub static REEMBED: TaskType = TaskType {
     name: "reembed",
     lane: Lane::Model,
