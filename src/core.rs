@@ -75,7 +75,7 @@ impl Core {
     pub async fn model_of(&self, embedder: &Embedder) -> Result<Model, EmbedError> {
         // What is written with a model that was replaced is found by nobody.
         if !self.serving.is_known() {
-            self.look_at_moves().await;
+            Box::pin(self.look_at_moves()).await;
         }
         let Some(served) = self.serving.served() else { return embedder.model().await };
         // The runner of the other one may not be there yet, or no longer, and nobody waits for it.

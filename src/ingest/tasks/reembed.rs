@@ -36,6 +36,7 @@ pub const MODEL: &str = "model";
 pub const TOKENS: &str = "tokens";
 /// After this time a worker with that model may have come.
 const ANOTHER: Duration = Duration::from_secs(10);
+/// A text that every model has a vector of.
 const PROBE: &str = "Water flows down the hill.";
 /// Why nothing is made.
 const OVER: &str = "the move to this model is over, or was called off";
