@@ -5,7 +5,7 @@
 CREATE TABLE document_vectors (
     document_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
     -- A query is compared only with the vectors of its own model. Each model gets an HNSW index of its own width with
-    -- its first vectors.
+    -- its first vectors. A document has the vector of one model; while `svc reembed` moves all of them to another model, it has one of each.
     embed_model text NOT NULL,
     -- The vector has the width of its model.
     embed       halfvec NOT NULL,
@@ -15,12 +15,45 @@ CREATE TABLE document_vectors (
     -- Where the table is in parts, the topmost document of the tree that the document is in, by whose hash it is in one of them; else 0.
     -- The function vector_root says it, and `svc reindex --vectors` puts the table in parts.
     root_id     bigint NOT NULL DEFAULT 0,
-    -- This index includes the model, so that counting the documents with a vector of the model reads no row. A key of a table in parts must
-    -- have the column that tells the part.
-    PRIMARY KEY (document_id, root_id) INCLUDE (embed_model)
+    -- Its index has the model, so that counting the documents with a vector of the model reads no row. A key of a table in parts must have the
+    -- column that tells the part.
+    PRIMARY KEY (document_id, embed_model, root_id)
 );
+-- It tells at once whether there is a vector of another model.
+CREATE INDEX document_vectors_embed_model ON document_vectors (embed_model);
 -- An exact scan over PLAIN vectors takes a little over half the time of one over toasted vectors.
 ALTER TABLE document_vectors ALTER COLUMN embed SET STORAGE PLAIN;
+
+-- The last move of all vectors from one model to another, if there was one; what it has yet to do is read from the vectors.
+CREATE TABLE model_moves (
+    only_one   boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+    -- The model whose vectors searches and tasks work with.
+    serving    text NOT NULL,
+    from_model text NOT NULL,
+    to_model   text NOT NULL,
+    -- 'moving': vectors of the new model are made beside the others. 'emptying': the new model serves, and the vectors of others are deleted.
+    -- 'cancelling': the vectors of the new model are deleted, because somebody called the move off.
+    state      text NOT NULL CHECK (state IN ('moving', 'emptying', 'done', 'cancelling', 'cancelled')),
+    -- The last document that this pass has given to a task, and how many passes over all of them have ended.
+    up_to      bigint NOT NULL DEFAULT 0,
+    passes     integer NOT NULL DEFAULT 0,
+    -- How many vectors were made, and of how many documents there were when it began.
+    done       bigint NOT NULL DEFAULT 0,
+    wanted     bigint NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT now(),
+    served_at  timestamptz,
+    ended_at   timestamptz,
+    -- Nothing is done before this time.
+    rests_until timestamptz NOT NULL DEFAULT now()
+);
+
+-- The documents to which the new model gives no vector, as they were when it was asked.
+CREATE TABLE model_move_refusals (
+    document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
+    seen_at     timestamptz NOT NULL,
+    -- What the evidence of the document says once its other vectors are gone.
+    note        jsonb NOT NULL
+);
 
 -- One row for each token that was kept. A setting says which of the widths are filled.
 CREATE TABLE token_embeddings (

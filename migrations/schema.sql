@@ -604,12 +604,12 @@ CREATE FUNCTION mirror_vector() RETURNS trigger
     AS $$
 BEGIN
     IF TG_OP <> 'INSERT' THEN
-        DELETE FROM document_vectors_next WHERE document_id = OLD.document_id;
+        DELETE FROM document_vectors_next WHERE document_id = OLD.document_id AND embed_model = OLD.embed_model;
     END IF;
     IF TG_OP <> 'DELETE' THEN
         INSERT INTO document_vectors_next (document_id, embed_model, embed, weight, root_id)
         VALUES (NEW.document_id, NEW.embed_model, NEW.embed, NEW.weight, vector_root(to_regclass('document_vectors_next'), NEW.document_id))
-        ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight;
+        ON CONFLICT (document_id, embed_model, root_id) DO UPDATE SET embed = excluded.embed, weight = excluded.weight;
     END IF;
     RETURN NULL;
 END $$;
@@ -1265,6 +1265,30 @@ CREATE TABLE llm_usage (
     completion_tokens bigint NOT NULL
 );
 
+CREATE TABLE model_move_refusals (
+    document_id bigint NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    note jsonb NOT NULL
+);
+
+CREATE TABLE model_moves (
+    only_one boolean DEFAULT true NOT NULL,
+    serving text NOT NULL,
+    from_model text NOT NULL,
+    to_model text NOT NULL,
+    state text NOT NULL,
+    up_to bigint DEFAULT 0 NOT NULL,
+    passes integer DEFAULT 0 NOT NULL,
+    done bigint DEFAULT 0 NOT NULL,
+    wanted bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    served_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    rests_until timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT model_moves_only_one_check CHECK (only_one),
+    CONSTRAINT model_moves_state_check CHECK ((state = ANY (ARRAY['moving'::text, 'emptying'::text, 'done'::text, 'cancelling'::text, 'cancelled'::text])))
+);
+
 CREATE TABLE node_evidence (
     document_id bigint NOT NULL,
     name text NOT NULL,
@@ -1867,7 +1891,7 @@ ALTER TABLE ONLY document_links
     ADD CONSTRAINT document_links_source_id_target_id_link_type_key UNIQUE (source_id, target_id, link_type);
 
 ALTER TABLE ONLY document_vectors
-    ADD CONSTRAINT document_vectors_pkey PRIMARY KEY (document_id, root_id) INCLUDE (embed_model);
+    ADD CONSTRAINT document_vectors_pkey PRIMARY KEY (document_id, embed_model, root_id);
 
 ALTER TABLE ONLY document_words
     ADD CONSTRAINT document_words_pkey PRIMARY KEY (document_id);
@@ -1919,6 +1943,12 @@ ALTER TABLE ONLY llm_batches
 
 ALTER TABLE ONLY llm_usage
     ADD CONSTRAINT llm_usage_pkey PRIMARY KEY (day, purpose, model, is_batched);
+
+ALTER TABLE ONLY model_move_refusals
+    ADD CONSTRAINT model_move_refusals_pkey PRIMARY KEY (document_id);
+
+ALTER TABLE ONLY model_moves
+    ADD CONSTRAINT model_moves_pkey PRIMARY KEY (only_one);
 
 ALTER TABLE ONLY node_evidence
     ADD CONSTRAINT node_evidence_pkey PRIMARY KEY (document_id, name);
@@ -2096,6 +2126,8 @@ CREATE INDEX document_keys_document ON document_keys USING btree (document_id);
 CREATE INDEX document_keys_principal ON document_keys USING btree (principal_id);
 
 CREATE INDEX document_links_target ON document_links USING btree (target_id);
+
+CREATE INDEX document_vectors_embed_model ON document_vectors USING btree (embed_model);
 
 CREATE INDEX document_words_words ON document_words USING gin (words);
 
@@ -2359,6 +2391,9 @@ ALTER TABLE ONLY llm_batch_requests
 
 ALTER TABLE ONLY llm_batch_requests
     ADD CONSTRAINT llm_batch_requests_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY model_move_refusals
+    ADD CONSTRAINT model_move_refusals_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY node_evidence
     ADD CONSTRAINT node_evidence_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

@@ -186,6 +186,17 @@ pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), App
     Ok(())
 }
 
+/// Loads the models of the settings, or connects to the runners that they name: the one that serves, and the coming one if there is any.
+pub async fn load_embedders(settings: &Settings) -> Result<(Embedder, Option<Embedder>), AppError> {
+    let embedder = load_embedder(settings).await?;
+    let coming = match settings.coming() {
+        None => None,
+        Some(coming) if coming.has_model_of(settings) => Some(embedder.clone()),
+        Some(coming) => Some(load_embedder(&coming).await?),
+    };
+    Ok((embedder, coming))
+}
+
 /// Loads the model of the settings, or connects to the runner that they name.
 pub async fn load_embedder(settings: &Settings) -> Result<Embedder, AppError> {
     if settings.runner_url.is_empty() {
@@ -317,18 +328,22 @@ impl App {
         types: TaskTypes,
         backend: &Backend,
     ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener, Option<TcpListener>), AppError> {
-        let embedder = load_embedder(&settings).await?;
+        let (embedder, coming) = load_embedders(&settings).await?;
         // If the runner is still unreachable, its model's width is not known yet.
-        if let Ok(model) = embedder.model().await
-            && let Some(problem) = widths_problem(&settings, model.name(), model.native_width())
-        {
-            return Err(AppError::Ended(problem));
+        for embedder in std::iter::once(&embedder).chain(&coming) {
+            if let Ok(model) = embedder.model().await
+                && let Some(problem) = widths_problem(&settings, model.name(), model.native_width())
+            {
+                return Err(AppError::Ended(problem));
+            }
         }
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
         let console = listen_for_console(&settings).await?;
         let service = Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader);
-        let service = Arc::new(service.with_task_types(types).with_replicas()?.with_ocr().await?);
+        let service = service.with_task_types(types).with_coming(coming);
+        let service = Arc::new(service.with_replicas()?.with_ocr().await?);
+        service.look_at_moves().await;
         load_cross_encoder(&service).await?;
         drop(feed::start(&service));
         telemetry::keep_shown(&service.sampler);

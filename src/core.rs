@@ -4,7 +4,7 @@ mod wake;
 use crate::{
     blobs::Blobs,
     disk::Disk,
-    embedding::{CrossEncoder, Embedder, Model, QueryVectors},
+    embedding::{CrossEncoder, EmbedError, Embedder, Model, QueryVectors, Served, Serving},
     error::OrFail,
     fetch::Fetcher,
     llm::LanguageModel,
@@ -14,14 +14,17 @@ use crate::{
     reader::Reader,
     settings::Settings,
     spool::SpoolCache,
-    store::{lexicon::Lexicon, search::Expectations},
+    store::{lexicon::Lexicon, model_moves, search::Expectations},
 };
 use sqlx::PgPool;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use svc_client::{Code, Failure};
 use svc_models::Engine;
 use svc_ranking::Cache;
 pub use wake::Wake;
+
+/// The time between two looks at which model serves. What it replaced stays for longer.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The parts of a process that ingestion and search need; cheap to clone.
 #[derive(Clone)]
@@ -31,6 +34,10 @@ pub struct Core {
     pub pool: PgPool,
     /// `None` if this process embeds nothing.
     pub embedder: Option<Embedder>,
+    /// The model to which all vectors may be moved, which then serves in place of the other.
+    pub coming: Option<Embedder>,
+    /// Which of the two serves, as this process saw it last.
+    pub serving: Arc<Serving>,
     pub cross_encoder: Arc<CrossEncoder>,
     /// The vectors of the last queries.
     pub queries: Arc<QueryVectors>,
@@ -59,9 +66,95 @@ pub struct Core {
 }
 
 impl Core {
-    /// The model, here or at a runner, or the error that there is none.
+    /// The model whose vectors serve, here or at a runner, or the error that there is none.
     pub async fn model(&self) -> Result<Model, Failure> {
-        self.embedder.as_ref().ok_or_else(no_model)?.model().await.or_fail()
+        self.model_of(self.embedder.as_ref().ok_or_else(no_model)?).await.or_fail()
+    }
+
+    /// The model whose vectors serve, in a process that has this one: it, or the coming one.
+    pub async fn model_of(&self, embedder: &Embedder) -> Result<Model, EmbedError> {
+        // What is written with a model that was replaced is found by nobody.
+        if !self.serving.is_known() {
+            Box::pin(self.look_at_moves()).await;
+        }
+        let Some(served) = self.serving.served() else { return embedder.model().await };
+        // The runner of the other one may not be there yet, or no longer, and nobody waits for it.
+        for embedder in std::iter::once(embedder).chain(&self.coming) {
+            if let Some(model) = embedder.known().await.filter(|model| model.identity() == served.model) {
+                return Ok(model);
+            }
+        }
+        let coming = match &self.coming {
+            Some(coming) => Some(coming.model().await),
+            None => None,
+        };
+        if let Some(Ok(coming)) = &coming
+            && coming.identity() == served.model
+        {
+            return Ok(coming.clone());
+        }
+        let model = embedder.model().await?;
+        if served.replaced.as_deref() == Some(model.identity()) {
+            return match coming {
+                // It may be away for a moment.
+                Some(Err(error)) => Err(error),
+                _ => Err(EmbedError::Replaced { to: served.model }),
+            };
+        }
+        Ok(model)
+    }
+
+    /// Looks again and again which model serves, until the connections of this process are closed; further calls do nothing.
+    pub fn follow_moves(&self) {
+        if self.serving.is_to_be_followed() {
+            let core = self.clone();
+            tokio::spawn(async move {
+                while !core.pool.is_closed() {
+                    core.look_at_moves().await;
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            });
+        }
+    }
+
+    /// Looks now which model serves.
+    pub async fn look_at_moves(&self) {
+        if let Err(error) = self.try_look_at_moves().await {
+            tracing::debug!(%error, "which model serves could not be read; what was read before goes on holding");
+        }
+    }
+
+    async fn try_look_at_moves(&self) -> sqlx::Result<()> {
+        let moved = model_moves::served(&mut *self.pool.acquire().await?).await?;
+        let moves = moved.as_ref().is_some_and(|moved| moved.moves);
+        self.serving.set_served(moved.map(|moved| Served { model: moved.serving, replaced: moved.replaced }));
+        // While somebody asks a runner for its model, this waits, and holds no connection.
+        let model = if moves { None } else { self.known_model().await };
+        let mut mixed = None;
+        if let Some(model) = model
+            && model_moves::has_others(&mut *self.pool.acquire().await?, model.identity()).await?
+        {
+            mixed = Some(model.identity().to_owned());
+        }
+        self.serving.set_mixed(mixed);
+        Ok(())
+    }
+
+    /// The model whose vectors serve, if this process has it and need not ask a runner for it.
+    async fn known_model(&self) -> Option<Model> {
+        let served = self.serving.served();
+        let mut known = None;
+        for embedder in self.embedder.iter().chain(&self.coming) {
+            let model = embedder.known().await;
+            let serves = |model: &Model| served.as_ref().is_some_and(|served| served.model == model.identity());
+            if model.as_ref().is_some_and(serves) {
+                return model;
+            }
+            known = known.or(model);
+        }
+        let is_replaced =
+            |model: &Model| served.as_ref().is_some_and(|served| served.replaced.as_deref() == Some(model.identity()));
+        known.filter(|model| !is_replaced(model))
     }
 
     /// The engine whose threads other models of this process share.

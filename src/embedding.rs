@@ -6,12 +6,14 @@ mod cross_encoder;
 mod error;
 mod queries;
 mod runner;
+mod serving;
 
 use crate::words::precision;
 pub use cross_encoder::CrossEncoder;
 pub use error::EmbedError;
 pub use queries::QueryVectors;
 pub use runner::{Runner, is_this_machine};
+pub use serving::{Served, Serving};
 use std::sync::Arc;
 use svc_client::wire::{ModelState, RunnerTextKind};
 use svc_models::{Embedding, Engine, Heard, TokenCounter, TokenVectors};
@@ -35,6 +37,14 @@ impl Embedder {
         match self {
             Embedder::Here(engine) => Ok(Model::Here(engine.clone())),
             Embedder::There(runner) => runner.model().await.map(Model::There),
+        }
+    }
+
+    /// The model, if it need not be asked for.
+    pub async fn known(&self) -> Option<Model> {
+        match self {
+            Embedder::Here(engine) => Some(Model::Here(engine.clone())),
+            Embedder::There(runner) => runner.known_model().await.map(Model::There),
         }
     }
 

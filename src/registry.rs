@@ -213,6 +213,7 @@ pub const PAGES: &[&str] = &["/docs", "/", "/mcp"];
 /// Every route of the service.
 pub fn router(service: Arc<Service>) -> Router {
     service.sampler.start();
+    service.follow_moves();
     mount(service, registry())
 }
 

@@ -5,7 +5,7 @@ pub mod feed;
 use crate::{
     blobs::{BlobError, Blobs},
     disk::Disk,
-    embedding::{EmbedError, Embedder},
+    embedding::{EmbedError, Embedder, Serving},
     load::{self, Load},
     replicas::Replicas,
     store::{
@@ -132,8 +132,6 @@ pub struct Sampler {
     pool: PgPool,
     /// The runner's model.
     embedder: Option<Embedder>,
-    /// The identity of the model in this process.
-    model: Option<String>,
     blobs: Arc<Blobs>,
     disk: Arc<Disk>,
     load: Arc<Load>,
@@ -149,6 +147,8 @@ pub struct Sampler {
     pub replicas: OnceLock<Arc<Replicas>>,
     /// After this time in a batch of a provider a task counts as stalled.
     batch_stall: Duration,
+    /// Which model this process works with.
+    serving: Arc<Serving>,
 }
 
 /// When somebody looked last, and when the fleet was told.
@@ -166,11 +166,10 @@ impl Sampler {
         disk: Arc<Disk>,
         load: Arc<Load>,
         batch_stall: Duration,
+        serving: Arc<Serving>,
     ) -> Sampler {
-        let engine = embedder.as_ref().and_then(Embedder::engine);
         Sampler {
             pool: database::pool_of_samples(pool, PATIENCE),
-            model: engine.map(|engine| engine.info().identity.clone()),
             embedder: embedder.filter(|embedder| embedder.engine().is_none()),
             blobs,
             disk,
@@ -183,6 +182,7 @@ impl Sampler {
             feed: feed::Feed::default(),
             replicas: OnceLock::new(),
             batch_stall,
+            serving,
         }
     }
 
@@ -375,10 +375,7 @@ impl Sampler {
             blob_store: self.lock().blob_store.clone().and_then(Result::err),
             feed: self.feed.is_away(),
             standbys: self.replicas.get().map(|replicas| replicas.troubles()).unwrap_or_default(),
-            model: self.model.clone().or_else(|| {
-                let known = self.lock();
-                known.runner.as_ref()?.as_ref().ok().map(|model| model.identity.clone())
-            }),
+            model: self.serving.mixed(),
             growth: Some(growth),
         };
         admin::findings(conn, WAIT, self.batch_stall, outside).await

@@ -5,7 +5,7 @@ use crate::{
     blobs::Blobs,
     core::{Core, Wake, no_model},
     disk::Disk,
-    embedding::{CrossEncoder, Embedder},
+    embedding::{CrossEncoder, Embedder, Serving},
     events::News,
     fetch::Fetcher,
     ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
@@ -108,7 +108,9 @@ impl Service {
         let disk = Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free));
         let load = Arc::new(Load::new(&settings));
         let stall = settings.batch_stall;
-        let sampler = Sampler::new(&pool, embedder.clone(), blobs.clone(), disk.clone(), load.clone(), stall);
+        let serving: Arc<Serving> = Arc::default();
+        let (stored, room, timed) = (blobs.clone(), disk.clone(), load.clone());
+        let sampler = Sampler::new(&pool, embedder.clone(), stored, room, timed, stall, serving.clone());
         Service {
             sampler: Arc::new(sampler),
             requests: TaskTracker::new(),
@@ -160,6 +162,8 @@ impl Service {
                 batching: None,
                 settings,
                 embedder,
+                coming: None,
+                serving,
                 reader,
                 ocr: None,
             },
@@ -178,6 +182,14 @@ impl Service {
     #[must_use]
     pub fn with_task_types(self, task_types: TaskTypes) -> Service {
         Service { task_types, ..self }
+    }
+
+    /// The same service with the model to which all vectors may be moved, if the settings name one. Call it once the task types are known.
+    #[must_use]
+    pub fn with_coming(mut self, coming: Option<Embedder>) -> Service {
+        self.task_types.set_coming(coming.is_some());
+        self.core.coming = coming;
+        self
     }
 
     /// The same service, whose reads the standbys of its settings may answer, if they name some.

@@ -292,11 +292,11 @@ impl Settings {
                 self.listen
             ));
         }
-        if !self.runner_url.is_empty() && self.runner_key.is_blank() {
-            problems.push(format!(
-                "SVC_RUNNER_KEY is blank, but SVC_RUNNER_URL is {}: set the key of that runner",
-                self.runner_url
-            ));
+        let runners = [("SVC_RUNNER_URL", &self.runner_url), ("SVC_RUNNER_COMING_URL", &self.runner_coming_url)];
+        if let Some((name, url)) = runners.iter().find(|(_, url)| !url.is_empty())
+            && self.runner_key.is_blank()
+        {
+            problems.push(format!("SVC_RUNNER_KEY is blank, but {name} is {url}: set the key of that runner"));
         }
         let is_s3 = matches!(self.blob_store, Some(BlobStore::S3 { .. }));
         if is_s3 && !self.blob_allow_http && self.blob_server().is_some_and(|address| address.starts_with("http://")) {
@@ -318,13 +318,19 @@ impl Settings {
                 "one of SVC_BLOB_ACCESS_KEY_ID and SVC_BLOB_SECRET_ACCESS_KEY is blank: set both, or none".to_owned(),
             );
         }
-        if let Some(precision) = self.embedding_precision.filter(|&precision| precision != Precision::F32)
-            && self.embedding_device != Device::Cpu
-        {
-            problems.push(format!(
-                "SVC_EMBEDDING_PRECISION is {precision}, which only the device cpu has, and SVC_EMBEDDING_DEVICE is {}: take f32, or the device cpu",
-                self.embedding_device.name()
-            ));
+        let precisions = [
+            ("SVC_EMBEDDING_PRECISION", self.embedding_precision),
+            ("SVC_EMBEDDING_COMING_PRECISION", self.embedding_coming_precision),
+        ];
+        for (name, precision) in precisions {
+            if let Some(precision) = precision.filter(|&precision| precision != Precision::F32)
+                && self.embedding_device != Device::Cpu
+            {
+                problems.push(format!(
+                    "{name} is {precision}, which only the device cpu has, and SVC_EMBEDDING_DEVICE is {}: take f32, or the device cpu",
+                    self.embedding_device.name()
+                ));
+            }
         }
         if problems.is_empty() { Ok(()) } else { Err(SettingsError::Invalid(problems)) }
     }

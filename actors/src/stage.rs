@@ -16,6 +16,7 @@ const STAGES: &[(&str, &str, i32)] = &[
     ("extract:sheet", "extract", 4),
     ("embed", "embed", 5),
     ("embed:titles", "embed", 5),
+    ("reembed", "embed", 5),
     ("structure:semantic", "structure", 6),
     ("summarize", "rollup", 7),
     ("summarize:llm", "rollup", 8),

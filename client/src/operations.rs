@@ -470,6 +470,15 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/admin/llm-batches"           list_llm_batches(query: PageQuery) -> Json<LlmBatchPage>, access Owner;
     /// Reads what calls of language models took in the last days, by what they were for and by model.
     GET    "/admin/llm-usage"             read_llm_usage(query: LlmUsageQuery) -> Json<LlmUsageResponse>, access Owner;
+    /// Reads which embedding model answers, and how far the last move of all vectors from one to another is (docs/search.md).
+    GET    "/admin/model-move"            read_model_move() -> Json<ModelMoveResponse>, access Owner, needs Model;
+    /// Begins to move all vectors to the model of `SVC_EMBEDDING_COMING_MODEL`, while the one that answers goes on answering.
+    ///
+    /// Tasks of the type `reembed` make the vectors. When each document has one, the new model answers, and those of others are deleted. If
+    /// this move is under way, it only answers how far it is; if another one is, it is 409.
+    POST   "/admin/model-move"            start_model_move() -> Accepted<ModelMoveResponse>, access Owner, needs Model, fails [NotConfigured, Conflict];
+    /// Calls off the move that is under way, and deletes what it made. If its model answers already, it is 409: move back instead.
+    DELETE "/admin/model-move"            cancel_model_move() -> NoContent, access Owner, fails [Conflict];
     /// Reads the bulk feed at a glance: its broker, queues, uploaders and outcomes, and what it gave up (docs/feed.md).
     GET    "/admin/feed"                  read_feed() -> Json<FeedResponse>, access Owner;
     /// Has messages that the bulk feed gave up tried once more, as their publishers', up to 1,000 at a time.

@@ -2,7 +2,7 @@
 use super::{
     CliError,
     output::{Output, one_line, say},
-    search::place_of,
+    search::{place_of, tell_missing},
 };
 use clap::Args;
 use futures_util::StreamExt;
@@ -95,9 +95,5 @@ async fn sources(client: &Client<Remote>, done: &SynthesizeResponse) -> Result<(
             say!("    “{}”", one_line(&citation.quote, 240));
         }
     }
-    let state = done.scope_state;
-    if state.in_flight + state.failed > 0 {
-        say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);
-    }
-    Ok(())
+    tell_missing(done.scope_state)
 }

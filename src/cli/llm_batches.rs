@@ -5,7 +5,7 @@ use super::{
     run_to_end,
 };
 use crate::{
-    app::{AppError, Backend, DRAIN, asked_to_stop, load_embedder},
+    app::{AppError, Backend, DRAIN, asked_to_stop, load_embedders},
     core::Wake,
     llm_batches::{Batching, Keeper, KeeperError, KeeperSettings, Mock, Provider, ProviderName},
     logging, otlp,
@@ -263,10 +263,11 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     let mut keeper = Keeper::new(backend.pool.clone(), keeper);
     // The model is read while the answers of providers are kept. Neither ends the other, because a provider may just be told of a batch.
     let begun = begin(&mut keeper, run.once, settings.worker_lease);
-    let (begun, embedder) = tokio::join!(begun, load_embedder(&settings));
+    let (begun, embedder) = tokio::join!(begun, load_embedders(&settings));
     let has_answers = begun.map_err(|error| CliError::Other(error.to_string()))?;
-    let embedder = embedder?;
-    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader).with_batching(batching);
+    let (embedder, coming) = embedder?;
+    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
+    let service = service.with_batching(batching).with_coming(coming);
     let (wake, lease) = (service.wake.clone(), service.settings.worker_lease);
     let tools = service.tools();
     let together = Together::new(&role, tools.clone());

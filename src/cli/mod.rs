@@ -36,6 +36,7 @@ mod predicates;
 mod priority;
 mod raptor;
 mod rdf;
+mod reembed;
 mod reindex;
 mod reprocess;
 mod search;
@@ -197,6 +198,8 @@ enum Command {
     Restore(backup::RestoreArguments),
     /// Moves the stored bytes of files between the database and the object store, and verifies them.
     Blobs(blobs::BlobsArguments),
+    /// Moves all vectors to the model of SVC_EMBEDDING_COMING_MODEL while the other one answers, and follows that to its end.
+    Reembed(reembed::ReembedArguments),
     /// Brings the table of vectors and its indexes into the form that SVC_VECTOR_PARTITIONS and SVC_VECTOR_INDEX want.
     Reindex(reindex::ReindexArguments),
     /// Applies pending migrations to the database.
@@ -380,6 +383,7 @@ async fn run(
         Command::Backup(arguments) => backup::backup(&settings, output, &arguments).await,
         Command::Restore(arguments) => backup::restore(&settings, output, &arguments).await,
         Command::Blobs(arguments) => blobs::blobs(settings, output, arguments).await,
+        Command::Reembed(arguments) => reembed::reembed(&client(&settings)?, output, arguments).await,
         Command::Reindex(arguments) => reindex::reindex(settings, output, arguments).await,
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
         // This is printed before any setting is read.

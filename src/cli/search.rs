@@ -10,7 +10,7 @@ use svc_client::{
     Client, Json, Remote, UnknownWord, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse, FulltextSearch,
-        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, SearchExplanation, SearchFilter, SearchResponse,
+        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation, SearchFilter, SearchResponse,
         SimilarQuery, Snippet, SnippetOf, TotalIs, VectorSearch,
     },
 };
@@ -258,9 +258,19 @@ async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> R
     if let Some(explanation) = &found.explanation {
         explained(explanation)?;
     }
-    let state = found.scope_state;
+    tell_missing(found.scope_state)
+}
+
+/// Says what of the scope a search could not show.
+pub fn tell_missing(state: ScopeState) -> Result<(), CliError> {
     if state.in_flight + state.failed > 0 {
         say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);
+    }
+    if state.other_model > 0 {
+        say!(
+            "Not found by meaning: {} documents, whose vectors are of another model; svc reembed makes them anew.",
+            state.other_model
+        );
     }
     Ok(())
 }

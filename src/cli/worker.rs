@@ -5,7 +5,7 @@ use super::{
     run_to_end,
 };
 use crate::{
-    app::{Backend, DRAIN, asked_to_stop, load_embedder},
+    app::{Backend, DRAIN, asked_to_stop, load_embedders},
     blobs::Blobs,
     disk::Disk,
     feed,
@@ -146,8 +146,9 @@ async fn run(
     let backend = Backend::join(&settings).await?;
     database::check_writable(&backend.pool).await.map_err(crate::app::AppError::from)?;
     backend.check_schema().await?;
-    let embedder = load_embedder(&settings).await?;
-    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader).with_task_types(types);
+    let (embedder, coming) = load_embedders(&settings).await?;
+    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
+    let service = service.with_task_types(types).with_coming(coming);
     let service = service.with_ocr().await.map_err(crate::app::AppError::from)?;
     let mut worker = RunningWorker::start(role, service.tools(), backend.options.clone())
         .await
@@ -204,8 +205,8 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
             blob_store: stored.and_then(Result::err).map(|error| error.to_string()),
             feed: feed::broker::missing(settings).await.map(|error| (error.to_string(), 0.0)),
             standbys,
-            // Only a running service has asked the runner.
-            model: None,
+            // Without a move only a running service knows its model; what is being moved will be found.
+            model: store::model_moves::served(&mut conn).await?.filter(|moved| !moved.moves).map(|moved| moved.serving),
             growth: Some(Load::new(settings).growth(&mut conn).await?),
         };
         let findings = store::admin::findings(&mut conn, patience, settings.batch_stall, outside).await?;

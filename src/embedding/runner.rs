@@ -112,6 +112,13 @@ impl Runner {
         }
     }
 
+    /// The model as it was last described; `None` if the runner would have to be asked.
+    pub(super) async fn known_model(self: &Arc<Self>) -> Option<RemoteModel> {
+        let known = self.known.lock().await;
+        let (state, counter) = known.model.as_ref()?;
+        Some(RemoteModel { state: state.clone(), counter: counter.clone(), runner: self.clone() })
+    }
+
     async fn described(&self) -> Result<(Arc<ModelState>, TokenCounter), EmbedError> {
         let RunnerModel { model, document_prefix, tokenizer } = self.describe(true, DESCRIBE).await?;
         if model.width > VECTOR_WIDTH || model.width == 0 {

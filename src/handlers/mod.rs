@@ -19,6 +19,7 @@ pub mod ingest;
 pub mod lists;
 mod llm;
 mod merges;
+mod model_moves;
 mod ontologies;
 mod overview;
 pub mod plan;

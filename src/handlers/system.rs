@@ -1,6 +1,7 @@
 //! What the service says about itself. None of this uses the database; the sampler does.
 use crate::{
     access::Caller,
+    embedding::Embedder,
     registry::{self, Handle},
     sampler::Known,
     service::Service,
@@ -135,12 +136,22 @@ fn model(service: &Service, known: &Known) -> Result<ModelState, String> {
     let Some(embedder) = &service.embedder else {
         return Err("no embedding model is loaded: set SVC_EMBEDDING_MODEL".to_owned());
     };
-    match embedder.engine() {
+    let state = match embedder.engine() {
         Some(engine) => engine.ready().map(|()| crate::embedding::state(engine)).map_err(|error| {
             tracing::warn!(error = %error, "the model cannot be used");
             "the model's device is lost and is being opened again; tasks that need vectors wait for it".to_owned()
         }),
         None => known.runner.clone().unwrap_or_else(|| Err("the runner has not answered yet".to_owned())),
+    }?;
+    let Some(served) = service.serving.served().filter(|served| served.replaced.as_ref() == Some(&state.identity))
+    else {
+        return Ok(state);
+    };
+    match service.coming.as_ref().map(Embedder::engine) {
+        Some(Some(coming)) if coming.info().identity == served.model => Ok(crate::embedding::state(coming)),
+        // Whoever needs its vectors learns whether the runner with the coming model answers.
+        Some(None) => Ok(state),
+        _ => Err("all vectors were moved to another model: set SVC_EMBEDDING_MODEL to it".to_owned()),
     }
 }
 

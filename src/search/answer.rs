@@ -70,9 +70,12 @@ pub(super) async fn answer(
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
     };
     let ids: Vec<DocumentId> = places.iter().flat_map(of).collect();
+    let mixed = core.serving.mixed().filter(|_| ranking.has_vectors() || matches!(ranking, Ranking::Similar(_)));
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let Unsettled { in_flight, failed } =
-        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
+    let Unsettled { in_flight, failed, other_model } =
+        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id, mixed.as_deref())
+            .await
+            .or_fail()?;
     let mut documents =
         results::show(core, &mut conn, &eligible.scope, &ids, (asked.include_content, asked.include_embed)).await?;
     drop(conn);
@@ -115,7 +118,7 @@ pub(super) async fn answer(
         next_cursor,
         facets,
         explanation: asked.explain.then(|| laps.explain(found.ran, &eligible.scope)),
-        scope_state: ScopeState { in_flight, failed },
+        scope_state: ScopeState { in_flight, failed, other_model },
     })
 }
 

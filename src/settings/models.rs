@@ -18,6 +18,28 @@ pub fn model_settings(settings: &Settings) -> ModelSettings {
     }
 }
 
+impl Settings {
+    /// The same settings with the coming model in place of the one that serves, if they name one.
+    pub fn coming(&self) -> Option<Settings> {
+        if self.embedding_coming_model.is_empty() && self.runner_coming_url.is_empty() {
+            return None;
+        }
+        let mut coming = self.clone();
+        if !self.embedding_coming_model.is_empty() {
+            coming.embedding_model = self.embedding_coming_model.clone();
+        }
+        coming.embedding_precision = self.embedding_coming_precision;
+        coming.runner_url = self.runner_coming_url.clone();
+        Some(coming)
+    }
+
+    /// Whether these settings name the same model as those.
+    pub fn has_model_of(&self, other: &Settings) -> bool {
+        (&self.embedding_model, self.embedding_precision, &self.runner_url)
+            == (&other.embedding_model, other.embedding_precision, &other.runner_url)
+    }
+}
+
 /// What the settings say of the reranker.
 pub fn reranker_settings(settings: &Settings) -> RerankerSettings {
     RerankerSettings {
@@ -81,6 +103,18 @@ mod tests {
         let in_bf16 = in_bf16.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let in_bf16 = Settings::load(Some(Path::new("/dev/null")), in_bf16.into_iter()).unwrap();
         assert_eq!(model_settings(&in_bf16).precision, Some(Precision::Bf16));
+        assert!(settings.coming().is_none());
+        let coming = [
+            ("HOME", "/home/reader"),
+            ("SVC_EMBEDDING_MODEL", "owner/model"),
+            ("SVC_EMBEDDING_COMING_MODEL", "owner/model"),
+            ("SVC_EMBEDDING_COMING_PRECISION", "int8"),
+        ];
+        let coming = coming.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let named = Settings::load(Some(Path::new("/dev/null")), coming.into_iter()).unwrap();
+        let coming = named.coming().unwrap();
+        assert_eq!(model_settings(&coming).precision, Some(Precision::Int8));
+        assert!(!coming.has_model_of(&named) && named.has_model_of(&named));
         let hub = hub_settings(&settings);
         assert_eq!((hub.endpoint.as_deref(), hub.offline), (Some("http://hub.example.org"), true));
         assert_eq!(hub.silence, Duration::from_millis(2500));

@@ -278,9 +278,14 @@ settings! {
         /// Device that the model runs on.
         SVC_EMBEDDING_DEVICE embedding_device: Device = "cpu", kind::choice(DEVICES);
         /// Precision of the model's weights; blank: bf16 on the device cpu, f32 on others, which have no other. bf16 and
-        /// int8 take a half and a quarter of the memory and are faster. Vectors of two precisions are never compared, so
-        /// a change needs all documents embedded again.
+        /// int8 take a half and a quarter of the memory and are faster. Vectors of two precisions are never compared:
+        /// `svc reembed` moves all documents from one to another.
         SVC_EMBEDDING_PRECISION embedding_precision: Option<Precision> = "", kind::optional(kind::choice(PRECISIONS));
+        /// A second model, to which `svc reembed` moves all vectors while that of SVC_EMBEDDING_MODEL answers; it answers when the move is done.
+        /// The same name moves them to another precision, or those that another model made before. Blank: none.
+        SVC_EMBEDDING_COMING_MODEL embedding_coming_model: String = "", kind::text();
+        /// Precision of the coming model's weights; blank as for SVC_EMBEDDING_PRECISION.
+        SVC_EMBEDDING_COMING_PRECISION embedding_coming_precision: Option<Precision> = "", kind::optional(kind::choice(PRECISIONS));
         /// Threads that embed on the processor; 0: one per core.
         SVC_EMBEDDING_THREADS embedding_threads: usize = "0", kind::integer(0..=1024);
         /// Most texts in one pass for document vectors.
@@ -305,6 +310,9 @@ settings! {
         SVC_HUB_TIMEOUT_SECONDS hub_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
         /// Address of a service that computes vectors over its /runner routes; blank: this process loads the model.
         SVC_RUNNER_URL runner_url: String = "", kind::web_address();
+        /// Address of the service that computes vectors of the coming model; blank: this process loads it, if
+        /// SVC_EMBEDDING_COMING_MODEL names one.
+        SVC_RUNNER_COMING_URL runner_coming_url: String = "", kind::web_address();
         /// Key for the /runner routes, whether served or called; blank: they are closed.
         SVC_RUNNER_KEY runner_key: Secret = "", kind::secret();
         /// Longest wait for one answer of a runner; for a query at most 10 seconds, because a caller waits.

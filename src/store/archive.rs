@@ -138,7 +138,9 @@ pub async fn read(
                     b.byte_size, b.content_hash AS blob_hash, b.mime_type, b.declared_mime, b.detected_by, b.format, b.options,
                     n.root_id, n.tokens, n.failed_children
                FROM documents d LEFT JOIN node_origins o ON o.document_id = d.id LEFT JOIN graph_nodes g ON g.document_id = d.id
-               LEFT JOIN document_vectors v ON v.document_id = d.id LEFT JOIN document_blobs b ON b.document_id = d.id
+               LEFT JOIN LATERAL (SELECT o.embed_model, o.weight, o.embed FROM document_vectors o WHERE o.document_id = d.id
+                                   ORDER BY o.embed_model = (SELECT m.serving FROM model_moves m) DESC LIMIT 1) v ON true
+               LEFT JOIN document_blobs b ON b.document_id = d.id
                LEFT JOIN ingest_node n ON n.document_id = d.id
               WHERE d.id = ANY($3) AND ",
             readable!()

@@ -1,5 +1,5 @@
 //! The record of who changed principals, tokens, grants, access roots, webhooks, search contexts, indexes and rules of views, who moved
-//! documents to other readers, and who acted on the queue. Rows are only added.
+//! documents to other readers or their vectors to another model, and who acted on the queue. Rows are only added.
 use super::word::Word;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};

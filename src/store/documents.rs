@@ -25,7 +25,8 @@ macro_rules! columns {
             " AS content, ",
             $structured_content,
             " AS structured_content, d.usetype, d.position, d.event_time, d.created_at, d.updated_at, d.content_hash, \
-             d.settled, CASE WHEN $3::boolean THEN (SELECT v.embed FROM document_vectors v WHERE v.document_id = d.id) END AS embed"
+             d.settled, CASE WHEN $3::boolean THEN (SELECT v.embed FROM document_vectors v WHERE v.document_id = d.id \
+             ORDER BY v.embed_model = (SELECT m.serving FROM model_moves m) DESC LIMIT 1) END AS embed"
         )
     };
 }

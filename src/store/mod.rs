@@ -40,6 +40,7 @@ pub mod llm_usage;
 pub mod locks;
 pub mod members;
 pub mod merges;
+pub mod model_moves;
 pub mod moves;
 pub(crate) mod nodes;
 pub(crate) mod ontologies;

@@ -7,7 +7,7 @@ use super::{
     scope::{Readable, visible},
     search::Eligible,
     transaction,
-    vectors::{self, Index, LOOKED_AT, Layout, Stored},
+    vectors::{self, Index, LOOKED_AT, Layout, Stored, index_name},
 };
 use pgvector::HalfVector;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
@@ -167,8 +167,9 @@ fn creation(parts: i64) -> String {
     };
     format!(
         "CREATE TABLE document_vectors_next (LIKE document_vectors INCLUDING STORAGE INCLUDING CONSTRAINTS) {how}; {rest}
-         ALTER TABLE document_vectors_next ADD CONSTRAINT document_vectors_next_pkey PRIMARY KEY (document_id, root_id) INCLUDE (embed_model),
+         ALTER TABLE document_vectors_next ADD CONSTRAINT document_vectors_next_pkey PRIMARY KEY (document_id, embed_model, root_id),
                ADD CONSTRAINT document_vectors_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents (id) ON DELETE CASCADE;
+         CREATE INDEX document_vectors_next_embed_model ON document_vectors_next (embed_model);
          CREATE TRIGGER mirror_vector AFTER INSERT OR UPDATE OR DELETE ON document_vectors FOR EACH ROW EXECUTE FUNCTION mirror_vector()"
     )
 }
@@ -241,8 +242,9 @@ async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64,
         "WITH looked_at AS MATERIALIZED (SELECT document_id FROM document_vectors WHERE document_id > $1 ORDER BY document_id LIMIT $2),
          kept AS MATERIALIZED (
              SELECT d.id FROM documents d
-              WHERE d.id = ANY (ARRAY(SELECT l.document_id FROM looked_at l
-                                       WHERE (SELECT true FROM document_vectors_next n WHERE n.document_id = l.document_id LIMIT 1) IS NULL))
+              WHERE d.id = ANY (ARRAY(SELECT v.document_id FROM looked_at l JOIN document_vectors v ON v.document_id = l.document_id
+                                       WHERE (SELECT true FROM document_vectors_next n
+                                               WHERE n.document_id = v.document_id AND n.embed_model = v.embed_model LIMIT 1) IS NULL))
               ORDER BY d.id FOR KEY SHARE OF d),
          lacking AS (
              SELECT v.document_id, v.embed_model, v.embed, v.weight FROM document_vectors v
@@ -250,7 +252,7 @@ async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64,
          copied AS (
              INSERT INTO document_vectors_next (document_id, embed_model, embed, weight, root_id)
              SELECT document_id, embed_model, embed, weight, vector_root(to_regclass('document_vectors_next'), document_id) FROM lacking
-             ON CONFLICT (document_id, root_id) DO NOTHING)
+             ON CONFLICT (document_id, embed_model, root_id) DO NOTHING)
          SELECT (SELECT count(*) FROM lacking), (SELECT max(document_id) FROM looked_at)",
     )
     .bind(after)
@@ -329,6 +331,73 @@ async fn build(pool: &PgPool, table: &str, name: &str, rest: &str, tell: &mut im
 
 async fn drop_index(pool: &PgPool, name: &str) -> sqlx::Result<()> {
     patiently(pool, &format!("DROP INDEX IF EXISTS {name}")).await
+}
+
+/// The end of the names of a model's indexes.
+fn hash_of(model: &str) -> String {
+    let name = index_name(PRESENT, Index::Halves, model, 0);
+    name.rsplit('_').next().unwrap_or_default().to_owned()
+}
+
+/// Whether the vectors of a model have an index.
+pub async fn has_index(conn: &mut PgConnection, model: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar(concat!(
+        "SELECT EXISTS (SELECT ",
+        made_by_svc!(),
+        " AND i.indrelid = to_regclass($1) AND right(c.relname, 12) = $2)"
+    ))
+    .bind(PRESENT)
+    .bind(hash_of(model))
+    .fetch_one(conn)
+    .await
+}
+
+/// Makes the index of a model's vectors if they have none, while others write to the table, which is large by now. If somebody else changes
+/// indexes, a later call does.
+pub async fn add_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
+    let mut holder = PgConnection::connect_with(&pool.connect_options()).await?;
+    let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
+        .bind(AdvisoryLock::Reindex.key())
+        .fetch_one(&mut holder)
+        .await?;
+    // Whoever held the lock may have made it.
+    let built = if is_alone && !has_index(&mut holder, model).await? {
+        let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(&mut holder).await?;
+        let rest = format!(
+            " USING hnsw ((embed::halfvec({width})) halfvec_cosine_ops) WITH (m = 16, ef_construction = 64) WHERE embed_model = {quoted}"
+        );
+        build(pool, PRESENT, &index_name(PRESENT, Index::Halves, model, width), &rest, &mut |_: Step| ()).await
+    } else {
+        Ok(())
+    };
+    // With the connection its lock goes.
+    let closed = holder.close().await;
+    built?;
+    closed
+}
+
+/// Drops the indexes of the vectors of other models than this one. If somebody else changes indexes or holds the table, a later call does.
+pub async fn drop_indexes_of_others(pool: &PgPool, model: &str) -> sqlx::Result<()> {
+    let own = hash_of(model);
+    let drop = |name: &String| format!("DROP INDEX IF EXISTS {name};");
+    let drops: String = indexes(pool).await?.keys().filter(|name| !name.ends_with(&own)).map(drop).collect();
+    if drops.is_empty() {
+        return Ok(());
+    }
+    let mut tx = transaction::begin(pool).await?;
+    let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+        .bind(AdvisoryLock::Reindex.key())
+        .fetch_one(&mut *tx)
+        .await?;
+    if !is_alone {
+        return tx.rollback().await;
+    }
+    let bounded = format!("SET LOCAL lock_timeout = '300ms'; {drops}");
+    match sqlx::raw_sql(AssertSqlSafe(bounded)).execute(&mut *tx).await {
+        Ok(_) => tx.commit().await,
+        Err(error) if is_in_the_way(&error) => tx.rollback().await,
+        Err(error) => Err(error),
+    }
 }
 
 /// Lets the next table be the present one, with the names of its indexes. Returns false if the present one has got an index meanwhile that the

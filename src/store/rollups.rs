@@ -137,12 +137,25 @@ pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::
     .await
 }
 
-/// Gives containers the weighted sums of their children's vectors of one model. Returns of how many vectors each is; a
-/// container that is absent has no vector now.
+/// Gives containers the weighted sums of their children's vectors of one model, in place of the vectors that they have. Returns of how many
+/// vectors each is; a container that is absent has no vector now.
 pub async fn set_vectors(
     conn: &mut PgConnection,
     containers: &[DocumentId],
     model: &str,
+) -> sqlx::Result<HashMap<DocumentId, i64>> {
+    let made = sum_vectors(conn, containers, model, true).await?;
+    let without: Vec<DocumentId> = containers.iter().copied().filter(|id| !made.contains_key(id)).collect();
+    forget_vectors(conn, &without).await?;
+    Ok(made)
+}
+
+/// Makes such sums, beside the vectors of other models or in their place.
+pub(super) async fn sum_vectors(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+    model: &str,
+    alone: bool,
 ) -> sqlx::Result<HashMap<DocumentId, i64>> {
     let made: Vec<(DocumentId, i64)> = sqlx::query_as(concat!(
         "WITH sums AS (
@@ -153,23 +166,22 @@ pub async fn set_vectors(
         rolled_up!("$3"),
         "      JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
               GROUP BY c.id),
+         others AS (DELETE FROM document_vectors WHERE $4 AND document_id = ANY($1) AND embed_model <> $2),
          made AS (
              INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
              SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors, vector_root('document_vectors', id)
                FROM sums WHERE vector_norm(mean) > 0 ORDER BY id
-             ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight
+             ON CONFLICT (document_id, embed_model, root_id) DO UPDATE SET embed = excluded.embed, weight = excluded.weight
              RETURNING document_id)
          SELECT s.id, s.vectors FROM made m JOIN sums s ON s.id = m.document_id"
     ))
     .bind(containers)
     .bind(model)
     .bind(&NOT_OF_A_TEXT[..])
-    .fetch_all(&mut *conn)
+    .bind(alone)
+    .fetch_all(conn)
     .await?;
-    let made: HashMap<DocumentId, i64> = made.into_iter().collect();
-    let without: Vec<DocumentId> = containers.iter().copied().filter(|id| !made.contains_key(id)).collect();
-    forget_vectors(conn, &without).await?;
-    Ok(made)
+    Ok(made.into_iter().collect())
 }
 
 /// Removes the vectors of documents that have none any more, such as those of containers with nothing under them that has one.

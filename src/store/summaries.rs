@@ -236,16 +236,28 @@ pub async fn set_vectors(
     vectors: &[Weighted],
     model: &str,
 ) -> sqlx::Result<()> {
+    write_vectors(conn, containers, vectors, model, true).await
+}
+
+/// Stores such vectors, beside those of other models or in their place.
+pub(super) async fn write_vectors(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+    vectors: &[Weighted],
+    model: &str,
+    alone: bool,
+) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO document_vectors AS v (document_id, embed_model, embed, weight, root_id)
+        "WITH others AS (DELETE FROM document_vectors WHERE $5 AND document_id = ANY($1) AND embed_model <> $4)
+         INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
          SELECT n.id, $4, n.embed, n.weight, vector_root('document_vectors', n.id) FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS n(id, embed, weight) ORDER BY n.id
-         ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed,
-                weight = CASE WHEN v.embed_model = excluded.embed_model THEN v.weight ELSE excluded.weight END",
+         ON CONFLICT (document_id, embed_model, root_id) DO UPDATE SET embed = excluded.embed",
     )
     .bind(containers)
     .bind(vectors.iter().map(|weighted| weighted.vector.clone()).collect::<Vec<_>>())
     .bind(vectors.iter().map(|weighted| weighted.weight).collect::<Vec<_>>())
     .bind(model)
+    .bind(alone)
     .execute(conn)
     .await
     .map(|_| ())

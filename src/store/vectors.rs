@@ -94,7 +94,7 @@ pub async fn of(
     sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 
-/// Stores the vectors of documents at and under a place, which are all of one model.
+/// Stores the vectors of documents at and under a place, which are all of one model, in place of those that they have, of whatever model.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
 pub async fn set(
     conn: &mut PgConnection,
@@ -103,16 +103,29 @@ pub async fn set(
     vectors: &[Weighted],
     model: &str,
 ) -> sqlx::Result<()> {
+    write(conn, ids, vectors, model, true).await
+}
+
+/// Stores vectors of one model, beside those of others or in their place.
+pub(super) async fn write(
+    conn: &mut PgConnection,
+    ids: &[DocumentId],
+    vectors: &[Weighted],
+    model: &str,
+    alone: bool,
+) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
+        "WITH others AS (DELETE FROM document_vectors WHERE $5 AND document_id = ANY($1) AND embed_model <> $4)
+         INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
          SELECT d.id, $4, v.embed, v.weight, vector_root('document_vectors', d.id)
            FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS v(id, embed, weight) JOIN documents d ON d.id = v.id ORDER BY d.id
-         ON CONFLICT (document_id, root_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight",
+         ON CONFLICT (document_id, embed_model, root_id) DO UPDATE SET embed = excluded.embed, weight = excluded.weight",
     )
     .bind(ids)
     .bind(vectors.iter().map(|weighted| weighted.vector.clone()).collect::<Vec<_>>())
     .bind(vectors.iter().map(|weighted| weighted.weight).collect::<Vec<_>>())
     .bind(model)
+    .bind(alone)
     .execute(conn)
     .await
     .map(|_| ())

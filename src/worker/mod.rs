@@ -1,6 +1,7 @@
 //! A worker process: the actors of `svc-actors` with their ports on PostgreSQL.
 mod building;
 pub mod heart;
+mod moving;
 pub mod queue;
 mod starts;
 pub mod together;
@@ -86,6 +87,8 @@ impl RunningWorker {
     /// Starts the actors. `options` say where the heart and the listener for notifications connect, each on its own connection.
     pub async fn start(role: Role, tools: Tools, options: PgConnectOptions) -> Result<RunningWorker, WorkerError> {
         let options = store::database::guarded(options, role.lease);
+        tools.look_at_moves().await;
+        tools.follow_moves();
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         // Readers are separate processes, and the model has its own threads and wants its next batch ready.
         // Who asks by batches does nothing else, and waits for no answer.
@@ -126,6 +129,7 @@ impl RunningWorker {
         let queue = queue::PgQueue::new(&tools, claimer, badges, deadline, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let building = (!batches).then(|| building::start((*tools).clone()));
+        let moving = (!batches).then(|| moving::start((*tools).clone()));
         let telling = load::keep_told(&tools.load, pool.clone());
         let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, claims))).await?;
         let mut listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
@@ -133,6 +137,7 @@ impl RunningWorker {
         listeners.push(sending);
         listeners.push(deriving);
         listeners.extend(building);
+        listeners.extend(moving);
         listeners.push(telling);
         Ok(RunningWorker { worker, pool, row, listeners })
     }

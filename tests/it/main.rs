@@ -80,6 +80,7 @@ mod rdf;
 mod reach;
 mod reading;
 mod readme;
+mod reembed;
 mod refusals;
 mod regions;
 mod replicas;

@@ -315,7 +315,7 @@ async fn a_reprocess_ends_although_its_file_is_moved_between_two_writes_of_a_vec
         "INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
          SELECT v.document_id, v.embed_model, v.embed, v.weight, vector_root('document_vectors', v.document_id)
            FROM document_vectors v JOIN documents d ON d.id = v.document_id JOIN generations g ON g.generation_id = d.path[1]
-         ON CONFLICT (document_id, root_id) DO UPDATE SET embed = excluded.embed",
+         ON CONFLICT (document_id, embed_model, root_id) DO UPDATE SET embed = excluded.embed",
     )
     .execute(&app.pool)
     .await

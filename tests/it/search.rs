@@ -5,7 +5,6 @@ use crate::{
 };
 use serde_json::json;
 use svc::store::{
-    admin,
     scope::Readable,
     search::Eligible,
     transaction::begin_search,
@@ -14,7 +13,7 @@ use svc::store::{
 use svc_client::{
     Code, Json,
     wire::{
-        Bm25Search, DocumentPath, EmbedQuery, FindingKind, FulltextSearch, HybridSearch, HybridWeights, SearchMethod,
+        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, SearchMethod,
         SearchQuery, SearchResponse, TotalIs, VectorSearch, WaitQuery,
     },
 };
@@ -305,41 +304,6 @@ async fn a_query_only_meets_vectors_of_its_own_model() {
         .await
         .unwrap();
     assert_eq!(app.client.search_vector(Json(VectorSearch::new("tides"))).await.unwrap().total, 0);
-    app.end().await;
-}
-
-#[tokio::test]
-async fn operators_are_told_of_vectors_of_another_model() {
-    let app = TestApp::start().await;
-    let mut ids = Vec::new();
-    for (title, content) in FACTS {
-        ids.push(app.create(title, content, None).await.id);
-    }
-    app.sampled().await;
-    let told = async || {
-        sqlx::raw_sql("ANALYZE document_vectors").execute(&app.pool).await.unwrap();
-        let findings = app.client.list_findings().await.unwrap().findings;
-        findings.into_iter().filter(|found| found.kind == FindingKind::OtherModel).collect::<Vec<_>>()
-    };
-    assert!(told().await.is_empty(), "all are of the model that serves");
-    sqlx::query("UPDATE document_vectors SET embed_model = 'another@1' WHERE document_id = ANY($1)")
-        .bind(&ids[..4])
-        .execute(&app.pool)
-        .await
-        .unwrap();
-    let found = told().await;
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].about, "about 4 documents have vectors of another@1", "most, and yet they do not serve");
-    assert!(found[0].remedy.contains("svc reprocess") && found[0].remedy.contains("/embed"), "{found:?}");
-    // Who does not know which model serves takes none for it.
-    let mut conn = app.pool.acquire().await.unwrap();
-    let patience = std::time::Duration::from_secs(600);
-    let found = admin::findings(&mut conn, patience, patience, admin::Outside::default()).await.unwrap();
-    drop(conn);
-    let about = found.iter().find(|found| found.kind == FindingKind::OtherModel).map(|found| found.about.as_str());
-    let about = about.unwrap();
-    assert!(about.starts_with("about 4 documents have vectors of another@1, about 2 documents have "), "{about}");
-    assert!(about.ends_with(", and at most one of these models serves"), "{about}");
     app.end().await;
 }
 

@@ -95,6 +95,8 @@ wire_words! {
         PresentationUpdate = "presentation.update",
         PresentationDelete = "presentation.delete",
         PresentationReset = "presentation.reset",
+        ModelMoveStart = "model_move.start",
+        ModelMoveCancel = "model_move.cancel",
     }
 }
 

@@ -147,4 +147,7 @@ pub struct ScopeState {
     pub in_flight: i64,
     /// Nodes whose ingestion failed, and documents that could not be embedded and indexed; counted up to 10,000.
     pub failed: i64,
+    /// Documents that no search by meaning finds, because their vectors are of another model than the one that answers; counted up to 10,000. Other
+    /// searches find them, and say 0.
+    pub other_model: i64,
 }

@@ -39,9 +39,10 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
         answer.method,
         say::took(answer.latency_ms / 1e3)
     );
-    let waits = answer.scope_state.in_flight;
+    let (waits, others) = (answer.scope_state.in_flight, answer.scope_state.other_model);
     let body = html! {
         @if waits > 0 { p .dim { (say::many(waits, "document")) " cannot be found yet, because they are still being read." } }
+        @if others > 0 { p .dim { (say::many(others, "document")) " cannot be found by meaning, because they have yet to be read by the new model." } }
         @if answer.results.is_empty() && wanted.cursor.is_some() { section .card { p .body .dim { "There are no more results." } } }
         @else if answer.results.is_empty() { section .card { p .body .dim { "Nothing fits. Other words may, or another way to search." } } }
         @else { ol .found { @for result in &answer.results { (one(result, &places)) } } }

@@ -11,6 +11,7 @@ pub(super) mod probe;
 mod profile;
 mod raptor;
 mod records;
+pub(crate) mod reembed;
 mod registered;
 pub(super) mod rollup;
 mod semantic;
@@ -237,6 +238,10 @@ impl Classify for EmbedError {
             EmbedError::Away { retry_after, .. } => {
                 let failure = TaskFailure::away("runner_away", message);
                 TaskFailure { retry_after, ..failure }
+            }
+            // Another worker has the model.
+            EmbedError::Replaced { .. } => {
+                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("model_replaced", message) }
             }
             // Somebody has to correct it; after that, the work must still be done.
             EmbedError::Refused(_) => {

@@ -126,7 +126,7 @@ async fn build(
 /// The model with which this worker embeds and counts.
 pub(super) async fn model(tools: &Tools) -> Result<Model, TaskFailure> {
     let none = || TaskFailure::retryable("no_model", "this worker has no embedding model: set SVC_EMBEDDING_MODEL");
-    tools.embedder.as_ref().ok_or_else(none)?.model().await.classified()
+    tools.model_of(tools.embedder.as_ref().ok_or_else(none)?).await.classified()
 }
 
 /// Nodes with their ids.

@@ -1,8 +1,8 @@
 //! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
 //! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{
-    Apply, Run, embed, extract, facts, ocr, probe, profile, raptor, records, registered, rollup, semantic, sheets,
-    structure, summary, tables, titles,
+    Apply, Run, embed, extract, facts, ocr, probe, profile, raptor, records, reembed, registered, rollup, semantic,
+    sheets, structure, summary, tables, titles,
 };
 use crate::{
     ingest::{
@@ -36,6 +36,8 @@ enum Runner {
     Here(Run),
     /// It runs where an OCR engine is configured; elsewhere a due task is deferred.
     WithOcr(Run),
+    /// It runs where there is a coming model; other workers leave it to those.
+    WithComing(Run),
     Registered(Arc<dyn TaskHandler>),
 }
 
@@ -184,6 +186,16 @@ pub static EMBED_TITLES: TaskType = TaskType {
     final_failure: FinalFailure::Nothing,
     leads_to: MODEL,
 };
+/// It makes vectors of the coming model for some documents, beside those that serve. It reserves only the one at which it stands.
+pub static REEMBED: TaskType = TaskType {
+    name: "reembed",
+    lane: Lane::Model,
+    write_mode: WriteMode::Itself,
+    options: &[],
+    run: Runner::WithComing(|tools, apply| Box::pin(reembed::run(tools, apply))),
+    final_failure: FinalFailure::Nothing,
+    leads_to: Lanes::NONE,
+};
 /// It moves the children under segments, so it writes the paths of everything under its node.
 pub static STRUCTURE_SEMANTIC: TaskType = TaskType {
     name: "structure:semantic",
@@ -249,6 +261,7 @@ static TABLE: &[&TaskType] = &[
     &EXTRACT_SHEET,
     &EMBED,
     &EMBED_TITLES,
+    &REEMBED,
     &STRUCTURE_SEMANTIC,
     &SUMMARIZE,
     &SUMMARIZE_LLM,
@@ -273,6 +286,8 @@ pub struct TaskTypes {
     registered: Vec<Arc<TaskType>>,
     /// Whether this process has an OCR engine.
     has_ocr: bool,
+    /// Whether this process has a coming model.
+    has_coming: bool,
     groups: Vec<&'static OptionGroup>,
 }
 
@@ -296,7 +311,9 @@ impl TaskTypes {
         let TaskDeclaration { name, lane, write_mode, options, final_failure, handler } = declared;
         match self.get(name).map(|known| &known.run) {
             Some(Runner::Registered(known)) if Arc::ptr_eq(known, &handler) => return Ok(()),
-            Some(Runner::Registered(_) | Runner::Here(_)) => return Err(RegisterError::Duplicate(name)),
+            Some(Runner::Registered(_) | Runner::Here(_) | Runner::WithComing(_)) => {
+                return Err(RegisterError::Duplicate(name));
+            }
             Some(Runner::WithOcr(_)) | None => {}
         }
         if let Some(group) = options {
@@ -333,10 +350,16 @@ impl TaskTypes {
         self.has_ocr = has_ocr;
     }
 
+    /// Says whether this process has a model to which vectors may be moved.
+    pub(crate) fn set_coming(&mut self, has_coming: bool) {
+        self.has_coming = has_coming;
+    }
+
     /// Whether a due task of this type is queued; without a handler it is deferred.
     pub(crate) fn has_handler(&self, declared: &TaskType) -> bool {
         match self.current(declared).run {
             Runner::WithOcr(_) => self.has_ocr,
+            Runner::WithComing(_) => self.has_coming,
             Runner::Here(_) | Runner::Registered(_) => true,
         }
     }
@@ -423,7 +446,8 @@ impl TaskTypes {
     ) -> Option<Result<svc_actors::Outcome, svc_actors::TaskFailure>> {
         match &self.get(&apply.grant.task_type)?.run {
             Runner::WithOcr(_) if !self.has_ocr => None,
-            Runner::Here(run) | Runner::WithOcr(run) => Some(run(tools, apply).await),
+            Runner::WithComing(_) if !self.has_coming => None,
+            Runner::Here(run) | Runner::WithOcr(run) | Runner::WithComing(run) => Some(run(tools, apply).await),
             Runner::Registered(handler) => Some(registered::run(handler.as_ref(), tools, apply).await),
         }
     }

@@ -2,7 +2,7 @@
 use crate::store::{
     growth::{self, Growth},
     interval::interval,
-    queue,
+    model_moves, queue,
     word::Word,
 };
 use sqlx::PgConnection;
@@ -43,7 +43,8 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
             "rung 3: the primary answers what this server would: see that its replay is not paused, give it faster disks, or lower its max_standby_streaming_delay"
         }
         FindingKind::OtherModel => {
-            "a search by vectors does not find them: have the service and the runner use that model again, or embed them anew: svc reprocess ID of files, POST /documents/{id}/embed of other documents"
+            "no search by meaning finds them: name the service's model in SVC_EMBEDDING_COMING_MODEL as well (its runner in SVC_RUNNER_COMING_URL), and run svc reembed; while the old model can be had, set \
+             SVC_EMBEDDING_MODEL back to it first, and it answers until the move is done"
         }
         FindingKind::FileBytes => {
             "rung 2: name an object store in SVC_BLOB_STORE and run svc blobs move --to object; the table shrinks when VACUUM FULL pg_largeobject rewrites it. \
@@ -84,42 +85,16 @@ pub struct Outside {
     pub feed: Option<(String, f64)>,
     /// Standbys that answer no reads, with the reasons, and for how many seconds.
     pub standbys: Vec<(FindingKind, String, f64)>,
-    /// The identity of the model that serves, if that is known.
+    /// The model that searches work with, if there may be vectors of others that nobody moves.
     pub model: Option<String>,
     /// From what the signs of growth are read; without it none is found.
     pub growth: Option<Growth>,
 }
 
-/// Of how many documents the vectors are of a model that does not serve, in words, each model by itself. Where it is not known which one serves,
-/// it can be one of several at most. The planner's statistics say it, so it costs nothing however many there are, is about right, and follows a
-/// change once autovacuum has looked at the table.
-async fn of_other_models(conn: &mut PgConnection, serving: Option<&str>) -> sqlx::Result<Vec<String>> {
-    let models: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT m.model, round(sum(m.share::float8 * c.reltuples::float8))::bigint AS documents
-           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-           JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = 'embed_model'
-          CROSS JOIN LATERAL unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS m (model, share)
-          WHERE c.relkind = 'r' AND c.reltuples > 0
-            AND (c.oid = to_regclass('document_vectors')
-                 OR c.oid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')))
-          GROUP BY 1 ORDER BY 2 DESC, 1",
-    )
-    .fetch_all(conn)
-    .await?;
-    let others = models.iter().filter(|(model, documents)| Some(model.as_str()) != serving && *documents > 0);
-    let told: Vec<String> =
-        others.map(|(model, documents)| format!("about {documents} documents have vectors of {model}")).collect();
-    Ok(match serving {
-        Some(_) => told,
-        None if told.len() < 2 => Vec::new(),
-        None => vec![format!("{}, and at most one of these models serves", told.join(", "))],
-    })
-}
-
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
 /// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
 /// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends;
-/// what is wrong outside the queue; vectors that no search compares; and the signs that one server will not do for much longer.
+/// what is wrong outside the queue; documents that have only vectors of another model; and the signs that one server will not do for much longer.
 pub async fn findings(
     conn: &mut PgConnection,
     patience: Duration,
@@ -181,8 +156,11 @@ pub async fn findings(
     findings.extend(outside.blob_store.map(|reason| finding(FindingKind::BlobStore, reason, 0, 0.0)));
     findings.extend(outside.feed.map(|(reason, seconds)| finding(FindingKind::FeedAway, reason, 0, seconds)));
     findings.extend(outside.standbys.into_iter().map(|(kind, about, seconds)| finding(kind, about, 0, seconds)));
-    let others = of_other_models(&mut *conn, outside.model.as_deref()).await?;
-    findings.extend(others.into_iter().map(|about| finding(FindingKind::OtherModel, about, 0, 0.0)));
+    if let Some(model) = outside.model
+        && let Some(left) = model_moves::left_behind(&mut *conn, &model).await?
+    {
+        findings.push(finding(FindingKind::OtherModel, left.to_string(), 0, 0.0));
+    }
     if let Some(growth) = outside.growth {
         let signs = growth::signs(&mut *conn, patience, &growth).await?;
         findings.extend(signs.into_iter().map(|sign| finding(sign.kind, sign.about, sign.tasks, sign.seconds)));

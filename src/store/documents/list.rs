@@ -207,6 +207,8 @@ pub async fn subtree(
 pub struct Unsettled {
     pub in_flight: i64,
     pub failed: i64,
+    /// Those whose vectors are of another model.
+    pub other_model: i64,
 }
 
 /// The number of chunks and tables in scope without a vector that are at or under the document of an `embed:titles` task of which this holds.
@@ -243,12 +245,18 @@ macro_rules! under_changed_titles {
 /// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
 /// it; a chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first 10,000
 /// documents of the scope under changed titles are looked at, and 2,000 chunks among them, because most still have the vectors that they had.
+/// A search by vectors of a model, beside which there are others, cannot show those that have none of it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,
     scope: &Readable,
     under: Option<DocumentId>,
+    model: Option<&str>,
 ) -> sqlx::Result<Unsettled> {
+    let other_model = match model {
+        Some(model) => of_another_model(conn, scope, under, model).await?,
+        None => 0,
+    };
     // To plan what follows takes a millisecond, and mostly there is nothing to count for anybody.
     let (are_open, are_titled): (bool, bool) = sqlx::query_as(
         "SELECT EXISTS (SELECT FROM documents WHERE settled <> 'settled')
@@ -312,5 +320,28 @@ pub async fn unsettled(
         in_flight += waiting;
         failed += unembedded;
     }
-    Ok(Unsettled { in_flight: in_flight.min(10_000), failed: failed.min(10_000) })
+    Ok(Unsettled { in_flight: in_flight.min(10_000), failed: failed.min(10_000), other_model })
+}
+
+/// How many documents of the readable scope have vectors, but none of this model; counted up to 10,000.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
+async fn of_another_model(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    under: Option<DocumentId>,
+    model: &str,
+) -> sqlx::Result<i64> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, under);
+    add(&mut arguments, model.to_owned());
+    // An index has the vectors of each model together.
+    let query = concat!(
+        "SELECT count(*) FROM (
+             SELECT DISTINCT d.id FROM document_vectors v JOIN documents d ON d.id = v.document_id
+              WHERE (v.embed_model < $4 OR v.embed_model > $4) AND d.settled = 'settled'
+                AND NOT EXISTS (SELECT FROM document_vectors n WHERE n.document_id = v.document_id AND n.embed_model = $4) AND ",
+        in_scope!(),
+        " LIMIT 10000) o"
+    );
+    sqlx::query_scalar_with(query, arguments).persistent(false).fetch_one(conn).await
 }

@@ -492,7 +492,8 @@ pub async fn coverage(conn: &mut PgConnection, within: &Within, model: Option<&s
     let query = concat!(
         r#"SELECT d.usetype, count(*) AS "all", count(v.document_id) AS vectors, count(e.document_id) AS bm25, count(k.document_id) AS tokens,
                   count(f.document_id) AS facts, EXISTS (SELECT FROM search_indexes) AS has_index
-             FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND ($4::text IS NULL OR v.embed_model = $4)
+             FROM documents d
+             LEFT JOIN (SELECT DISTINCT document_id FROM document_vectors WHERE $4::text IS NULL OR embed_model = $4) v ON v.document_id = d.id
              LEFT JOIN token_packs k ON k.document_id = d.id
              LEFT JOIN (SELECT DISTINCT document_id FROM search_index_entries) e ON e.document_id = d.id
              LEFT JOIN (SELECT DISTINCT c.document_id FROM triple_citations c JOIN triples t ON t.id = c.triple_id AND t.invalidated_at IS NULL AND "#,

@@ -56,11 +56,26 @@ pub async fn waiting(conn: &mut PgConnection, segment: &Place, embed: &str) -> s
     .await
 }
 
-/// Gives segments the weighted sum of the vectors directly under each, except of what has rights of its own. A segment without any gets
-/// none.
+/// Gives segments the weighted sum of the vectors directly under each, except of what has rights of its own, in place of the vectors that they
+/// have. A segment without any gets none.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
 pub async fn set(conn: &mut PgConnection, within: &Place, segments: &[DocumentId], model: &str) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)").bind(segments).execute(&mut *conn).await?;
+    write(conn, segments, model, true).await
+}
+
+/// Makes such sums, beside the vectors of other models or in their place.
+pub(in crate::store) async fn write(
+    conn: &mut PgConnection,
+    segments: &[DocumentId],
+    model: &str,
+    alone: bool,
+) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1) AND ($3 OR embed_model = $2)")
+        .bind(segments)
+        .bind(model)
+        .bind(alone)
+        .execute(&mut *conn)
+        .await?;
     sqlx::query(concat!(
         "INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
          SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors, vector_root('document_vectors', id)

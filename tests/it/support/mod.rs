@@ -96,6 +96,8 @@ pub struct Wish<'a> {
     pub reader: Option<Reader>,
     /// Replaces the small model with default settings.
     pub engine: Option<Engine>,
+    /// The model to which vectors may be moved.
+    pub coming: Option<Engine>,
     /// The task types of another crate.
     pub types: TaskTypes,
     /// A database with the schema on a server of its own, in place of a new one on that of all tests.
@@ -160,7 +162,12 @@ impl TestApp {
         };
         let reader = wish.reader.unwrap_or_else(reader);
         let service = Service::new(settings.clone(), pool.clone(), Some(embedder), TOKEN, reader);
-        let service = Arc::new(service.with_task_types(wish.types).with_replicas().unwrap().with_ocr().await.unwrap());
+        let coming = match settings.coming() {
+            Some(coming) => Some(svc::app::load_embedder(&coming).await.unwrap()),
+            None => wish.coming.map(Into::into),
+        };
+        let service = service.with_task_types(wish.types).with_coming(coming);
+        let service = Arc::new(service.with_replicas().unwrap().with_ocr().await.unwrap());
         let worker = if wish.no_worker {
             None
         } else {

@@ -1,0 +1,133 @@
+//! `svc reembed`: moves all vectors to another model.
+use super::{
+    CliError, INTERRUPTED,
+    output::{Output, say},
+};
+use crate::app::asked_to_stop;
+use clap::Args;
+use std::{process::ExitCode, time::Duration};
+use svc_client::{
+    Client, Remote,
+    wire::{ModelMove, ModelMoveResponse, ModelMoveState},
+};
+
+/// The time between two looks at how far it is.
+const EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub struct ReembedArguments {
+    /// Shows how far the last move is, and begins none.
+    #[arg(long, conflicts_with = "cancel")]
+    state: bool,
+    /// Calls the move off, and deletes what it made.
+    #[arg(long)]
+    cancel: bool,
+    /// Begins the move and does not wait for its end.
+    #[arg(long, conflicts_with_all = ["state", "cancel"])]
+    no_wait: bool,
+}
+
+pub async fn reembed(
+    client: &Client<Remote>,
+    output: Output,
+    arguments: ReembedArguments,
+) -> Result<ExitCode, CliError> {
+    if arguments.cancel {
+        client.cancel_model_move().await?;
+    }
+    if arguments.state || arguments.cancel {
+        tell(output, &client.read_model_move().await?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let begun = client.start_model_move().await?;
+    tell(output, &begun)?;
+    if arguments.no_wait {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let followed = tokio::select! {
+        followed = follow(client, output, begun) => Some(followed?),
+        () = asked_to_stop() => None,
+    };
+    match followed {
+        Some(ModelMoveState::Done) => Ok(ExitCode::SUCCESS),
+        Some(_) => Ok(ExitCode::FAILURE),
+        None => {
+            eprintln!(
+                "the move goes on in the background: svc reembed --state shows how far it is, and svc reembed --cancel calls it off"
+            );
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+/// Tells each change until the move is over. Returns how it ended.
+async fn follow(
+    client: &Client<Remote>,
+    output: Output,
+    mut known: ModelMoveResponse,
+) -> Result<ModelMoveState, CliError> {
+    loop {
+        match known.last.as_ref().map(|last| last.state) {
+            Some(state @ (ModelMoveState::Done | ModelMoveState::Cancelled)) => return Ok(state),
+            Some(ModelMoveState::Moving | ModelMoveState::Emptying | ModelMoveState::Cancelling) => {}
+            None => return Err(CliError::Other("the service no longer knows of the move".to_owned())),
+        }
+        tokio::time::sleep(EVERY).await;
+        let now = client.read_model_move().await?;
+        if now.last != known.last {
+            tell(output, &now)?;
+        }
+        known = now;
+    }
+}
+
+fn tell(output: Output, known: &ModelMoveResponse) -> Result<(), CliError> {
+    match output {
+        Output::Json => Output::line(known)?,
+        Output::Table => match &known.last {
+            None => say!("{} answers, and no move to another model was ever begun", known.model),
+            Some(last) => say!("{}", line(&known.model, last)),
+        },
+    }
+    Ok(())
+}
+
+/// What is said of a move.
+fn line(model: &str, last: &ModelMove) -> String {
+    let ModelMove { to_model, state, done, of, refused, .. } = last;
+    let without = if *refused > 0 { format!(", {refused} get none") } else { String::new() };
+    match state {
+        ModelMoveState::Moving => format!("{done} of {of} vectors of {to_model} are made{without}; {model} answers"),
+        ModelMoveState::Emptying => {
+            format!("{to_model} answers{without}; the vectors of other models are being deleted")
+        }
+        ModelMoveState::Done => format!("{to_model} answers{without}; the move is done"),
+        ModelMoveState::Cancelling => format!("the move to {to_model} was called off; what it made is being deleted"),
+        ModelMoveState::Cancelled => format!("the move to {to_model} was called off; {model} answers"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is_and_who_answers() {
+        let last = ModelMove {
+            from_model: "old@1".to_owned(),
+            to_model: "new@2".to_owned(),
+            state: ModelMoveState::Moving,
+            done: 3,
+            of: 8,
+            refused: 1,
+            passes: 0,
+            tasks: 2,
+            started_at: chrono::DateTime::UNIX_EPOCH,
+            served_at: None,
+            ended_at: None,
+        };
+        assert_eq!(line("old@1", &last), "3 of 8 vectors of new@2 are made, 1 get none; old@1 answers");
+        let over = ModelMove { state: ModelMoveState::Done, refused: 0, ..last };
+        assert_eq!(line("new@2", &over), "new@2 answers; the move is done");
+    }
+}

@@ -1,0 +1,214 @@
+//! Moves of all vectors to another model: one process of the fleet at a time gives the documents that lack a vector to tasks, lets the new model
+//! serve when none is left, and deletes what is then not needed any more.
+use crate::{
+    core::Core,
+    ingest::{
+        queueing::{Queueing, Work},
+        tasks::{
+            reembed::{MODEL, PAGE, TOKENS},
+            types::REEMBED,
+        },
+    },
+    store::{
+        ingest_nodes,
+        model_moves::{self, Lacking, Move},
+        reindex, transaction,
+    },
+};
+use serde_json::json;
+use sqlx::PgConnection;
+use std::time::Duration;
+use svc_actors::{Lane, Lanes};
+use svc_client::wire::ModelMoveState;
+use svc_ids::DocumentId;
+use tokio::task::JoinHandle;
+
+/// The time between two looks for something to move, and while something is moved.
+const PAUSE: Duration = Duration::from_secs(1);
+const AT_WORK: Duration = Duration::from_millis(200);
+/// How many tasks wait or run at a time: enough for a fleet, and few enough for others to have their turn.
+const TASKS: i64 = 32;
+/// The most documents of one task, and the bytes of text after which it takes no more.
+const TOGETHER: usize = 64;
+const BYTES: i64 = 128 << 10;
+/// From this pass on, so small a part of all documents may still lack a vector when the new model begins to serve: where somebody always writes,
+/// some always do, and they get theirs right after it.
+const PATIENT_PASSES: i32 = 3;
+const FEW: i64 = 1_000;
+/// A move stands behind all that callers wait for.
+const PRIORITY: i32 = -100;
+
+/// Moves vectors whenever there are some to move, until it is aborted.
+pub fn start(core: Core) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            let pause = match step(&core).await {
+                Ok(pause) => pause,
+                Err(error) => {
+                    tracing::warn!(%error, "the move to another model waits; it goes on soon");
+                    PAUSE
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    })
+}
+
+/// Does what is due now. Returns how long to wait for the next step.
+async fn step(core: &Core) -> sqlx::Result<Duration> {
+    let last = model_moves::read(&mut *core.pool.acquire().await?).await?;
+    let Some(last) = last.filter(|last| !matches!(last.state.0, ModelMoveState::Done | ModelMoveState::Cancelled))
+    else {
+        return Ok(PAUSE);
+    };
+    let is_called_off = last.state.0 == ModelMoveState::Cancelling;
+    let has_index = is_called_off || reindex::has_index(&mut *core.pool.acquire().await?, &last.to_model).await?;
+    if !has_index && let Some(width) = width(core, &last.to_model).await {
+        reindex::add_index(&core.pool, &last.to_model, width).await?;
+    }
+    let mut tx = transaction::begin(&core.pool).await?;
+    let Some(moved) = model_moves::take(&mut tx).await? else {
+        tx.rollback().await?;
+        return Ok(AT_WORK);
+    };
+    let (state, to) = (moved.state.0, moved.to_model.as_str());
+    let is_fed = match state {
+        ModelMoveState::Moving | ModelMoveState::Emptying if !moved.rests => feed(core, &mut tx, &moved).await?,
+        _ => false,
+    };
+    tx.commit().await?;
+    if is_fed {
+        core.wake.notify(Lanes::of(Lane::Model));
+    }
+    // These hold no lock on the move, because tasks that hold documents wait for that one.
+    let is_left = match state {
+        ModelMoveState::Emptying if moved.is_known => empty(core, to).await?,
+        ModelMoveState::Cancelling => undo(core, &moved).await?,
+        _ => false,
+    };
+    Ok(if is_left { Duration::ZERO } else { AT_WORK })
+}
+
+/// The width of a model, if this process has it. A runner is asked, since nobody else may: where nothing is to be embedded, no task does.
+async fn width(core: &Core, model: &str) -> Option<usize> {
+    for embedder in core.coming.iter().chain(&core.embedder) {
+        if let Ok(known) = embedder.model().await
+            && known.identity() == model
+        {
+            return Some(known.native_width());
+        }
+    }
+    None
+}
+
+/// Gives the next documents to tasks, as far as there is room for these; says whether it did. After the last ones it begins the next pass, or lets
+/// the new model serve.
+async fn feed(core: &Core, tx: &mut PgConnection, moved: &Move) -> sqlx::Result<bool> {
+    let (to, open) = (moved.to_model.as_str(), model_moves::unfinished(tx, REEMBED.name).await?);
+    if open >= TASKS {
+        return Ok(false);
+    }
+    let room = usize::try_from(TASKS - open).unwrap_or_default();
+    let most = i64::try_from(room * TOGETHER).unwrap_or(i64::MAX);
+    let lacking = model_moves::lacking(tx, to, moved.up_to, most).await?;
+    // Searches use the token vectors of the model that serves, so those of another one are replaced after it does.
+    let with_tokens = lacking.is_empty() && open == 0 && moved.state.0 == ModelMoveState::Emptying;
+    let lacking = if with_tokens { model_moves::lacking_tokens(tx, to, most).await? } else { lacking };
+    if lacking.is_empty() {
+        if open == 0 {
+            end_pass(tx, moved).await?;
+        }
+        return Ok(false);
+    }
+    let (mut rest, mut places) = (lacking.as_slice(), Vec::new());
+    for _ in 0..room {
+        let Some((page, after)) = cut(rest) else { break };
+        rest = after;
+        // At a container a task would count as one of its file's.
+        let at = page.iter().find(|lacking| !lacking.is_container).unwrap_or(&page[0]);
+        let ids: Vec<DocumentId> = page.iter().map(|lacking| lacking.place.id()).collect();
+        let (place, badges) = (&at.place, &core.settings.task_badges);
+        let queueing = Queueing { root_id: place.id().as_root(), badges, priority: PRIORITY };
+        let params = json!({PAGE: ids, MODEL: to, TOKENS: with_tokens});
+        queueing.add(tx, place, Work::of(&REEMBED).params(params)).await?;
+        places.push(place.id());
+        if let Some(last) = ids.last().filter(|_| !with_tokens) {
+            model_moves::advance(tx, *last).await?;
+        }
+    }
+    // Rows of documents come first, as for whoever deletes them.
+    for at in places {
+        ingest_nodes::grow(tx, at, 1, 0, 0).await?;
+    }
+    Ok(true)
+}
+
+/// What one task takes of these documents, which is at least one, and what it leaves.
+fn cut(rest: &[Lacking]) -> Option<(&[Lacking], &[Lacking])> {
+    let mut bytes = 0;
+    let fits = |lacking: &&Lacking| {
+        bytes += lacking.bytes;
+        bytes <= BYTES
+    };
+    let together = rest.iter().take(TOGETHER).take_while(fits).count().max(1);
+    (!rest.is_empty()).then(|| rest.split_at(together))
+}
+
+/// Ends a pass whose tasks have all ended.
+async fn end_pass(tx: &mut PgConnection, moved: &Move) -> sqlx::Result<()> {
+    // Without it searches would compare every vector; a worker with the model is about to make it.
+    if !reindex::has_index(tx, &moved.to_model).await? {
+        return Ok(());
+    }
+    if moved.state.0 == ModelMoveState::Moving {
+        let few = if moved.passes + 1 >= PATIENT_PASSES { moved.wanted / FEW } else { 0 };
+        let left = model_moves::lacking(tx, &moved.to_model, DocumentId(0), few.saturating_add(1)).await?;
+        if i64::try_from(left.len()).is_ok_and(|left| left <= few) {
+            tracing::info!(model = moved.to_model, made = moved.done, "the vectors of another model serve from now on");
+            return model_moves::serve(tx).await;
+        }
+    }
+    model_moves::begin_pass(tx).await
+}
+
+/// Deletes some vectors of models that do not serve any more; says whether there may be more.
+async fn empty(core: &Core, to: &str) -> sqlx::Result<bool> {
+    reindex::drop_indexes_of_others(&core.pool, to).await?;
+    let mut tx = transaction::begin(&core.pool).await?;
+    let is_left = model_moves::delete_others(&mut tx, to).await?;
+    let is_idle = !is_left && model_moves::unfinished(&mut tx, REEMBED.name).await? == 0;
+    if is_idle && model_moves::end(&mut tx).await? {
+        tracing::info!(model = to, "the move to another model is done");
+    }
+    tx.commit().await?;
+    Ok(is_left)
+}
+
+/// Deletes some vectors that a move made which was called off; says whether there may be more.
+async fn undo(core: &Core, moved: &Move) -> sqlx::Result<bool> {
+    let mut tx = transaction::begin(&core.pool).await?;
+    let is_left = model_moves::undo(&mut tx, &moved.to_model).await?;
+    let others = is_left || model_moves::has_others(&mut tx, &moved.serving).await?;
+    tx.commit().await?;
+    if !others {
+        reindex::drop_indexes_of_others(&core.pool, &moved.serving).await?;
+    }
+    Ok(is_left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::batch::new_place;
+
+    #[test]
+    fn a_task_takes_a_bounded_part_and_always_something() {
+        let lacking =
+            |id: i64, bytes: i64| Lacking { place: new_place(None, DocumentId(id)), bytes, is_container: false };
+        let many: Vec<Lacking> = (1..200).map(|id| lacking(id, 100)).collect();
+        assert_eq!(cut(&many).map(|(page, rest)| (page.len(), rest.len())), Some((TOGETHER, 199 - TOGETHER)));
+        let long = [lacking(1, 10 * BYTES), lacking(2, 1)];
+        assert_eq!(cut(&long).map(|(page, rest)| (page.len(), rest.len())), Some((1, 1)));
+        assert!(cut(&[]).is_none());
+    }
+}
