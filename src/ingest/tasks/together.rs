@@ -182,30 +182,36 @@ impl<'a> Common<'a> {
 
     /// The summaries among tasks whose texts may take one question, in groups that fit the memory.
     async fn groups(&self, grants: Vec<Grant>) -> Result<Vec<Vec<Member>>, TaskFailure> {
-        // A task that may have ended its worker runs alone, so that it takes no other with it.
-        let is_ours = |grant: &Grant| grant.task_type == SUMMARIZE_LLM.name && !grant.runs_alone;
-        let summaries: Vec<Grant> = grants.into_iter().filter(is_ours).collect();
+        let summaries = summaries_among(grants);
         let ids: Vec<DocumentId> = summaries.iter().map(|grant| grant.document_id).collect();
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let mut conn = self.tools.pool.acquire().await.classified()?;
         // A text that surely takes more questions is read by a task of its own; here the texts of hundreds of tasks are read at once.
-        let mut sources = summary::sources(&mut conn, &ids, Some(self.most)).await.classified()?;
+        let sources = summary::sources(&mut conn, &ids, Some(self.most)).await.classified()?;
         drop(conn);
-        let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for grant in summaries {
-            let Some(sources) = sources.remove(&grant.document_id) else { continue };
-            let about = size(&sources);
-            if bytes + about > BYTES && !group.is_empty() {
-                groups.push(std::mem::take(&mut group));
-                bytes = 0;
-            }
-            bytes += about;
-            group.push((grant, sources));
+        Ok(in_groups(summaries, sources))
+    }
+
+    /// The same of tasks that wait in a batch. Who changes what is under their containers takes them out of it, so the texts that were asked of are those
+    /// that are there; only where they were not kept with the question are they looked for.
+    async fn groups_of(&self, batch_id: i64, grants: Vec<Grant>) -> Result<Vec<Vec<Member>>, TaskFailure> {
+        let (kept, summaries) = (&self.tools.kept, summaries_among(grants));
+        let tasks: Vec<TaskId> = summaries.iter().map(|grant| grant.task_id).collect();
+        let mut sources: HashMap<DocumentId, Vec<Source>> = HashMap::new();
+        let found = kept.run(async |conn| store::llm_batches::sources(conn, batch_id, &tasks).await).await;
+        for source in found.classified()? {
+            sources.entry(source.container).or_default().push(source);
         }
-        groups.extend(Some(group).filter(|group| !group.is_empty()));
-        Ok(groups)
+        let ids = summaries.iter().map(|grant| grant.document_id);
+        let others: Vec<DocumentId> = ids.filter(|id| !sources.contains_key(id)).collect();
+        if !others.is_empty() {
+            let most = Some(self.most);
+            let found = kept.run(async |conn| summary::sources(conn, &others, most).await).await;
+            sources.extend(found.classified()?);
+        }
+        Ok(in_groups(summaries, sources))
     }
 
     /// The questions of a group about these texts, without those of tasks that take several.
@@ -284,7 +290,8 @@ impl<'a> Common<'a> {
         let custom_id = format!("task-{}", grant.task_id);
         let model = llm.clone().unwrap_or_else(|| self.batching.model.clone());
         let line = self.batching.line(&custom_id, &summary::asked_for(self.tools, llm, &text, self.words));
-        let requests = vec![Request { custom_id, asked: hash, line }];
+        let asked_of = sources.iter().map(|(id, _)| *id).collect();
+        let requests = vec![Request { custom_id, asked: hash, sources: asked_of, line }];
         Parking { grant, model, requests, sources }
     }
 
@@ -303,15 +310,15 @@ impl<'a> Common<'a> {
                 let page = kept.run(async |conn| store::llm_batches::waiting(conn, batch_id, name, page).await).await?;
                 let Some((grants, last)) = page else { break };
                 after = last;
-                self.prepare_page(grants, &send).await;
+                self.prepare_page(batch_id, grants, &send).await;
             }
         }
         Ok(())
     }
 
-    async fn prepare_page(&self, grants: Vec<Grant>, send: &mpsc::Sender<Ready>) {
+    async fn prepare_page(&self, batch_id: i64, grants: Vec<Grant>, send: &mpsc::Sender<Ready>) {
         let tasks = grants.len();
-        let groups = match self.groups(grants).await {
+        let groups = match self.groups_of(batch_id, grants).await {
             Ok(groups) => groups,
             Err(failure) => {
                 left(&failure, tasks);
@@ -481,6 +488,29 @@ impl<'a> Common<'a> {
         tx.commit().await.classified()?;
         Ok(summaries.into_iter().map(|summary| summary.question.grant).collect())
     }
+}
+
+/// The summaries among tasks, without those that may have ended their worker: these run alone, so that they take no other with them.
+fn summaries_among(grants: Vec<Grant>) -> Vec<Grant> {
+    let is_ours = |grant: &Grant| grant.task_type == SUMMARIZE_LLM.name && !grant.runs_alone;
+    grants.into_iter().filter(is_ours).collect()
+}
+
+/// Summaries with their sources, in groups that fit the memory; those without any are left out.
+fn in_groups(summaries: Vec<Grant>, mut sources: HashMap<DocumentId, Vec<Source>>) -> Vec<Vec<Member>> {
+    let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for grant in summaries {
+        let Some(sources) = sources.remove(&grant.document_id) else { continue };
+        let about = size(&sources);
+        if bytes + about > BYTES && !group.is_empty() {
+            groups.push(std::mem::take(&mut group));
+            bytes = 0;
+        }
+        bytes += about;
+        group.push((grant, sources));
+    }
+    groups.extend(Some(group).filter(|group| !group.is_empty()));
+    groups
 }
 
 /// About how many bytes the texts of sources have.
