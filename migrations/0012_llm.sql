@@ -86,6 +86,8 @@ CREATE TABLE llm_batch_requests (
     document_id   bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
     -- See llm_answers.
     asked         bytea NOT NULL,
+    -- The documents whose texts are the question, in its order, where it is of whole texts: whoever applies the answer need not look for them again.
+    sources       bigint[] NOT NULL,
     -- What is sent; NULL once it is not needed any more.
     line          text,
     -- The task left the batch, so nobody waits for the answer.

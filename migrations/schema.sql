@@ -1211,6 +1211,7 @@ CREATE TABLE llm_batch_requests (
     task_id bigint NOT NULL,
     document_id bigint NOT NULL,
     asked bytea NOT NULL,
+    sources bigint[] NOT NULL,
     line text,
     is_dropped boolean DEFAULT false NOT NULL,
     is_over boolean DEFAULT false NOT NULL,

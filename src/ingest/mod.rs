@@ -33,7 +33,7 @@ use tokio_util::task::TaskTracker;
 pub struct Tools {
     /// Uses the connections of tasks.
     core: Core,
-    /// For claims, starts and the ends of tasks.
+    /// For claims, starts and the ends of tasks, and for what is read of many tasks at once.
     pub kept: KeptConnections,
     /// The settling that tasks left behind; a draining worker must wait for it before it ends.
     pub settling: TaskTracker,

@@ -353,7 +353,8 @@ impl Keeper {
                     }
                 }
                 if part.len() >= RESULTS || bytes >= TASK_BYTES || (is_end && !part.is_empty()) {
-                    let mut tx = transaction::begin(&self.pool).await?;
+                    // What a crash of the server takes back is read again, because only the end of the batch, which waits for the disk, keeps it from that.
+                    let mut tx = transaction::begin_unflushed(&self.pool).await?;
                     // Whoever lost the right to keep batches may still end here: what is kept twice is kept once.
                     let came = store::llm_batches::record(&mut tx, id, &part).await?;
                     tx.commit().await?;

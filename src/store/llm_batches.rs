@@ -6,12 +6,13 @@ mod results;
 use super::{
     advisory::AdvisoryLock,
     interval::interval,
+    nodes::braces,
     places::Place,
     tasks::{Claimer, fingerprint, read_claimed},
     text::storable,
     word::Word,
 };
-pub use answered::{ended, finish, lock, waiting, with_errors};
+pub use answered::{ended, finish, lock, sources, waiting, with_errors};
 use chrono::{DateTime, Utc};
 pub use results::{BatchCounts, BatchResult, Said, end, record, take_error};
 use sqlx::{PgConnection, PgPool};
@@ -30,8 +31,16 @@ pub struct Request {
     pub custom_id: String,
     /// The hash of the question, see the table llm_answers.
     pub asked: Vec<u8>,
+    /// The documents whose texts are the question, in its order; empty where it is not of whole texts.
+    pub sources: Vec<DocumentId>,
     /// What is sent.
     pub line: String,
+}
+
+impl Request {
+    fn source_ids(&self) -> Vec<i64> {
+        self.sources.iter().map(|source| source.0).collect()
+    }
 }
 
 /// What a provider takes in one batch.
@@ -213,11 +222,12 @@ async fn put_into(conn: &mut PgConnection, provider: &str, batch_id: i64, tasks:
     let each = || tasks.iter().flat_map(|task| task.requests.iter().map(|request| (&task.grant, request)));
     sqlx::query(
         "WITH held AS (UPDATE llm_batches SET requests = requests + $7, bytes = bytes + $8 WHERE id = $1)
-         INSERT INTO llm_batch_requests (batch_id, custom_id, task_id, document_id, asked, line)
-         SELECT $1, r.custom_id, r.task_id, r.document_id, r.asked, r.line
-           FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[]) AS r(custom_id, task_id, document_id, asked, line)
+         INSERT INTO llm_batch_requests (batch_id, custom_id, task_id, document_id, asked, sources, line)
+         SELECT $1, r.custom_id, r.task_id, r.document_id, r.asked, r.sources::bigint[], r.line
+           FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[], $9::text[])
+                AS r(custom_id, task_id, document_id, asked, line, sources)
           ORDER BY r.custom_id
-         ON CONFLICT (batch_id, custom_id) DO UPDATE SET asked = excluded.asked, line = excluded.line, is_dropped = false",
+         ON CONFLICT (batch_id, custom_id) DO UPDATE SET asked = excluded.asked, sources = excluded.sources, line = excluded.line, is_dropped = false",
     )
     .bind(batch_id)
     .bind(each().map(|(_, request)| request.custom_id.as_str()).collect::<Vec<_>>())
@@ -227,6 +237,7 @@ async fn put_into(conn: &mut PgConnection, provider: &str, batch_id: i64, tasks:
     .bind(each().map(|(_, request)| request.line.as_str()).collect::<Vec<_>>())
     .bind(i32::try_from(tasks.iter().map(|task| task.requests.len()).sum::<usize>()).unwrap_or(i32::MAX))
     .bind(tasks.iter().map(|task| task.bytes()).sum::<i64>())
+    .bind(each().map(|(_, request)| braces(&request.source_ids())).collect::<Vec<_>>())
     .execute(&mut *conn)
     .await?;
     sqlx::query(

@@ -128,18 +128,21 @@ struct AnswerRow {
     kept: LlmAnswer,
 }
 
-/// The answers to questions that were asked for these documents, one question for each.
+/// The whole answers of at most so many bytes to questions that were asked for these documents, one question for each.
 pub async fn answers(
     conn: &mut PgConnection,
     documents: &[DocumentId],
     asked: &[Vec<u8>],
+    most: i64,
 ) -> sqlx::Result<HashMap<DocumentId, LlmAnswer>> {
     let rows: Vec<AnswerRow> = sqlx::query_as(
         "SELECT a.document_id, a.answer, a.is_cut, a.model, a.prompt_tokens, a.completion_tokens, a.batch_id
-           FROM unnest($1::bigint[], $2::bytea[]) AS q(document_id, asked) JOIN llm_answers a ON a.document_id = q.document_id AND a.asked = q.asked",
+           FROM unnest($1::bigint[], $2::bytea[]) AS q(document_id, asked) JOIN llm_answers a ON a.document_id = q.document_id AND a.asked = q.asked
+          WHERE NOT a.is_cut AND octet_length(a.answer) <= $3",
     )
     .bind(documents)
     .bind(asked)
+    .bind(most)
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(|row| (row.document_id, row.kept)).collect())

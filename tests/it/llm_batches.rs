@@ -1,6 +1,7 @@
 //! Summaries by the batch interfaces of providers: the real program against a provider that plays both of them, and misbehaves.
 mod facts;
 mod faults;
+mod groups;
 mod keeper;
 mod parking;
 mod together;

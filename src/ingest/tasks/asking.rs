@@ -247,7 +247,7 @@ impl<'a> Asking<'a> {
                     false => format!("task-{}", grant.task_id),
                     true => format!("task-{}-{}", grant.task_id, at + 1),
                 };
-                Request { line: batching.line(&custom_id, &ask), custom_id, asked: hash }
+                Request { line: batching.line(&custom_id, &ask), custom_id, asked: hash, sources: Vec::new() }
             })
             .collect();
         let model = self.llm.as_deref().unwrap_or(&batching.model).to_owned();

@@ -28,6 +28,7 @@ use crate::{
     telemetry,
 };
 use chrono::{DateTime, Utc};
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Map, Value};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -40,9 +41,14 @@ use svc_ids::{DocumentId, RootId, TaskId};
 use tokio::sync::mpsc;
 
 /// How many tasks are ended in one transaction.
-const APPLIED: usize = 500;
+const APPLIED: usize = 250;
+/// How many groups are written at once, each by a process of the server with a core of its own.
+const WRITTEN: usize = 2;
 /// The most bytes of the texts of a group, which is in memory as a whole.
 const BYTES: usize = 8 << 20;
+/// The most bytes of an answer for each token of the window, so that the answers of a group fit the memory. A longer one is left to a task of its own,
+/// since it hardly fits the window.
+const TOKEN_BYTES: usize = 16;
 
 /// About the most bytes of a summary below a container, whose size is not known before it is read.
 const SUMMARY_BYTES: usize = 4096;
@@ -118,7 +124,7 @@ pub(crate) async fn ask(tools: &Tools, worker: &str, grants: Vec<Grant>) -> Hash
 }
 
 /// Applies the answers to tasks that wait in batches which have ended, until somebody stops it; those to which nothing fits stay there. While the
-/// database writes one group, this process embeds the answers to the next one.
+/// database writes some groups, this process embeds the answers to the next one.
 pub(crate) async fn apply(tools: &Tools, worker: &str, stops: &AtomicBool) -> sqlx::Result<()> {
     let common = match Common::new(tools).await {
         Ok(Some(common)) => common,
@@ -176,46 +182,47 @@ impl<'a> Common<'a> {
 
     /// The summaries among tasks whose texts may take one question, in groups that fit the memory.
     async fn groups(&self, grants: Vec<Grant>) -> Result<Vec<Vec<Member>>, TaskFailure> {
-        // A task that may have ended its worker runs alone, so that it takes no other with it.
-        let is_ours = |grant: &Grant| grant.task_type == SUMMARIZE_LLM.name && !grant.runs_alone;
-        let summaries: Vec<Grant> = grants.into_iter().filter(is_ours).collect();
+        let summaries = summaries_among(grants);
         let ids: Vec<DocumentId> = summaries.iter().map(|grant| grant.document_id).collect();
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let mut conn = self.tools.pool.acquire().await.classified()?;
         // A text that surely takes more questions is read by a task of its own; here the texts of hundreds of tasks are read at once.
-        let mut sources = summary::sources(&mut conn, &ids, Some(self.most)).await.classified()?;
+        let sources = summary::sources(&mut conn, &ids, Some(self.most)).await.classified()?;
         drop(conn);
-        let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for grant in summaries {
-            let Some(sources) = sources.remove(&grant.document_id) else { continue };
-            let about = size(&sources);
-            if bytes + about > BYTES && !group.is_empty() {
-                groups.push(std::mem::take(&mut group));
-                bytes = 0;
-            }
-            bytes += about;
-            group.push((grant, sources));
-        }
-        groups.extend(Some(group).filter(|group| !group.is_empty()));
-        Ok(groups)
+        Ok(in_groups(summaries, sources))
     }
 
-    /// The questions of a group, without those of tasks that take several.
-    async fn questions(&self, group: Vec<Member>) -> Result<Vec<Question>, TaskFailure> {
-        let ids: Vec<DocumentId> =
-            group.iter().flat_map(|(_, sources)| sources.iter().map(|source| source.id)).collect();
-        let mut conn = self.tools.pool.acquire().await.classified()?;
-        let texts = store::summaries::texts(&mut conn, &ids).await.classified()?;
-        drop(conn);
+    /// The same of tasks that wait in a batch. Who changes what is under their containers takes them out of it, so the texts that were asked of are those
+    /// that are there; only where they were not kept with the question are they looked for.
+    async fn groups_of(&self, batch_id: i64, grants: Vec<Grant>) -> Result<Vec<Vec<Member>>, TaskFailure> {
+        let (kept, summaries) = (&self.tools.kept, summaries_among(grants));
+        let tasks: Vec<TaskId> = summaries.iter().map(|grant| grant.task_id).collect();
+        let mut sources: HashMap<DocumentId, Vec<Source>> = HashMap::new();
+        let found = kept.run(async |conn| store::llm_batches::sources(conn, batch_id, &tasks).await).await;
+        for source in found.classified()? {
+            sources.entry(source.container).or_default().push(source);
+        }
+        let ids = summaries.iter().map(|grant| grant.document_id);
+        let others: Vec<DocumentId> = ids.filter(|id| !sources.contains_key(id)).collect();
+        if !others.is_empty() {
+            let most = Some(self.most);
+            let found = kept.run(async |conn| summary::sources(conn, &others, most).await).await;
+            sources.extend(found.classified()?);
+        }
+        Ok(in_groups(summaries, sources))
+    }
+
+    /// The questions of a group about these texts, without those of tasks that take several.
+    fn questions(&self, group: Vec<Member>, texts: &HashMap<DocumentId, String>) -> Vec<Question> {
         let question = |(grant, sources): Member| {
-            let text = self.whole(&sources, &texts)?;
+            let text = self.whole(&sources, texts)?;
             let llm = summary::llm_of(&grant);
             let hash = summary::question(llm.as_deref().unwrap_or(&self.batching.model), &text, self.words);
             Some(Question { sources: summary::hashes(&sources), grant, llm, text, hash })
         };
-        Ok(group.into_iter().filter_map(question).collect())
+        group.into_iter().filter_map(question).collect()
     }
 
     /// Those of these questions that somebody has to be asked: a text that fits the window is its own summary.
@@ -254,7 +261,12 @@ impl<'a> Common<'a> {
     }
 
     async fn park(&self, worker: &str, group: Vec<Member>) -> Result<Vec<TaskId>, TaskFailure> {
-        let questions = self.needed(self.questions(group).await?).await?;
+        let ids = texts_of(&group);
+        let mut conn = self.tools.pool.acquire().await.classified()?;
+        let texts = store::summaries::texts(&mut conn, &ids).await.classified()?;
+        drop(conn);
+        let questions = self.needed(self.questions(group, &texts)).await?;
+        drop(texts);
         let hashes: Vec<Vec<u8>> = questions.iter().map(|question| question.hash.clone()).collect();
         let tasks: Vec<TaskId> = questions.iter().map(|question| question.grant.task_id).collect();
         let mut conn = self.tools.pool.acquire().await.classified()?;
@@ -278,34 +290,35 @@ impl<'a> Common<'a> {
         let custom_id = format!("task-{}", grant.task_id);
         let model = llm.clone().unwrap_or_else(|| self.batching.model.clone());
         let line = self.batching.line(&custom_id, &summary::asked_for(self.tools, llm, &text, self.words));
-        let requests = vec![Request { custom_id, asked: hash, line }];
+        let asked_of = sources.iter().map(|(id, _)| *id).collect();
+        let requests = vec![Request { custom_id, asked: hash, sources: asked_of, line }];
         Parking { grant, model, requests, sources }
     }
 
-    /// Prepares all answers to be written, a group at a time.
+    /// Prepares all answers to be written, a group at a time. What it reads has a connection of its own, on which each statement is planned once.
     async fn prepare_all(&self, stops: &AtomicBool, send: mpsc::Sender<Ready>) -> sqlx::Result<()> {
-        let pool = &self.tools.pool;
-        let mut conn = pool.acquire().await?;
-        let batches = store::llm_batches::ended(&mut conn, self.batching.provider.as_str()).await?;
-        drop(conn);
+        let (pool, kept) = (&self.tools.pool, &self.tools.kept);
+        let provider = self.batching.provider.as_str();
+        let batches = kept.run(async |conn| store::llm_batches::ended(conn, provider).await).await?;
+        if !batches.is_empty() {
+            store::vectors::ensure_index(pool, self.model.identity(), self.model.native_width()).await?;
+        }
         for batch_id in batches {
             let mut after = 0;
             while !stops.load(Ordering::Relaxed) {
-                let mut conn = pool.acquire().await?;
-                let page = (after, APPLIED);
-                let page = store::llm_batches::waiting(&mut conn, batch_id, SUMMARIZE_LLM.name, page).await?;
-                drop(conn);
+                let (name, page) = (SUMMARIZE_LLM.name, (after, APPLIED));
+                let page = kept.run(async |conn| store::llm_batches::waiting(conn, batch_id, name, page).await).await?;
                 let Some((grants, last)) = page else { break };
                 after = last;
-                self.prepare_page(grants, &send).await;
+                self.prepare_page(batch_id, grants, &send).await;
             }
         }
         Ok(())
     }
 
-    async fn prepare_page(&self, grants: Vec<Grant>, send: &mpsc::Sender<Ready>) {
+    async fn prepare_page(&self, batch_id: i64, grants: Vec<Grant>, send: &mpsc::Sender<Ready>) {
         let tasks = grants.len();
-        let groups = match self.groups(grants).await {
+        let groups = match self.groups_of(batch_id, grants).await {
             Ok(groups) => groups,
             Err(failure) => {
                 left(&failure, tasks);
@@ -313,7 +326,7 @@ impl<'a> Common<'a> {
             }
         };
         for group in groups {
-            // Beside the group that is written, only one is in memory with its texts and vectors.
+            // Beside the groups that are written, only one is in memory with its texts and vectors.
             let Ok(room) = send.reserve().await else { return };
             let tasks = group.len();
             match self.prepare(group).await {
@@ -327,59 +340,86 @@ impl<'a> Common<'a> {
     /// Embeds the answers to the questions of a group; `None` if there are none.
     async fn prepare(&self, group: Vec<Member>) -> Result<Option<Ready>, TaskFailure> {
         let (begun, started_at) = (Instant::now(), Utc::now());
-        let mut questions = self.questions(group).await?;
+        let (kept, ids) = (&self.tools.kept, texts_of(&group));
+        let texts = kept.run(async |conn| store::summaries::texts(conn, &ids).await).await.classified()?;
+        let mut questions = self.questions(group, &texts);
+        drop(texts);
         for question in &mut questions {
             // Only its hash is still needed.
             question.text = String::new();
         }
         let documents: Vec<DocumentId> = questions.iter().map(|question| question.grant.document_id).collect();
         let hashes: Vec<Vec<u8>> = questions.iter().map(|question| question.hash.clone()).collect();
-        let mut conn = self.tools.pool.acquire().await.classified()?;
-        let mut answers = store::summaries::answers(&mut conn, &documents, &hashes).await.classified()?;
-        drop(conn);
-        let mut answered: Vec<(Question, LlmAnswer)> = questions
-            .into_iter()
-            .filter_map(|question| answers.remove(&question.grant.document_id).map(|answer| (question, answer)))
-            .filter(|(_, answer)| !answer.is_cut)
-            .collect();
-        let texts: Vec<String> = answered.iter_mut().map(|(_, answer)| std::mem::take(&mut answer.answer)).collect();
-        let fitting = answered.into_iter().zip(self.fitting(texts).await?).filter(|(_, (_, fits))| *fits);
-        let told = |text: String| Told { text, truncated_at: None };
-        let summaries: Vec<Summary> =
-            fitting.map(|((question, answer), (text, _))| Summary { question, told: told(text), answer }).collect();
+        let most = i64::try_from(TOKEN_BYTES * self.model.document_window()).unwrap_or(i64::MAX);
+        let answers = kept.run(async |conn| store::summaries::answers(conn, &documents, &hashes, most).await).await;
+        let mut answers = answers.classified()?;
+        let summary = |question: Question| {
+            let mut answer = answers.remove(&question.grant.document_id)?;
+            let told = Told { text: std::mem::take(&mut answer.answer), truncated_at: None };
+            Some(Summary { question, told, answer })
+        };
+        let mut summaries: Vec<Summary> = questions.into_iter().filter_map(summary).collect();
         if summaries.is_empty() {
             return Ok(None);
         }
         let rows: Vec<_> = summaries.iter().map(|summary| summary::row(summary.id(), &summary.told.text)).collect();
         let embedded = windows::embed(&self.model, &rows).await?;
+        // Whoever embeds a text has counted its tokens.
+        summaries.retain(|summary| !embedded.too_long.contains(&summary.id()));
+        if summaries.is_empty() {
+            return Ok(None);
+        }
         let vectors = embedded.ids.into_iter().zip(embedded.vectors).collect();
-        let (pool, width) = (&self.tools.pool, self.model.native_width());
-        store::vectors::ensure_index(pool, self.model.identity(), width).await.classified()?;
         Ok(Some(Ready { begun, started_at, summaries, vectors }))
     }
 
-    /// Writes what has been prepared, until nothing more comes.
+    /// Writes what has been prepared, until nothing more comes. Groups in the same tree are written one after the other, because whoever writes locks
+    /// the trees of a group.
     async fn write_all(&self, worker: &str, mut prepared: mpsc::Receiver<Ready>) {
-        while let Some(ready) = prepared.recv().await {
-            let tasks = ready.summaries.len();
-            let files = files_of(ready.summaries.iter().map(|summary| &summary.question.grant));
-            match self.write(worker, ready).await {
-                Ok(applied) => show(worker, applied.iter(), AttemptOutcome::Completed),
-                Err(failure) => left(&failure, tasks),
+        let mut written = FuturesUnordered::new();
+        let mut locked: HashSet<i64> = HashSet::new();
+        loop {
+            let ready = tokio::select! {
+                ready = prepared.recv(), if written.len() < WRITTEN => ready,
+                Some(trees) = written.next() => {
+                    release(&mut locked, &trees);
+                    continue;
+                }
+            };
+            let Some(ready) = ready else { break };
+            let trees = trees_of(&ready.summaries);
+            while !locked.is_disjoint(&trees) {
+                let Some(others) = written.next().await else { break };
+                release(&mut locked, &others);
             }
-            if let Err(error) = settle_around(self.tools, &files).await {
-                left(&error.classify(), tasks);
-            }
-            // Others may wait for the regions, and settling may have queued tasks.
-            self.tools.wake.notify(Lanes::ALL);
+            locked.extend(&trees);
+            written.push(self.write_group(worker, ready, trees));
         }
+        while written.next().await.is_some() {}
+    }
+
+    /// Writes a group, and settles what is around it; returns the trees that it is in.
+    async fn write_group(&self, worker: &str, ready: Ready, trees: HashSet<i64>) -> HashSet<i64> {
+        let tasks = ready.summaries.len();
+        let files = files_of(ready.summaries.iter().map(|summary| &summary.question.grant));
+        match self.write(worker, ready).await {
+            Ok(applied) => show(worker, applied.iter(), AttemptOutcome::Completed),
+            Err(failure) => left(&failure, tasks),
+        }
+        if let Err(error) = settle_around(self.tools, &files).await {
+            left(&error.classify(), tasks);
+        }
+        // Others may wait for the regions, and settling may have queued tasks.
+        self.tools.wake.notify(Lanes::ALL);
+        trees
     }
 
     /// Writes summaries and ends their tasks, in one transaction. A task whose container, texts or claim is another by now is left out.
     async fn write(&self, worker: &str, ready: Ready) -> Result<Vec<Grant>, TaskFailure> {
         let Ready { begun, started_at, summaries, mut vectors } = ready;
         let badges = &self.tools.settings.task_badges;
-        let mut tx = store::transaction::begin(&self.tools.pool).await.classified()?;
+        // What a crash of the server takes back is applied again: the tasks wait in their batch then, and the answers are kept.
+        let mut tx = store::transaction::begin_unflushed(&self.tools.pool).await.classified()?;
         // Who deletes, moves or closes something in one of these trees is not waited for.
         let free = store::locks::try_trees(&mut tx, &documents_of(&summaries)).await.classified()?;
         let summaries = only(summaries, free);
@@ -450,6 +490,29 @@ impl<'a> Common<'a> {
     }
 }
 
+/// The summaries among tasks, without those that may have ended their worker: these run alone, so that they take no other with them.
+fn summaries_among(grants: Vec<Grant>) -> Vec<Grant> {
+    let is_ours = |grant: &Grant| grant.task_type == SUMMARIZE_LLM.name && !grant.runs_alone;
+    grants.into_iter().filter(is_ours).collect()
+}
+
+/// Summaries with their sources, in groups that fit the memory; those without any are left out.
+fn in_groups(summaries: Vec<Grant>, mut sources: HashMap<DocumentId, Vec<Source>>) -> Vec<Vec<Member>> {
+    let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for grant in summaries {
+        let Some(sources) = sources.remove(&grant.document_id) else { continue };
+        let about = size(&sources);
+        if bytes + about > BYTES && !group.is_empty() {
+            groups.push(std::mem::take(&mut group));
+            bytes = 0;
+        }
+        bytes += about;
+        group.push((grant, sources));
+    }
+    groups.extend(Some(group).filter(|group| !group.is_empty()));
+    groups
+}
+
 /// About how many bytes the texts of sources have.
 fn size(sources: &[Source]) -> usize {
     let size = |source: &Source| match usize::try_from(source.bytes) {
@@ -457,6 +520,21 @@ fn size(sources: &[Source]) -> usize {
         _ => SUMMARY_BYTES,
     };
     sources.iter().map(size).sum()
+}
+
+/// The documents whose texts a group asks of.
+fn texts_of(group: &[Member]) -> Vec<DocumentId> {
+    group.iter().flat_map(|(_, sources)| sources.iter().map(|source| source.id)).collect()
+}
+
+/// The topmost documents of the trees that summaries are in.
+fn trees_of(summaries: &[Summary]) -> HashSet<i64> {
+    let grants = summaries.iter().map(|summary| &summary.question.grant);
+    grants.map(|grant| grant.region.path.first().copied().unwrap_or(grant.document_id.0)).collect()
+}
+
+fn release(locked: &mut HashSet<i64>, trees: &HashSet<i64>) {
+    locked.retain(|tree| !trees.contains(tree));
 }
 
 fn attempt<'a>(

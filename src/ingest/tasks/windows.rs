@@ -54,6 +54,8 @@ pub(super) struct Embedded {
     /// The evidence of texts that were embedded in windows or with the titles above them, and of nodes without a vector: the reason and the
     /// remedy.
     pub notes: Vec<(DocumentId, Value)>,
+    /// The documents whose texts do not fit the model's window.
+    pub too_long: HashSet<DocumentId>,
 }
 
 impl Embedded {
@@ -111,6 +113,7 @@ pub(super) async fn embed_counted(
         (texts, notes, counts) = cut_long(model, titled, limit).await?;
         embedded = ask(only(&texts)).await;
     }
+    let exceeding = notes.keys().copied().collect();
     // A runner only names the texts of one call. Each turn leaves out at least one.
     while let Err(EmbedError::Model(ModelError::NoDirection { texts: poison })) = &embedded {
         let is_poison = |index: usize| poison.contains(&index);
@@ -144,7 +147,7 @@ pub(super) async fn embed_counted(
             notes.insert(row.id, json!({"skipped": "no_direction", "remedy": NO_DIRECTION}));
         }
     }
-    Ok(Embedded { ids, vectors, notes: notes.into_iter().collect() })
+    Ok(Embedded { ids, vectors, notes: notes.into_iter().collect(), too_long: exceeding })
 }
 
 /// Puts windows in the place of the texts that exceed the model's window. A text that only exceeds it with its titles has fewer of them, and

@@ -1,6 +1,7 @@
 //! Tasks whose batch has ended, taken up many at once in the transaction that applies their answers: until it commits they wait in their batch, so that
 //! a crash leaves them there.
 use crate::store::{
+    summaries::Source,
     tasks::{AttemptRow, fingerprint, read_claimed},
     text::storable_json,
 };
@@ -43,6 +44,20 @@ pub async fn waiting(
     let grants = read_claimed(&rows)?.grants;
     let last = grants.iter().map(|grant| grant.task_id.0).max();
     Ok(last.map(|last| (grants, last)))
+}
+
+/// The texts that the questions of these tasks are made of, as far as they are of whole texts: as they are now, those of each task in the order of its
+/// question.
+pub async fn sources(conn: &mut PgConnection, batch_id: i64, tasks: &[TaskId]) -> sqlx::Result<Vec<Source>> {
+    sqlx::query_as(
+        "SELECT q.document_id AS container, d.id, d.path, d.position, d.title, d.content_hash, octet_length(d.content) AS bytes
+           FROM llm_batch_requests q CROSS JOIN LATERAL unnest(q.sources) WITH ORDINALITY AS s(id, at) JOIN documents d ON d.id = s.id
+          WHERE q.task_id = ANY($2) AND q.batch_id = $1 ORDER BY q.task_id, s.at",
+    )
+    .bind(batch_id)
+    .bind(tasks)
+    .fetch_all(conn)
+    .await
 }
 
 /// Locks tasks that wait in batches, for a transaction that ends them. Returns those that still hold their regions by these tokens and of which nobody

@@ -22,6 +22,7 @@ async fn parking(app: &TestApp, grant: &Grant) -> Parking {
     let request = Request {
         custom_id: format!("task-{}", grant.task_id),
         asked: grant.task_id.0.to_le_bytes().to_vec(),
+        sources: vec![grant.document_id],
         line: "{}".to_owned(),
     };
     Parking {

@@ -17,10 +17,7 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 use svc::{
     llm_batches::{Batching, ProviderName},
     service::Service,
-    store::{
-        llm_batches::BatchCaps,
-        transaction::{self, Transaction},
-    },
+    store::transaction::{self, Transaction},
     worker::{Role, together::Together},
 };
 use svc_client::{
@@ -29,7 +26,7 @@ use svc_client::{
 };
 
 /// Uploads a file about each subject, whose summaries wait for the batch worker then.
-async fn files(app: &TestApp, subjects: &[&str]) -> Vec<i64> {
+pub(super) async fn files(app: &TestApp, subjects: &[&str]) -> Vec<i64> {
     let mut files = Vec::new();
     for subject in subjects {
         files.push(upload(app, &section("", subject, 80), json!({})).await);
@@ -38,12 +35,12 @@ async fn files(app: &TestApp, subjects: &[&str]) -> Vec<i64> {
     files
 }
 
-fn batching() -> Arc<Batching> {
+pub(super) fn batching() -> Arc<Batching> {
     Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps())
 }
 
 /// What a batch worker does for many tasks at once. Its claims outlast every test.
-fn together(app: &TestApp, batching: Arc<Batching>) -> Together {
+pub(super) fn together(app: &TestApp, batching: Arc<Batching>) -> Together {
     let embedder = Some(support::engine().into());
     let service = Service::new(app.service.settings.clone(), app.pool.clone(), embedder, TOKEN, support::reader());
     let mut role = Role::of(&service.settings);
@@ -67,12 +64,12 @@ async fn is_so(app: &TestApp, query: &str) -> bool {
 }
 
 /// How many transactions have written these rows last.
-async fn transactions(app: &TestApp, rows: &str) -> i64 {
+pub(super) async fn transactions(app: &TestApp, rows: &str) -> i64 {
     let query = AssertSqlSafe(format!("SELECT count(DISTINCT xmin::text) FROM {rows}"));
     sqlx::query_scalar(query).fetch_one(&app.pool).await.unwrap()
 }
 
-const COMPLETED: &str = "task_queue WHERE task_type = 'summarize:llm' AND status = 'completed'";
+pub(super) const COMPLETED: &str = "task_queue WHERE task_type = 'summarize:llm' AND status = 'completed'";
 
 async fn hurry(app: &TestApp) {
     let query = "UPDATE task_queue SET retry_after = now() WHERE retry_after > now()";
@@ -137,7 +134,7 @@ async fn one_transaction_asks_and_one_applies_and_what_is_not_as_it_should_be_ho
 }
 
 /// A transaction that holds the row of a file, which whoever applies an answer about it comes to.
-async fn held(app: &TestApp, file: i64) -> Transaction {
+pub(super) async fn held(app: &TestApp, file: i64) -> Transaction {
     let mut held = transaction::begin(&app.pool).await.unwrap();
     let hold = "SELECT 1 FROM documents WHERE id = $1 FOR NO KEY UPDATE";
     sqlx::query(hold).bind(file).execute(&mut *held).await.unwrap();
@@ -322,35 +319,6 @@ async fn many_files_above_applied_summaries_are_settled_by_no_more_statements_th
     }
     // A new connection may add one or two.
     assert!(counts[1] > 10 && counts[2] <= counts[1] + 2, "{counts:?}");
-    together.stop().await;
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn the_answers_of_several_batches_are_applied_one_group_after_the_other() {
-    let (app, provider) = (app().await, BatchProvider::start().await);
-    provider.ends_at_once();
-    let caps = BatchCaps { requests: 2, ..ProviderName::Anthropic.caps() };
-    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), caps);
-    let together = together(&app, batching.clone());
-    let spool = tempfile::tempdir().unwrap();
-    let mut keeper = keeper(&app, &provider, &batching, spool.path());
-    let files = files(&app, &["oven", "volcano", "heron", "bridge", "court"]).await;
-    assert!(together.ask().await, "nothing has to be asked of alone");
-    until("the answers", async || {
-        keeper.pass(true).await.unwrap();
-        let ended = "SELECT count(*) FROM llm_batches WHERE state = 'ended'";
-        let ended: i64 = sqlx::query_scalar(ended).fetch_one(&app.pool).await.unwrap();
-        (ended == 3).then_some(())
-    })
-    .await;
-    together.apply().await;
-    for file in files {
-        assert_eq!(app.settled(file).await.settled, Settled::Settled);
-        assert_eq!(effective(&app, file).await["method"], "llm_summary");
-    }
-    assert_eq!(transactions(&app, COMPLETED).await, 3);
     together.stop().await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
