@@ -14,7 +14,7 @@ use std::{
 /// A longer paragraph is cut, because only its beginning is shown beside a picture.
 const MOST_BYTES: usize = 4096;
 const ALT_CHARACTERS: usize = 500;
-/// The pictures of one paragraph.
+/// The pictures of one paragraph that are held together; those behind them count as of another.
 const MOST_PICTURES: usize = 256;
 
 pub(crate) fn images<R: Read + Seek>(source: R, limits: &Limits, giver: &mut Giver<'_, '_>) -> Result<(), FormatError> {
@@ -72,6 +72,10 @@ fn gallery<R: Read>(mut xml: XmlReader<R>, targets: &HashMap<&str, &str>) -> Res
                     }
                     _ => {}
                 }
+                if let Some(full) = paragraphs.last_mut().filter(|open| open.pictures.len() == MOST_PICTURES) {
+                    let pictures = std::mem::take(&mut full.pictures);
+                    flow.paragraph(&full.text, full.is_caption, None, pictures);
+                }
                 elements.push((element.name == "p", element.name == "t"));
             }
             Node::Text(text) => {
@@ -100,9 +104,7 @@ fn told(element: &Element) -> String {
 }
 
 fn refer(paragraphs: &mut [Open], targets: &HashMap<&str, &str>, id: Option<&str>, alt: &str) {
-    if let (Some(open), Some(target)) = (paragraphs.last_mut(), id.and_then(|id| targets.get(id)))
-        && open.pictures.len() < MOST_PICTURES
-    {
+    if let (Some(open), Some(target)) = (paragraphs.last_mut(), id.and_then(|id| targets.get(id))) {
         open.pictures.push(Reference { name: (*target).to_owned(), alt: alt.to_owned() });
     }
 }
