@@ -20,7 +20,7 @@ use svc_formats::{
     PictureSize, Raster,
     isolated::{NOT_STARTED, ProgramLimits},
 };
-pub use table::{Recognised, Word};
+pub use table::{Line, Recognised, Word};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, Command},

@@ -4,6 +4,7 @@
 //! made for the run.
 mod clock;
 mod job;
+pub mod ocr;
 mod peers;
 mod tables;
 mod words;

@@ -163,7 +163,7 @@ fn main() -> ExitCode {
     // The service and the commands that `scale` starts, the command that `feed` runs, the readers of files and the claimers of tasks are this same program, so that
     // what was just built is measured.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("serve" | "bulk" | "--json" | reader::SUBCOMMAND) => {
+        Some("serve" | "bulk" | "--json" | reader::SUBCOMMAND | reader::PROGRAM_SUBCOMMAND) => {
             return svc::cli::main(svc::ingest::extension::TaskTypes::default());
         }
         Some("run" | "finalize") => return svc::cli::batch_worker_main(),
@@ -256,7 +256,10 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "encoder/precision" => encoder::precision(size.unwrap_or(5), &mut out).await?,
         "encoder/rollup" => encoder::rollup(&mut out).await?,
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,
-        "formats" => formats::run(size.unwrap_or(100_000), &mut out)?,
+        "formats" => {
+            formats::run(size.unwrap_or(100_000), &mut out)?;
+            formats::ocr::run(&mut out).await?;
+        }
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
         "raptor" => raptor::run(size.unwrap_or(75), &mut out).await?,
         "recall" => recall::run(size.unwrap_or(50_000), &mut out).await?,

@@ -1,6 +1,6 @@
 //! A file's text with its anchors.
 
-use crate::{FormatError, Limit, Limits, Pattern, Patterns, Table, tables::has_tables};
+use crate::{FormatError, Limit, Limits, Pattern, Patterns, ReadLine, Table, tables::has_tables};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,6 +26,9 @@ pub struct Extraction {
     /// The tables that are drawn on the pages of a PDF. Other readers write theirs into the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
+    /// The lines that were read on pictures of pages, one behind the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_lines: Vec<ReadLine>,
     /// The encoding of a text file or web page: its name in the Encoding Standard, or `UTF-32LE` or `UTF-32BE`.
     pub charset: Option<String>,
     /// Further facts for the evidence: counts and warnings.

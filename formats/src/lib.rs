@@ -13,6 +13,7 @@ mod archive;
 mod charset;
 mod chart;
 mod chunk;
+mod cipher;
 mod compound;
 mod delimited;
 mod detect;
@@ -28,6 +29,7 @@ mod images;
 pub mod isolated;
 mod json;
 mod limits;
+mod lines;
 mod mail;
 mod markdown;
 mod markup;
@@ -37,6 +39,7 @@ mod msg;
 mod notebook;
 mod odf;
 mod ole2;
+mod opened;
 mod package;
 mod patterns;
 mod pdf;
@@ -64,10 +67,11 @@ pub use extraction::{Extraction, Heading, OutlineEntry, Page, PageKind};
 pub use format::{DetectedBy, Detection, Format, UnknownFormat};
 pub use images::{ImageHead, ImageLeftOut, ImagePart, TakeImage, images};
 pub use limits::{Limit, Limits};
+pub use lines::{Area, ReadLine};
 pub use members::{LeftOut, MemberHead, MemberPart, TakePart, members};
 pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
-pub use pdf::{PictureSize, Raster, join_lines};
+pub use pdf::{PictureSize, Raster, ReadPage, join_lines};
 pub use sections::{Section, sections};
 use std::io::{Read, Seek};
 pub use tables::{Table, TableRule, Tables, tables};
@@ -93,7 +97,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Pdf => pdf::probe(source, access),
         Format::Docx => docx::probe(source, limits),
         Format::Pptx => pptx::probe(source, limits),
-        Format::Xlsx | Format::Ods | Format::Xls | Format::Xlsb => xlsx::probe(format, source, limits),
+        Format::Xlsx | Format::Xls | Format::Xlsb => xlsx::probe(format, source, limits),
         Format::Ole2 => ole2::probe(source, access),
         Format::Html => html::probe(source, limits),
         Format::Eml => mail::probe(source, limits),
@@ -104,7 +108,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Ipynb => notebook::probe(source, limits),
         Format::Rtf => rtf::probe(source, limits),
         Format::Xml => xml_document::probe(source, limits),
-        Format::Odt | Format::Odp => odf::probe(format, source, limits),
+        Format::Odt | Format::Odp | Format::Ods => odf::probe(format, source, access),
         Format::Epub => epub::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => archive::probe(source),
@@ -137,10 +141,10 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Ipynb => notebook::extract(source, limits),
         Format::Rtf => rtf::extract(source, limits),
         Format::Xml => xml_document::extract(source, limits),
-        Format::Odt | Format::Odp => odf::extract(format, source, limits),
+        Format::Odt | Format::Odp | Format::Ods => odf::extract(format, source, access),
         Format::Epub => epub::extract(source, limits),
-        Format::Xlsx | Format::Ods | Format::Xls | Format::Xlsb | Format::Csv | Format::Tsv => {
-            Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
+        Format::Xlsx | Format::Xls | Format::Xlsb | Format::Csv | Format::Tsv => {
+            Err(FormatError::unsupported(format, xlsx::NO_TEXT))
         }
         Format::Ole2 => ole2::extract(source, access),
         Format::Image => images::file::extract(source, limits),
@@ -160,6 +164,11 @@ pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -
         }
         Format::Pdf if patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none() => {
             pdf::refusal(source)
+        }
+        Format::Odt | Format::Odp | Format::Ods
+            if patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none() =>
+        {
+            Some(FormatError::Encrypted { format })
         }
         _ => None,
     }

@@ -1,13 +1,10 @@
 //! Compound files: which reader they have, encrypted packages, and those that no reader reads.
 
-mod cipher;
 mod directory;
 mod locked;
-mod package;
 
-use crate::{Access, Extraction, Format, FormatError, Pattern, Patterns};
+use crate::{Access, Extraction, Format, FormatError, Pattern, Patterns, opened::Opened};
 use cfb::CompoundFile;
-use package::Package;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -135,7 +132,7 @@ fn open<R: Read + Seek>(source: R) -> Result<CompoundFile<R>, FormatError> {
 }
 
 /// The package that is locked in the file; `None` if it is none, or there is no password.
-fn opened<R: Read + Seek>(file: &mut CompoundFile<R>, access: Access<'_>) -> Result<Option<Package>, FormatError> {
+fn opened<R: Read + Seek>(file: &mut CompoundFile<R>, access: Access<'_>) -> Result<Option<Opened>, FormatError> {
     match access.password {
         Some(password) if kind(file) == CompoundKind::EncryptedPackage => {
             locked::open(file, password, access.limits).map(Some)

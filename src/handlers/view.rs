@@ -174,6 +174,7 @@ fn source(file: FileRow, node: &Node) -> ViewSource {
         href: format!("/documents/{}/bytes{}", file.document_id, page.unwrap_or_default()),
         pages,
         slides: short("slides"),
+        boxes: serde_json::from_value(node.anchor["boxes"].clone()).unwrap_or_default(),
         cells: node.anchor["cells"].as_str().map(str::to_owned),
         characters: node.span("characters"),
     }

@@ -205,12 +205,13 @@ impl Decision {
 }
 
 impl Rule {
-    /// In office files other patterns declare headings than in text and PDF.
+    /// In office files other patterns declare headings than in text and PDF. An open spreadsheet has a text if its password opened it, and
+    /// then headings, the names of its sheets.
     fn pattern(pattern: Pattern, format: Option<Format>) -> Pattern {
         match (pattern, format) {
             (DECLARED, Some(Format::Docx)) => Pattern::HasHeadingStyles,
             (DECLARED, Some(Format::Pptx)) => Pattern::HasSlides,
-            (DECLARED, Some(format)) if format.has_sheets() => Pattern::HasSheets,
+            (DECLARED, Some(format)) if format.has_sheets() && format != Format::Ods => Pattern::HasSheets,
             (pattern, _) => pattern,
         }
     }
@@ -472,6 +473,8 @@ mod tests {
             (Format::Csv, &[HasSheets], &["structure:sheets"]),
             (Format::Tsv, &[HasSheets], &["structure:sheets"]),
             (Format::Ods, &[HasSheets], &["structure:sheets"]),
+            (Format::Ods, &[IsEncrypted, HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Ods, &[IsEncrypted], &[]),
             (Format::Xls, &[HasSheets, IsLegacyBinary], &["structure:sheets"]),
             (Format::Xlsb, &[HasSheets, HasComments], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),

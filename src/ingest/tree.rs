@@ -2,7 +2,7 @@
 use crate::{ingest::records, usetype::Usetype};
 use serde_json::{Value, json};
 use std::ops::Range;
-use svc_formats::{Chunk, ChunkOptions, Extraction, PageKind, Section, Table, TokenCounter, chunk, sections};
+use svc_formats::{Area, Chunk, ChunkOptions, Extraction, PageKind, Section, Table, TokenCounter, chunk, sections};
 use svc_ids::DocumentId;
 
 /// A node to be made. Ids are assigned in the order of the list, which is the order of the file.
@@ -372,7 +372,8 @@ fn starts_character(byte: u8) -> bool {
     byte & 0b1100_0000 != 0b1000_0000
 }
 
-/// Where a node came from: characters of the extracted text, and pages or slides if the format has them.
+/// Where a node came from: characters of the extracted text, pages or slides if the format has them, and for a leaf of pages that OCR
+/// read, or a table, where on them it stands.
 pub fn anchor(node: &Node, extraction: &Extraction, characters: &CharacterIndex<'_>) -> Value {
     let mut anchor = json!({"characters": [characters.at(node.start), characters.at(node.end)]});
     let first = extraction.page_at(node.start);
@@ -384,6 +385,16 @@ pub fn anchor(node: &Node, extraction: &Extraction, characters: &CharacterIndex<
         };
         anchor[kind] = json!([first, last]);
     }
+    if node.kind != Kind::Section {
+        let boxes = extraction.boxes(node.start..node.end).into_iter().map(|(page, area)| {
+            let Area { left, top, width, height } = area;
+            json!({"page": page, "left": left, "top": top, "width": width, "height": height})
+        });
+        let boxes: Vec<Value> = boxes.collect();
+        if !boxes.is_empty() {
+            anchor["boxes"] = boxes.into();
+        }
+    }
     anchor
 }
 
@@ -391,7 +402,7 @@ pub fn anchor(node: &Node, extraction: &Extraction, characters: &CharacterIndex<
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use svc_formats::{Heading, Page};
+    use svc_formats::{Heading, Page, ReadLine};
 
     fn extraction(levels: &[u8], words: usize) -> Extraction {
         let mut text = "A preface before any heading.\n".to_owned();
@@ -445,6 +456,24 @@ mod tests {
         assert_eq!(anchor(&nodes[0], &extraction, &characters), json!({"characters": [0, 21], "pages": [1, 2]}));
         extraction.page_kind = PageKind::Slide;
         assert_eq!(anchor(&nodes[0], &extraction, &characters), json!({"characters": [0, 21], "slides": [1, 2]}));
+    }
+
+    #[test]
+    fn anchors_of_leaves_have_boxes_and_those_of_sections_have_none() {
+        let line = |start, end| {
+            let area = Area { left: 72.0, top: 30.5, width: 100.0, height: 12.0 };
+            ReadLine { start, end, paragraph: 0, area }
+        };
+        let headings = vec![Heading { level: 1, title: "Ponds".to_owned(), start: 0 }];
+        let pages = vec![Page { number: 1, start: 0, end: 15 }];
+        let (text, read_lines) = ("Ponds\nA heron.\n".to_owned(), vec![line(0, 5), line(6, 14)]);
+        let extraction = Extraction { text, headings, pages, read_lines, ..Extraction::default() };
+        let nodes = build(&extraction, &[], "f", true, &ChunkOptions::default(), &count);
+        let characters = CharacterIndex::new(&extraction.text);
+        let [section, chunk] = nodes.as_slice() else { panic!("{nodes:?}") };
+        assert_eq!(anchor(section, &extraction, &characters)["boxes"], Value::Null);
+        let boxes = anchor(chunk, &extraction, &characters)["boxes"].clone();
+        assert_eq!(boxes, json!([{"page": 1, "left": 72.0, "top": 30.5, "width": 100.0, "height": 12.0}]));
     }
 
     #[test]

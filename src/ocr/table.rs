@@ -1,6 +1,6 @@
 //! The table that Tesseract writes with `tsv`: a line for each page, block, paragraph, line and word.
 
-use std::str::FromStr;
+use std::{ops::Range, str::FromStr};
 use svc_formats::{PictureSize, join_lines};
 
 const HEADER: &str = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext";
@@ -22,6 +22,20 @@ pub struct Word {
     pub confidence: f32,
 }
 
+/// A line of the text and where it stands, in pixels from the left and the top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// Byte range of the text.
+    pub start: usize,
+    pub end: usize,
+    /// The number of its paragraph.
+    pub paragraph: u32,
+    pub left: u32,
+    pub top: u32,
+    pub width: u32,
+    pub height: u32,
+}
+
 /// What the engine has read on a page.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recognised {
@@ -29,6 +43,31 @@ pub struct Recognised {
     pub text: String,
     /// In the order of the text.
     pub words: Vec<Word>,
+    /// In the order of the text.
+    pub lines: Vec<Line>,
+}
+
+/// A line whose words come one after the other.
+struct OpenLine {
+    text: String,
+    left: u32,
+    top: u32,
+    right: u32,
+    bottom: u32,
+}
+
+impl OpenLine {
+    fn new(word: &Word) -> OpenLine {
+        let Word { text, left, top, width, height, .. } = word;
+        OpenLine { text: text.clone(), left: *left, top: *top, right: left + width, bottom: top + height }
+    }
+
+    fn add(&mut self, word: &Word) {
+        self.text.push(' ');
+        self.text.push_str(&word.text);
+        (self.left, self.top) = (self.left.min(word.left), self.top.min(word.top));
+        (self.right, self.bottom) = (self.right.max(word.left + word.width), self.bottom.max(word.top + word.height));
+    }
 }
 
 /// Reads the table of a picture.
@@ -42,7 +81,7 @@ pub fn read(table: &[u8], size: &PictureSize) -> Result<Recognised, String> {
         return Err("its first line does not name the columns".to_owned());
     }
     let mut words: Vec<Word> = Vec::new();
-    let mut paragraphs: Vec<Vec<String>> = Vec::new();
+    let mut paragraphs: Vec<Vec<OpenLine>> = Vec::new();
     let mut place = None;
     for (number, row) in (2..).zip(rows) {
         let wrong = |what: &str| format!("line {number} {what}");
@@ -66,21 +105,32 @@ pub fn read(table: &[u8], size: &PictureSize) -> Result<Recognised, String> {
         let (width, height) = (number(width)?.min(size.width - left), number(height)?.min(size.height - top));
         let confidence = parsed::<f32>(confidence).filter(|confidence| confidence.is_finite());
         let confidence = confidence.ok_or_else(|| wrong("has no confidence"))?.clamp(0.0, 100.0);
+        let word = Word { text, left, top, width, height, confidence };
         match (place, paragraphs.last_mut()) {
             (Some((before, at)), Some(lines)) if before == paragraph => match lines.last_mut() {
-                Some(last) if at == line => {
-                    last.push(' ');
-                    last.push_str(&text);
-                }
-                _ => lines.push(text.clone()),
+                Some(last) if at == line => last.add(&word),
+                _ => lines.push(OpenLine::new(&word)),
             },
-            _ => paragraphs.push(vec![text.clone()]),
+            _ => paragraphs.push(vec![OpenLine::new(&word)]),
         }
         place = Some((paragraph, line));
-        words.push(Word { text, left, top, width, height, confidence });
+        words.push(word);
     }
-    let lines: Vec<Vec<&str>> = paragraphs.iter().map(|lines| lines.iter().map(String::as_str).collect()).collect();
-    Ok(Recognised { text: join_lines(&lines), words })
+    let texts: Vec<Vec<&str>> =
+        paragraphs.iter().map(|lines| lines.iter().map(|line| line.text.as_str()).collect()).collect();
+    let (text, ranges) = join_lines(&texts);
+    let numbered = (0..).zip(&paragraphs).flat_map(|(number, lines)| lines.iter().map(move |line| (number, line)));
+    let place = |((paragraph, line), range): ((u32, &OpenLine), Range<usize>)| Line {
+        start: range.start,
+        end: range.end,
+        paragraph,
+        left: line.left,
+        top: line.top,
+        width: line.right - line.left,
+        height: line.bottom - line.top,
+    };
+    let lines = numbered.zip(ranges).map(place).collect();
+    Ok(Recognised { text, words, lines })
 }
 
 fn parsed<T: FromStr>(column: &str) -> Option<T> {
@@ -121,6 +171,10 @@ mod tests {
         assert_eq!(texts, ["The", "com-", "mon", "heron", "wades", "away", "next"]);
         let heron = Word { text: "heron".to_owned(), left: 110, top: 40, width: 90, height: 20, confidence: 12.25 };
         assert_eq!(read.words[3], heron);
+        let lines: Vec<_> = read.lines.iter().map(|line| (&read.text[line.start..line.end], line.paragraph)).collect();
+        assert_eq!(lines, [("The com", 0), ("mon heron", 0), ("wades", 1), ("away", 2), ("next", 3)]);
+        let first = Line { start: 0, end: 7, paragraph: 0, left: 10, top: 10, width: 190, height: 20 };
+        assert_eq!(read.lines[0], first, "around its words");
         let away = &read.words[5];
         assert_eq!((away.width, away.height, away.confidence), (50, 10, 100.0), "kept within the picture");
         assert_eq!(super::read(&table(&[]), &SIZE), Ok(Recognised::default()), "an empty page");

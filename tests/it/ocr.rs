@@ -1,6 +1,7 @@
 //! Scanned pages: what an OCR engine reads on them is the text of their file. Where no engine is here, the tests that need a
 //! real one are left out; those of broken engines bring their own.
 mod pictures;
+mod places;
 
 use crate::support::{TestApp, Wish, reader, repository, sample, settings, until};
 use flate2::{Compression, write::ZlibEncoder};

@@ -81,6 +81,35 @@ async fn a_password_opens_a_file_and_is_kept_nowhere() {
 }
 
 #[tokio::test]
+async fn a_password_opens_open_documents_and_spreadsheets_and_without_one_they_name_the_option() {
+    let app = TestApp::start().await;
+    let files = repository().join("formats/src/odf/files");
+    for (name, secret, words, title) in [
+        ("locked.odt", "heron", "weir eels dawn", "The weir"),
+        ("locked.ods", "Wehr über Erlen", "duck counts pond", "Duck counts"),
+    ] {
+        let (id, frontier) = app.ingest(&files.join(name)).await;
+        assert_eq!(frontier.settled, Settled::Failed, "{name}");
+        let attempt = evidence(&app, id).await["attempts"][0].clone();
+        assert_eq!((&attempt["error_type"], &attempt["code"]), (&json!("permanent"), &json!("encrypted")), "{attempt}");
+        assert!(attempt["message"].as_str().unwrap().contains("extract.password"), "{attempt}");
+        let refused = upload(&app, &files.join(name), password("stork")).await.unwrap_err();
+        assert_eq!((refused.status, refused.code), (422, Code::WrongPassword), "{name}");
+        let opened = upload(&app, &files.join(name), password(secret)).await.unwrap();
+        assert_eq!((opened.document_id, opened.was_existing), (id, true), "{name}");
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{name}");
+        assert!(app.subtree(id).await.iter().any(|node| node.usetype == "section" && node.title == title), "{name}");
+        let found = app.client.search_bm25(Json(Bm25Search::new(words))).await.unwrap();
+        assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{name}: {found:?}");
+        assert_eq!(evidence(&app, id).await["matched.patterns"]["is_encrypted"], true, "{name}");
+    }
+    assert!(!dump(&app).await.contains("Wehr über Erlen"));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_locked_file_without_its_password_fails_and_names_the_option() {
     let app = TestApp::start().await;
     let (id, frontier) = app.ingest(&sample("locked.pdf")).await;

@@ -28,7 +28,7 @@ pub fn run(out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
 }
 
 /// F1 of the words as a multiset, after NFKC and without soft hyphens.
-fn f1(found: &str, expected: &str) -> f64 {
+pub fn f1(found: &str, expected: &str) -> f64 {
     let (found, expected) = (counts(found), counts(expected));
     let common: usize = found.iter().map(|(word, &count)| count.min(expected.get(word).copied().unwrap_or(0))).sum();
     let total: usize = found.values().chain(expected.values()).sum();

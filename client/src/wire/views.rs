@@ -76,12 +76,27 @@ pub struct ViewSource {
     /// The first and the last slide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slides: Option<[u32; 2]>,
+    /// Where on its pages the text of a leaf stands, if OCR read it: at most 64 boxes, in the order of the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boxes: Vec<PageBox>,
     /// The cells, such as `'Duck counts'!A2:F2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<String>,
     /// The first character of the file's text, and the one behind the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub characters: Option<[u64; 2]>,
+}
+
+/// A rectangle on a page, from its left and its top: in points, or in pixels of a file that is a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct PageBox {
+    /// The number of the page, from 1.
+    pub page: u32,
+    pub left: f64,
+    pub top: f64,
+    pub width: f64,
+    pub height: f64,
 }
 
 wire_words! {

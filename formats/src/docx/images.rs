@@ -11,7 +11,7 @@ use std::io::{Read, Seek};
 /// A longer paragraph is cut, because only its beginning is shown beside a picture.
 const MOST_BYTES: usize = 4096;
 const ALT_CHARACTERS: usize = 500;
-/// The pictures of one paragraph.
+/// The pictures of one paragraph that are held together; those behind them count as of another.
 const MOST_PICTURES: usize = 256;
 
 pub(crate) fn images<R: Read + Seek>(source: R, limits: &Limits, giver: &mut Giver<'_, '_>) -> Result<(), FormatError> {
@@ -64,6 +64,10 @@ fn gallery<R: Read>(mut xml: XmlReader<R>, drawn: &Drawn) -> Result<Gallery, For
                     }
                     _ => {}
                 }
+                if let Some(full) = paragraphs.last_mut().filter(|open| open.pictures.len() == MOST_PICTURES) {
+                    let pictures = std::mem::take(&mut full.pictures);
+                    flow.paragraph(&full.text, full.is_caption, None, pictures);
+                }
                 elements.push((element.name == "p", element.name == "t"));
             }
             Node::Text(text) => {
@@ -92,9 +96,7 @@ fn told(element: &Element) -> String {
 }
 
 fn refer(paragraphs: &mut [Open], part: Option<&str>, alt: &str) {
-    if let (Some(open), Some(part)) = (paragraphs.last_mut(), part)
-        && open.pictures.len() < MOST_PICTURES
-    {
+    if let (Some(open), Some(part)) = (paragraphs.last_mut(), part) {
         open.pictures.push(Reference { name: part.to_owned(), alt: alt.to_owned() });
     }
 }

@@ -126,6 +126,21 @@ fn a_document_of_word_gives_each_picture_once_with_its_caption_and_the_text_besi
 }
 
 #[test]
+fn a_paragraph_of_many_pictures_gives_them_all_and_those_over_the_limit_are_counted() {
+    let picture = png(20, 20);
+    let names: Vec<String> = (0..700).map(|number| format!("media/{number}.png")).collect();
+    let pictures: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), picture.as_slice())).collect();
+    let runs: String = (1..=700).map(|number| format!(r#"<w:r><a:blip r:embed="p{number}"/></w:r>"#)).collect();
+    let body = run("All birds of the pond.") + &paragraph(&runs) + &run("The end.");
+    let (given, left_out) = read(Format::Docx, &docx(&body, &pictures));
+    assert_eq!(given.len(), Limits::default().images as usize);
+    assert!(given.iter().all(|(head, _)| head.nearby == "All birds of the pond."));
+    let count: u64 = left_out.iter().map(|(_, count, _)| count).sum();
+    assert_eq!(count, 700 - u64::from(Limits::default().images));
+    assert!(left_out.iter().all(|(_, _, reason)| *reason == "images"));
+}
+
+#[test]
 fn what_is_small_huge_unknown_or_too_much_is_left_out_by_name() {
     let pictures: [(&str, &[u8]); 5] = [
         ("rule.png", &png(600, 2)),

@@ -1,7 +1,7 @@
 //! Documents built by hand, one for each trap.
 
 use super::*;
-use crate::{Limit, PageKind, detect};
+use crate::{Limit, PageKind, Secret, detect};
 use std::io::{Cursor, Write};
 use zip::{ZipWriter, write::SimpleFileOptions};
 
@@ -21,7 +21,7 @@ fn content(body: &str) -> String {
 
 fn read_as(format: Format, bytes: &[u8]) -> Result<Extraction, FormatError> {
     assert_eq!(detect(&mut Cursor::new(bytes)).unwrap().format, Some(format));
-    extract(format, Cursor::new(bytes), &Limits::default())
+    crate::extract(format, Cursor::new(bytes), &Limits::default())
 }
 
 fn document(body: &str) -> Extraction {
@@ -121,7 +121,108 @@ fn what_is_hostile_is_refused_by_name() {
     assert_eq!(refused(&[("META-INF/manifest.xml", closed), ("content.xml", "x")]).code(), "encrypted");
     let whole = package("text", &[("content.xml", &content("<office:text><text:p>x</text:p></office:text>"))]);
     for cut in 0..whole.len() {
-        if let Err(error) = extract(Format::Odt, Cursor::new(&whole[..cut]), &Limits::default()) {
+        if let Err(error) = crate::extract(Format::Odt, Cursor::new(&whole[..cut]), &Limits::default()) {
+            assert!(error.is_permanent(), "{cut}: {error}");
+        }
+    }
+}
+
+/// With the key of LibreOffice: SHA-256 and AES with 256 bits. The password is `heron`.
+const LOCKED: &[u8] = include_bytes!("files/locked.odt");
+/// With SHA-1 and AES with 128 bits. The password is `Wehr über Erlen`.
+const LOCKED_SHEETS: &[u8] = include_bytes!("files/locked.ods");
+
+/// What a password makes of a document.
+fn opened(format: Format, bytes: &[u8], password: &str) -> Result<(Patterns, Extraction), FormatError> {
+    let (limits, password) = (Limits::default(), Secret::new(password));
+    let access = Access { password: Some(&password), ..Access::from(&limits) };
+    Ok((probe(format, Cursor::new(bytes), access)?, extract(format, Cursor::new(bytes), access)?))
+}
+
+/// The document with another manifest, in which one text stands for another.
+fn with_manifest(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for index in 0..archive.len() {
+        let mut part = archive.by_index(index).unwrap();
+        let name = part.name().unwrap().into_owned();
+        let mut bytes = Vec::new();
+        part.read_to_end(&mut bytes).unwrap();
+        if name.starts_with("META-INF") {
+            let manifest = String::from_utf8(bytes).unwrap();
+            assert!(manifest.contains(from), "{manifest}");
+            bytes = manifest.replace(from, to).into_bytes();
+        }
+        writer.start_file(name, SimpleFileOptions::default()).unwrap();
+        writer.write_all(&bytes).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+#[test]
+fn a_password_opens_a_locked_document_and_a_locked_spreadsheet_is_read_as_tables() {
+    let (patterns, read) = opened(Format::Odt, LOCKED, "heron").unwrap();
+    assert!(read.text.starts_with("# A walk around the pond") && read.text.contains("opens the weir at dawn"));
+    assert_eq!(read.facts["locked_format"], "odt");
+    for pattern in [Pattern::IsEncrypted, Pattern::HasTextLayer, Pattern::HasHeadings] {
+        assert!(patterns.holds(pattern), "{pattern:?}");
+    }
+    assert_eq!(crate::refusal(Format::Odt, Cursor::new(LOCKED), &patterns), None);
+    let (patterns, read) = opened(Format::Ods, LOCKED_SHEETS, "Wehr über Erlen").unwrap();
+    assert!(read.text.starts_with("# Duck counts") && read.text.contains("| --- |"), "{}", read.text);
+    assert!(patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasSheets).is_none());
+}
+
+#[test]
+fn a_locked_document_tells_without_its_password_only_that_it_is_locked() {
+    for (format, bytes) in [(Format::Odt, LOCKED), (Format::Ods, LOCKED_SHEETS)] {
+        let limits = Limits::default();
+        let patterns = crate::probe(format, Cursor::new(bytes), &limits).unwrap();
+        assert_eq!(patterns, Patterns::default().with(Pattern::IsEncrypted, true));
+        let error = FormatError::Encrypted { format };
+        assert!(error.to_string().contains("extract.password"), "{error}");
+        assert_eq!(crate::refusal(format, Cursor::new(bytes), &patterns), Some(error.clone()));
+        assert_eq!(crate::extract(format, Cursor::new(bytes), &limits).unwrap_err(), error);
+        for password in ["stork", "Heron", ""] {
+            assert_eq!(opened(format, bytes, password).unwrap_err(), error, "{password}");
+        }
+    }
+    let error = crate::xlsx::workbook(Cursor::new(LOCKED_SHEETS), &Limits::default()).unwrap_err();
+    assert_eq!(error, FormatError::Encrypted { format: Format::Ods });
+}
+
+#[test]
+fn a_lock_that_is_unknown_damaged_or_costs_too_much_is_refused() {
+    let sealed = FormatError::Sealed { format: Format::Odt };
+    let long_salt = format!("manifest:salt=\"{}", "AAAA".repeat(1000));
+    for (from, to) in [
+        ("xmlenc#aes256-cbc", "xmlenc11#aes256-gcm"),
+        ("xmlenc#aes256-cbc", "xmlenc#blowfish-cbc"),
+        ("PBKDF2", "argon2id"),
+        ("key-size=\"32\" manifest:iteration", "key-size=\"4000000000\" manifest:iteration"),
+        ("xmldsig#sha256", "xmldsig#sha3"),
+        ("sha256-1k", "sha256-2k"),
+        ("initialisation-vector=\"", "initialisation-vector=\"AAAA"),
+        ("manifest:salt=\"", long_salt.as_str()),
+        ("full-path=\"content.xml\"", "full-path=\"encrypted-package\""),
+    ] {
+        let bytes = with_manifest(LOCKED, from, to);
+        assert_eq!(opened(Format::Odt, &bytes, "heron").unwrap_err(), sealed, "{to}");
+        assert_eq!(crate::extract(Format::Odt, Cursor::new(&bytes), &Limits::default()).unwrap_err(), sealed, "{to}");
+    }
+    for turns in ["2000001", "4000000000"] {
+        let bytes = with_manifest(LOCKED, "iteration-count=\"1024\"", &format!("iteration-count=\"{turns}\""));
+        assert_eq!(opened(Format::Odt, &bytes, "heron").unwrap_err().code(), "corrupt", "{turns}");
+    }
+    let other = with_manifest(LOCKED, "iteration-count=\"1024\"", "iteration-count=\"0\"");
+    assert_eq!(opened(Format::Odt, &other, "heron").unwrap_err().code(), "encrypted", "the key is another");
+    let limits = Limits { unpacked_bytes: 1900, ..Limits::default() };
+    let password = Secret::new("heron");
+    let access = Access { password: Some(&password), ..Access::from(&limits) };
+    let error = extract(Format::Odt, Cursor::new(LOCKED), access).unwrap_err();
+    assert_eq!(error.limit(), Some(Limit::UnpackedBytes));
+    for cut in 0..LOCKED.len() {
+        if let Err(error) = opened(Format::Odt, &LOCKED[..cut], "heron") {
             assert!(error.is_permanent(), "{cut}: {error}");
         }
     }

@@ -3,12 +3,10 @@
 //! A locked package is two streams: `EncryptionInfo` says how it is locked, and `EncryptedPackage` is the docx, pptx or
 //! xlsx itself behind its length. Office 2007 wrote one form, and all later ones write the other.
 
-use super::{
-    cipher::{BLOCK, Hash, decrypt, fitted},
-    package::Package,
-};
 use crate::{
     Format, FormatError, Limit, Limits, Secret,
+    cipher::{BLOCK, Hash, decrypt, fitted},
+    opened::Opened,
     xml::{Node, XmlReader},
 };
 use cfb::CompoundFile;
@@ -36,7 +34,7 @@ pub(super) fn open<R: Read + Seek>(
     file: &mut CompoundFile<R>,
     password: &Secret,
     limits: &Limits,
-) -> Result<Package, FormatError> {
+) -> Result<Opened, FormatError> {
     let lock = lock(file, limits)?;
     let key = lock.key(password)?.ok_or(FormatError::Encrypted { format: Format::Ole2 })?;
     let mut bytes = stream(file, "/EncryptedPackage", limits.input_bytes)?;
@@ -46,7 +44,7 @@ pub(super) fn open<R: Read + Seek>(
     let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len()).ok_or_else(damaged)?;
     lock.open(&key, &mut bytes)?;
     bytes.truncate(length);
-    Package::new(bytes)
+    Opened::new(bytes)
 }
 
 /// Whether the package is locked in a way that no password opens here.

@@ -33,6 +33,7 @@ pub use layout::join_lines;
 use pages::{PageReader, PageText};
 pub(crate) use render::render;
 pub use render::{PictureSize, Raster};
+pub use scans::ReadPage;
 use serde_json::{Value, json};
 use std::io::{Read, Seek};
 

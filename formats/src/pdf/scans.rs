@@ -1,23 +1,32 @@
 //! Puts what was read from pictures of pages into the text of their file.
 
 use super::headings::place;
-use crate::Extraction;
+use crate::{Extraction, ReadLine};
 use std::collections::BTreeMap;
 
+/// What was read on the picture of a page.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReadPage {
+    pub text: String,
+    /// The lines of this text, one behind the other; none if their places are not known.
+    pub lines: Vec<ReadLine>,
+}
+
 impl Extraction {
-    /// The extraction with the texts of these pages, by their numbers, in place of what it has of them. Headings and
-    /// tables move with their pages, and headings of an outline to their titles.
+    /// The extraction with what was read on these pages, by their numbers, in place of what it has of them. Headings, tables
+    /// and lines move with their pages, and headings of an outline to their titles.
     #[must_use]
-    pub fn with_page_texts(mut self, mut texts: BTreeMap<u32, String>) -> Self {
+    pub fn with_read_pages(mut self, mut pages: BTreeMap<u32, ReadPage>) -> Self {
         let old = std::mem::take(&mut self.text);
-        let grown = texts.values().map(|text| text.len() + 2).sum::<usize>();
+        let grown = pages.values().map(|page| page.text.len() + 2).sum::<usize>();
         let mut text = String::with_capacity(old.len() + grown);
         let mut headings = std::mem::take(&mut self.headings).into_iter().peekable();
         let mut tables = std::mem::take(&mut self.tables).into_iter().peekable();
+        let mut lines = std::mem::take(&mut self.read_lines).into_iter().peekable();
         for page in &mut self.pages {
             let kept = &old[page.start..page.end];
-            let read = texts.remove(&page.number);
-            let new = read.as_deref().unwrap_or(kept);
+            let read = pages.remove(&page.number);
+            let new = read.as_ref().map_or(kept, |read| read.text.as_str());
             if !new.is_empty() && !text.is_empty() {
                 text.push_str("\n\n");
             }
@@ -37,6 +46,13 @@ impl Extraction {
                     self.tables.push(table);
                 }
             }
+            while let Some(line) = lines.next_if(|line| line.start < page.end) {
+                if read.is_none() {
+                    self.read_lines.push(line.moved(page.start, start));
+                }
+            }
+            let new_lines = read.iter().flat_map(|read| &read.lines);
+            self.read_lines.extend(new_lines.map(|line| line.moved(0, start)));
             (page.start, page.end) = (start, text.len());
         }
         self.text = text;
@@ -50,7 +66,7 @@ impl Extraction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Heading, OutlineEntry, Page, Table, TableRule};
+    use crate::{Area, Heading, OutlineEntry, Page, Table, TableRule};
 
     fn extraction(pages: &[&str]) -> Extraction {
         let mut extraction = Extraction::default();
@@ -65,8 +81,8 @@ mod tests {
         extraction
     }
 
-    fn texts(of: &[(u32, &str)]) -> BTreeMap<u32, String> {
-        of.iter().map(|(number, text)| (*number, (*text).to_owned())).collect()
+    fn texts(of: &[(u32, &str)]) -> BTreeMap<u32, ReadPage> {
+        of.iter().map(|(number, text)| (*number, ReadPage { text: (*text).to_owned(), lines: Vec::new() })).collect()
     }
 
     fn pages(of: &Extraction) -> Vec<&str> {
@@ -92,7 +108,7 @@ mod tests {
         let third = before.pages[2];
         let last = before.pages[3];
         before.tables = vec![table(third.start, third.end), table(last.start + 4, last.end)];
-        let after = before.with_page_texts(texts(&[(2, "Scanned words"), (3, "The third"), (9, "of no page")]));
+        let after = before.with_read_pages(texts(&[(2, "Scanned words"), (3, "The third"), (9, "of no page")]));
         assert_eq!(after.text, "Intro\ntext\n\nScanned words\n\nThe third\n\nEnd\nmore");
         assert_eq!(pages(&after), ["Intro\ntext", "Scanned words", "The third", "End\nmore"]);
         let at: Vec<_> = after.headings.iter().map(|heading| &after.text[heading.start..]).collect();
@@ -102,12 +118,30 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_were_read_move_with_their_pages_until_these_are_read_anew() {
+        let area = Area { left: 1.0, top: 2.0, width: 3.0, height: 4.0 };
+        let page = |text: &str, lines: &[(usize, usize)]| {
+            let line = |(start, end): &(usize, usize)| ReadLine { start: *start, end: *end, paragraph: 0, area };
+            ReadPage { text: text.to_owned(), lines: lines.iter().map(line).collect() }
+        };
+        let lines = |of: &Extraction| -> Vec<String> {
+            of.read_lines.iter().map(|line| of.text[line.start..line.end].to_owned()).collect()
+        };
+        let before = extraction(&["Intro", "", "", "End"]);
+        let both = [(2, page("one\ntwo", &[(0, 3), (4, 7)])), (3, page("three", &[(0, 5)]))];
+        let read = before.with_read_pages(both.into_iter().collect());
+        assert_eq!(lines(&read), ["one", "two", "three"]);
+        let anew = [(1, page("A longer intro", &[])), (3, page("fourth", &[(0, 6)]))];
+        assert_eq!(lines(&read.with_read_pages(anew.into_iter().collect())), ["one", "two", "fourth"]);
+    }
+
+    #[test]
     fn an_outline_finds_its_titles_in_pages_that_had_no_text() {
         let mut before = extraction(&["", "", ""]);
         let entry = |title: &str, page| OutlineEntry { level: 1, title: title.to_owned(), page: Some(page) };
         before.outline = vec![entry("One", 0), entry("Two", 1), entry("Three", 2)];
         before.headings = place(&before.outline, &before);
-        let after = before.with_page_texts(texts(&[(1, "ONE\nfirst"), (2, "of one\nTwo\nsecond")]));
+        let after = before.with_read_pages(texts(&[(1, "ONE\nfirst"), (2, "of one\nTwo\nsecond")]));
         assert_eq!(after.text, "ONE\nfirst\n\nof one\nTwo\nsecond");
         let at: Vec<_> = after.headings.iter().map(|heading| (heading.title.as_str(), heading.start)).collect();
         assert_eq!(at, [("One", 0), ("Two", 18), ("Three", after.text.len())]);

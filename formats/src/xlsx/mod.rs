@@ -55,6 +55,9 @@ pub use value::{Duration, Value};
 use workbook::Opened;
 pub use workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook};
 
+/// Why a workbook is not read as a text.
+pub(crate) const NO_TEXT: &str = "a workbook has no text of its own; its sheets are read one by one";
+
 /// A workbook, with what an earlier reading of it wrote.
 #[derive(Debug)]
 pub struct Source<R> {

@@ -4,7 +4,7 @@
 use super::{Apply, OrTaskFailure, REFUSED, extract, probe::stored_file, types::NO_ENGINE};
 use crate::{
     ingest::Tools,
-    ocr::{Engine, EngineError, Recognised},
+    ocr::{Engine, EngineError, Line, Recognised},
     reader::limits,
     spool::StoredFile,
     store::{self, evidence::Evidence},
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, fs::File};
 use svc_actors::{ErrorClass, Meter, Outcome, TaskFailure};
 use svc_formats::{
-    Extraction, Format, FormatError, PictureSize,
+    Area, Extraction, Format, FormatError, PictureSize, ReadLine, ReadPage,
     isolated::{Answer, Request, Step},
 };
 use svc_ids::DocumentId;
@@ -28,6 +28,10 @@ const MOST_FAULTS: usize = 3;
 /// The most bytes of the words and their places in the evidence, and the most pages that are listed one by one.
 const WORDS_BYTES: usize = 256 << 10;
 const LISTED_PAGES: usize = 1_000;
+/// The most lines of a file whose places are kept, so that chunks know where they stand: those of a thousand pages.
+const LINES: usize = 50_000;
+/// Of words of which the engine is less sure, a good part is wrong.
+const LOW_CONFIDENCE: f32 = 60.0;
 /// How many pages that were left out are named.
 const NAMED_PAGES: usize = 100;
 /// Points in an inch, in which places on a page are counted.
@@ -46,12 +50,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let read = read_pages(tools, &engine, id, &pictures, &wanted, &apply.meter).await?;
     // Archives and messages are full of pictures, and one that the engine cannot unpack says nothing against them.
     let needs_text = matches!(pictures, Pictures::Drawn) && extraction.text.trim().is_empty();
-    if let Some(fault) = read.fault.as_ref().filter(|_| read.texts.is_empty() && needs_text) {
+    if let Some(fault) = read.fault.as_ref().filter(|_| read.pages.is_empty() && needs_text) {
         return Err(of_engine(fault));
     }
     let evidence = read.evidence(&engine);
-    let Pages { texts, boxes, left_out, .. } = read;
-    let mut extraction = extraction.with_page_texts(texts);
+    let Pages { pages, boxes, left_out, .. } = read;
+    let mut extraction = extraction.with_read_pages(pages);
     extraction.facts.remove("empty");
     let extract::Facts { mut summary, mut found, mut detail } = extract::facts(&mut extraction, format);
     if let Some(Known { summary: before, .. }) = known {
@@ -277,11 +281,14 @@ fn of_engine(fault: &EngineError) -> TaskFailure {
 /// What was read of a file's pages.
 #[derive(Default)]
 struct Pages {
-    texts: BTreeMap<u32, String>,
+    pages: BTreeMap<u32, ReadPage>,
     listed: Vec<Value>,
     boxes: Boxes,
     left_out: LeftOut,
+    /// How many lines have a place.
+    lines: usize,
     words: usize,
+    low_confidence: usize,
     /// The sum of the words' confidences.
     confidence: f64,
     /// The last fault of the engine.
@@ -290,26 +297,36 @@ struct Pages {
 
 impl Pages {
     fn add(&mut self, number: u32, why: &str, size: &PictureSize, recognised: Recognised) {
-        let Recognised { text, words } = recognised;
+        let Recognised { text, words, lines } = recognised;
         let confidence: f64 = words.iter().map(|word| f64::from(word.confidence)).sum();
+        let low = words.iter().filter(|word| word.confidence < LOW_CONFIDENCE).count();
         if self.listed.len() < LISTED_PAGES {
             let mean = mean(confidence, words.len());
             let dpi = (why != PICTURE).then(|| size.dpi.round());
-            self.listed.push(json!({"page": number, "why": why, "words": words.len(), "confidence": mean, "dpi": dpi}));
+            self.listed.push(json!({
+                "page": number, "why": why, "words": words.len(), "confidence": mean, "low_confidence": low, "dpi": dpi,
+            }));
         }
+        let lines: Vec<ReadLine> = match self.lines + lines.len() <= LINES {
+            true => lines.iter().map(|line| placed(line, size)).collect(),
+            false => Vec::new(),
+        };
+        self.lines += lines.len();
         self.words += words.len();
+        self.low_confidence += low;
         self.confidence += confidence;
         self.boxes.add(number, size, &words);
-        self.texts.insert(number, text);
+        self.pages.insert(number, ReadPage { text, lines });
     }
 
     fn evidence(&self, engine: &Engine) -> Value {
         json!({
             "engine": engine.name(),
             "languages": engine.languages(),
-            "pages": self.texts.len(),
+            "pages": self.pages.len(),
             "words": self.words,
             "confidence": mean(self.confidence, self.words),
+            "low_confidence": self.low_confidence,
             "by_page": self.listed,
         })
     }
@@ -318,6 +335,18 @@ impl Pages {
 /// A mean confidence with one decimal; null without words.
 fn mean(sum: f64, count: usize) -> Option<f64> {
     (count > 0).then(|| (sum / count as f64 * 10.0).round() / 10.0)
+}
+
+/// A line with its place on its page.
+fn placed(line: &Line, size: &PictureSize) -> ReadLine {
+    let [left, top, width, height] = points(size, [line.left, line.top, line.width, line.height]);
+    let area = Area { left, top, width, height };
+    ReadLine { start: line.start, end: line.end, paragraph: line.paragraph, area }
+}
+
+/// Pixels of a picture as points of the page, with one decimal.
+fn points<const N: usize>(size: &PictureSize, pixels: [u32; N]) -> [f64; N] {
+    pixels.map(|pixels| (f64::from(pixels) / size.dpi * POINTS * 10.0).round() / 10.0)
 }
 
 /// The places of words on their pages, as many as there is room for.
@@ -331,11 +360,9 @@ struct Boxes {
 impl Boxes {
     /// Adds the words of a page, each with its place in points from the left and the top, and its confidence.
     fn add(&mut self, number: u32, size: &PictureSize, words: &[crate::ocr::Word]) {
-        let points = |pixels: u32| (f64::from(pixels) / size.dpi * POINTS * 10.0).round() / 10.0;
         let mut kept = Vec::new();
         for (index, word) in words.iter().enumerate() {
-            let place = [word.left, word.top, word.width, word.height].map(points);
-            let [left, top, width, height] = place;
+            let [left, top, width, height] = points(size, [word.left, word.top, word.width, word.height]);
             let value = json!([word.text, left, top, width, height, word.confidence.round()]);
             let bytes = value.to_string().len() + 1;
             if self.bytes + bytes > WORDS_BYTES {
@@ -404,6 +431,24 @@ mod tests {
             value["pages"].as_array().unwrap().iter().map(|page| page["words"].as_array().unwrap().len()).sum();
         assert_eq!(value["left_out"].as_u64(), Some(20_001 - kept as u64));
         assert_eq!(Boxes::default().into_value(), Value::Null);
+    }
+
+    #[test]
+    fn lines_have_places_as_long_as_there_is_room_and_unsure_words_are_counted() {
+        let size = PictureSize { width: 2500, height: 3300, dpi: 300.0 };
+        let word = |confidence| Word { text: "heron".to_owned(), left: 0, top: 0, width: 9, height: 9, confidence };
+        let line = Line { start: 0, end: 5, paragraph: 0, left: 300, top: 600, width: 150, height: 50 };
+        let read = |count: usize, words| Recognised { text: "heron".to_owned(), words, lines: vec![line; count] };
+        let mut pages = Pages::default();
+        pages.add(1, "scan", &size, read(1, vec![word(59.9), word(60.0), word(12.0)]));
+        pages.add(2, "scan", &size, read(LINES, vec![word(95.0)]));
+        pages.add(3, "scan", &size, read(LINES - 1, vec![word(30.0)]));
+        let places: Vec<usize> = pages.pages.values().map(|page| page.lines.len()).collect();
+        assert_eq!(places, [1, 0, LINES - 1], "all lines of a page or none");
+        let area = Area { left: 72.0, top: 144.0, width: 36.0, height: 12.0 };
+        assert_eq!(pages.pages[&1].lines[0], ReadLine { start: 0, end: 5, paragraph: 0, area });
+        assert_eq!(pages.low_confidence, 3);
+        assert_eq!(pages.listed[0]["low_confidence"], 2);
     }
 
     #[test]

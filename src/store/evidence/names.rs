@@ -108,8 +108,8 @@ evidence! {
     ScannedPages = "scanned_pages", by "`extract:text`, `ocr`", null "there are none", absent "the file is not a PDF, or nobody read its text", of "pdf";
     /// The numbers of the pages that are no scans and whose fonts do not say which characters they show, so that only OCR can read them.
     UnusablePages = "unusable_pages", by "`extract:text`, `ocr`", null "there are none", absent "the file is not a PDF, or nobody read its text", of "pdf";
-    /// How scanned pages, and those whose fonts cannot be read, were read: the `engine` and its `languages`, the numbers of `pages` and `words`, the mean `confidence` of the words, 0 to 100, and
-    /// the same for the first thousand pages (`by_page`), each with the resolution of its picture and why it was read: `scan`, `unknown_glyphs`, or `picture` of a file that is one, whose resolution is null.
+    /// How scanned pages, and those whose fonts cannot be read, were read: the `engine` and its `languages`, the numbers of `pages` and `words`, the mean `confidence` of the words, 0 to 100, how many
+    /// words have less than 60 (`low_confidence`), and the same for the first thousand pages (`by_page`), each with the resolution of its picture and why it was read: `scan`, `unknown_glyphs`, or `picture` of a file that is one, whose resolution is null.
     Ocr = "ocr", by "`ocr`", absent "the file has no such pages, or no OCR engine was configured";
     /// The words of the pages that were read so, each with its text, the left and the top of its box, its width and height in points (of a file that is a picture, in pixels), and its confidence; and how
     /// many are `left_out` for lack of room.
@@ -228,7 +228,8 @@ evidence! {
         absent "nobody changed it, or it is no template";
     /// What made the node: `upload`, a task, `split`, `chunk` or `segment` by the operation of this name, or `asserted` if a caller created it.
     Rule = "rule", by "what makes the node";
-    /// Where the node comes from in its file, or in the document that it was cut from (`source`): pages, slides, cells or characters.
+    /// Where the node comes from in its file, or in the document that it was cut from (`source`): pages, slides, cells or characters, and the `boxes` on its
+    /// pages if OCR read it, each with its `page`, its `left` and `top`, and its `width` and `height` in points (of a file that is a picture, in pixels).
     Anchor = "anchor", by "what makes the node",
         absent "the node is not a part of another";
     /// The last thousand attempts at the node's tasks, oldest first, each with its outcome, error and duration.

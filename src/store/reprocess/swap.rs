@@ -50,7 +50,7 @@ pub async fn access_roots(conn: &mut PgConnection, among: &[DocumentId]) -> sqlx
 }
 
 /// The node of a generation that has the anchor, the usetype and the rule of each of these nodes. Where several nodes have all three, the
-/// first corresponds to the first.
+/// first corresponds to the first. Boxes do not count, because another run of an OCR engine may place the same words a little beside.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = generation.id.0))]
 pub async fn counterparts(
     conn: &mut PgConnection,
@@ -59,12 +59,15 @@ pub async fn counterparts(
 ) -> sqlx::Result<HashMap<DocumentId, DocumentId>> {
     let pairs: Vec<(DocumentId, DocumentId)> = sqlx::query_as(
         "WITH old AS (
-             SELECT d.id, d.usetype, o.rule, o.anchor, row_number() OVER (PARTITION BY d.usetype, o.rule, o.anchor ORDER BY d.id) AS nth
-               FROM unnest($2::bigint[]) AS n(id) JOIN documents d ON d.id = n.id JOIN node_origins o ON o.document_id = d.id
+             SELECT d.id, d.usetype, o.rule, a.anchor, row_number() OVER (PARTITION BY d.usetype, o.rule, a.anchor ORDER BY d.id) AS nth
+               FROM unnest($2::bigint[]) AS n(id) JOIN documents d ON d.id = n.id JOIN node_origins o ON o.document_id = d.id,
+                    LATERAL (SELECT CASE jsonb_typeof(o.anchor) WHEN 'object' THEN o.anchor - 'boxes' ELSE o.anchor END AS anchor) a
               WHERE o.anchor IS NOT NULL AND o.rule <> ALL($3)),
          new AS (
-             SELECT d.id, d.usetype, o.rule, o.anchor, row_number() OVER (PARTITION BY d.usetype, o.rule, o.anchor ORDER BY d.id) AS nth
-               FROM documents d JOIN node_origins o ON o.document_id = d.id WHERE d.path @> ARRAY[$1::bigint])
+             SELECT d.id, d.usetype, o.rule, a.anchor, row_number() OVER (PARTITION BY d.usetype, o.rule, a.anchor ORDER BY d.id) AS nth
+               FROM documents d JOIN node_origins o ON o.document_id = d.id,
+                    LATERAL (SELECT CASE jsonb_typeof(o.anchor) WHEN 'object' THEN o.anchor - 'boxes' ELSE o.anchor END AS anchor) a
+              WHERE d.path @> ARRAY[$1::bigint])
          SELECT old.id, new.id FROM old JOIN new USING (usetype, rule, anchor, nth)",
     )
     .bind(generation.id)

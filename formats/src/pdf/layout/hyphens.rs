@@ -1,31 +1,40 @@
 //! Words that are broken at the end of a line.
 
 use rustc_hash::FxHashSet;
+use std::ops::Range;
 
 /// Joins lines to paragraphs, and these to a text in which lines end in `\n` and paragraphs in an empty line. A word that
-/// the end of a line breaks is whole again.
-pub fn join_lines<'t, P>(paragraphs: &[P]) -> String
+/// the end of a line breaks is whole again. Each line has its byte range of the text.
+pub fn join_lines<'t, P>(paragraphs: &[P]) -> (String, Vec<Range<usize>>)
 where
     P: AsRef<[&'t str]>,
 {
     let lines = || paragraphs.iter().flat_map(|paragraph| paragraph.as_ref()).copied();
     let words = Words::new(lines());
     let mut text = String::with_capacity(lines().map(|line| line.len() + 1).sum());
+    let mut ranges: Vec<Range<usize>> = Vec::with_capacity(lines().count());
     for paragraph in paragraphs {
         let mut before: Option<&str> = None;
         for line in paragraph.as_ref() {
             match before.map(|before| words.join(before, line)) {
-                Some(Some(Join::Without)) => drop(text.pop()),
+                Some(Some(Join::Without)) => {
+                    text.pop();
+                    if let Some(cut) = ranges.last_mut() {
+                        cut.end = text.len();
+                    }
+                }
                 Some(Some(Join::With)) => {}
                 Some(None) => text.push('\n'),
                 None if text.is_empty() => {}
                 None => text.push_str("\n\n"),
             }
+            let start = text.len();
             text.push_str(line);
+            ranges.push(start..text.len());
             before = Some(line);
         }
     }
-    text
+    (text, ranges)
 }
 
 /// How the end of a line is joined if its word continues in the next.
@@ -91,8 +100,11 @@ mod tests {
     #[test]
     fn lines_of_a_paragraph_share_the_words_that_they_break() {
         let paragraphs = [vec!["Herons wait for com-", "mon fish."], vec![], vec!["They are well-", "known", "birds."]];
-        assert_eq!(join_lines(&paragraphs), "Herons wait for common fish.\n\nThey are wellknown\nbirds.");
-        assert_eq!(join_lines::<Vec<&str>>(&[]), "");
+        let (text, lines) = join_lines(&paragraphs);
+        assert_eq!(text, "Herons wait for common fish.\n\nThey are wellknown\nbirds.");
+        let lines: Vec<&str> = lines.into_iter().map(|line| &text[line]).collect();
+        assert_eq!(lines, ["Herons wait for com", "mon fish.", "They are well", "known", "birds."]);
+        assert_eq!(join_lines::<Vec<&str>>(&[]), (String::new(), Vec::new()));
     }
 
     #[test]

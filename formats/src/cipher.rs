@@ -1,4 +1,4 @@
-//! What a password opens: the keys and ciphers of locked office packages ([MS-OFFCRYPTO] 2.3.4).
+//! What a password opens: the keys and ciphers of locked office packages ([MS-OFFCRYPTO] 2.3.4) and open documents.
 
 use aes::{
     Aes128, Aes192, Aes256,
@@ -8,11 +8,11 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 /// The bytes of a block of AES.
-pub(super) const BLOCK: usize = 16;
+pub(crate) const BLOCK: usize = 16;
 
 /// The hash functions that office programs use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hash {
+pub(crate) enum Hash {
     Sha1,
     Sha256,
     Sha384,
@@ -21,7 +21,7 @@ pub(super) enum Hash {
 
 impl Hash {
     /// The function of a name in an agile description.
-    pub(super) fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
         match name {
             "SHA1" | "SHA-1" => Some(Self::Sha1),
             "SHA256" | "SHA-256" => Some(Self::Sha256),
@@ -32,7 +32,7 @@ impl Hash {
     }
 
     /// The hash of two pieces, one after the other.
-    pub(super) fn of(self, first: &[u8], second: &[u8]) -> Vec<u8> {
+    pub(crate) fn of(self, first: &[u8], second: &[u8]) -> Vec<u8> {
         match self {
             Self::Sha1 => of::<Sha1>(first, second),
             Self::Sha256 => of::<Sha256>(first, second),
@@ -42,7 +42,7 @@ impl Hash {
     }
 
     /// How many bytes a hash has.
-    pub(super) fn length(self) -> usize {
+    pub(crate) fn length(self) -> usize {
         match self {
             Self::Sha1 => 20,
             Self::Sha256 => 32,
@@ -52,7 +52,7 @@ impl Hash {
     }
 
     /// The HMAC of a text (RFC 2104).
-    pub(super) fn mac(self, key: &[u8], text: &[u8]) -> Vec<u8> {
+    pub(crate) fn mac(self, key: &[u8], text: &[u8]) -> Vec<u8> {
         const INNER: u8 = 0x36;
         const OUTER: u8 = 0x5C;
         // The function takes in so many bytes at once.
@@ -67,7 +67,7 @@ impl Hash {
     }
 
     /// The hash of a salt and a password, hashed again so many times with the number of the turn before it.
-    pub(super) fn spun(self, salt: &[u8], password: &str, turns: u32) -> Vec<u8> {
+    pub(crate) fn spun(self, salt: &[u8], password: &str, turns: u32) -> Vec<u8> {
         let password: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         match self {
             Self::Sha1 => spun::<Sha1>(salt, &password, turns),
@@ -90,8 +90,34 @@ fn spun<D: Digest>(salt: &[u8], password: &[u8], turns: u32) -> Vec<u8> {
     hash.to_vec()
 }
 
+/// A key of this length from a password and a salt: PBKDF2 with HMAC-SHA-1 (RFC 8018), hashed so many times.
+pub(crate) fn derived(password: &[u8], salt: &[u8], turns: u32, length: usize) -> Vec<u8> {
+    /// The function takes in so many bytes at once.
+    const TAKEN_IN: usize = 64;
+    let mut key = if password.len() > TAKEN_IN { Hash::Sha1.of(password, &[]) } else { password.to_vec() };
+    key.resize(TAKEN_IN, 0);
+    let with = |pad: u8| Sha1::new().chain_update(key.iter().map(|byte| byte ^ pad).collect::<Vec<u8>>());
+    // Both halves of the HMAC begin alike in every turn.
+    let (inner, outer) = (with(0x36), with(0x5C));
+    let mac = |text: &[u8]| outer.clone().chain_update(inner.clone().chain_update(text).finalize()).finalize();
+    let mut derived = Vec::new();
+    let mut number = 0u32;
+    while derived.len() < length {
+        number += 1;
+        let mut last = mac(&[salt, &number.to_be_bytes()[..]].concat());
+        let mut sum = last.to_vec();
+        for _ in 1..turns {
+            last = mac(&last[..]);
+            sum.iter_mut().zip(last.iter()).for_each(|(sum, with)| *sum ^= with);
+        }
+        derived.extend(sum);
+    }
+    derived.truncate(length);
+    derived
+}
+
 /// A hash cut to a length, or filled up to it.
-pub(super) fn fitted(mut hash: Vec<u8>, length: usize) -> Vec<u8> {
+pub(crate) fn fitted(mut hash: Vec<u8>, length: usize) -> Vec<u8> {
     const FILLER: u8 = 0x36;
     hash.resize(length, FILLER);
     hash
@@ -99,7 +125,7 @@ pub(super) fn fitted(mut hash: Vec<u8>, length: usize) -> Vec<u8> {
 
 /// Decrypts whole blocks in place with AES: chained from `start`, or each for itself. `None` if AES has no keys of this
 /// length; a part of a block at the end stays as it is.
-pub(super) fn decrypt(key: &[u8], start: Option<[u8; BLOCK]>, data: &mut [u8]) -> Option<()> {
+pub(crate) fn decrypt(key: &[u8], start: Option<[u8; BLOCK]>, data: &mut [u8]) -> Option<()> {
     match key.len() {
         16 => blocks::<Aes128>(key, start, data),
         24 => blocks::<Aes192>(key, start, data),
@@ -160,6 +186,18 @@ mod tests {
         for hash in [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512] {
             assert_eq!(hash.of(b"a", b"bc").len(), hash.length(), "{hash:?}");
         }
+    }
+
+    /// Vectors of RFC 6070, and one of a password that is longer than a block.
+    #[test]
+    fn keys_are_derived_as_the_standard_says() {
+        assert_eq!(derived(b"password", b"salt", 1, 20), bytes("0c60c80f961f0e71f3a9b524af6012062fe037a6"));
+        assert_eq!(derived(b"password", b"salt", 2, 20), bytes("ea6c014dc72d6f8ccd1ed92ace1d41f0d8de8957"));
+        let long = (b"passwordPASSWORDpassword", b"saltSALTsaltSALTsaltSALTsaltSALTsalt");
+        let expected = "3d2eec4fe41c849b80c8d83662c0e44a8b291a964cf2f07038";
+        assert_eq!(derived(long.0, long.1, 4096, 25), bytes(expected));
+        let expected = "6fcaa29d60751059573c47dcec3c8cb92a90fdb8fc0950357d";
+        assert_eq!(derived(&[b'k'; 80], b"salt", 3, 25), bytes(expected));
     }
 
     /// The vectors of RFC 2202 and RFC 4231, with a key that is shorter and one that is longer than a block.

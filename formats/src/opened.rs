@@ -1,4 +1,4 @@
-//! What a locked package holds, once it is open. It is read in one go, because its password is kept nowhere.
+//! What a locked file holds, once it is open. It is read in one go, because its password is kept nowhere.
 
 use crate::{
     Extraction, Format, FormatError, Limits, Pattern, Patterns,
@@ -11,13 +11,19 @@ use crate::{
 use std::io::Cursor;
 
 /// The bytes of a document, presentation or workbook.
-pub(super) struct Package {
+pub(crate) struct Opened {
     format: Format,
     bytes: Vec<u8>,
 }
 
-impl Package {
-    pub(super) fn new(bytes: Vec<u8>) -> Result<Self, FormatError> {
+impl Opened {
+    /// Takes an open document, whose format is known.
+    pub(crate) fn of(format: Format, bytes: Vec<u8>) -> Self {
+        Self { format, bytes }
+    }
+
+    /// Takes what was locked in a compound file.
+    pub(crate) fn new(bytes: Vec<u8>) -> Result<Self, FormatError> {
         match detect(&mut Cursor::new(&bytes))?.format {
             Some(format @ (Format::Docx | Format::Pptx | Format::Xlsx | Format::Xlsb)) => Ok(Self { format, bytes }),
             _ => Err(FormatError::corrupt(Format::Ole2, "what is encrypted in it is no office file")),
@@ -25,7 +31,7 @@ impl Package {
     }
 
     /// What its text shows; nothing else of it is read later.
-    pub(super) fn probe(self, limits: &Limits) -> Result<Patterns, FormatError> {
+    pub(crate) fn probe(self, limits: &Limits) -> Result<Patterns, FormatError> {
         let extraction = self.extract(limits)?;
         Ok(Patterns::default()
             .with(Pattern::HasTextLayer, has_text(&extraction.text))
@@ -35,9 +41,9 @@ impl Package {
     }
 
     /// The text, with the fact `locked_format`.
-    pub(super) fn extract(self, limits: &Limits) -> Result<Extraction, FormatError> {
+    pub(crate) fn extract(self, limits: &Limits) -> Result<Extraction, FormatError> {
         let mut extraction = match self.format {
-            Format::Xlsx | Format::Xlsb => sheets(&self.bytes, limits)?,
+            Format::Xlsx | Format::Xlsb | Format::Ods => sheets(&self.bytes, limits)?,
             format => crate::extract(format, Cursor::new(&self.bytes), limits)?,
         };
         extraction.facts.insert("locked_format".to_owned(), self.format.as_str().into());
