@@ -122,7 +122,11 @@ impl RunningWorker {
         // A summary may take several calls of a language model; each is kept, so that a next attempt goes on from there.
         let longest = tools.settings.parser_wall_time.max(2 * tools.language_model.timeout());
         let deadline = longest + READING_MARGIN;
-        let claims = Claims { claimer: claimer.clone(), deadlines: Deadlines::new(deadline, &tools) };
+        let claims = Claims {
+            claimer: claimer.clone(),
+            deadlines: Deadlines::new(deadline, &tools),
+            take_along: role.max_tasks.is_none(),
+        };
         let queue = queue::PgQueue::new(&tools, claimer, badges, deadline, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let building = (!batches).then(|| building::start((*tools).clone()));
