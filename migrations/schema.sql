@@ -255,6 +255,49 @@ BEGIN
     END LOOP;
 END $$;
 
+CREATE FUNCTION claim_beside(claim_lock bigint, task bigint, token uuid, worker_id text, most integer, most_bytes integer, lease_of interval) RETURNS SETOF task_queue
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+DECLARE
+    own task_queue; own_bytes integer; candidates bigint[]; granted bigint[];
+BEGIN
+    SELECT t.* INTO own FROM task_queue t WHERE t.id = task AND t.claim_token = token;
+    IF NOT EXISTS (SELECT 1 FROM task_queue q WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '')) THEN
+        RETURN;
+    END IF;
+    own_bytes := short_text(own);
+    IF own_bytes IS NULL OR own_bytes >= most_bytes THEN
+        RETURN;
+    END IF;
+    IF NOT try_claim_lock(claim_lock) THEN
+        RETURN;
+    END IF;
+    PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '200ms', true);
+    WITH line AS MATERIALIZED (
+        SELECT q.id FROM task_queue q WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '')
+         ORDER BY q.priority DESC, q.created_at, q.id LIMIT most FOR NO KEY UPDATE SKIP LOCKED),
+    sized AS (SELECT t.id, t.priority, t.created_at, short_text(t) AS bytes FROM line l JOIN task_queue t ON t.id = l.id),
+    summed AS (
+        SELECT s.id, sum(s.bytes) OVER up_to_here AS bytes, bool_and(s.bytes IS NOT NULL) OVER up_to_here AS is_alike
+          FROM sized s WINDOW up_to_here AS (ORDER BY s.priority DESC, s.created_at, s.id))
+    SELECT array_agg(n.id) INTO candidates FROM summed n WHERE n.is_alike AND own_bytes + n.bytes <= most_bytes;
+    IF candidates IS NULL THEN
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT 1 FROM task_intent) OR EXISTS (SELECT 1 FROM paused_task_type) THEN
+        candidates := stand_back(candidates);
+    END IF;
+    granted := ARRAY(SELECT g.id FROM grant_tasks(worker_id, candidates, lease_of) g);
+    DELETE FROM task_intent i WHERE i.task_id = ANY (granted);
+    -- What a worker has only claimed, and its heart does not know of, is given back.
+    RETURN QUERY UPDATE task_queue t SET status = 'running' WHERE t.id = ANY (granted) RETURNING t.*;
+END $$;
+
 CREATE FUNCTION embedded_documents(params jsonb, own bigint) RETURNS bigint[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -700,6 +743,14 @@ END $$;
 CREATE FUNCTION retryable(t task_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT t.error_type IN ('retryable', 'timeout') $$;
+
+CREATE FUNCTION short_text(t task_queue) RETURNS integer
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT octet_length(d.title) + octet_length(d.content) FROM documents d
+     WHERE d.id = t.scope_document_id AND t.task_type = 'embed' AND t.params = '{}' AND t.root_id = t.scope_document_id
+       AND t.retry_count = 0 AND t.lease_losses = 0 AND octet_length(d.content) > 0
+       AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id) $$;
 
 CREATE FUNCTION stand_back(candidates bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql

@@ -1,19 +1,37 @@
-//! End to end: generated Markdown through the whole service, beside the bare encoder on the same chunks.
+//! End to end: generated Markdown, and short documents that are created one by one, through the whole service, beside the bare encoder on the same
+//! texts.
 use crate::{
     figure::{BoxError, Figure, Peer},
-    markdown,
+    markdown::{self, Prose},
     sandbox::with_app,
     uploads,
 };
-use std::time::Instant;
+use futures_util::{StreamExt, TryStreamExt};
+use std::time::{Duration, Instant};
 use svc::app::App;
+use svc_client::{
+    Client, Json, Remote,
+    wire::{NewDocument, WaitQuery},
+};
 use svc_models::Engine;
 
 /// The texts in one call of the bare encoder: enough to sort by length, few enough to keep their vectors.
 const TEXTS: usize = 4096;
+/// The short documents, the words of each, and how many clients create them.
+const DOCUMENTS: usize = 2000;
+const WORDS: usize = 20;
+const CLIENTS: usize = 16;
+const TITLE: &str = "Note";
+/// The time between two looks at the queue.
+const LOOK: Duration = Duration::from_millis(10);
 
 pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    with_app(|_| {}, async |app: &App| measure(app, files, out).await).await
+    let measure = async |app: &App| {
+        measure(app, files, out).await?;
+        short(app, out).await
+    };
+    // The clients create as fast as they can.
+    with_app(|settings| settings.rate_writes = 0, measure).await
 }
 
 async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
@@ -38,8 +56,7 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
             .bind(before)
             .fetch_all(&app.service.pool)
             .await?;
-    let engine =
-        app.service.embedder.as_ref().and_then(svc::embedding::Embedder::engine).ok_or("the service has no model")?;
+    let engine = engine(app)?;
     let tokens = texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
     out(Figure::alone("ingest/files", files, "files", files as f64));
     out(Figure::alone("ingest/nodes", files, "nodes", nodes as f64));
@@ -47,19 +64,74 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
         out(Figure::alone(&format!("ingest/tasks/{name}"), files, "tasks", count as f64));
     }
 
-    let encoder_seconds = encode(engine, &texts).await?;
+    let chunks = texts.len();
+    let encoder_seconds = encode(engine, texts).await?;
     let encoder =
         |value| Peer { name: "the bare encoder on the same chunks", version: svc_client::VERSION.into(), value };
     out(Figure::alone("ingest/end_to_end", nodes, "nodes/s", nodes as f64 / service_seconds));
-    for (name, count, unit) in [("chunks", texts.len(), "chunks/s"), ("tokens", tokens, "tokens/s")] {
+    for (name, count, unit) in [("chunks", chunks, "chunks/s"), ("tokens", tokens, "tokens/s")] {
         let (ours, peer) = (count as f64 / service_seconds, encoder(count as f64 / encoder_seconds));
         out(Figure::beside(&format!("ingest/{name}"), count, unit, ours, peer));
     }
     Ok(())
 }
 
+/// Short documents from the first call that creates one until all of them can be found.
+async fn short(app: &App, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let client = uploads::client(&format!("http://{}", app.address))?;
+    let mut prose = Prose::new(1);
+    let mut texts = |count: usize| (0..count).map(|_| prose.words(WORDS)).collect::<Vec<_>>();
+    create(app, &client, texts(CLIENTS)).await?;
+    let before: i64 = sqlx::query_scalar("SELECT max(id) FROM documents").fetch_one(&app.service.pool).await?;
+
+    let texts = texts(DOCUMENTS);
+    let service_seconds = create(app, &client, texts.clone()).await?;
+    // What shares a transaction was written at one moment.
+    let written: i64 =
+        sqlx::query_scalar("SELECT count(DISTINCT v.xmin::text) FROM document_vectors v WHERE v.document_id > $1")
+            .bind(before)
+            .fetch_one(&app.service.pool)
+            .await?;
+    // The service embeds the title too.
+    let encoder_seconds = encode(engine(app)?, texts.iter().map(|text| format!("{TITLE}\n{text}")).collect()).await?;
+    let count = DOCUMENTS as f64;
+    let encoder = Peer {
+        name: "the bare encoder on the same texts",
+        version: svc_client::VERSION.into(),
+        value: count / encoder_seconds,
+    };
+    out(Figure::alone("ingest/short/transactions", DOCUMENTS, "transactions", written as f64));
+    out(Figure::beside("ingest/short/documents", DOCUMENTS, "documents/s", count / service_seconds, encoder));
+    Ok(())
+}
+
+/// The seconds until all of these documents are created, a call each, and can be found.
+async fn create(app: &App, client: &Client<Remote>, texts: Vec<String>) -> Result<f64, BoxError> {
+    let start = Instant::now();
+    let calls = texts.into_iter().map(|content| async move {
+        let new = NewDocument { title: TITLE.to_owned(), content, ..NewDocument::default() };
+        client.create_document(WaitQuery::default(), Json(new)).await?;
+        Ok::<_, BoxError>(())
+    });
+    futures_util::stream::iter(calls).buffer_unordered(CLIENTS).try_collect::<Vec<()>>().await?;
+    loop {
+        let waits: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE NOT final)")
+            .fetch_one(&app.service.pool)
+            .await?;
+        if !waits {
+            return Ok(start.elapsed().as_secs_f64());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn engine(app: &App) -> Result<&Engine, BoxError> {
+    let engine = app.service.embedder.as_ref().and_then(svc::embedding::Embedder::engine);
+    engine.ok_or_else(|| "the service has no model".into())
+}
+
 /// The seconds that the model alone takes.
-async fn encode(engine: &Engine, texts: &[String]) -> Result<f64, BoxError> {
+async fn encode(engine: &Engine, texts: Vec<String>) -> Result<f64, BoxError> {
     let start = Instant::now();
     for texts in texts.chunks(TEXTS) {
         engine.embed_documents(texts.to_vec()).await?;

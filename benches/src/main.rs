@@ -74,7 +74,7 @@ const BENCHES: &[(&str, &str)] = &[
         "feed/queued",
         "what a service takes that finds many files of 1 MiB in the queue of a broker, which keeps them on the disk; SIZE: files, default 1000",
     ),
-    ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
+    ("ingest", "uploads and short documents to settled, beside the bare encoder; SIZE: files, default 30"),
     (
         "batch",
         "documents of 200 words, stored in batches until found, beside the bare encoder; SIZE: documents, default 5000",

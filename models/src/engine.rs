@@ -4,6 +4,7 @@ use crate::{
     encoder::Wanted,
     folder::ModelFolder,
     health::{self, Watched},
+    location::LONGEST_TEXT,
     passes::{self, Heard},
     queue::{Lane, Work},
     ragged::Ragged,
@@ -71,6 +72,11 @@ impl Engine {
             let problem = format!("max_position_embeddings is {max_positions}, too few for any text");
             return Err(ModelError::Corrupt { path: config_path, problem });
         }
+        let longest = folder.max_length.map_or(max_positions, |most| most.min(max_positions));
+        if tokenizer.special_count() >= longest {
+            let problem = format!("max_seq_length is {longest}, too few for any text");
+            return Err(ModelError::Corrupt { path: folder.path.join(LONGEST_TEXT), problem });
+        }
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());
         let (precision, model_config) = (device.precision(settings.precision), folder.config.clone());
@@ -87,8 +93,8 @@ impl Engine {
             native_width,
             width: VECTOR_WIDTH,
             max_positions,
-            doc_window: settings.doc_window.min(max_positions),
-            token_window: settings.token_window.min(max_positions),
+            doc_window: settings.doc_window.min(longest),
+            token_window: settings.token_window.min(longest),
             query_prefix: folder.query_prefix,
             document_prefix: folder.document_prefix,
             is_centred: folder.is_centred,

@@ -1,6 +1,9 @@
 //! A model's folder: which files exist, and what they say apart from the weights.
 
-use crate::{Architecture, ModelError, ModelSettings, Pooling, Precision, location::Location};
+use crate::{
+    Architecture, ModelError, ModelSettings, Pooling, Precision,
+    location::{LONGEST_TEXT, Location},
+};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::{
@@ -26,6 +29,8 @@ pub(crate) struct ModelFolder {
     pub document_prefix: String,
     pub catalog_width: Option<usize>,
     pub is_centred: bool,
+    /// The most tokens of a text by the folder's own word.
+    pub max_length: Option<usize>,
 }
 
 impl ModelFolder {
@@ -52,12 +57,13 @@ impl ModelFolder {
         let config = read_file(&config_path, MAX_CONFIG_BYTES)?;
         let (architecture, classifier) = architecture(&config, &config_path)?;
         let tokenizer = read_file(&path.join("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
-        let (pooling, query_prefix, document_prefix) = match entry {
-            Some(entry) => (entry.pooling, entry.query_prefix.clone(), entry.document_prefix.clone()),
+        // What the catalogue says of a named model holds on every machine, whatever else lies in its folder there.
+        let (pooling, query_prefix, document_prefix, max_length) = match entry {
+            Some(entry) => (entry.pooling, entry.query_prefix.clone(), entry.document_prefix.clone(), None),
             None => {
                 let prompts = prompts(&path)?;
                 check_modules(&path)?;
-                (pooling(&path)?, prompts.query, prompts.document)
+                (pooling(&path)?, prompts.query, prompts.document, max_length(&path)?)
             }
         };
         let catalog_width = entry.map(|entry| entry.width);
@@ -74,6 +80,7 @@ impl ModelFolder {
             document_prefix,
             catalog_width,
             is_centred,
+            max_length,
         })
     }
 
@@ -206,4 +213,14 @@ fn prompts(folder: &Path) -> Result<Prompts, ModelError> {
     }
     let file = read_json::<File>(&folder.join("config_sentence_transformers.json"))?;
     Ok(file.and_then(|file| file.prompts).unwrap_or_default())
+}
+
+/// Read from `sentence_bert_config.json`. A model gives a vector of a longer text too, but was not trained to.
+fn max_length(folder: &Path) -> Result<Option<usize>, ModelError> {
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        max_seq_length: Option<usize>,
+    }
+    Ok(read_json::<File>(&folder.join(LONGEST_TEXT))?.and_then(|file| file.max_seq_length))
 }

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 /// The files that a model outside the catalogue must have.
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
-/// Files that are read if they exist: they say how rows become one vector, and the prefixes.
-const OPTIONAL: [&str; 3] = ["modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"];
+/// Files that are read if they exist: they say how rows become one vector, the prefixes, and the longest text.
+const OPTIONAL: [&str; 4] =
+    ["modules.json", "1_Pooling/config.json", "config_sentence_transformers.json", LONGEST_TEXT];
+/// The file that says how long the texts were on which the model was trained.
+pub(crate) const LONGEST_TEXT: &str = "sentence_bert_config.json";
 
 /// A model that was named, whether or not it exists.
 #[derive(Debug, Clone)]

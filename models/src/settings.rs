@@ -18,9 +18,10 @@ pub struct ModelSettings {
     pub batch_size: usize,
     /// The most texts in one pass for token vectors.
     pub token_batch_size: usize,
-    /// The most tokens of a text for document vectors; the model's own positions are a second limit.
+    /// The most tokens of a text for document vectors; the model's own positions are a second limit, and what its folder says of the longest
+    /// text is a third.
     pub doc_window: usize,
-    /// The most tokens of a text for token vectors; the model's own positions are a second limit.
+    /// The most tokens of a text for token vectors; the other limits are the same.
     pub token_window: usize,
     /// How many passes may wait for their turn; further callers wait before their passes are queued.
     pub queue_capacity: usize,

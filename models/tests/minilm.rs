@@ -17,8 +17,19 @@ fn model_folder() -> Option<PathBuf> {
     folder
 }
 
+/// Loads the model without the file that bounds its window, because the reference has longer texts too.
 fn load(device: &str, doc_window: usize) -> Option<Engine> {
-    let model = model_folder()?.to_str().expect("a folder's name in UTF-8").to_owned();
+    let folder = model_folder()?.canonicalize().expect("the folder is there");
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let unbound = place.path().join(folder.file_name().expect("a folder has a name"));
+    std::fs::create_dir(&unbound).expect("a new folder");
+    for file in std::fs::read_dir(&folder).expect("the folder can be read") {
+        let file = file.expect("the folder can be read");
+        if file.file_name() != "sentence_bert_config.json" {
+            std::os::unix::fs::symlink(file.path(), unbound.join(file.file_name())).expect("a link");
+        }
+    }
+    let model = unbound.to_str().expect("a folder's name in UTF-8").to_owned();
     let (device, precision) = (device.to_owned(), Some(Precision::F32));
     let settings = ModelSettings { model, device, precision, doc_window, ..ModelSettings::default() };
     Some(Engine::load(&settings).expect("the model loads"))

@@ -5,6 +5,7 @@ pub(crate) mod copies;
 pub(crate) mod edit;
 pub(crate) mod entries;
 pub mod extension;
+pub(crate) mod held;
 pub(crate) mod options;
 pub(crate) mod parent;
 pub(crate) mod plan;

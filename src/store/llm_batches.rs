@@ -12,7 +12,7 @@ use super::{
     text::storable,
     word::Word,
 };
-pub use answered::{ended, finish, lock, sources, waiting, with_errors};
+pub use answered::{ended, lock, sources, waiting, with_errors};
 use chrono::{DateTime, Utc};
 pub use results::{BatchCounts, BatchResult, Said, end, record, take_error};
 use sqlx::{PgConnection, PgPool};

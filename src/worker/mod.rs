@@ -83,6 +83,13 @@ pub struct RunningWorker {
     listeners: Vec<tokio::task::JoinHandle<()>>,
 }
 
+/// How many tasks of models run at once. While some wait for the database, others keep each of the model's threads busy, and two more have their
+/// texts ready; a runner's threads are unknown here. Half of the connections are left to other tasks.
+fn model_permits(tools: &Tools) -> usize {
+    let threads = tools.beside().map_or(1, |engine| engine.info().threads);
+    (threads + 2).min(tools.settings.database_pool_size / 2).max(2)
+}
+
 impl RunningWorker {
     /// Starts the actors. `options` say where the heart and the listener for notifications connect, each on its own connection.
     pub async fn start(role: Role, tools: Tools, options: PgConnectOptions) -> Result<RunningWorker, WorkerError> {
@@ -90,13 +97,13 @@ impl RunningWorker {
         tools.look_at_moves().await;
         tools.follow_moves();
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        // Readers are separate processes, and the model has its own threads and wants its next batch ready.
+        // Readers are separate processes, and the model has its own threads.
         // Who asks by batches does nothing else, and waits for no answer.
         let batches = tools.batching.is_some();
         let permits = |lane, most| if tools.types.use_lane(lane) && (!batches || lane == Lane::Llm) { most } else { 0 };
         let permits = Permits {
             cpu: permits(Lane::Cpu, cores),
-            model: permits(Lane::Model, 2),
+            model: permits(Lane::Model, model_permits(&tools)),
             llm: permits(Lane::Llm, if batches { BATCH_PERMITS } else { tools.settings.llm_concurrency }),
             io: permits(Lane::Io, 8),
         };
@@ -125,7 +132,11 @@ impl RunningWorker {
         // A summary may take several calls of a language model; each is kept, so that a next attempt goes on from there.
         let longest = tools.settings.parser_wall_time.max(2 * tools.language_model.timeout());
         let deadline = longest + READING_MARGIN;
-        let claims = Claims { claimer: claimer.clone(), deadlines: Deadlines::new(deadline, &tools) };
+        let claims = Claims {
+            claimer: claimer.clone(),
+            deadlines: Deadlines::new(deadline, &tools),
+            take_along: role.max_tasks.is_none(),
+        };
         let queue = queue::PgQueue::new(&tools, claimer, badges, deadline, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let building = (!batches).then(|| building::start((*tools).clone()));

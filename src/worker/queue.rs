@@ -4,7 +4,7 @@ use crate::{
     blobs::BlobError,
     core::Core,
     ingest::{
-        Tools, reprocess, settle,
+        Tools, held, reprocess, settle,
         tasks::{
             Deadlines,
             types::{PROBE, TaskTypes},
@@ -216,7 +216,7 @@ impl PgQueue {
 
     /// Ends held tasks for good.
     async fn end(&self, held: &[Held]) -> sqlx::Result<()> {
-        end(&self.pool, &self.types, &self.badges, held).await
+        held::end(&self.pool, &self.types, &self.badges, held).await
     }
 
     /// Deletes ended tasks in small transactions. The next look continues where this one ended.
@@ -288,41 +288,6 @@ impl PgQueue {
         }
         Ok(queued || forgotten > 0)
     }
-}
-
-/// Ends held tasks for good.
-pub(super) async fn end(
-    pool: &PgPool,
-    types: &TaskTypes,
-    badges: &BTreeMap<String, String>,
-    held: &[Held],
-) -> sqlx::Result<()> {
-    for task in held {
-        let mut tx = store::transaction::begin(pool).await?;
-        settle::lock_for_failure(&mut tx, types, &task.task_type, task.scope_document_id, &task.params.0).await?;
-        if !store::leases::end(&mut tx, task).await? {
-            continue;
-        }
-        let (id, params) = (task.scope_document_id, &task.params.0);
-        let root_id = match task.cancelled {
-            true => settle::task_cancelled(&mut tx, types, &task.task_type, id, params).await?,
-            false => settle::task_failed(&mut tx, types, &task.task_type, id, params).await?,
-        };
-        tx.commit().await?;
-        if !task.cancelled {
-            tracing::error!(
-                task.id = task.id.0,
-                task.r#type = task.task_type,
-                document.id = task.scope_document_id.0,
-                root.id = root_id.map(|root_id| root_id.0),
-                "a task lost its last lease and failed"
-            );
-        }
-        if let Some(root_id) = root_id {
-            settle::settle_or_leave(pool, badges, root_id).await;
-        }
-    }
-    Ok(())
 }
 
 /// How long to wait before the retry after this attempt: doubling, capped, and jittered so that failures do not return

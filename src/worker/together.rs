@@ -1,7 +1,7 @@
 //! What a process that asks by batches does for many tasks at once, beside its actors, which do the rest one by one.
-use super::{Role, queue};
+use super::Role;
 use crate::{
-    ingest::{Tools, tasks::together},
+    ingest::{Tools, held, tasks::together},
     store::{self, leases::Held, tasks::Claimer},
 };
 use std::{
@@ -108,8 +108,7 @@ impl Together {
         if held.is_empty() {
             return Ok(());
         }
-        let cancelled = store::leases::give_back(&self.tools.pool, held).await?;
-        self.end(&cancelled).await?;
+        held::give_back(&self.tools, held).await?;
         self.tools.wake.notify(Lanes::of(Lane::Llm));
         Ok(())
     }
@@ -127,7 +126,7 @@ impl Together {
 
     async fn end(&self, cancelled: &[Held]) -> sqlx::Result<()> {
         let tools = &self.tools;
-        queue::end(&tools.pool, &tools.types, &tools.settings.task_badges, cancelled).await
+        held::end(&tools.pool, &tools.types, &tools.settings.task_badges, cancelled).await
     }
 
     /// Begins nothing new, and waits for what is under way.

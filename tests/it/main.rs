@@ -10,6 +10,7 @@ mod architecture;
 mod archive;
 mod backup;
 mod batch;
+mod beside;
 mod blobs;
 mod bm25;
 mod bytes;

@@ -2,7 +2,7 @@
 use crate::{
     admin::idle,
     queue::{LEASE, node, task},
-    support::{TestApp, Wish, sample, until},
+    support::{TestApp, Wish, engine, sample, until},
 };
 use std::time::Duration;
 use svc::store::tasks::{self, Claimer};
@@ -11,7 +11,7 @@ use svc_client::{
     Code, Json,
     wire::{
         BlockedBy, DocumentPath, ErrorType, FailureChoice, FailureQuery, FileQuery, Finding, FindingKind, PageQuery,
-        RegionMapQuery, Settled, SnapshotPart, StoryQuery, TaskPath, TaskQuery, TaskStatus, TaskTypePath,
+        RegionMapQuery, Settled, SnapshotPart, StoryQuery, TaskLane, TaskPath, TaskQuery, TaskStatus, TaskTypePath,
         ThroughputQuery, WorkerPath, WorkerQuery,
     },
 };
@@ -386,7 +386,9 @@ async fn who_looks_at_the_actors_sees_them_as_they_are_now() {
 
     let totals = read(SnapshotPart::Totals).await.unwrap().snapshot.unwrap();
     assert!(totals.root.is_none() && totals.totals.iter().map(|total| total.count).sum::<u64>() == totals.actors);
-    assert!(totals.lanes.iter().any(|lane| lane.permits > 0));
+    let permits = totals.lanes.iter().find(|lane| lane.lane == TaskLane::Model).map(|lane| lane.permits);
+    // The settings have 16 connections, half of which are for tasks of models.
+    assert_eq!(permits, Some((engine().info().threads + 2).min(8) as u64), "each thread of the model has work");
     assert!(read(SnapshotPart::Nothing).await.unwrap().snapshot.is_none());
     let none =
         app.client.read_worker(WorkerPath { id: "nobody".to_owned() }, WorkerQuery::default()).await.unwrap_err();

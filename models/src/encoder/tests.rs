@@ -279,13 +279,18 @@ impl Place for Counted {
 
 #[test]
 fn a_long_text_pauses_within_a_layer() {
-    for model in models().into_iter().filter(|model| model.name == "bert") {
+    let pausing: Vec<Model> =
+        models().into_iter().filter(|model| ["bert", "modernbert"].contains(&model.name.as_str())).collect();
+    assert_eq!(pausing.len(), 2);
+    for model in pausing {
         let (encoder, layers) = (model.encoder(Device::Cpu), model.config().shape.layers);
         let ids: Vec<u32> = (0..300).map(|at| at % 60).collect();
         let place = Counted(AtomicUsize::new(0));
         on(1, || encoder.forward(&Ragged::from_sequences([&ids[..]]), Wanted::Rows, &place));
-        // Each layer has four products of at least four blocks, and four tiles of attention.
-        assert_eq!(place.0.into_inner(), layers * 5 * 4);
+        // Each layer has four products of at least four blocks, and four tiles of attention, or more where it looks through a window.
+        let (pauses, least) = (place.0.into_inner(), layers * 5 * 4);
+        assert!(pauses >= least, "{}: {pauses} pauses, at least {least} are wanted", model.name);
+        assert!(model.name != "bert" || pauses == least, "{pauses} pauses");
     }
 }
 

@@ -92,6 +92,50 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
 }
 
 #[test]
+fn the_longest_text_of_the_folder_bounds_both_windows() {
+    let folder = sample_folder();
+    let path = folder.path().join("sentence_bert_config.json");
+    let loaded = |says: &str| {
+        std::fs::write(&path, says).unwrap();
+        Engine::load(&settings(&folder))
+    };
+    let windows = |says: &str| {
+        let info = loaded(says).unwrap().info().clone();
+        (info.doc_window, info.token_window, info.max_positions)
+    };
+    let unbound = (sample::POSITIONS, 512, sample::POSITIONS);
+    assert_eq!(windows(r#"{"max_seq_length": 256, "do_lower_case": false}"#), (256, 256, sample::POSITIONS));
+    assert_eq!(windows(r#"{"max_seq_length": 600}"#), (600, 512, sample::POSITIONS));
+    assert_eq!(windows(r#"{"max_seq_length": 9000}"#), unbound, "the model has no more positions");
+    assert_eq!(windows(r#"{"max_seq_length": null}"#), unbound);
+    assert_eq!(windows("{}"), unbound);
+    for (says, wanted) in [
+        (r#"{"max_seq_length": 0}"#, "max_seq_length is 0, too few for any text"),
+        (r#"{"max_seq_length": 2}"#, "max_seq_length is 2, too few for any text"),
+        (r#"{"max_seq_length": -1}"#, "-1"),
+        (r#"{"max_seq_length": "long"}"#, "long"),
+        ("garbage", "not usable"),
+    ] {
+        let error = loaded(says).unwrap_err().to_string();
+        assert!(error.contains("sentence_bert_config.json") && error.contains(wanted), "{says}: {error}");
+    }
+}
+
+#[test]
+fn a_text_over_the_longest_one_is_refused_although_the_model_has_positions_for_it() {
+    let folder = sample_folder();
+    std::fs::write(folder.path().join("sentence_bert_config.json"), r#"{"max_seq_length": 20}"#).unwrap();
+    let engine = Engine::load(&settings(&folder)).unwrap();
+    let embed = |words: usize| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(engine.embed_documents(vec!["cat ".repeat(words)]))
+    };
+    assert!(embed(18).is_ok());
+    let error = embed(19).unwrap_err();
+    assert!(matches!(error, ModelError::TextTooLong { token_count: 21, limit: 20, .. }), "{error}");
+}
+
+#[test]
 fn settings_that_mean_nothing_are_refused_by_name() {
     let folder = sample_folder();
     let error = |settings: ModelSettings| Engine::load(&settings).unwrap_err().to_string();

@@ -37,6 +37,8 @@ pub struct Apply<'a> {
 pub struct Claims {
     pub claimer: Claimer,
     pub deadlines: Deadlines,
+    /// Whether a task may take others along. A worker that ends after some tasks counts them one by one.
+    pub take_along: bool,
 }
 
 /// How long tasks may run.
@@ -73,6 +75,15 @@ impl<'a> Apply<'a> {
     ) -> Apply<'a> {
         let meter = permit.meter().clone();
         Apply { grant, tools, claims, started_at: Utc::now(), permit, meter, cancel }
+    }
+
+    /// Claims tasks that share this one's pass: at most so many, with at most so many bytes of texts among all of them.
+    pub async fn claim_beside(&self, most: (usize, usize)) -> sqlx::Result<Vec<Grant>> {
+        if !self.claims.take_along || self.grant.runs_alone {
+            return Ok(Vec::new());
+        }
+        let Apply { grant, tools, claims, .. } = self;
+        tools.kept.run(async |conn| store::tasks::claim_beside(conn, &claims.claimer, grant, most).await).await
     }
 
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
@@ -113,8 +124,27 @@ impl<'a> Transaction<'a> {
 
     /// Undoes what was written, and begins anew the transaction of a task that creates nodes.
     pub async fn anew(self) -> Result<Transaction<'a>, TaskFailure> {
+        self.undo().await?.begin_creating().await
+    }
+
+    /// Undoes what was written.
+    pub async fn undo(self) -> Result<Apply<'a>, TaskFailure> {
         self.conn.rollback().await.classified()?;
-        self.apply.begin_creating().await
+        Ok(self.apply)
+    }
+
+    /// Completes tasks that share this one's work, each with its own detail. If that fails, the caller must undo everything.
+    pub async fn complete_beside(&mut self, others: &[(&Grant, Map<String, Value>)]) -> Result<(), TaskFailure> {
+        let Apply { claims, started_at, .. } = &self.apply;
+        let (worker, outcome) = (&claims.claimer.worker_id, words::attempt_outcome(&Outcome::Completed));
+        let attempts: Vec<AttemptRow<'_>> = others
+            .iter()
+            .map(|(grant, detail)| AttemptRow { grant, worker, started_at: *started_at, outcome, detail })
+            .collect();
+        if store::tasks::finish_all(&mut self.conn, &attempts).await.classified()? < attempts.len() as i64 {
+            return Err(TaskFailure::retryable("stale", "a task beside this one was cancelled, or lost its lease"));
+        }
+        Ok(())
     }
 
     /// Completes the task and commits. If the token is stale or the task was cancelled, nothing is written.

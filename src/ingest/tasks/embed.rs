@@ -2,11 +2,13 @@
 use super::{
     Apply, OrTaskFailure,
     apply::Transaction,
+    beside::Beside,
     structure::model,
     types::EMBED,
     windows::{self, Embedded},
 };
 use crate::{
+    embedding::Model,
     ingest::{
         Tools,
         queueing::{Queueing, Work},
@@ -20,33 +22,81 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use std::{collections::HashSet, time::Instant};
-use svc_actors::{LeafRange, Outcome, TaskFailure, WriteMode};
+use svc_actors::{Grant, LeafRange, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, IndexId, RootId};
+use svc_models::TokenVectors;
 
-pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-    let grant = apply.grant;
+pub async fn run(tools: &Tools, mut apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let model = model(tools).await?;
+    let mut beside = Beside::claim(tools, &apply).await;
+    loop {
+        let failure = match make(tools, &apply, beside.grants(), &model).await {
+            Ok(made) => {
+                let mut tx = apply.begin().await?;
+                match write(tools, &mut tx, made, beside.grants(), model.identity()).await {
+                    Ok(detail) => {
+                        let outcome = tx.complete(detail).await?;
+                        if outcome == Outcome::Completed {
+                            beside.have_ended();
+                        }
+                        return Ok(outcome);
+                    }
+                    Err(failure) if beside.grants().is_empty() => return Err(failure),
+                    Err(failure) => {
+                        apply = tx.undo().await?;
+                        failure
+                    }
+                }
+            }
+            Err(failure) if beside.grants().is_empty() => return Err(failure),
+            Err(failure) => failure,
+        };
+        let tasks = beside.grants().len();
+        tracing::info!(tasks, error = %failure, "a shared pass failed; its documents are embedded one by one");
+        beside = Beside::none(tools);
+    }
+}
+
+/// What was made of the texts of a task, until it is written.
+struct Made {
+    /// The task embeds leaves of a file.
+    is_batch: bool,
+    /// The documents that the task's parameters name, with the times of their last changes.
+    together: Option<Vec<(DocumentId, DateTime<Utc>)>>,
+    rows: Vec<TextRow>,
+    is_sum: bool,
+    embedded: Embedded,
+    tokens: Vec<(DocumentId, TokenVectors)>,
+    indexes: Vec<bm25::Prepared>,
+}
+
+/// Makes the vectors and postings of what a task embeds, and of the documents of the tasks beside it.
+async fn make(tools: &Tools, apply: &Apply<'_>, beside: &[Grant], model: &Model) -> Result<Made, TaskFailure> {
+    let grant = apply.grant;
     let batch = leaves_of(&grant.params);
-    let together = documents_of(&grant.params);
-    let mut seen = Vec::new();
+    let mut together = None;
     let rows = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        match (&batch, &together) {
+        match (&batch, documents_of(&grant.params)) {
             (Some(runs), _) => store::nodes::leaves(&mut conn, grant.document_id, runs).await,
             (None, Some(ids)) => {
                 // A change after this counts as one, even if the text read below has it already.
-                seen = store::batch::times(&mut conn, ids).await.classified()?;
-                store::nodes::texts(&mut conn, ids).await
+                together = Some(store::batch::times(&mut conn, &ids).await.classified()?);
+                store::nodes::texts(&mut conn, &ids).await
             }
-            (None, None) => store::nodes::texts(&mut conn, &[grant.document_id]).await,
+            (None, None) => {
+                let ids: Vec<DocumentId> =
+                    std::iter::once(grant).chain(beside).map(|grant| grant.document_id).collect();
+                store::nodes::texts(&mut conn, &ids).await
+            }
         }
         .classified()?
     };
     let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
-    let mut indexes = prepare_postings(tools, &rows, &ids).await?;
-    let is_sum = match (&batch, &together) {
-        (None, None) => {
+    let indexes = prepare_postings(tools, &rows, &ids).await?;
+    let is_sum = match (&batch, &together, beside) {
+        (None, None, []) => {
             let mut conn = tools.pool.acquire().await.classified()?;
             store::segments::sums::is_sum(&mut conn, grant.document_id).await.classified()?
         }
@@ -54,7 +104,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let begun = Instant::now();
     let texts: &[TextRow] = if is_sum { &[] } else { &rows };
-    let mut embedded = windows::embed_counted(&model, texts, tools.settings.title_paths, &apply.meter).await?;
+    let embedded = windows::embed_counted(model, texts, tools.settings.title_paths, &apply.meter).await?;
     tools.load.record(Timed::Encode, begun.elapsed());
     // A document that had token vectors before its text changed has them again.
     let had_tokens = grant.params["tokens"].as_bool() == Some(true);
@@ -63,13 +113,24 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         store::indexes::with_tokens(&mut conn, &ids).await.classified()?.into_iter().collect()
     };
     let of_tokens: Vec<&TextRow> = rows.iter().filter(|row| had_tokens || with_tokens.contains(&row.id)).collect();
-    let mut tokens = maxsim::made(&model, &of_tokens).await.classified()?;
+    let tokens = maxsim::made(model, &of_tokens).await.classified()?;
     store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
-    let model = model.identity();
+    Ok(Made { is_batch: batch.is_some(), together, rows, is_sum, embedded, tokens, indexes })
+}
 
-    let mut tx = apply.begin().await?;
+/// Writes what was made, and completes the tasks beside this one. Returns the detail of this one's attempt.
+async fn write(
+    tools: &Tools,
+    tx: &mut Transaction<'_>,
+    made: Made,
+    beside: &[Grant],
+    model: &str,
+) -> Result<Map<String, Value>, TaskFailure> {
+    let grant = tx.grant();
+    let Made { is_batch, together, rows, is_sum, mut embedded, mut tokens, mut indexes } = made;
+    let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
     // The file's own row is among them if its evidence changes too.
-    let file = (batch.is_some() && embedded.refused().next().is_some()).then(|| grant.root_id.document());
+    let file = (is_batch && embedded.refused().next().is_some()).then(|| grant.root_id.document());
     let locked: Vec<DocumentId> = ids.iter().copied().chain(file).collect();
     store::locks::documents(tx.conn(), &locked).await.classified()?;
     if store::titles::have_changed(tx.conn(), &rows).await.classified()? {
@@ -77,26 +138,25 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         // However often somebody changes it, no text fails.
         return Err(TaskFailure { counts: false, ..TaskFailure::retryable("titles_changed", message) });
     }
-    if together.is_some() {
-        let unchanged = leave_out_changed(tools, &mut tx, &seen).await?;
+    if let Some(seen) = &together {
+        let unchanged = leave_out_changed(tools, tx, seen).await?;
         embedded.keep(&unchanged);
         tokens.retain(|(id, _)| unchanged.contains(id));
         indexes.iter_mut().for_each(|postings| postings.keep(&unchanged));
     }
-    store::vectors::set(tx.conn(), &Place::of_claim(grant), &embedded.ids, &embedded.vectors, model)
-        .await
-        .classified()?;
     let within = Place::of_claim(grant);
+    store::vectors::set(tx.conn(), &within, &embedded.ids, &embedded.vectors, model).await.classified()?;
     if is_sum {
         store::segments::sums::set(tx.conn(), &within, &ids, model).await.classified()?;
     }
-    if batch.is_none() {
+    if !is_batch {
         outdate_sums(&tools.settings.task_badges, tx.conn(), &ids).await.classified()?;
     }
     for (id, tokens) in &tokens {
         let rows = maxsim::rows(&tools.settings, model, tokens);
         let rows = rows.map_err(|failure| TaskFailure::permanent("token_vectors", failure.detail))?;
-        let place = if *id == within.id() { within.clone() } else { within.of_new(*id, within.children_path()) };
+        let claim = std::iter::once(grant).chain(beside).find(|grant| grant.document_id == *id);
+        let place = claim.map_or_else(|| within.of_new(*id, within.children_path()), Place::of_claim);
         store::token_vectors::replace(tx.conn(), &place, &rows).await.classified()?;
     }
     for postings in &indexes {
@@ -107,27 +167,46 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         replaced.classified()?;
     }
     record(tx.conn(), &embedded).await.classified()?;
-    if batch.is_some() {
+    if is_batch {
         let moved = store::nodes::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
         settle::leaves_done(tx.conn(), grant.root_id, &moved, Settled::Settled).await.classified()?;
         let settled: Vec<_> = moved.iter().map(|node| (grant.root_id, node.id)).collect();
         store::events::nodes(tx.conn(), &settled).await.classified()?;
     }
-    let mut detail = Map::new();
-    // A task for many documents stands at one of them, whose readers need not read the others.
-    let is_told = |id: DocumentId| together.is_none() || id == grant.document_id;
-    detail.insert("embedded".to_owned(), embedded.ids.iter().filter(|id| is_told(**id)).count().into());
-    detail.insert("model".to_owned(), model.into());
-    for reason in ["text_too_long", "no_direction"] {
-        let count = embedded.refused().filter(|(id, skipped)| is_told(*id) && *skipped == reason).count();
-        if count > 0 {
-            detail.insert(reason.to_owned(), count.into());
-            if let Some(file) = file {
-                store::evidence::count(tx.conn(), file, Evidence::WithoutVector, reason, count).await.classified()?;
-            }
+    if let Some(file) = file {
+        for (reason, count) in refused(&embedded, |_| true) {
+            store::evidence::count(tx.conn(), file, Evidence::WithoutVector, reason, count).await.classified()?;
         }
     }
-    tx.complete(detail).await
+    // Whoever may read a document need not read the others of its pass.
+    let alone = |document: DocumentId| detail(&embedded, model, |id| id == document);
+    if !beside.is_empty() {
+        let others: Vec<_> = beside.iter().map(|other| (other, alone(other.document_id))).collect();
+        tx.complete_beside(&others).await?;
+    }
+    Ok(match is_batch {
+        true => detail(&embedded, model, |_| true),
+        false => alone(grant.document_id),
+    })
+}
+
+/// What the attempt of a task says of its documents.
+fn detail(embedded: &Embedded, model: &str, is_told: impl Fn(DocumentId) -> bool) -> Map<String, Value> {
+    let mut detail = Map::new();
+    detail.insert("embedded".to_owned(), embedded.ids.iter().filter(|id| is_told(**id)).count().into());
+    detail.insert("model".to_owned(), model.into());
+    detail.extend(refused(embedded, is_told).map(|(reason, count)| (reason.to_owned(), count.into())));
+    detail
+}
+
+/// For each reason, how many of these documents have no vector because of it.
+fn refused(embedded: &Embedded, is_told: impl Fn(DocumentId) -> bool) -> impl Iterator<Item = (&'static str, usize)> {
+    let count =
+        move |reason: &&str| embedded.refused().filter(|(id, skipped)| is_told(*id) && skipped == reason).count();
+    ["text_too_long", "no_direction"]
+        .into_iter()
+        .map(move |reason| (reason, count(&reason)))
+        .filter(|(_, count)| *count > 0)
 }
 
 /// Returns the documents of a batch that are still as they were read. Others may have changed, because the task reserves only one

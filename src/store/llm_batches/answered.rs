@@ -1,11 +1,6 @@
 //! Tasks whose batch has ended, taken up many at once in the transaction that applies their answers: until it commits they wait in their batch, so that
 //! a crash leaves them there.
-use crate::store::{
-    summaries::Source,
-    tasks::{AttemptRow, fingerprint, read_claimed},
-    text::storable_json,
-};
-use serde_json::Value;
+use crate::store::{summaries::Source, tasks::read_claimed};
 use sqlx::PgConnection;
 use std::collections::HashSet;
 use svc_actors::Grant;
@@ -75,47 +70,6 @@ pub async fn lock(conn: &mut PgConnection, tasks: &[&Grant]) -> sqlx::Result<Has
     .fetch_all(conn)
     .await?;
     Ok(held.into_iter().collect())
-}
-
-/// Completes tasks that [`lock`] has locked, as `finish_task` completes one that runs. Returns how many have ended; if that is not all, the caller must
-/// roll back everything.
-pub async fn finish(conn: &mut PgConnection, attempts: &[AttemptRow<'_>]) -> sqlx::Result<i64> {
-    let of = |field: fn(&Grant) -> i64| attempts.iter().map(|attempt| field(attempt.grant)).collect::<Vec<_>>();
-    let detail = |attempt: &AttemptRow<'_>| storable_json(&Value::Object(attempt.detail.clone())).into_owned();
-    sqlx::query_scalar(
-        "WITH e AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::timestamptz[],
-                                  $9::text[], $10::jsonb[])
-                           AS e(task, token, document, of_type, attempt, how, by_worker, begun, fingerprint, what)),
-         done AS (
-             UPDATE task_queue t SET status = 'completed', final = true, batch_id = NULL, batched_at = NULL, claim_token = NULL, heartbeat_at = NULL,
-                    error_type = NULL, put_off_code = NULL, put_off_message = NULL
-               FROM e WHERE t.id = e.task AND t.claim_token = e.token AND t.status = 'batched' AND t.cancel_requested_at IS NULL RETURNING t.id),
-         freed AS (DELETE FROM task_reservation r USING done WHERE r.task_id = done.id),
-         nearer AS (
-             UPDATE task_queue t SET unmet_deps = t.unmet_deps - m.met, ready = (t.unmet_deps = m.met AND t.status = 'pending' AND t.parked_on IS NULL)
-               FROM (SELECT w.id, count(*)::integer AS met
-                       FROM e JOIN done ON done.id = e.task
-                       JOIN task_queue w ON w.scope_document_id = e.document AND w.unmet_deps > 0 AND e.task = ANY (w.dependencies)
-                      GROUP BY w.id) m
-              WHERE t.id = m.id),
-         logged AS (
-             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint, detail)
-             SELECT e.document, e.task, e.of_type, e.attempt, e.how, e.by_worker, e.begun, e.fingerprint, e.what FROM e JOIN done ON done.id = e.task)
-         SELECT count(*) FROM done",
-    )
-    .bind(of(|grant| grant.task_id.0))
-    .bind(attempts.iter().map(|attempt| attempt.grant.token).collect::<Vec<_>>())
-    .bind(of(|grant| grant.document_id.0))
-    .bind(attempts.iter().map(|attempt| attempt.grant.task_type.as_str()).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.grant.attempt).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.outcome.as_str()).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.worker).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.started_at).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| fingerprint(&attempt.grant.params)).collect::<Vec<_>>())
-    .bind(attempts.iter().map(detail).collect::<Vec<_>>())
-    .fetch_one(conn)
-    .await
 }
 
 /// Those of these tasks against whose questions a provider said something, which a task of its own has to look at.

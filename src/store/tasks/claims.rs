@@ -78,6 +78,31 @@ pub async fn claim(
     read_claimed(&claimed)
 }
 
+/// Claims the tasks that share the pass of a held one which embeds a short document: at most so many, with at most so many bytes of texts among all
+/// of them. They run at once, but no heartbeat renews their leases.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
+pub async fn claim_beside(
+    conn: &mut PgConnection,
+    claimer: &Claimer,
+    grant: &Grant,
+    (most, most_bytes): (usize, usize),
+) -> sqlx::Result<Vec<Grant>> {
+    let claimed: Vec<PgRow> = sqlx::query(
+        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at, traceparent
+           FROM claim_beside($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(AdvisoryLock::Claim.key())
+    .bind(grant.task_id)
+    .bind(grant.token)
+    .bind(&claimer.worker_id)
+    .bind(i32::try_from(most).unwrap_or(i32::MAX))
+    .bind(i32::try_from(most_bytes).unwrap_or(i32::MAX))
+    .bind(interval(claimer.lease))
+    .fetch_all(conn)
+    .await?;
+    read_claimed(&claimed).map(|claimed| claimed.grants)
+}
+
 /// Reads the rows of a claim, in the order of the claim.
 pub(in crate::store) fn read_claimed(claimed: &[PgRow]) -> sqlx::Result<Claimed> {
     let (mut rows, mut more) = (Vec::with_capacity(claimed.len()), false);

@@ -1,0 +1,47 @@
+//! Held tasks that do not end by themselves.
+use super::{Tools, settle, tasks::types::TaskTypes};
+use crate::store::{self, leases::Held};
+use sqlx::PgPool;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Gives claims back whose tasks have not ended, and ends those of which somebody wants the end.
+pub(crate) async fn give_back(tools: &Tools, tokens: &[Uuid]) -> sqlx::Result<()> {
+    let cancelled = store::leases::give_back(&tools.pool, tokens).await?;
+    end(&tools.pool, &tools.types, &tools.settings.task_badges, &cancelled).await
+}
+
+/// Ends held tasks for good.
+pub(crate) async fn end(
+    pool: &PgPool,
+    types: &TaskTypes,
+    badges: &BTreeMap<String, String>,
+    held: &[Held],
+) -> sqlx::Result<()> {
+    for task in held {
+        let mut tx = store::transaction::begin(pool).await?;
+        settle::lock_for_failure(&mut tx, types, &task.task_type, task.scope_document_id, &task.params.0).await?;
+        if !store::leases::end(&mut tx, task).await? {
+            continue;
+        }
+        let (id, params) = (task.scope_document_id, &task.params.0);
+        let root_id = match task.cancelled {
+            true => settle::task_cancelled(&mut tx, types, &task.task_type, id, params).await?,
+            false => settle::task_failed(&mut tx, types, &task.task_type, id, params).await?,
+        };
+        tx.commit().await?;
+        if !task.cancelled {
+            tracing::error!(
+                task.id = task.id.0,
+                task.r#type = task.task_type,
+                document.id = task.scope_document_id.0,
+                root.id = root_id.map(|root_id| root_id.0),
+                "a task lost its last lease and failed"
+            );
+        }
+        if let Some(root_id) = root_id {
+            settle::settle_or_leave(pool, badges, root_id).await;
+        }
+    }
+    Ok(())
+}

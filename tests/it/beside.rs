@@ -1,0 +1,197 @@
+//! Short documents that were created one by one, and are embedded in passes that they share.
+use crate::{
+    queue::claimer,
+    support::{TestApp, Wish, invariants, until},
+};
+use chrono::Utc;
+use serde_json::{Map, json};
+use sqlx::PgConnection;
+use svc::store::{
+    leases,
+    tasks::{self, AttemptRow},
+};
+use svc_actors::{Grant, Lane};
+use svc_client::wire::{AttemptOutcome, TaskQuery};
+
+/// What a task takes along at most, and the bytes of all texts.
+const ROOM: (usize, usize) = (63, 10_000);
+
+async fn without_worker() -> TestApp {
+    TestApp::with(Wish { no_worker: true, ..Wish::default() }).await
+}
+
+async fn create(app: &TestApp, count: usize) -> Vec<i64> {
+    let mut ids = Vec::with_capacity(count);
+    for number in 0..count {
+        let text = format!("Heron {number} stands in the shallow water and waits for a fish.");
+        ids.push(app.create(&format!("Heron {number}"), &text, None).await.id);
+    }
+    ids
+}
+
+async fn drained(app: &TestApp) {
+    until("the queue is empty", async || {
+        app.client.list_tasks(TaskQuery::default()).await.unwrap().tasks.is_empty().then_some(())
+    })
+    .await;
+}
+
+/// The documents that have a vector.
+async fn embedded(app: &TestApp) -> Vec<i64> {
+    sqlx::query_scalar("SELECT document_id FROM document_vectors ORDER BY 1").fetch_all(&app.pool).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_that_were_created_one_by_one_share_passes() {
+    let mut app = without_worker().await;
+    let ids = create(&app, 120).await;
+    app.start_worker().await;
+    drained(&app).await;
+    assert_eq!(embedded(&app).await, ids);
+
+    app.service.load.tell(&app.pool).await.unwrap();
+    let passes: i32 = sqlx::query_scalar("SELECT calls FROM process_timings WHERE kind = 'encode'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert!(passes as usize * 3 < ids.len(), "{passes} passes of {} documents", ids.len());
+
+    // Each has a task and an attempt of its own all the same, which tell nothing of the others.
+    let attempts: Vec<(i64, String, i64)> = sqlx::query_as(
+        "SELECT document_id, outcome, (detail ->> 'embedded')::bigint FROM task_attempts WHERE task_type = 'embed' ORDER BY 1",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    let wanted: Vec<(i64, String, i64)> = ids.iter().map(|id| (*id, "completed".to_owned(), 1)).collect();
+    assert_eq!(attempts, wanted);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_fails_fails_alone() {
+    let mut app = without_worker().await;
+    let ids = create(&app, 30).await;
+    let bad = ids[17];
+    let refuse = format!(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.document_id = {bad} THEN RAISE EXCEPTION 'refused'; END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON document_vectors FOR EACH ROW EXECUTE FUNCTION refuse()"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();
+    app.start_worker().await;
+    until("all tasks are over", async || {
+        let open: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE NOT final)")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        (!open).then_some(())
+    })
+    .await;
+    let others: Vec<i64> = ids.into_iter().filter(|id| *id != bad).collect();
+    assert_eq!(embedded(&app).await, others);
+    let failed: Vec<i64> = sqlx::query_scalar("SELECT document_id FROM task_attempts WHERE outcome <> 'completed'")
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(failed, [bad], "no attempt of another one was spent");
+    sqlx::raw_sql("DROP TRIGGER refuse ON document_vectors; DROP FUNCTION refuse()").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+async fn first(conn: &mut PgConnection) -> Grant {
+    tasks::claim(conn, &claimer("w"), &[(Lane::Model, 1)]).await.unwrap().grants.remove(0)
+}
+
+fn documents(grants: &[Grant]) -> Vec<i64> {
+    grants.iter().map(|grant| grant.document_id.0).collect()
+}
+
+#[tokio::test]
+async fn a_task_takes_along_what_comes_next_and_passes_nothing_over() {
+    let app = without_worker().await;
+    let ids = create(&app, 5).await;
+    sqlx::query("UPDATE task_queue SET params = '{\"tokens\": true}' WHERE scope_document_id = $1")
+        .bind(ids[3])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let mut conn = app.pool.acquire().await.unwrap();
+    let leader = first(&mut conn).await;
+    assert_eq!(leader.document_id.0, ids[0]);
+    let none = tasks::claim_beside(&mut conn, &claimer("w"), &leader, (63, 100)).await.unwrap();
+    assert_eq!(documents(&none), [0; 0], "two of the texts have more bytes than that");
+    let one = tasks::claim_beside(&mut conn, &claimer("w"), &leader, (1, ROOM.1)).await.unwrap();
+    assert_eq!(documents(&one), [ids[1]]);
+    let beside = tasks::claim_beside(&mut conn, &claimer("w"), &leader, ROOM).await.unwrap();
+    assert_eq!(documents(&beside), [ids[2]], "the next but one comes after a task of another kind");
+    invariants::check(&app.pool).await;
+
+    // That one is of another kind itself, and takes nothing along.
+    let other = first(&mut conn).await;
+    assert_eq!(other.document_id.0, ids[3]);
+    let none = tasks::claim_beside(&mut conn, &claimer("w"), &other, ROOM).await.unwrap();
+    assert_eq!(documents(&none), [0; 0]);
+    let tokens: Vec<_> = [&leader, &one[0], &beside[0], &other].map(|grant| grant.token).to_vec();
+    leases::give_back(&app.pool, &tokens).await.unwrap();
+
+    // Nor does one that has failed before, or is held by nobody.
+    sqlx::query("UPDATE task_queue SET retry_count = 1 WHERE scope_document_id = $1")
+        .bind(ids[0])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let again = first(&mut conn).await;
+    assert_eq!(again.document_id.0, ids[0]);
+    for grant in [&again, &leader] {
+        let none = tasks::claim_beside(&mut conn, &claimer("w"), grant, ROOM).await.unwrap();
+        assert_eq!(documents(&none), [0; 0]);
+    }
+    leases::give_back(&app.pool, &[again.token]).await.unwrap();
+    drop(conn);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_cancels_a_document_of_a_pass_undoes_the_pass_and_only_its_own_task_ends() {
+    let app = without_worker().await;
+    let ids = create(&app, 3).await;
+    let mut conn = app.pool.acquire().await.unwrap();
+    let leader = first(&mut conn).await;
+    let beside = tasks::claim_beside(&mut conn, &claimer("w"), &leader, ROOM).await.unwrap();
+    assert_eq!(documents(&beside), ids[1..]);
+    sqlx::query("UPDATE task_queue SET cancel_requested_at = now() WHERE scope_document_id = $1")
+        .bind(ids[2])
+        .execute(&mut *conn)
+        .await
+        .unwrap();
+    let detail = Map::from_iter([("embedded".to_owned(), json!(1))]);
+    let attempts: Vec<AttemptRow<'_>> = beside
+        .iter()
+        .map(|grant| AttemptRow {
+            grant,
+            worker: "w",
+            started_at: Utc::now(),
+            outcome: AttemptOutcome::Completed,
+            detail: &detail,
+        })
+        .collect();
+    let mut tx = svc::store::transaction::begin(&app.pool).await.unwrap();
+    assert_eq!(tasks::finish_all(&mut tx, &attempts).await.unwrap(), 1, "the cancelled one is not completed");
+    tx.rollback().await.unwrap();
+
+    let cancelled = leases::give_back(&app.pool, &[beside[0].token, beside[1].token]).await.unwrap();
+    assert_eq!(cancelled.iter().map(|held| held.scope_document_id.0).collect::<Vec<_>>(), [ids[2]]);
+    assert!(leases::end(&mut conn, &cancelled[0]).await.unwrap());
+    // What was given back is stale, so that it completes nothing any more.
+    assert_eq!(tasks::finish_all(&mut conn, &attempts).await.unwrap(), 0);
+    leases::give_back(&app.pool, &[leader.token]).await.unwrap();
+    drop(conn);
+    let mut app = app;
+    app.start_worker().await;
+    until("the others are embedded", async || (embedded(&app).await == ids[..2]).then_some(())).await;
+    app.end().await;
+}
