@@ -258,6 +258,9 @@ async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> R
     if let Some(explanation) = &found.explanation {
         explained(explanation)?;
     }
+    if let Some(reason) = &found.no_vector {
+        say!("Note: {reason}.");
+    }
     let state = found.scope_state;
     if state.in_flight + state.failed > 0 {
         say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);

@@ -88,6 +88,10 @@ pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, li
     let (embedded, expected) =
         tokio::try_join!(async { core.queries.of(&model, query).await.or_fail() }, expected(core, eligible))?;
     let embed_ms = milliseconds(begun.elapsed());
+    let Some(embedded) = embedded else {
+        let ran = ran(SearchMethod::Vector, begun, limit, 0, plan(LegWay::NoVector, Some(expected)));
+        return Ok(Leg { ranked: Vec::new(), total: Total { count: 0, exact: true }, ran });
+    };
     let query = Stored::new(model.identity(), model.native_width(), &embedded);
     let mut leg = nearest_leg(core, eligible, &query, expected, limit).await?;
     leg.ran.embed_ms = Some(embed_ms);

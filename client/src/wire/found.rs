@@ -21,6 +21,9 @@ pub struct SearchResponse {
     /// Why it was this method; absent unless the service chose it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// Why the query has no vector, so that nothing was found by meaning; absent if it has one, or needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_vector: Option<String>,
     /// What stands for the texts that are found; absent if each document stands for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<GroupBy>,

@@ -118,7 +118,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let is_told = |id: DocumentId| together.is_none() || id == grant.document_id;
     detail.insert("embedded".to_owned(), embedded.ids.iter().filter(|id| is_told(**id)).count().into());
     detail.insert("model".to_owned(), model.into());
-    for reason in ["text_too_long", "no_direction"] {
+    for reason in ["text_too_long", "no_direction", "unknown_tokens"] {
         let count = embedded.refused().filter(|(id, skipped)| is_told(*id) && *skipped == reason).count();
         if count > 0 {
             detail.insert(reason.to_owned(), count.into());
