@@ -34,7 +34,7 @@ pub use config::{Config, ConfigError};
 pub use coverage::{Chosen, Coverage, GUARANTEE, Portfolio, Rule, choose};
 pub use diversity::{by_diversity, by_recency, relevance};
 pub use extract::{extract, sentences};
-pub use fusion::{Fused, Place, Weights, fuse};
+pub use fusion::{Fused, LegRanking, Place, Weights, fuse};
 pub use late_interaction::{sum_of_nearest, unpack};
 pub use network::{Betweenness, Communities, DAMPING, EXACT, Forest, Network, PageRank, Spine, Stop};
 pub use points::{Points, dot};
