@@ -87,6 +87,7 @@ async fn what_a_leg_cannot_hold_has_its_rank_in_the_other_leg_for_both() {
     for (title, content) in FACTS {
         app.create(title, content, None).await;
     }
+    let other = app.create("Ebb", "The water rises and falls with the moon.", None).await.id;
     let mut memo = document("Memo", "Why the water of the sea goes up and down along the coast every day.");
     memo.usetype = Some("memo".into());
     let memo = app
@@ -96,7 +97,6 @@ async fn what_a_leg_cannot_hold_has_its_rank_in_the_other_leg_for_both() {
         .unwrap()
         .document
         .id;
-    let other = app.create("Ebb", "The water rises and falls with the moon.", None).await.id;
     sqlx::query("UPDATE document_vectors SET embed_model = 'another' WHERE document_id = $1")
         .bind(other)
         .execute(&app.pool)
