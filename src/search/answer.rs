@@ -114,6 +114,7 @@ pub(super) async fn answer(
         latency_ms: asked.started.elapsed().as_secs_f64() * 1e3,
         method: asked.method,
         why: None,
+        searched_instead: None,
         no_vector: found.ran.iter().any(has_no_vector).then(|| NO_VECTOR.to_owned()),
         group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
         reranked: asked.second_stage,

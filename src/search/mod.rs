@@ -5,6 +5,7 @@ mod batch;
 pub mod bm25;
 mod explain;
 mod facets;
+mod forgiving;
 mod fulltext;
 mod fusing;
 mod groups;
@@ -32,6 +33,7 @@ use crate::{
 };
 pub use auto::auto;
 pub use batch::{batch, by_any};
+use forgiving::correct;
 use fusing::{Fusing, NotHeld, fusing, places};
 use legs::{Leg, bm25_leg, vector_leg};
 use paging::Page;
@@ -140,10 +142,10 @@ impl Asked<'_> {
 
 /// Makes it from any body of a search.
 macro_rules! asked {
-    ($method:ident, $body:ident) => {
+    ($method:ident, $body:ident, $started:ident) => {
         Asked {
             method: SearchMethod::$method,
-            started: Instant::now(),
+            started: $started,
             query: &$body.query,
             limit: $body.limit,
             page: Page::of(SearchMethod::$method, &$body, $body.cursor.as_deref(), $body.limit)?,
@@ -254,9 +256,12 @@ impl Ranking<'_> {
 pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Vector, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Vector(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Vector, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Vector(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, depth: u32) -> Result<Found, Failure> {
@@ -280,9 +285,12 @@ fn near_enough(Leg { mut ranked, total, ran }: Leg, least: Option<f64>) -> Found
 pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Fulltext, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Fulltext, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn fulltext_first(
@@ -300,9 +308,12 @@ async fn fulltext_first(
 pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Bm25, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Bm25, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn bm25_first(core: &Core, eligible: &Eligible, body: &Bm25Search, depth: u32) -> Result<Found, Failure> {
@@ -314,9 +325,12 @@ async fn bm25_first(core: &Core, eligible: &Eligible, body: &Bm25Search, depth: 
 pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Maxsim, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Maxsim(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Maxsim, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Maxsim(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
@@ -349,9 +363,12 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
 pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Hybrid, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Hybrid, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, depth: u32) -> Result<Found, Failure> {

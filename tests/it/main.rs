@@ -38,6 +38,7 @@ mod faults;
 mod feed;
 mod filters;
 mod fleet;
+mod forgiving;
 mod fulltext;
 mod graph;
 mod groups;
