@@ -85,7 +85,8 @@ impl TextTokenizer {
         if before.is_empty() && after.is_empty() {
             return Err("it adds no special tokens, so an empty text would have no vector".to_owned());
         }
-        let unknown = serde_json::from_slice::<UnknownOf>(json).ok().and_then(|UnknownOf { model }| match model.unk_token {
+        let told = serde_json::from_slice::<UnknownOf>(json).ok();
+        let unknown = told.and_then(|UnknownOf { model }| match model.unk_token {
             Some(token) => tokenizer.token_to_id(&token),
             None => model.unk_id,
         });

@@ -134,7 +134,8 @@ async fn what_has_only_unknown_tokens_has_no_vector_and_neither_has_such_a_query
     assert!(words.no_vector.is_none() && words.total > 0, "nobody needs a vector: {words:?}");
     let known = app.client.search_vector(Json(VectorSearch::new("the tide"))).await.unwrap();
     assert!(known.no_vector.is_none() && known.total > 0, "{known:?}");
-    let refused = app.raw("POST", &format!("/documents/{}/embed?with_tokens=false", strange.document.id)).send().await.unwrap();
+    let embed = format!("/documents/{}/embed?with_tokens=false", strange.document.id);
+    let refused = app.raw("POST", &embed).send().await.unwrap();
     let refused: serde_json::Value = refused.json().await.unwrap();
     assert!(refused["detail"].as_str().unwrap().contains("knows no token"), "{refused}");
     app.end().await;
