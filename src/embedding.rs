@@ -179,6 +179,14 @@ impl Model {
             Model::There(model) => model.counter.count_content_tokens(text)?,
         })
     }
+
+    /// Tells as [`Engine::is_unknown`] does, always in this process.
+    pub fn is_unknown(&self, text: &str) -> Result<bool, EmbedError> {
+        Ok(match self {
+            Model::Here(engine) => engine.is_unknown(text)?,
+            Model::There(model) => model.counter.is_unknown(text)?,
+        })
+    }
 }
 
 /// How a loaded model describes itself.

@@ -35,6 +35,11 @@ impl TokenCounter {
     pub fn count_content_tokens(&self, text: &str) -> Result<usize, ModelError> {
         Ok(self.tokenizer.count("", text)? - self.tokenizer.special_count())
     }
+
+    /// Tells as [`crate::Engine::is_unknown`] does.
+    pub fn is_unknown(&self, text: &str) -> Result<bool, ModelError> {
+        self.tokenizer.is_unknown(text)
+    }
 }
 
 #[cfg(test)]
@@ -52,6 +57,7 @@ mod tests {
         for text in ["", "the cat", "the cat sat. \u{10fffd} é 日本", &"the cat sat ".repeat(9000)] {
             assert_eq!(counter.count_tokens(text).unwrap(), engine.count_tokens(text).unwrap(), "{text:.40}");
             assert_eq!(counter.count_content_tokens(text).unwrap(), engine.count_content_tokens(text).unwrap());
+            assert_eq!(counter.is_unknown(text).unwrap(), engine.is_unknown(text).unwrap(), "{text:.40}");
         }
         let prefixed = TokenCounter::from_json(engine.tokenizer_json(), "the cat ").unwrap();
         assert_eq!(prefixed.count_tokens("sat").unwrap(), counter.count_tokens("the cat sat").unwrap());

@@ -196,6 +196,11 @@ impl Engine {
         Ok(self.shared.tokenizer.count("", text)? - self.shared.tokenizer.special_count())
     }
 
+    /// Whether the text has tokens and the model knows none of them, so that its vector would be that of any other such text.
+    pub fn is_unknown(&self, text: &str) -> Result<bool, ModelError> {
+        self.shared.tokenizer.is_unknown(text)
+    }
+
     /// The model's tokenizer.json, for [`crate::TokenCounter`].
     pub fn tokenizer_json(&self) -> &[u8] {
         self.shared.tokenizer.json()

@@ -1,4 +1,5 @@
 use crate::{ModelError, error::panic_message};
+use serde::Deserialize;
 use std::{
     borrow::Cow,
     ops::Range,
@@ -9,6 +10,21 @@ use tokenizers::{Encoding, Tokenizer};
 /// Longer texts are tokenised piece by piece, so that memory does not grow with the text. Pieces end before white
 /// space, where words end anyway; only a longer run without white space is cut elsewhere.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// So much of a text nearly always has a token that the vocabulary has, if any of it does.
+const HEAD_BYTES: usize = 1024;
+
+/// What a tokenizer.json says of tokens that are unknown: the token itself, or its id.
+#[derive(Deserialize)]
+struct UnknownOf {
+    model: UnknownToken,
+}
+
+#[derive(Deserialize)]
+struct UnknownToken {
+    unk_token: Option<String>,
+    unk_id: Option<u32>,
+}
 
 /// A text's tokens as the model sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +49,10 @@ pub(crate) struct TextTokenizer {
     /// Special tokens before and after each text.
     before: Vec<u32>,
     after: Vec<u32>,
+    /// What stands for whatever the vocabulary lacks; some tokenizers lack nothing.
+    unknown: Option<u32>,
+    /// What some tokenizers put before each word, known or not.
+    space: Option<u32>,
 }
 
 impl TextTokenizer {
@@ -65,7 +85,13 @@ impl TextTokenizer {
         if before.is_empty() && after.is_empty() {
             return Err("it adds no special tokens, so an empty text would have no vector".to_owned());
         }
-        Ok(Self { tokenizer, json: json.into(), before, after })
+        let told = serde_json::from_slice::<UnknownOf>(json).ok();
+        let unknown = told.and_then(|UnknownOf { model }| match model.unk_token {
+            Some(token) => tokenizer.token_to_id(&token),
+            None => model.unk_id,
+        });
+        let space = tokenizer.token_to_id("\u{2581}");
+        Ok(Self { tokenizer, json: json.into(), before, after, unknown, space })
     }
 
     /// Does the same as [`Self::from_json`], but a panic of the tokenizer's own code is an error, because the file
@@ -180,6 +206,25 @@ impl TextTokenizer {
         })
     }
 
+    /// Whether the text has tokens, and the vocabulary lacks all of them.
+    pub fn is_unknown(&self, text: &str) -> Result<bool, ModelError> {
+        let Some(unknown) = self.unknown else { return Ok(false) };
+        // A word that is cut in two may be known in its parts, so a text without spaces has no head.
+        let head = match text.len() > HEAD_BYTES {
+            true => &text[..text[..text.floor_char_boundary(HEAD_BYTES)].rfind(char::is_whitespace).unwrap_or(0)],
+            false => "",
+        };
+        let mut lacks_some = false;
+        for piece in std::iter::once(head).chain(pieces(text)) {
+            let encoding = self.encode(piece, false)?;
+            if encoding.get_ids().iter().any(|id| *id != unknown && Some(*id) != self.space) {
+                return Ok(false);
+            }
+            lacks_some |= encoding.get_ids().contains(&unknown);
+        }
+        Ok(lacks_some)
+    }
+
     /// The number of special tokens around each text.
     pub fn special_count(&self) -> usize {
         self.before.len() + self.after.len()
@@ -233,6 +278,26 @@ mod tests {
     fn a_long_text_without_white_space_is_counted() {
         assert!(tokenizer().count("", &"é".repeat(PIECE_BYTES * 2)).unwrap() > 2);
         assert_eq!(tokenizer().count("", &" ".repeat(PIECE_BYTES * 3)).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_text_is_unknown_if_the_vocabulary_has_none_of_its_tokens() {
+        let [spaced, unspaced] = ["zebra ", "zebra"].map(|word| word.repeat(PIECE_BYTES));
+        let known_at_last = format!("{spaced}cat");
+        for (text, is_unknown) in [
+            ("", false),
+            (" \n", false),
+            ("the cat", false),
+            ("\u{1f9a9}", true),
+            ("zebra \u{1f9a9}\u{1f9a9}\nquagga", true),
+            ("zebra .", false),
+            ("zebra cat", false),
+            (spaced.as_str(), true),
+            (known_at_last.as_str(), false),
+            (unspaced.as_str(), true),
+        ] {
+            assert_eq!(tokenizer().is_unknown(text).unwrap(), is_unknown, "{text:.40}");
+        }
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub struct SearchArguments {
     /// Says how the search came to its answer: its legs, their ways, and what took how long.
     #[arg(long)]
     explain: bool,
+    /// Searches for the nearest word instead of each that no text has, and says so; of the last word also for what it is the beginning of.
+    #[arg(long)]
+    forgiving: bool,
 }
 
 #[derive(Args)]
@@ -180,6 +183,7 @@ macro_rules! body {
             snippets: Some(true),
             cursor: $arguments.cursor.clone(),
             explain: $arguments.explain,
+            forgiving: $arguments.forgiving,
             ..$type::new(&$arguments.query)
         })
     };
@@ -229,6 +233,9 @@ async fn print(
         }
         Output::Table => show(client, asked, found).await?,
     }
+    if let Some(instead) = &found.searched_instead {
+        writeln!(std::io::stderr(), "searched for “{}” instead", one_line(&instead.query, 80))?;
+    }
     if let Some(cursor) = &found.next_cursor {
         // Standard output has the results alone.
         writeln!(std::io::stderr(), "more results: --cursor {cursor}")?;
@@ -257,6 +264,9 @@ async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> R
     }
     if let Some(explanation) = &found.explanation {
         explained(explanation)?;
+    }
+    if let Some(reason) = &found.no_vector {
+        say!("Note: {reason}.");
     }
     tell_missing(found.scope_state)
 }

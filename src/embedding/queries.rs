@@ -16,8 +16,11 @@ const LONGEST: usize = 2 << 10;
 /// The vectors of the last queries by model and text.
 #[derive(Debug)]
 pub struct QueryVectors {
-    known: Mutex<LruCache<String, Arc<[f32]>>>,
+    known: Mutex<LruCache<String, QueryVector>>,
 }
+
+/// The vector of a query; `None` if the model knows none of its tokens.
+pub type QueryVector = Option<Arc<[f32]>>;
 
 impl Default for QueryVectors {
     fn default() -> QueryVectors {
@@ -27,15 +30,15 @@ impl Default for QueryVectors {
 
 impl QueryVectors {
     /// What [`Model::embed_query`] says of the query, of which it is asked only if that is not known. No failure is kept.
-    pub async fn of(&self, model: &Model, query: &str) -> Result<Arc<[f32]>, EmbedError> {
+    pub async fn of(&self, model: &Model, query: &str) -> Result<QueryVector, EmbedError> {
         if query.len() > LONGEST {
-            return Ok(model.embed_query(query.to_owned()).await?.into());
+            return embed(model, query).await;
         }
         let key = format!("{}\0{query}", model.identity());
         if let Some(vector) = self.lock().get(&key) {
             return Ok(vector.clone());
         }
-        let vector: Arc<[f32]> = model.embed_query(query.to_owned()).await?.into();
+        let vector = embed(model, query).await?;
         self.lock().put(key, vector.clone());
         Ok(vector)
     }
@@ -51,15 +54,30 @@ impl QueryVectors {
         if unknown.is_empty() {
             return Ok(());
         }
-        let vectors = model.embed_queries(unknown.clone()).await?;
+        let mut without = Vec::new();
+        let mut with = Vec::with_capacity(unknown.len());
+        for query in unknown {
+            if model.is_unknown(&query)? { without.push(query) } else { with.push(query) }
+        }
+        let vectors = if with.is_empty() { Vec::new() } else { model.embed_queries(with.clone()).await? };
         let mut known = self.lock();
-        for (query, vector) in unknown.iter().zip(vectors) {
-            known.put(key(query), vector.into());
+        for (query, vector) in with.iter().zip(vectors) {
+            known.put(key(query), Some(vector.into()));
+        }
+        for query in without {
+            known.put(key(&query), None);
         }
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<String, Arc<[f32]>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<String, QueryVector>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn embed(model: &Model, query: &str) -> Result<QueryVector, EmbedError> {
+    if model.is_unknown(query)? {
+        return Ok(None);
+    }
+    Ok(Some(model.embed_query(query.to_owned()).await?.into()))
 }

@@ -143,6 +143,7 @@ impl Handle<ops::search> for Service {
             per_group,
             snippets,
             cursor,
+            forgiving,
         } = call.query;
         let body = AutoSearch {
             context,
@@ -154,6 +155,7 @@ impl Handle<ops::search> for Service {
             per_group,
             snippets,
             cursor,
+            forgiving,
             ..AutoSearch::new(&q)
         };
         search::auto(self, caller, body).await

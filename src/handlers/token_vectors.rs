@@ -43,10 +43,14 @@ impl Handle<ops::embed_document> for Service {
         let (mut embeddings, titles) = match model.embed_documents(behind).await {
             // With its titles it is too long, but perhaps not by itself.
             Err(EmbedError::Model(ModelError::TextTooLong { .. })) if !before.is_empty() => {
-                (model.embed_documents(vec![text]).await.or_fail()?, 0)
+                (model.embed_documents(vec![text.clone()]).await.or_fail()?, 0)
             }
             embedded => (embedded.or_fail()?, before.len()),
         };
+        if model.is_unknown(&text).or_fail()? {
+            return Err(Failure::field("id", format!("the model knows no token of the text of document {id}"))
+                .with("remedy", "take another model (SVC_EMBEDDING_MODEL); a search by words finds the document"));
+        }
         let stored = |embedding| (Weighted::new(model.native_width(), embedding), model.identity());
         store::vectors::ensure_index(&self.pool, model.identity(), model.native_width()).await.or_fail()?;
         let vector = embeddings.pop().map(stored).map(|(vector, model)| Vector { vector, model, titles });

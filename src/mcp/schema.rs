@@ -9,6 +9,8 @@ pub const HIDDEN: &[&str] = &[
     "include_scores",
     "explain",
     "explanation",
+    "forgiving",
+    "searched_instead",
     "embed",
     "facets",
     "weights",

@@ -20,8 +20,8 @@ use std::collections::{HashMap, HashSet};
 use svc_client::{
     Failure,
     wire::{
-        DocumentResponse, FacetsResponse, GroupBy, ScopeState, SearchHit, SearchMethod, SearchResponse, SearchResult,
-        SearchStage, Snippet, TotalIs,
+        DocumentResponse, FacetsResponse, GroupBy, LegExplanation, LegWay, ScopeState, SearchHit, SearchMethod,
+        SearchResponse, SearchResult, SearchStage, Snippet, TotalIs,
     },
 };
 use svc_ids::DocumentId;
@@ -30,6 +30,9 @@ use svc_ids::DocumentId;
 const DEEPEST: u32 = LEG_DEPTH * GROWTH.pow(5);
 /// The same where the tokens of each result are compared.
 const DEEPEST_BY_TOKENS: u32 = LEG_DEPTH * GROWTH.pow(3);
+
+/// Why nothing was compared with the query.
+const NO_VECTOR: &str = "the embedding model knows none of the query's words, so nothing is found by meaning, only by letters";
 
 /// A place in the answer.
 struct Place {
@@ -106,6 +109,7 @@ pub(super) async fn answer(
         })
     };
     let results = places.into_iter().filter_map(result).collect();
+    let has_no_vector = |leg: &LegExplanation| leg.plan.as_ref().is_some_and(|plan| plan.way == LegWay::NoVector);
     Ok(SearchResponse {
         results,
         total: found.total.count,
@@ -113,6 +117,8 @@ pub(super) async fn answer(
         latency_ms: asked.started.elapsed().as_secs_f64() * 1e3,
         method: asked.method,
         why: None,
+        searched_instead: None,
+        no_vector: found.ran.iter().any(has_no_vector).then(|| NO_VECTOR.to_owned()),
         group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
         reranked: asked.second_stage,
         next_cursor,
@@ -321,7 +327,7 @@ async fn find_texts(
     let query = match &model {
         Some(model) => {
             let embedded = core.queries.of(model, asked.query).await.or_fail()?;
-            Some(Stored::new(model.identity(), model.native_width(), &embedded))
+            embedded.map(|embedded| Stored::new(model.identity(), model.native_width(), &embedded))
         }
         None => None,
     };

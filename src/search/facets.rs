@@ -1,5 +1,5 @@
 //! Counts of what a search matches, beyond what it shows.
-use super::{Asked, Found, Fusing, LEG_DEPTH, MAXSIM_DEPTH, Ranking, Total, at_rung, fusing, groups::Tree};
+use super::{Asked, Found, Fusing, LEG_DEPTH, MAXSIM_DEPTH, NotHeld, Ranking, Total, fusing, groups::Tree};
 use crate::{
     core::Core,
     error::OrFail,
@@ -54,8 +54,9 @@ async fn of_both(
     asked: (Option<&str>, &str),
     weights: Option<HybridWeights>,
 ) -> Result<(Vec<DocumentId>, bool), Failure> {
-    let Fusing { vector, bm25, weights } = fusing(core, eligible, asked, weights, &[COUNTED]).await?;
-    let fused = at_rung(&vector, &bm25, weights, COUNTED);
+    let legs = fusing(core, eligible, asked, weights, &[COUNTED]).await?;
+    let fused = legs.at_rung(&NotHeld::default(), COUNTED);
+    let Fusing { vector, bm25, weights } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     let is_whole = total.exact && total.count == fused.len() as u64;
     Ok((fused.into_iter().map(|result| DocumentId(result.id)).collect(), is_whole))

@@ -11,7 +11,7 @@ use crate::{
         growth::Timed,
         indexes::postings::Resolved,
         search::{EXACT_LIMIT, Eligible, Expected},
-        vectors::{LOOKED_AT, Nearest, Stored, WIDEST},
+        vectors::{LOOKED_AT, Layout, Nearest, Stored, WIDEST},
     },
 };
 use bm25::{Allowed, Answer, Verify};
@@ -44,6 +44,9 @@ const WIDER: f64 = 1.6;
 /// How many vectors are compared in the time in which the HNSW index returns one entry and its document is looked up, as measured.
 const ENTRY: f64 = 10.0;
 
+/// Where everything is eligible, so many vectors are compared in any case: the index would hardly be faster, and might miss one.
+const OPEN_LIMIT: i64 = 3_000;
+
 /// Below this share of the documents the eligible ones are listed before anything is scored, if they are few.
 const LISTED_SHARE: f64 = 0.01;
 
@@ -57,12 +60,15 @@ enum Way {
 }
 
 impl Way {
-    /// Whichever is faster; it is exact for up to [`EXACT_LIMIT`] documents in any case.
-    fn choose(expected: Expected, limit: i64) -> Way {
+    /// Whichever is faster. Behind a filter it is exact for up to [`EXACT_LIMIT`] documents in any case: what passes may be far from the query, and
+    /// there the index misses more.
+    fn choose(expected: Expected, limit: i64, layout: &Layout, is_open: bool) -> Way {
         let way = Way::approximate(expected, limit);
         let Way::Approximate { candidates, .. } = way else { return way };
-        let entries = (candidates as f64 / expected.share()).max(LOOKED_AT as f64);
-        let faster = (ENTRY * entries).max(EXACT_LIMIT as f64);
+        let candidates = candidates.max(layout.least_candidates());
+        let entries = (candidates as f64 / expected.share()).max(LOOKED_AT.max(layout.least_entries()) as f64);
+        let in_any_case = if is_open { OPEN_LIMIT } else { EXACT_LIMIT };
+        let faster = (ENTRY * entries).max(in_any_case as f64);
         if expected.eligible > faster {
             return way;
         }
@@ -88,6 +94,10 @@ pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, li
     let (embedded, expected) =
         tokio::try_join!(async { core.queries.of(&model, query).await.or_fail() }, expected(core, eligible))?;
     let embed_ms = milliseconds(begun.elapsed());
+    let Some(embedded) = embedded else {
+        let ran = ran(SearchMethod::Vector, begun, limit, 0, plan(LegWay::NoVector, Some(expected)));
+        return Ok(Leg { ranked: Vec::new(), total: Total { count: 0, exact: true }, ran });
+    };
     let query = Stored::new(model.identity(), model.native_width(), &embedded);
     let mut leg = nearest_leg(core, eligible, &query, expected, limit).await?;
     leg.ran.embed_ms = Some(embed_ms);
@@ -106,7 +116,7 @@ pub(super) async fn nearest_leg(
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let layout = store::vectors::layout(&mut tx, eligible, query).await.or_fail()?;
     let expected = of_all.beside(&layout);
-    let mut way = Way::choose(expected, limit);
+    let mut way = Way::choose(expected, limit, &layout, eligible.is_open());
     let mut exact = None;
     if let Way::Exact { most } = way {
         exact = store::vectors::exact(&mut tx, eligible, query, limit, most, &layout).await.or_fail()?;
@@ -244,7 +254,7 @@ mod tests {
     use super::*;
 
     fn way(eligible: f64, all: f64, limit: i64) -> Way {
-        Way::choose(Expected { eligible, all }, limit)
+        Way::choose(Expected { eligible, all }, limit, &Layout::default(), false)
     }
 
     #[test]
@@ -260,5 +270,27 @@ mod tests {
         assert_eq!(way(1e5, 1e6, 100), Way::Approximate { candidates: 130, entries: 1_000 });
         // A tenth of 120,000: the index would look at 1,300 entries for 130 candidates.
         assert_eq!(way(12_000.0, 120_000.0, 100), Way::Exact { most: 24_000 });
+    }
+
+    #[test]
+    fn everything_is_looked_for_in_the_index_from_a_few_thousand_on() {
+        let open = |all: f64, limit, layout: Layout| Way::choose(Expected { eligible: all, all }, limit, &layout, true);
+        let whole = Layout::default();
+        assert_eq!(open(3_001.0, 10, whole), Way::Approximate { candidates: 40, entries: 200 });
+        assert_eq!(open(4_001.0, 100, whole), Way::Approximate { candidates: 400, entries: 400 });
+        let in_parts = Layout { parts: 64, ..whole };
+        let of_bits = Layout { bits: Some(20_000.0), ..whole };
+        // More results, or the indexes of many parts, take longer than to compare so few.
+        for (all, limit, layout) in [
+            (3_000.0, 10, whole),
+            (4_000.0, 100, whole),
+            (9_000.0, 1_000, whole),
+            (9_000.0, 10, in_parts),
+            (3_000.0, 10, of_bits),
+        ] {
+            assert!(matches!(open(all, limit, layout), Way::Exact { .. }), "{all} {limit} {layout:?}");
+        }
+        let in_one = Layout { root: Some(DocumentId(1)), ..in_parts };
+        assert!(matches!(open(9_000.0, 10, in_one), Way::Approximate { .. }), "one part is looked at");
     }
 }

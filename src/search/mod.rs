@@ -5,7 +5,9 @@ mod batch;
 pub mod bm25;
 mod explain;
 mod facets;
+mod forgiving;
 mod fulltext;
+mod fusing;
 mod groups;
 mod legs;
 pub(crate) mod maxsim;
@@ -31,6 +33,8 @@ use crate::{
 };
 pub use auto::auto;
 pub use batch::{batch, by_any};
+use forgiving::correct;
+use fusing::{Fusing, NotHeld, fusing, places};
 use legs::{Leg, bm25_leg, vector_leg};
 use paging::Page;
 use reorder::Reorder;
@@ -43,12 +47,12 @@ use std::{
 use svc_client::{
     Code, Failure,
     wire::{
-        Bm25Search, ContextConfig, Facet, FulltextSearch, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg,
-        LegExplanation, Legs, MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
+        Bm25Search, ContextConfig, Facet, FulltextSearch, GroupBy, HybridSearch, Leg as WireLeg, LegExplanation, Legs,
+        MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
     },
 };
 use svc_ids::DocumentId;
-use svc_ranking::{Fused, Place, Weights, fuse};
+use svc_ranking::Weights;
 
 /// The fewest results that a leg of a hybrid search contributes.
 const LEG_DEPTH: u32 = 100;
@@ -138,10 +142,10 @@ impl Asked<'_> {
 
 /// Makes it from any body of a search.
 macro_rules! asked {
-    ($method:ident, $body:ident) => {
+    ($method:ident, $body:ident, $started:ident) => {
         Asked {
             method: SearchMethod::$method,
-            started: Instant::now(),
+            started: $started,
             query: &$body.query,
             limit: $body.limit,
             page: Page::of(SearchMethod::$method, &$body, $body.cursor.as_deref(), $body.limit)?,
@@ -252,9 +256,12 @@ impl Ranking<'_> {
 pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Vector, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Vector(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Vector, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Vector(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, depth: u32) -> Result<Found, Failure> {
@@ -278,9 +285,12 @@ fn near_enough(Leg { mut ranked, total, ran }: Leg, least: Option<f64>) -> Found
 pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Fulltext, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Fulltext, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn fulltext_first(
@@ -298,9 +308,12 @@ async fn fulltext_first(
 pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Bm25, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Bm25, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn bm25_first(core: &Core, eligible: &Eligible, body: &Bm25Search, depth: u32) -> Result<Found, Failure> {
@@ -312,25 +325,29 @@ async fn bm25_first(core: &Core, eligible: &Eligible, body: &Bm25Search, depth: 
 pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Maxsim, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Maxsim(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Maxsim, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Maxsim(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
     let rungs = rungs(MAXSIM_DEPTH, depth);
-    let Fusing { vector, bm25, weights } =
-        fusing(core, eligible, (body.index.as_deref(), &body.query), None, &rungs).await?;
+    let legs = fusing(core, eligible, (body.index.as_deref(), &body.query), None, &rungs).await?;
     let (mut ranked, mut no_tokens, mut seen) = (Ranked::new(), HashSet::new(), HashSet::new());
     let mut fused = Vec::new();
     for rung in rungs {
-        fused = at_rung(&vector, &bm25, weights, rung);
+        // All of them are candidates, whatever their ranks.
+        fused = legs.at_rung(&NotHeld::default(), rung);
         let ids = fused.iter().map(|result| DocumentId(result.id));
         let candidates: Vec<DocumentId> = ids.filter(|id| seen.insert(*id)).collect();
         let (best, without) = rerank::by_tokens(core, &body.query, &candidates).await?;
         ranked.extend(best);
         no_tokens.extend(without);
     }
+    let Fusing { vector, bm25, weights } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     ranked.truncate(depth as usize);
     let mut legs: HashMap<DocumentId, Legs> =
@@ -346,74 +363,33 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
 pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
-    let asked = asked!(Hybrid, body);
+    let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body))).await
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let asked = asked!(Hybrid, body, started);
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body))).await?;
+    Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, depth: u32) -> Result<Found, Failure> {
     let rungs = rungs(LEG_DEPTH, depth);
-    let Fusing { vector, bm25, weights } =
-        fusing(core, eligible, (body.index.as_deref(), &body.query), body.weights, &rungs).await?;
+    let legs = fusing(core, eligible, (body.index.as_deref(), &body.query), body.weights, &rungs).await?;
+    let not_held = legs.not_held(core, body.index.as_deref()).await?;
     let (mut ranked, mut fused) = (Ranked::new(), Vec::new());
     for rung in rungs {
         // A result that only its leg's depth brought behind the others may be better on the next rung.
         ranked.truncate(rung.div_euclid(GROWTH) as usize);
         let seen: HashSet<DocumentId> = ranked.iter().map(|(id, _)| *id).collect();
-        fused = at_rung(&vector, &bm25, weights, rung);
+        fused = legs.at_rung(&not_held, rung);
         let new = fused.iter().map(|result| (DocumentId(result.id), result.score));
         ranked.extend(new.filter(|(id, _)| !seen.contains(id)));
     }
+    let Fusing { vector, bm25, weights } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     ranked.truncate(depth as usize);
     let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
     let ran = explain::weighted(vector.ran, bm25.ran, weights);
     Ok(Found { legs, ran, ..Found::new(ranked, total) })
-}
-
-/// Two legs, and how much each counts.
-struct Fusing {
-    vector: Leg,
-    bm25: Leg,
-    weights: Weights,
-}
-
-/// Ranks by both legs, as deep as the last rung.
-async fn fusing(
-    core: &Core,
-    eligible: &Eligible,
-    (index, query): (Option<&str>, &str),
-    asked: Option<HybridWeights>,
-    rungs: &[u32],
-) -> Result<Fusing, Failure> {
-    let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
-    let (vector, bm25) =
-        tokio::try_join!(vector_leg(core, eligible, query, deep), bm25_leg(core, eligible, index, query, deep))?;
-    Ok(Fusing { vector, bm25, weights: weights(asked) })
-}
-
-/// What the legs rank together as far as a rung.
-fn at_rung(vector: &Leg, bm25: &Leg, weights: Weights, rung: u32) -> Vec<Fused> {
-    fuse(&numbers(vector, rung), &numbers(bm25, rung), weights, 2 * rung as usize)
-}
-
-/// Without weights: vector 0.86, BM25 0.14. With an empty object: equal weights.
-fn weights(asked: Option<HybridWeights>) -> Weights {
-    match asked {
-        None => Weights { vector: 0.86, bm25: 0.14 },
-        Some(HybridWeights { vector: Some(vector), bm25: Some(bm25) }) => Weights { vector, bm25 },
-        Some(_) => Weights { vector: 1.0, bm25: 1.0 },
-    }
-}
-
-/// What a leg ranked as far as a rung, as plain numbers, which is what fusion works on.
-fn numbers(leg: &Leg, rung: u32) -> Vec<(i64, f64)> {
-    leg.ranked.iter().take(rung as usize).map(|(id, score)| (id.0, *score)).collect()
-}
-
-fn places(fused: &Fused) -> Legs {
-    let leg = |place: Option<Place>| place.map(|Place { rank, score }| WireLeg { rank, score });
-    Legs { vector: leg(fused.vector), bm25: leg(fused.bm25), ..Legs::default() }
 }
 
 /// The place of each document in a ranking.
@@ -490,14 +466,6 @@ async fn eligible(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_weights_are_the_contract() {
-        let object = |vector, bm25| Some(HybridWeights { vector, bm25 });
-        assert_eq!(weights(None), Weights { vector: 0.86, bm25: 0.14 });
-        assert_eq!(weights(object(None, None)), Weights { vector: 1.0, bm25: 1.0 });
-        assert_eq!(weights(object(Some(0.6), Some(0.4))), Weights { vector: 0.6, bm25: 0.4 });
-    }
 
     #[test]
     fn legs_are_read_as_deep_as_a_rung() {

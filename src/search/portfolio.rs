@@ -51,7 +51,10 @@ pub async fn portfolio(
     }
     let query = match &body.query {
         Some(query) => {
-            let embedded = core.queries.of(&model, query).await.or_fail()?;
+            let embedded = core.queries.of(&model, query).await.or_fail()?.ok_or_else(|| {
+                Failure::field("query", "the model knows none of its words, so nothing is near to it")
+                    .with("remedy", "ask without a query, or with other words")
+            })?;
             Some(vectors::unit(&Stored::new(model.identity(), model.native_width(), &embedded).vector))
         }
         None => None,

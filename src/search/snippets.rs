@@ -102,7 +102,7 @@ async fn nearest(core: &Core, query: &str, read: &[&Beginning]) -> HashMap<Docum
     }
     let compared = async {
         let model = core.model().await.ok()?;
-        let query = core.queries.of(&model, query).await.ok()?;
+        let query = core.queries.of(&model, query).await.ok()??;
         let embedded = model.embed_documents(texts).await.ok()?;
         Some((query, embedded))
     };

@@ -1,7 +1,7 @@
 //! The SQL of full text.
 use super::{
     documents::add,
-    lexicon::Lexicon,
+    lexicon::{Lexicon, lexeme},
     nodes::TextRow,
     scope::readable,
     search::{Eligible, eligible},
@@ -79,6 +79,26 @@ pub async fn matching(
     let rows: Vec<(DocumentId, f64, i64)> =
         sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await?;
     Ok(counted(rows))
+}
+
+/// For each of these terms an eligible document that has it, if there is one.
+pub async fn holders(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    terms: &[String],
+) -> sqlx::Result<Vec<Option<DocumentId>>> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, terms.iter().map(|term| lexeme(term)).collect::<Vec<String>>());
+    let statement = eligible.statement(
+        concat!(
+            "SELECT (SELECT d.id FROM document_words w JOIN documents d ON d.id = w.document_id
+                      WHERE w.words @@ u.term::tsquery AND ",
+            eligible!(),
+            " LIMIT 1) FROM unnest($12::text[]) WITH ORDINALITY AS u (term, place) ORDER BY u.place"
+        ),
+        &mut arguments,
+    );
+    sqlx::query_scalar_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await
 }
 
 /// Each word with the number of documents that have it, counted up to 10,000, and the number of all, counted up to twice that.

@@ -134,6 +134,30 @@ pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Res
     Ok(Expected { eligible, all: f64::from(all).max(eligible) })
 }
 
+/// Which of the documents that were found by their vectors an index of words does not have, and which of those that were found by their words
+/// have no vector of a model.
+pub async fn not_held(
+    conn: &mut PgConnection,
+    (near, index): (&[DocumentId], &str),
+    (worded, model): (&[DocumentId], &str),
+) -> sqlx::Result<(Vec<DocumentId>, Vec<DocumentId>)> {
+    sqlx::query_as(
+        "SELECT ARRAY(SELECT n.id FROM unnest($1::bigint[]) AS n(id)
+                       WHERE NOT EXISTS (SELECT FROM search_index_entries e
+                                          WHERE e.document_id = n.id
+                                            AND e.index_id = (SELECT i.id FROM search_indexes i WHERE i.name = $2))),
+                ARRAY(SELECT w.id FROM unnest($3::bigint[]) AS w(id)
+                       WHERE NOT EXISTS (SELECT FROM document_vectors v
+                                          WHERE v.document_id = w.id AND v.embed_model = $4))",
+    )
+    .bind(near)
+    .bind(index)
+    .bind(worded)
+    .bind(model)
+    .fetch_one(conn)
+    .await
+}
+
 /// The ids of the eligible documents, if they are at most [`EXACT_LIMIT`].
 pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
     let mut arguments = eligible.arguments();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use svc_client::{
     Json,
-    wire::{DocumentPath, GrantRight, LegPlan, LegWay, SearchExplanation, SearchMethod, SynthesizeSearch},
+    wire::{DocumentPath, GrantRight, LegPlan, LegWay, SearchExplanation, SearchMethod, SynthesizeSearch, TotalIs},
 };
 
 async fn notes(app: &TestApp) -> Vec<i64> {
@@ -137,6 +137,42 @@ async fn a_format_of_few_files_is_looked_for_in_these_alone() {
         let plan = found.explanation.unwrap().legs.remove(0).plan.unwrap();
         assert!(plan.eligible.is_some_and(|eligible| eligible < 10), "a hundredth part is a mere guess: {plan:?}");
         assert_eq!(found.total > 0, is_found, "{filter}");
+    }
+    app.end().await;
+}
+
+/// To compare thousands of vectors with every query takes longer than the index does.
+#[tokio::test]
+async fn a_search_of_everything_asks_the_index_from_a_few_thousand_documents_on() {
+    let app = TestApp::start().await;
+    let heron = app.create("Heron", "The heron stands in the reeds.", None).await.id;
+    sqlx::query(
+        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
+                       SELECT 'note', 'note', CASE WHEN n % 2 = 0 THEN 'even' ELSE 'odd' END, 'sha256:' || n, 0
+                         FROM generate_series(1, 3500) n RETURNING id)
+         INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT made.id, v.embed_model,
+                (ARRAY(SELECT random() - 0.5 FROM generate_series(1, vector_dims(v.embed)) WHERE made.id > 0))::halfvec, 1
+           FROM made, document_vectors v WHERE v.document_id = $1",
+    )
+    .bind(heron)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    sqlx::raw_sql("ANALYZE documents").execute(&app.pool).await.unwrap();
+    for (filter, limit, way, total_is) in [
+        (json!({}), 10, LegWay::Hnsw, TotalIs::AtLeast),
+        // So many entries of the index take as long.
+        (json!({}), 100, LegWay::Exact, TotalIs::Exact),
+        (json!({"usetype": ["odd", "markdown", "raw"]}), 10, LegWay::Exact, TotalIs::Exact),
+    ] {
+        let mut body = json!({"query": "heron in the reeds", "explain": true, "limit": limit});
+        body.as_object_mut().unwrap().extend(filter.as_object().unwrap().clone());
+        let found = ask(&app.client, "vector", &body).await.unwrap();
+        let plan = found.explanation.unwrap().legs.remove(0).plan.unwrap();
+        assert_eq!((plan.way, found.total_is), (way, total_is), "{body} {plan:?}");
+        assert_eq!((plan.candidates.is_some(), found.results.len()), (way == LegWay::Hnsw, limit), "{body} {plan:?}");
+        assert!(way == LegWay::Hnsw || found.results[0].document.id == heron, "nothing else is like that: {body}");
     }
     app.end().await;
 }

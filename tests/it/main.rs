@@ -39,6 +39,7 @@ mod faults;
 mod feed;
 mod filters;
 mod fleet;
+mod forgiving;
 mod fulltext;
 mod graph;
 mod groups;

@@ -3,7 +3,7 @@ use crate::support::{TestApp, Wish, document, poison, until};
 use std::collections::BTreeSet;
 use svc_client::{
     Json,
-    wire::{Bm25Search, DocumentPath, Settled, VectorSearch, WaitQuery},
+    wire::{Bm25Search, DocumentPath, HybridSearch, LegWay, Settled, VectorSearch, WaitQuery},
 };
 
 async fn poisoned() -> TestApp {
@@ -86,5 +86,57 @@ async fn the_answer_of_a_creation_says_that_the_document_has_no_vector_and_why()
     let read: serde_json::Value =
         app.raw("GET", &format!("/documents/{}", answer["id"])).send().await.unwrap().json().await.unwrap();
     assert_eq!(answer, read);
+    app.end().await;
+}
+
+/// Their vectors would all be the same, whatever they say.
+#[tokio::test]
+async fn what_has_only_unknown_tokens_has_no_vector_and_neither_has_such_a_query() {
+    let app = TestApp::start().await;
+    let create = async |title: &str, content: &str| {
+        let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+        app.client.create_document(wait, Json(document(title, content))).await.unwrap()
+    };
+    let plain = create("Tides", "The sea rises and falls twice a day.").await;
+    assert!(plain.warnings.is_empty(), "{plain:?}");
+    let strange = create("ሰላም", "አማርኛ \u{1f9a9}\u{1f9a9}").await;
+    assert!(matches!(&strange.warnings[..], [one] if one.starts_with("embed: unknown_tokens (")), "{strange:?}");
+    let titled = create("Flamingo", "\u{1f9a9}").await;
+    assert!(titled.warnings.is_empty(), "its title is known: {titled:?}");
+    let unread = app.upload_bytes("unread.txt", "አማርኛ ሰላም\n").await.unwrap().document_id;
+    let frontier = app.settled(unread).await;
+    assert_eq!(frontier.warnings, ["without_vector: 1 (unknown_tokens)"]);
+    let chunk = app.subtree(unread).await.into_iter().find(|node| node.usetype == "chunk").unwrap().id;
+    for id in [strange.document.id, chunk] {
+        let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+        assert_eq!(evidence["embed"]["skipped"], "unknown_tokens");
+        assert!(evidence["embed"]["remedy"].as_str().unwrap().contains("another model"), "{evidence:?}");
+    }
+    let with: Vec<i64> = sqlx::query_scalar("SELECT document_id FROM document_vectors WHERE document_id = ANY($1)")
+        .bind([strange.document.id, chunk, plain.document.id])
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(with, [plain.document.id]);
+
+    let query = "ሰላም";
+    let near = VectorSearch { explain: true, ..VectorSearch::new(query) };
+    let near = app.client.search_vector(Json(near)).await.unwrap();
+    assert_eq!((near.results.len(), near.total), (0, 0), "{near:?}");
+    assert!(near.no_vector.is_some_and(|reason| reason.contains("by meaning")));
+    let legs = near.explanation.unwrap().legs;
+    assert_eq!(legs[0].plan.as_ref().unwrap().way, LegWay::NoVector);
+    let hybrid = app.client.search_hybrid(Json(HybridSearch::new(query))).await.unwrap();
+    let found: BTreeSet<i64> = hybrid.results.iter().map(|result| result.document.id).collect();
+    assert!(found.contains(&strange.document.id) && !found.contains(&plain.document.id), "{found:?}");
+    assert!(hybrid.no_vector.is_some());
+    let words = app.client.search_bm25(Json(Bm25Search::new(query))).await.unwrap();
+    assert!(words.no_vector.is_none() && words.total > 0, "nobody needs a vector: {words:?}");
+    let known = app.client.search_vector(Json(VectorSearch::new("the tide"))).await.unwrap();
+    assert!(known.no_vector.is_none() && known.total > 0, "{known:?}");
+    let embed = format!("/documents/{}/embed?with_tokens=false", strange.document.id);
+    let refused = app.raw("POST", &embed).send().await.unwrap();
+    let refused: serde_json::Value = refused.json().await.unwrap();
+    assert!(refused["detail"].as_str().unwrap().contains("knows no token"), "{refused}");
     app.end().await;
 }

@@ -79,6 +79,50 @@ async fn weights_shift_the_fusion_and_nonsense_weights_are_refused() {
     app.end().await;
 }
 
+/// To have no vector, or to be in no index, is not to be worse than what has both.
+#[tokio::test]
+async fn what_a_leg_cannot_hold_has_its_rank_in_the_other_leg_for_both() {
+    let app = TestApp::with(Wish { settings: &[("SVC_BM25_EXCLUDE_USETYPES", "memo")], ..Wish::default() }).await;
+    for (title, content) in FACTS {
+        app.create(title, content, None).await;
+    }
+    let other = app.create("Ebb", "The water rises and falls with the moon.", None).await.id;
+    let mut memo = document("Memo", "Why the water of the sea goes up and down along the coast every day.");
+    memo.usetype = Some("memo".into());
+    let memo = app
+        .client
+        .create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(memo))
+        .await
+        .unwrap()
+        .document
+        .id;
+    sqlx::query("UPDATE document_vectors SET embed_model = 'another' WHERE document_id = $1")
+        .bind(other)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let found = app.client.search_hybrid(Json(HybridSearch::new("the water rises with the moon"))).await.unwrap();
+    let mut only_near = 0;
+    for result in &found.results {
+        let legs = result.legs.unwrap();
+        let share = |weight: f64, rank: u32| weight / (60.0 + f64::from(rank));
+        let expected = match (legs.vector, legs.bm25) {
+            (Some(near), None) if result.document.id == memo => share(1.0, near.rank),
+            (None, Some(worded)) if result.document.id == other => share(1.0, worded.rank),
+            (Some(near), worded) => {
+                only_near += u32::from(worded.is_none());
+                share(0.86, near.rank) + worded.map_or(0.0, |worded| share(0.14, worded.rank))
+            }
+            (None, _) => panic!("only one has no vector of this model: {result:?}"),
+        };
+        assert!((result.score - expected).abs() < 1e-12, "{expected} {result:?}");
+    }
+    let ids: Vec<i64> = found.results.iter().map(|result| result.document.id).collect();
+    assert_eq!(ids[0], other, "it has all of the words, and nothing is better by both");
+    assert!(ids.contains(&memo) && only_near > 0, "{found:?}");
+    app.end().await;
+}
+
 #[tokio::test]
 async fn filters_hold_in_every_leg() {
     let app = TestApp::start().await;

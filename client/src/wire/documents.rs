@@ -170,7 +170,7 @@ impl Located for DocumentResponse {
 pub struct CreatedDocument {
     #[serde(flatten)]
     pub document: DocumentResponse,
-    /// Why some searches cannot find the document, for example `embed: no_direction (...)` if it has no vector,
+    /// Why some searches cannot find the document, for example `embed: unknown_tokens (...)` if it has no vector,
     /// `embed: left_out (...)` if its vector lacks the end of a very long text, or `embed: failed (...)` if the task
     /// that embeds it failed or was cancelled; absent if all can. Only an
     /// answer after `wait` can say so; otherwise the document's evidence says it later, by the same name.

@@ -76,13 +76,14 @@ pub struct StageTime {
 wire_words! {
     /// How a leg ranks. `exact`: it compares the vectors of all that is eligible. `hnsw`: of the candidates of the HNSW index. `hnsw_then_exact`: of all,
     /// because the index returned too few. `verified`: it looks up whether the best documents by their words are eligible. `listed`: it lists what is eligible,
-    /// and scores nothing else. `all_words`, `some_words`: by full text, what has all words of the query, or some of them.
+    /// and scores nothing else. `no_vector`: the model knows none of the query's words, so nothing is compared. `all_words`, `some_words`: by full text, what has all words of the query, or some of them.
     LegWay {
         Exact = "exact",
         Hnsw = "hnsw",
         HnswThenExact = "hnsw_then_exact",
         Verified = "verified",
         Listed = "listed",
+        NoVector = "no_vector",
         AllWords = "all_words",
         SomeWords = "some_words",
     }

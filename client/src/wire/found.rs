@@ -21,6 +21,12 @@ pub struct SearchResponse {
     /// Why it was this method; absent unless the service chose it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// What was searched because `forgiving` was asked for and no text has some words of the query; absent if it was searched as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searched_instead: Option<SearchedInstead>,
+    /// Why the query has no vector, so that nothing was found by meaning; absent if it has one, or needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_vector: Option<String>,
     /// What stands for the texts that are found; absent if each document stands for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<GroupBy>,
@@ -40,6 +46,23 @@ pub struct SearchResponse {
     pub scope_state: ScopeState,
 }
 impl Wire for SearchResponse {}
+
+/// A query as it was searched, with other words in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct SearchedInstead {
+    pub query: String,
+    /// The words that were replaced, in the order of the query.
+    pub words: Vec<WordInstead>,
+}
+
+/// A word that no text has which may be found, and the nearest one that such a text has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct WordInstead {
+    pub asked: String,
+    pub searched: String,
+}
 
 /// One document that was found.
 #[derive(Clone, Debug, Serialize, Deserialize)]

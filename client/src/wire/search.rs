@@ -71,6 +71,9 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// Whether the answer says how the search came to it: its legs, their ways, and what took how long (`explanation`).
         #[serde(default)]
         pub explain: bool,
+        /// Whether the nearest word stands for each word of the query that no text has which may be found (`searched_instead`).
+        #[serde(default)]
+        pub forgiving: bool,
         /// Counts of all that matches, 1 to 10. They count what `total` counts: documents, or groups of them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub facets: Option<Vec<Facet>>,
@@ -83,7 +86,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             $name {
                 query: query.to_owned(), context: None, parent_id: None, limit: default_limit(), usetype: None, filter: None,
                 rerank: None, rerank_method: None, rerank_top: None, mmr_lambda: None, recency_half_life_days: None, include_content: true, include_embed: false,
-                group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, explain: false, facets: None, $( $field: None, )* $($( $own: None, )*)?
+                group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, explain: false, forgiving: false, facets: None, $( $field: None, )* $($( $own: None, )*)?
             }
         }
 
@@ -262,6 +265,9 @@ search_body! {
         if body.explain {
             return Err(Failure::field("explain", "is not for answers").with("remedy", "ask POST /search/auto to explain"));
         }
+        if body.forgiving {
+            return Err(Failure::field("forgiving", "is not for answers: they are of the question as it was asked"));
+        }
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())
     }
@@ -304,7 +310,7 @@ macro_rules! by_any_method { ($($name:ident $group_by:expr),*) => { $(
                 filter: body.filter, rerank: body.rerank, rerank_method: body.rerank_method, rerank_top: body.rerank_top,
                 mmr_lambda: body.mmr_lambda, recency_half_life_days: body.recency_half_life_days, include_content: body.include_content,
                 include_embed: body.include_embed, per_group: body.per_group, snippets: body.snippets, weights: body.weights,
-                index: body.index, cursor: body.cursor, include_scores: body.include_scores, explain: body.explain,
+                index: body.index, cursor: body.cursor, include_scores: body.include_scores, explain: body.explain, forgiving: body.forgiving,
                 facets: body.facets, query: body.query,
             }
         }
@@ -320,7 +326,7 @@ macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
                 parent_id: auto.parent_id, limit: auto.limit, usetype: auto.usetype, filter: auto.filter,
                 rerank: auto.rerank, rerank_method: auto.rerank_method, rerank_top: auto.rerank_top, mmr_lambda: auto.mmr_lambda, recency_half_life_days: auto.recency_half_life_days, include_content: auto.include_content,
                 include_embed: auto.include_embed, group_by: Some(auto.group_by.unwrap_or(GroupBy::File)), per_group: auto.per_group,
-                snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, explain: auto.explain, facets: auto.facets, $( $field: auto.$field, )*
+                snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, explain: auto.explain, forgiving: auto.forgiving, facets: auto.facets, $( $field: auto.$field, )*
                 ..$name::new(&auto.query)
             }
         }
@@ -407,6 +413,9 @@ pub struct SearchQuery {
     /// Goes on behind an earlier page of the same search: its `next_cursor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// Whether the nearest word stands for each word of the query that no text has which may be found (`searched_instead`).
+    #[serde(default)]
+    pub forgiving: bool,
 }
 impl SearchQuery {
     /// A search with all defaults.
@@ -422,6 +431,7 @@ impl SearchQuery {
             per_group: default_per_group(),
             snippets: None,
             cursor: None,
+            forgiving: false,
         }
     }
 }

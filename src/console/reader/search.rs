@@ -36,6 +36,8 @@ pub struct Wanted {
     pub usetype: String,
     pub from: String,
     pub until: String,
+    /// Whether its words are meant as they stand, even if no text has them.
+    pub exact: bool,
     /// Where the page of results begins.
     pub cursor: Option<String>,
 }
@@ -52,21 +54,27 @@ impl Wanted {
             usetype: text("usetype"),
             from: text("from"),
             until: text("until"),
+            exact: text("exact") == "yes",
             cursor: Some(text("cursor")).filter(|cursor| !cursor.is_empty()),
         }
     }
 
     /// The address of this search without the document that it stays under.
     pub fn everywhere(&self) -> String {
-        self.address(None, "")
+        self.address(None, self.exact, "")
+    }
+
+    /// The address of this search for its words as they stand.
+    pub fn as_typed(&self) -> String {
+        self.address(self.parent, true, "")
     }
 
     /// The address of a page of the results.
     pub fn page(&self, cursor: &str) -> String {
-        self.address(self.parent, cursor)
+        self.address(self.parent, self.exact, cursor)
     }
 
-    fn address(&self, parent: Option<i64>, cursor: &str) -> String {
+    fn address(&self, parent: Option<i64>, exact: bool, cursor: &str) -> String {
         let parent = parent.map(|id| id.to_string()).unwrap_or_default();
         let pairs = [
             ("q", self.q.as_str()),
@@ -76,6 +84,7 @@ impl Wanted {
             ("from", &self.from),
             ("until", &self.until),
             ("parent_id", &parent),
+            ("exact", if exact { "yes" } else { "" }),
             ("cursor", cursor),
         ];
         format!("/view?{}", query(&pairs))
@@ -100,6 +109,7 @@ impl Wanted {
             per_group: TEXTS,
             snippets: Some(true),
             cursor: self.cursor.clone(),
+            forgiving: !self.exact,
             ..AutoSearch::new(&self.q)
         })
     }

@@ -23,6 +23,7 @@ const LONG_BYTES: usize = 1 << 20;
 /// A window begins with the last of this many parts of the one before, so that what is said where one ends stands whole in one of them.
 const PARTS: usize = 8;
 const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
+const UNKNOWN: &str = "the model knows none of the text's tokens; embed it with another model; until then only its words are searchable";
 const CHUNK: &str = "chunk the document";
 
 /// A text to embed, with the titles above it from the top down.
@@ -91,14 +92,17 @@ pub(super) async fn embed_counted(
     with_titles: bool,
     meter: &Meter,
 ) -> Result<Embedded, TaskFailure> {
-    let titled: Vec<Titled> = rows.iter().map(|row| Titled::of(row, with_titles)).collect();
+    let (titled, unknown) = told_apart(model, rows.iter().map(|row| Titled::of(row, with_titles)).collect()).await?;
     let mut texts: Texts = titled.iter().map(|titled| (titled.id, titled.without(0))).collect();
     let counts = titled.iter().map(|titled| (titled.id, titled.titles.len()));
     let mut counts: Counts = counts.filter(|(_, count)| *count > 0).collect();
     let only = |texts: &Texts| texts.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
     let ask = async |texts: Vec<String>| {
         meter.set(0, texts.len(), "texts");
-        model.embed_documents_heard(texts, &|done| meter.advance(done)).await
+        match texts.is_empty() {
+            true => Ok(Vec::new()),
+            false => model.embed_documents_heard(texts, &|done| meter.advance(done)).await,
+        }
     };
     let mut notes = Notes::new();
     let mut too_long = texts.iter().any(|(_, text)| text.len() > LONG_BYTES).then(|| model.document_window());
@@ -125,10 +129,7 @@ pub(super) async fn embed_counted(
         }
         let left = std::mem::take(&mut texts).into_iter().enumerate().filter(|(index, _)| !is_poison(*index));
         texts = left.map(|(_, text)| text).collect();
-        embedded = match texts.is_empty() {
-            true => Ok(Vec::new()),
-            false => ask(only(&texts)).await,
-        };
+        embedded = ask(only(&texts)).await;
     }
     let mut made = texts.into_iter().map(|(id, _)| id).zip(embedded.classified()?).peekable();
     let (mut ids, mut vectors) = (Vec::new(), Vec::new());
@@ -143,11 +144,31 @@ pub(super) async fn embed_counted(
                 notes.entry(row.id).or_insert_with(|| json!({}))["titles"] = (*titles).into();
             }
             notes.entry(row.id).and_modify(|note| note["windows"] = count.into());
+        } else if unknown.contains(&row.id) {
+            notes.insert(row.id, json!({"skipped": "unknown_tokens", "remedy": UNKNOWN}));
         } else if notes.get(&row.id).is_none_or(|note| note.get("skipped").is_none()) {
             notes.insert(row.id, json!({"skipped": "no_direction", "remedy": NO_DIRECTION}));
         }
     }
     Ok(Embedded { ids, vectors, notes: notes.into_iter().collect(), too_long: exceeding })
+}
+
+/// The texts of which the model knows some token, and the documents of the others: the vectors of these would all be the same, whatever they
+/// say, and so would those of a query of unknown tokens.
+async fn told_apart(model: &Model, texts: Vec<Titled>) -> Result<(Vec<Titled>, BTreeSet<DocumentId>), TaskFailure> {
+    let model = model.clone();
+    let told = tokio::task::spawn_blocking(move || {
+        let (mut known, mut unknown) = (Vec::with_capacity(texts.len()), BTreeSet::new());
+        for titled in texts {
+            if model.is_unknown(&titled.text)? {
+                unknown.insert(titled.id);
+            } else {
+                known.push(titled);
+            }
+        }
+        Ok::<_, EmbedError>((known, unknown))
+    });
+    told.await.classified()?.classified()
 }
 
 /// Puts windows in the place of the texts that exceed the model's window. A text that only exceeds it with its titles has fewer of them, and

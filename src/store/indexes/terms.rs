@@ -63,6 +63,29 @@ pub async fn ids(conn: &mut PgConnection, index: IndexId, terms: &[&str]) -> sql
         .await
 }
 
+/// The terms of an index that begin with the same letter as this one: the next ones behind it, and then those before it, at most `most` of each.
+pub async fn around(conn: &mut PgConnection, index: &str, term: &str, most: i64) -> sqlx::Result<Vec<String>> {
+    let Some(first) = term.chars().next() else { return Ok(Vec::new()) };
+    // There is no letter behind the last one, nor one that begins a term there.
+    let behind = (u32::from(first) + 1..=u32::from(char::MAX)).find_map(char::from_u32).unwrap_or(char::MAX);
+    sqlx::query_scalar(
+        "(SELECT s.term FROM search_term_stats s
+           WHERE s.index_id = (SELECT i.id FROM search_indexes i WHERE i.name = $1) AND s.term > $2 AND s.term < $4
+           ORDER BY s.term LIMIT $5)
+         UNION ALL
+         (SELECT s.term FROM search_term_stats s
+           WHERE s.index_id = (SELECT i.id FROM search_indexes i WHERE i.name = $1) AND s.term < $2 AND s.term >= $3
+           ORDER BY s.term DESC LIMIT $5)",
+    )
+    .bind(index)
+    .bind(term)
+    .bind(first.to_string())
+    .bind(behind.to_string())
+    .bind(most)
+    .fetch_all(conn)
+    .await
+}
+
 /// Whether each of these terms still has this id.
 pub async fn agree(conn: &mut PgConnection, index: IndexId, terms: &[&str], ids: &[i32]) -> sqlx::Result<bool> {
     sqlx::query_scalar(

@@ -51,6 +51,11 @@ impl Layout {
         self.bits.map_or(0, |vectors| (FEWEST * (vectors / FEW).sqrt()).clamp(FEWEST, MOST) as i64)
     }
 
+    /// How many entries all indexes that are looked at are looked at together at least.
+    pub fn least_entries(&self) -> i64 {
+        if self.root.is_none() { self.parts * LEAST_ENTRIES } else { 0 }
+    }
+
     /// How many entries the index of each part is looked at by a search that wants so many candidates, and looks at `entries` in all.
     pub fn looked_at(&self, entries: i64, candidates: i64) -> i64 {
         self.entries_of_a_part(entries.max(candidates.min(WIDEST)))

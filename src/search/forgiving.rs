@@ -1,0 +1,172 @@
+//! What was most likely meant by the words of a query that no text has.
+use super::fulltext::is_unspaced;
+use crate::{
+    core::Core,
+    error::OrFail,
+    store::{self, search::Eligible},
+};
+use sqlx::PgConnection;
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+};
+use svc_client::{
+    Failure,
+    wire::{SearchedInstead, WordInstead},
+};
+use svc_ranking::{Analyzer, meant};
+
+/// How many words of a query are looked up, and how many of them may be replaced.
+const WORDS: usize = 32;
+const REPLACED: usize = 4;
+/// A shorter word is near to too many others.
+const LETTERS: usize = 3;
+/// How many terms of the index are compared with a word: so many before its place among them, and as many behind it.
+const AROUND: i64 = 10_000;
+/// How many of the nearest terms are looked for in texts.
+const LOOKED_FOR: usize = 16;
+/// How many characters of a text are read to see how it writes a term.
+const READ: i32 = 20_000;
+
+/// A word that may be replaced.
+struct Word {
+    /// Its bytes in the query.
+    range: Range<usize>,
+    terms: Vec<String>,
+    /// Whether it is a name with parts, such as `get_user`, which is meant as it stands.
+    is_name: bool,
+    /// Whether nothing follows it, so that somebody may still be typing it.
+    is_last: bool,
+}
+
+/// Puts the nearest word of eligible texts in the place of each word that none of them has. What is in other texts counts as if it were nowhere, and
+/// each word that is put in is read from an eligible text: so nobody learns which words stand in texts that it may not read.
+pub(super) async fn correct(
+    core: &Core,
+    eligible: &Eligible,
+    is_wanted: bool,
+    query: &mut String,
+) -> Result<Option<SearchedInstead>, Failure> {
+    if !is_wanted {
+        return Ok(None);
+    }
+    let words = words(core.lexicon.analyzer(), query);
+    if words.is_empty() {
+        return Ok(None);
+    }
+    let terms: Vec<String> = words.iter().flat_map(|word| word.terms.iter().cloned()).collect();
+    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
+    let holders = store::fulltext::holders(&mut tx, eligible, &terms).await.or_fail()?;
+    let known: HashSet<&str> =
+        terms.iter().zip(&holders).filter(|(_, holder)| holder.is_some()).map(|(term, _)| term.as_str()).collect();
+    let is_unknown = |word: &&Word| !word.terms.iter().any(|term| known.contains(term.as_str()));
+    let unknown: Vec<&Word> = words.iter().filter(is_unknown).take(REPLACED).collect();
+    let mut replaced = Vec::new();
+    for word in unknown {
+        if let Some(searched) = nearest(core, &mut tx, eligible, word).await? {
+            replaced.push((word.range.clone(), searched));
+        }
+    }
+    tx.commit().await.or_fail()?;
+    if replaced.is_empty() {
+        return Ok(None);
+    }
+    let asked = |range: &Range<usize>| query[range.clone()].to_owned();
+    let words = replaced
+        .iter()
+        .map(|(range, searched)| WordInstead { asked: asked(range), searched: searched.clone() })
+        .collect();
+    for (range, searched) in replaced.into_iter().rev() {
+        query.replace_range(range, &searched);
+    }
+    Ok(Some(SearchedInstead { query: query.clone(), words }))
+}
+
+/// The nearest word that an eligible text has, as it is written there.
+async fn nearest(
+    core: &Core,
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    word: &Word,
+) -> Result<Option<String>, Failure> {
+    let Some(term) = word.terms.first() else { return Ok(None) };
+    let around = store::indexes::terms::around(conn, "default", term, AROUND).await.or_fail()?;
+    let near: Vec<String> = meant(term, around.iter().map(String::as_str), word.is_last, LOOKED_FOR)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let holders = store::fulltext::holders(conn, eligible, &near).await.or_fail()?;
+    let held = near.into_iter().zip(holders).find_map(|(term, holder)| Some((term, holder?)));
+    let Some((term, holder)) = held else { return Ok(None) };
+    let read = store::documents::beginnings(conn, &eligible.scope, &[holder], READ).await.or_fail()?;
+    let analyzer = core.lexicon.analyzer();
+    let written = read.iter().find_map(|read| {
+        as_written(analyzer, &read.text, &term).or_else(|| as_written(analyzer, &read.title, &term))
+    });
+    Ok(Some(written.unwrap_or(term)))
+}
+
+/// The first word of a text that has this term, in small letters.
+fn as_written(analyzer: &Analyzer, text: &str, term: &str) -> Option<String> {
+    let mut written = None;
+    analyzer.tokens_with_ranges(text, |token| {
+        if written.is_none() && token.term == term {
+            written = Some(text[token.range].to_lowercase());
+        }
+    });
+    written
+}
+
+/// The words of a query that may be replaced. What stands in quotes or is forbidden is meant as it stands.
+fn words(analyzer: &Analyzer, query: &str) -> Vec<Word> {
+    if query.contains(['"', '“', '”']) {
+        return Vec::new();
+    }
+    let end = query.trim_end().len();
+    let mut words: BTreeMap<u32, Word> = BTreeMap::new();
+    analyzer.query_tokens(query, |token| {
+        let is_part = token.is_part();
+        let word = words.entry(token.word).or_insert_with(|| Word {
+            is_last: token.range.end == end,
+            range: token.range,
+            terms: Vec::new(),
+            is_name: false,
+        });
+        word.is_name |= is_part;
+        word.terms.push(token.term.to_owned());
+    });
+    let is_word = |word: &Word| {
+        let (text, before) = (&query[word.range.clone()], &query[..word.range.start]);
+        !word.is_name
+            && !before.ends_with('-')
+            && text.chars().count() >= LETTERS
+            && text.chars().all(|letter| letter.is_alphabetic() && !is_unspaced(letter))
+    };
+    words.into_values().filter(is_word).take(WORDS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use svc_ranking::AnalyzerConfig;
+
+    #[test]
+    fn only_words_that_may_be_mistyped_are_looked_up() {
+        let analyzer = Analyzer::new(AnalyzerConfig::default());
+        for (query, expected) in [
+            ("the hreon in reeds", vec!["hreon", "reeds*"]),
+            ("reeds hero ", vec!["reeds", "hero*"]),
+            ("reeds, hero.", vec!["reeds", "hero"]),
+            ("get_user E4021 XK-4471-B", vec![]),
+            ("reeds -hreon", vec!["reeds"]),
+            ("\"hreon\" reeds", vec![]),
+            ("東京都 ox", vec![]),
+            ("", vec![]),
+        ] {
+            let words = words(&analyzer, query);
+            let shown = |word: &Word| format!("{}{}", &query[word.range.clone()], if word.is_last { "*" } else { "" });
+            let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
+            assert_eq!(words.iter().map(shown).collect::<Vec<_>>(), expected, "{query}");
+        }
+    }
+}

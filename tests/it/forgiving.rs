@@ -1,0 +1,74 @@
+//! Searches that find what was meant by a mistyped word.
+use crate::{
+    cli::svc,
+    principals::{grant, someone},
+    support::{TestApp, searches::ask},
+};
+use serde_json::json;
+use svc_client::wire::{DocumentPath, GrantRight, SearchQuery};
+
+#[tokio::test]
+async fn a_mistyped_word_is_searched_as_the_nearest_one_and_the_answer_says_so() {
+    let app = TestApp::start().await;
+    let heron = app.create("Birds", "A Heron stands in the reeds and waits.", None).await.id;
+    let volcano = app.create("Rocks", "The volcano erupts, and the lava cools.", None).await.id;
+    for (query, searched, found) in [
+        ("hreon", "heron", heron),
+        ("herons in the reedz", "herons in the reeds", heron),
+        ("vulcano and lavva", "volcano and lava", volcano),
+        // Only the last word may be the beginning of one.
+        ("volc", "volcano", volcano),
+    ] {
+        let mut body = json!({"query": query, "limit": 1});
+        let plain = ask(&app.client, "bm25", &body).await.unwrap();
+        assert_eq!(plain.searched_instead, None, "nobody asked: {query}");
+        body["forgiving"] = json!(true);
+        for method in ["bm25", "fulltext", "hybrid", "vector", "maxsim", "auto"] {
+            let answer = ask(&app.client, method, &body).await.unwrap();
+            let instead = answer.searched_instead.unwrap();
+            assert_eq!(instead.query, searched, "{method}");
+            assert!(instead.words.iter().all(|word| query.contains(&word.asked) && searched.contains(&word.searched)));
+            if ["bm25", "fulltext"].contains(&method) {
+                assert_eq!(answer.results[0].document.id, found, "{method} {query}");
+            }
+        }
+    }
+    for query in ["heron", "volc lava", "\"hreon\"", "heron -hreon", "zzyzx", "hreon7"] {
+        let body = json!({"query": query, "forgiving": true});
+        let answer = ask(&app.client, "fulltext", &body).await.unwrap();
+        assert_eq!(answer.searched_instead, None, "known, meant as it stands, or near to nothing: {query}");
+    }
+    let answer = app.client.search(SearchQuery { forgiving: true, ..SearchQuery::new("hreon") }).await.unwrap();
+    assert_eq!(answer.searched_instead.unwrap().words[0].asked, "hreon");
+    let shown = svc(&app, &["search", "hreon", "--forgiving", "--method", "bm25"]).await;
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("searched for “heron” instead"), "{shown:?}");
+    app.end().await;
+}
+
+/// Else anybody could guess which words stand in the texts of others.
+#[tokio::test]
+async fn no_word_of_a_text_that_may_not_be_read_is_put_in_or_counts_as_known() {
+    let app = TestApp::start().await;
+    let open = app.create("Birds", "A heron stands in the reeds.", None).await.id;
+    let secret = app.create("Plans", "The harpoon is hidden, and hreon is its name.", None).await.id;
+    let reader = someone(&app, "reader").await;
+    grant(&app, &reader, open, GrantRight::Read).await;
+    app.client.protect_document(DocumentPath { id: secret }).await.unwrap();
+    for (query, of_owner, of_reader) in
+        [("harpon", Some("harpoon"), None), ("harp", Some("harpoon"), None), ("hreon", None, Some("heron"))]
+    {
+        let body = json!({"query": query, "forgiving": true});
+        for method in ["bm25", "fulltext", "hybrid"] {
+            for (client, expected) in [(&app.client, of_owner), (&reader.client, of_reader)] {
+                let answer = ask(client, method, &body).await.unwrap();
+                let instead = answer.searched_instead.map(|instead| instead.query);
+                assert_eq!(instead.as_deref(), expected, "{query} by {method}");
+                assert!(expected == of_owner || answer.results.iter().all(|found| found.document.id != secret));
+            }
+        }
+    }
+    // What the filter leaves out counts as little.
+    let body = json!({"query": "harpon", "forgiving": true, "filter": {"exclude": [secret]}});
+    assert_eq!(ask(&app.client, "bm25", &body).await.unwrap().searched_instead, None);
+    app.end().await;
+}
