@@ -60,7 +60,7 @@ pub(super) async fn show(
             fits
         });
     let shapes = [(whole, shows.content, shows.structured_content), (bare, false, false)];
-    let mut documents = HashMap::with_capacity(ids.len());
+    let mut documents: HashMap<DocumentId, DocumentResponse> = HashMap::with_capacity(ids.len());
     for (ids, content, structured_content) in shapes {
         if !ids.is_empty() {
             let shape = Shape { embed: shows.embed, content, structured_content };
@@ -69,7 +69,7 @@ pub(super) async fn show(
         }
     }
     if let Some(fields) = &shows.fields {
-        documents.values_mut().for_each(|document: &mut DocumentResponse| document.show_only(fields));
+        documents.values_mut().for_each(|document| document.show_only(fields));
     }
     Ok(documents)
 }
