@@ -5,13 +5,14 @@ use super::{
 };
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use std::{io::Write, process::ExitCode};
+use std::{io::Write, process::ExitCode, str::FromStr};
 use svc_client::{
     Client, Json, Remote, UnknownWord, Validated,
     wire::{
-        AutoSearch, Bm25Search, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse, FulltextSearch,
-        GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation, SearchFilter, SearchResponse,
-        SimilarQuery, Snippet, SnippetOf, TotalIs, VectorSearch,
+        AutoSearch, Bm25Search, DocumentField, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse,
+        FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation,
+        SearchFilter, SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder, TotalIs,
+        VectorSearch,
     },
 };
 
@@ -46,6 +47,18 @@ pub struct SearchArguments {
     /// Ranks newer results before older ones: with each span of so many days a result counts half.
     #[arg(long, value_name = "DAYS")]
     half_life: Option<f64>,
+    /// Sorts the best results by `created_at`, `updated_at`, `event_time` or `title`, and not by their scores.
+    #[arg(long, value_name = "BY", value_parser = word::<SortBy>)]
+    sort: Option<SortBy>,
+    /// `asc` or `desc`; by default the latest times or the first titles come first.
+    #[arg(long, value_name = "ORDER", value_parser = word::<SortOrder>, requires = "sort")]
+    sort_order: Option<SortOrder>,
+    /// How many of the best results are sorted, 1 to 1,000; 100 by default.
+    #[arg(long, value_name = "N", requires = "sort")]
+    sort_top: Option<u32>,
+    /// Prints JSON lines that hold these fields of the documents alone, with commas between them, such as `id,title`.
+    #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = word::<DocumentField>)]
+    fields: Vec<DocumentField>,
     /// Counts all that matches: by `usetype`, `format`, `parent`, `root`, `event_time` or `created_at` (with `:day`, `:week`, `:month`, `:quarter` or `:year`), or
     /// `structured_content:KEY`; may be given several times.
     #[arg(long, value_name = "BY", value_parser = facet)]
@@ -154,6 +167,11 @@ fn filter(text: &str) -> Result<SearchFilter, String> {
     serde_json::from_str(text).map_err(|error| format!("takes a filter in JSON: {error}"))
 }
 
+/// A word of a closed set.
+fn word<T: FromStr<Err = UnknownWord>>(text: &str) -> Result<T, UnknownWord> {
+    text.parse()
+}
+
 /// What is counted, and behind a colon its key or its span of time.
 fn facet(text: &str) -> Result<Facet, String> {
     let (by, rest) = text.split_once(':').map_or((text, None), |(by, rest)| (by, Some(rest)));
@@ -177,6 +195,10 @@ macro_rules! body {
             rerank_method: $arguments.rerank.map(RerankMethod::from),
             mmr_lambda: $arguments.mmr_lambda,
             recency_half_life_days: $arguments.half_life,
+            sort: $arguments.sort,
+            sort_order: $arguments.sort_order,
+            sort_top: $arguments.sort_top,
+            fields: (!$arguments.fields.is_empty()).then(|| $arguments.fields.clone()),
             facets: (!$arguments.facet.is_empty()).then(|| $arguments.facet.clone()),
             group_by: $arguments.grouping(),
             per_group: $arguments.per_group,
@@ -198,6 +220,8 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
         Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments)).await,
         Method::Maxsim => client.search_maxsim(body!(MaxsimSearch, arguments)).await,
     }?;
+    // A table shows what may not be among the fields.
+    let output = if arguments.fields.is_empty() { output } else { Output::Json };
     print(client, output, &format!("“{}”", one_line(&arguments.query, 80)), &found).await
 }
 
@@ -245,6 +269,10 @@ async fn print(
 
 async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> Result<(), CliError> {
     say!("{} results by {} in {:.0} ms for {asked}", found.results.len(), found.method, found.latency_ms);
+    if let Some(sorted) = &found.sorted {
+        let best = if sorted.count_is == TotalIs::AtLeast { "the best " } else { "all " };
+        say!("Sorted by {} {}: {best}{} that match.", sorted.by, sorted.order, sorted.count);
+    }
     for (place, result) in found.results.iter().enumerate() {
         let score = if result.no_tokens { "no tokens".to_owned() } else { format!("score {:.4}", result.score) };
         let hits = result.hits.as_deref().unwrap_or_default();

@@ -14,6 +14,7 @@ use svc_client::{
     Call, Event, EventStream, Failure, Sent, ops,
     wire::{
         AnswerPart, AutoSearch, SearchBatchResponse, SearchQuery, SearchResponse, SynthesizeResponse, SynthesizeSearch,
+        document_fields,
     },
 };
 use svc_ids::DocumentId;
@@ -137,8 +138,12 @@ impl Handle<ops::search> for Service {
             context,
             parent_id,
             limit,
+            sort,
+            sort_order,
+            sort_top,
             include_content,
             include_embed,
+            fields,
             group_by,
             per_group,
             snippets,
@@ -149,8 +154,12 @@ impl Handle<ops::search> for Service {
             context,
             parent_id,
             limit,
+            sort,
+            sort_order,
+            sort_top,
             include_content,
             include_embed,
+            fields: fields.as_deref().map(document_fields).transpose()?,
             group_by,
             per_group,
             snippets,

@@ -20,6 +20,12 @@ pub const HIDDEN: &[&str] = &[
     "per_group",
     "recency_half_life_days",
     "index",
+    "fields",
+    "keys",
+    "sort",
+    "sort_order",
+    "sort_top",
+    "sorted",
 ];
 
 /// A schema of the contract with everything in it that it refers to.

@@ -12,6 +12,7 @@ use crate::{
     store::{
         self,
         documents::Unsettled,
+        scope::Readable,
         search::{Eligible, groups as rows},
         vectors::Stored,
     },
@@ -21,7 +22,7 @@ use svc_client::{
     Failure,
     wire::{
         DocumentResponse, FacetsResponse, GroupBy, LegExplanation, LegWay, ScopeState, SearchHit, SearchMethod,
-        SearchResponse, SearchResult, SearchStage, Snippet, TotalIs,
+        SearchResponse, SearchResult, SearchStage, Snippet, SortedResponse, Sorting, TotalIs,
     },
 };
 use svc_ids::DocumentId;
@@ -62,7 +63,7 @@ pub(super) async fn answer(
 ) -> Result<SearchResponse, Failure> {
     let mut laps = Laps::since(asked.started);
     laps.end(SearchStage::Prepare);
-    let (Shown { places, before, total, facets }, found) = match asked.group_by {
+    let (Shown { places, before, total, facets, sorted }, found) = match asked.group_by {
         GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking, &mut laps)).await?,
         GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking, &mut laps)).await?,
     };
@@ -79,8 +80,7 @@ pub(super) async fn answer(
         store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id, mixed.as_deref())
             .await
             .or_fail()?;
-    let mut documents =
-        results::show(core, &mut conn, &eligible.scope, &ids, (asked.include_content, asked.include_embed)).await?;
+    let mut documents = results::show(core, &mut conn, &eligible.scope, &ids, &asked.shows).await?;
     drop(conn);
     laps.end(SearchStage::Show);
     let mut snippets = match asked.snippets {
@@ -121,6 +121,7 @@ pub(super) async fn answer(
         no_vector: found.ran.iter().any(has_no_vector).then(|| NO_VECTOR.to_owned()),
         group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
         reranked: asked.second_stage,
+        sorted,
         next_cursor,
         facets,
         explanation: asked.explain.then(|| laps.explain(found.ran, &eligible.scope)),
@@ -143,6 +144,7 @@ struct Shown {
     before: usize,
     total: Total,
     facets: Option<FacetsResponse>,
+    sorted: Option<SortedResponse>,
 }
 
 impl Found {
@@ -175,7 +177,7 @@ async fn alone(
         true => asked.depth,
         false => asked.page.reach() as u32,
     };
-    let enough = asked.page.enough(depth);
+    let enough = asked.enough(depth);
     let mut found = ranking.first(core, eligible, depth, enough).await?;
     laps.end(SearchStage::Rank);
     let facets = Box::pin(facets::count(core, eligible, asked, ranking, &found, enough)).await?;
@@ -192,11 +194,36 @@ async fn alone(
         Box::pin(reorder.run(core, &eligible.scope, &mut found)).await?;
         laps.end(SearchStage::Reorder);
     }
+    let mut sorted = None;
+    if let Some(sorting) = asked.sorting {
+        let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
+        let places = places_of(core, &eligible.scope, sorting, &ids).await?;
+        found.ranked.sort_by_key(|(id, _)| places.get(id).copied().unwrap_or(usize::MAX));
+        sorted = Some(sorted_as(sorting, ids.len(), found.is_whole && found.total.exact));
+        laps.end(SearchStage::Reorder);
+    }
     let before = asked.page.start(found.ranked.iter().map(|(id, _)| *id));
     let place = |(id, score): &(DocumentId, f64)| Place { shown: *id, first: *id, score: *score, texts: None };
     let places = found.ranked.iter().skip(before).take(asked.limit as usize).map(place).collect();
     let total = found.total_shown(asked, found.ranked.len());
-    Ok((Shown { places, before, total, facets }, found))
+    Ok((Shown { places, before, total, facets, sorted }, found))
+}
+
+/// The place of each document in an order.
+async fn places_of(
+    core: &Core,
+    scope: &Readable,
+    sorting: Sorting,
+    ids: &[DocumentId],
+) -> Result<HashMap<DocumentId, usize>, Failure> {
+    let mut conn = core.pool.acquire().await.or_fail()?;
+    let order = store::search::reorder::sorted(&mut conn, scope, ids, sorting.by, sorting.order).await.or_fail()?;
+    Ok(order.into_iter().zip(0..).collect())
+}
+
+fn sorted_as(Sorting { by, order, .. }: Sorting, count: usize, is_all: bool) -> SortedResponse {
+    let count_is = if is_all { TotalIs::Exact } else { TotalIs::AtLeast };
+    SortedResponse { by, order, count: count as u64, count_is }
 }
 
 /// Containers stand for their texts. The first stage is asked for more until there are enough groups or nothing else matches, so the first
@@ -210,12 +237,15 @@ async fn grouped(
 ) -> Result<(Shown, Found), Failure> {
     // A later stage ranks the same groups for every page.
     let (wanted, limit) = match asked.ranks_again() {
+        true if asked.sorting.is_some() => (asked.depth as usize, asked.depth as usize),
         true => (asked.limit as usize, asked.depth as usize),
         false => (asked.page.reach(), asked.page.reach()),
     };
+    // So many groups with all words of the query are enough.
+    let content = if asked.sorting.is_some() { asked.limit as usize } else { wanted };
     let deepest = if matches!(ranking, Ranking::Maxsim(_)) { DEEPEST_BY_TOKENS } else { DEEPEST };
     let reach = asked.depth.max(limit as u32);
-    let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), asked.page.enough(reach));
+    let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), asked.enough(reach));
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
     let (mut found, mut groups, total) = loop {
         let found = ranking.first(core, eligible, depth, enough).await?;
@@ -227,7 +257,7 @@ async fn grouped(
         let (groups, keys) = tree.groups(&found.ranked, limit);
         laps.end(SearchStage::Group);
         let count = keys.len() as u64;
-        if found.is_whole && found.is_narrow && groups.len() < wanted && asked.page.is_first() {
+        if found.is_whole && found.is_narrow && groups.len() < content && asked.page.is_first() {
             // A thousand texts of one file may have all of the words, and other files some.
             enough = u32::MAX;
             continue;
@@ -254,7 +284,14 @@ async fn grouped(
         laps.end(SearchStage::Facets);
     }
     found.total = total;
-    if asked.ranks_again() {
+    let mut sorted = None;
+    if let Some(sorting) = asked.sorting {
+        let shown: Vec<DocumentId> = groups.iter().map(|group| group.shown).collect();
+        let places = places_of(core, &eligible.scope, sorting, &shown).await?;
+        groups.sort_by_key(|group| places.get(&group.shown).copied().unwrap_or(usize::MAX));
+        sorted = Some(sorted_as(sorting, groups.len(), total.exact && total.count == groups.len() as u64));
+        laps.end(SearchStage::Reorder);
+    } else if asked.ranks_again() {
         let candidates = candidates(&found.ranked, &groups, asked.depth as usize);
         match asked.second_stage {
             Some(method) => {
@@ -286,7 +323,7 @@ async fn grouped(
     };
     let places = groups.into_iter().map(place).collect();
     laps.end(SearchStage::Group);
-    Ok((Shown { places, before, total: shown, facets }, found))
+    Ok((Shown { places, before, total: shown, facets, sorted }, found))
 }
 
 /// Whether anything is eligible outside of these groups. To find that out takes less than to rank everything in them.

@@ -38,6 +38,7 @@ use fusing::{Fusing, NotHeld, fusing, places};
 use legs::{Leg, bm25_leg, vector_leg};
 use paging::Page;
 use reorder::Reorder;
+use results::Shows;
 pub use similar::similar;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -48,7 +49,7 @@ use svc_client::{
     Code, Failure,
     wire::{
         Bm25Search, ContextConfig, Facet, FulltextSearch, GroupBy, HybridSearch, Leg as WireLeg, LegExplanation, Legs,
-        MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
+        MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, Sorting, VectorSearch,
     },
 };
 use svc_ids::DocumentId;
@@ -123,8 +124,8 @@ struct Asked<'a> {
     depth: u32,
     second_stage: Option<RerankMethod>,
     reorder: Option<Reorder>,
-    include_content: bool,
-    include_embed: bool,
+    sorting: Option<Sorting>,
+    shows: Shows,
     include_scores: bool,
     explain: bool,
     group_by: GroupBy,
@@ -134,9 +135,15 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Whether its first stage only chooses candidates, which are then ranked again.
+    /// Whether its first stage only chooses candidates, which are then ranked again or sorted.
     fn ranks_again(&self) -> bool {
-        self.second_stage.is_some() || self.reorder.is_some()
+        self.second_stage.is_some() || self.reorder.is_some() || self.sorting.is_some()
+    }
+
+    /// How many results with all words of the query are enough for a full-text search that returns this many.
+    fn enough(&self, depth: u32) -> u32 {
+        // Many candidates are sorted, also where no more than a page of them has all words.
+        self.page.enough(if self.sorting.is_some() { self.limit } else { depth })
     }
 }
 
@@ -152,8 +159,8 @@ macro_rules! asked {
             depth: $body.depth(),
             second_stage: $body.second_stage(),
             reorder: Reorder::of($body.mmr_lambda, $body.recency_half_life_days),
-            include_content: $body.include_content,
-            include_embed: $body.include_embed,
+            sorting: $body.sorting(),
+            shows: Shows::of($body.fields.as_deref(), $body.include_content, $body.include_embed),
             include_scores: $body.include_scores,
             explain: $body.explain,
             group_by: $body.grouping(),
@@ -452,6 +459,7 @@ async fn eligible(
                 under: filter.under,
                 usetype: filter.usetype,
                 format: filter.format,
+                keys: filter.keys,
                 any: filter.any,
                 all: filter.all,
                 none: filter.none,

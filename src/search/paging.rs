@@ -10,11 +10,12 @@ use svc_ids::DocumentId;
 /// How many results a search pages through.
 const MOST: usize = 1_000;
 /// What may differ between the pages of a search.
-const PAGE_OWN: [&str; 9] = [
+const PAGE_OWN: [&str; 10] = [
     "cursor",
     "limit",
     "include_content",
     "include_embed",
+    "fields",
     "include_scores",
     "explain",
     "per_group",

@@ -1,6 +1,6 @@
 //! The part of a subtree that is worth reading within a budget of tokens. The choice is `svc_ranking::choose`;
 //! docs/raptor.md describes it.
-use super::results;
+use super::results::{self, Shows};
 use crate::{
     access::Caller,
     core::Core,
@@ -94,7 +94,8 @@ pub async fn portfolio(
     let (chosen, rows, costs) = choose_within(rows, costs, query, body.tokens.into(), &stop).await?;
     let order = reading_order(&mut tx, id, &rows, &chosen).await?;
     let ids: Vec<DocumentId> = order.iter().map(|turn| rows[chosen.chosen[*turn].candidate].id).collect();
-    let mut documents = results::show(core, &mut tx, &scope, &ids, (body.include_content, body.include_embed)).await?;
+    let shows = Shows::of(None, body.include_content, body.include_embed);
+    let mut documents = results::show(core, &mut tx, &scope, &ids, &shows).await?;
     tx.commit().await.or_fail()?;
     let node = |turn: usize| {
         let pick = chosen.chosen[turn];

@@ -4,6 +4,7 @@ use super::{
     legs::{Leg, expected, nearest_leg},
     near_enough,
     paging::Page,
+    results::Shows,
 };
 use crate::{
     access::Caller,
@@ -15,7 +16,7 @@ use pgvector::HalfVector;
 use std::time::Instant;
 use svc_client::{
     Code, Failure,
-    wire::{SearchMethod, SearchResponse, SimilarQuery, VectorSearch},
+    wire::{SearchMethod, SearchResponse, SimilarQuery, VectorSearch, document_fields},
 };
 use svc_ids::DocumentId;
 
@@ -71,6 +72,7 @@ pub async fn similar(
         limit: query.limit,
         include_content: query.include_content,
         include_embed: query.include_embed,
+        fields: query.fields.as_deref().map(document_fields).transpose()?,
         group_by: query.group_by,
         per_group: query.per_group,
         snippets: Some(false),
@@ -87,8 +89,8 @@ pub async fn similar(
         depth: body.depth(),
         second_stage: None,
         reorder: None,
-        include_content: body.include_content,
-        include_embed: body.include_embed,
+        sorting: None,
+        shows: Shows::of(body.fields.as_deref(), body.include_content, body.include_embed),
         include_scores: false,
         explain: false,
         group_by: body.grouping(),

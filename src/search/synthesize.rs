@@ -16,8 +16,8 @@ use std::time::Instant;
 use svc_client::{
     Code, Failure,
     wire::{
-        AnswerCitation, AnswerPart, AnswerSentence, AnswerSource, AutoSearch, GroupBy, NoAnswer, SearchResponse,
-        SynthesizeResponse, SynthesizeSearch, TokenUsage,
+        AnswerCitation, AnswerPart, AnswerSentence, AnswerSource, AutoSearch, DocumentField, GroupBy, NoAnswer,
+        SearchResponse, SynthesizeResponse, SynthesizeSearch, TokenUsage,
     },
 };
 use svc_ids::DocumentId;
@@ -53,15 +53,25 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
     let most = body.max_sources.unwrap_or(MAX_SOURCES);
     let limit = body.limit;
     let question = body.query.clone();
+    let fields = body.fields.clone();
     let search = AutoSearch {
         limit: limit.max(most * LOOKED_THROUGH).min(MOST_RESULTS),
+        // The model reads the texts, also those that the answer does not show.
         include_content: true,
+        include_embed: fields.as_ref().map_or(body.include_embed, |fields| fields.contains(&DocumentField::Embed)),
+        fields: None,
         snippets: Some(true),
         group_by: Some(body.group_by.unwrap_or(GroupBy::None)),
         ..AutoSearch::from(body)
     };
-    let found = Box::pin(auto(core, caller, search)).await?;
+    let mut found = Box::pin(auto(core, caller, search)).await?;
     let (sources, texts) = sources(core, &found, most as usize, &question).await?;
+    if let Some(fields) = &fields {
+        for result in &mut found.results {
+            result.document.show_only(fields);
+            result.hits.iter_mut().flatten().for_each(|hit| hit.document.show_only(fields));
+        }
+    }
     let ask = (!sources.is_empty()).then(|| ask(&question, &sources, &texts));
     Ok(Synthesis { started, found, limit: limit as usize, sources, texts, ask })
 }

@@ -80,6 +80,7 @@ impl From<DocumentRow> for DocumentResponse {
             settled: row.settled.0,
             embed: row.embed.map(|vector| vectors::shown(&vector)),
             omitted: row.omitted.into_iter().map(str::to_owned).collect(),
+            shown: None,
         }
     }
 }

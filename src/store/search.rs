@@ -3,6 +3,7 @@ mod composed;
 mod expectations;
 pub mod facets;
 pub mod groups;
+mod keys;
 pub mod reorder;
 
 use super::{

@@ -1,5 +1,6 @@
 //! Filters that few documents pass.
 mod composed;
+mod keys;
 
 use crate::{
     principals::{grant, someone},
@@ -60,6 +61,8 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
             ..everything.clone()
         },
         of(json!({"usetype": ["rare"], "none": [{"under": [1]}]})),
+        of(json!({"keys": [{"path": ["colour"], "in": ["teal", "amber"]}]})),
+        of(json!({"any": [{"usetype": ["nothing"]}, {"keys": [{"path": ["colour"], "in": ["teal"]}]}]})),
         of(json!({"any": [
             {"usetype": ["rare"], "structured_content": {"colour": "teal"}},
             {"event_time_from": "2001-01-01T00:00:00Z", "event_time_until": "2002-01-01T00:00:00Z"},

@@ -3,6 +3,7 @@ use crate::{
     Located,
     constraint::{CURSOR, Constraint, NAME, PAGE, PRIORITY, TITLE, constrain},
     operation::{Params, Wire},
+    wire::DocumentField,
     words::wire_words,
 };
 use chrono::{DateTime, Utc};
@@ -156,6 +157,9 @@ pub struct DocumentResponse {
     /// shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<String>,
+    /// The fields that the answer of a search shows; absent if it shows all. What it does not show has its default.
+    #[serde(skip)]
+    pub shown: Option<Vec<DocumentField>>,
 }
 impl Wire for DocumentResponse {}
 impl Located for DocumentResponse {

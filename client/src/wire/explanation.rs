@@ -88,7 +88,7 @@ wire_words! {
         SomeWords = "some_words",
     }
     /// A stage of a search. `prepare`: context and rights. `rank`: the legs. `group`: putting results into groups, and finding their texts. `facets`: counting.
-    /// `rerank`: ranking the candidates again. `reorder`: by `mmr_lambda` and `recency_half_life_days`. `show`: reading the results and `scope_state`.
+    /// `rerank`: ranking the candidates again. `reorder`: by `mmr_lambda`, `recency_half_life_days` or `sort`. `show`: reading the results and `scope_state`.
     /// `snippets`: choosing what is shown of each text.
     SearchStage {
         Prepare = "prepare",

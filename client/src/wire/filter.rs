@@ -1,5 +1,5 @@
 //! What narrows a search.
-use super::search::USETYPES;
+use super::{KeyFilter, search::USETYPES};
 use crate::{
     Failure,
     constraint::{Constrained, Constraint},
@@ -31,6 +31,9 @@ pub struct SearchFilter {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::optional")]
     pub structured_content: Option<Map<String, Value>>,
+    /// Each must hold of the document's structured content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<KeyFilter>>,
     /// None of these documents, and nothing under them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<Vec<i64>>,
@@ -64,11 +67,13 @@ pub(super) const EXCLUDE: Constraint = Constraint::List(0, 1000, None);
 pub(super) const UNDER: Constraint = Constraint::List(1, 1000, None);
 /// The filters in a filter.
 pub(super) const FILTERS: Constraint = Constraint::List(1, MOST, None);
+/// What a filter says of keys.
+pub(super) const KEYS: Constraint = Constraint::List(1, 100, None);
 /// How deep filters lie in each other.
 const DEEPEST: usize = 4;
 /// The most filters in a filter, at any depth.
 const MOST: usize = 100;
-/// The most ids, usetypes and formats that a filter names, with those in it.
+/// The most ids, usetypes, formats, keys and values of keys that a filter names, with those in it.
 const MOST_NAMED: usize = 2_000;
 
 /// The constraints of a filter that is the field `$field` of a body.
@@ -79,6 +84,7 @@ macro_rules! filter_constraints {
             (concat!($field, ".under"), $crate::wire::filter::UNDER),
             (concat!($field, ".usetype"), $crate::wire::search::USETYPES),
             (concat!($field, ".format"), $crate::wire::search::USETYPES),
+            (concat!($field, ".keys"), $crate::wire::filter::KEYS),
             (concat!($field, ".any"), $crate::wire::filter::FILTERS),
             (concat!($field, ".all"), $crate::wire::filter::FILTERS),
             (concat!($field, ".none"), $crate::wire::filter::FILTERS),
@@ -117,6 +123,11 @@ impl SearchFilter {
         UNDER.check(&format!("{field}.under"), &self.under)?;
         USETYPES.check(&format!("{field}.usetype"), &self.usetype)?;
         USETYPES.check(&format!("{field}.format"), &self.format)?;
+        KEYS.check(&format!("{field}.keys"), &self.keys)?;
+        for (place, key) in self.keys.iter().flatten().enumerate() {
+            key.check(&format!("{field}.keys[{place}]"))?;
+            size.named += key.named();
+        }
         for (name, time) in [
             ("event_time_from", self.event_time_from),
             ("event_time_until", self.event_time_until),
@@ -128,7 +139,8 @@ impl SearchFilter {
         let ids = [&self.exclude, &self.under].into_iter().flatten().map(Vec::len).sum::<usize>();
         size.named += ids + [&self.usetype, &self.format].into_iter().flatten().map(Vec::len).sum::<usize>();
         if size.named > MOST_NAMED {
-            let reason = format!("with it the filter names more than {MOST_NAMED} ids, usetypes and formats");
+            let reason =
+                format!("with it the filter names more than {MOST_NAMED} ids, usetypes, formats, keys and values");
             return Err(Failure::field(field, reason)
                 .with("limit", MOST_NAMED)
                 .with("remedy", "name a document above them, or search several times"));

@@ -1,13 +1,16 @@
 //! What a search found.
+#[cfg(feature = "openapi")]
+use super::FoundDocument;
 use super::{
-    DocumentResponse, FacetsResponse, GroupBy, RerankMethod, SearchExplanation, SearchMethod, SnippetOf, TotalIs,
+    DocumentResponse, FacetsResponse, GroupBy, RerankMethod, SearchExplanation, SearchMethod, SnippetOf,
+    SortedResponse, TotalIs, fields,
 };
 use crate::operation::Wire;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
 use utoipa::ToSchema;
 
-/// What was found, best first.
+/// What was found, best first unless it is `sorted`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct SearchResponse {
@@ -33,6 +36,9 @@ pub struct SearchResponse {
     /// What ranked the results again; absent if nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reranked: Option<RerankMethod>,
+    /// How the results were sorted; absent if their scores decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sorted: Option<SortedResponse>,
     /// The `cursor` of the next page; absent on the last one. A search pages through its first 1,000 results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
@@ -68,10 +74,11 @@ pub struct WordInstead {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct SearchResult {
-    #[serde(flatten)]
+    #[serde(flatten, with = "fields")]
+    #[cfg_attr(feature = "openapi", schema(value_type = FoundDocument))]
     pub document: DocumentResponse,
     /// Comparable only within one answer. It is a similarity only for `vector` without reranking. In a reranked answer
-    /// it is the reranker's score. Where `mmr_lambda` or `recency_half_life_days` change the order, it stays what it was before.
+    /// it is the reranker's score. Where `sort`, `mmr_lambda` or `recency_half_life_days` change the order, it stays what it was before.
     pub score: f64,
     /// The document has no token vectors of this model, so `maxsim` scores it 0; absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -92,7 +99,8 @@ pub struct SearchResult {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct SearchHit {
-    #[serde(flatten)]
+    #[serde(flatten, with = "fields")]
+    #[cfg_attr(feature = "openapi", schema(value_type = FoundDocument))]
     pub document: DocumentResponse,
     /// Absent if the group was found by its title or by all of its text, and the ranking did not reach this part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,13 @@ use crate::{
     Failure,
     constraint::{CURSOR, Constraint, Form, NAME, constrain},
     operation::{Params, Wire},
-    wire::{ContextConfig, Facet, SearchFilter, facets::FACETS, filter::filter_constraints},
+    wire::{
+        ContextConfig, DocumentField, Facet, SearchFilter, SortBy, SortOrder, Sorting,
+        facets::FACETS,
+        fields::{FIELD_LIST, FIELDS, check_alone, check_list},
+        filter::filter_constraints,
+        sorting::{SORT_TOP, check_sorting},
+    },
     words::wire_words,
 };
 use serde::{Deserialize, Serialize};
@@ -47,12 +53,25 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// With each span of so many days a result counts half.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub recency_half_life_days: Option<f64>,
+        /// What decides the order of the best `sort_top` results; `score` by default. It does not go with `rerank`, `mmr_lambda` and `recency_half_life_days`, and
+        /// takes the place of those of a context.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub sort: Option<SortBy>,
+        /// By default `desc` for times and `asc` for titles.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub sort_order: Option<SortOrder>,
+        /// How many of the best results, or groups of them, are sorted, never fewer than `limit`; 100 by default. `sorted` says whether these are all that match.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub sort_top: Option<u32>,
         /// Whether to include the results' texts; true by default. What does not fit into 8 MiB (`SVC_PAGE_BYTES`) is left out, and `omitted` says so.
         #[serde(default = "include_content")]
         pub include_content: bool,
         /// Whether to include the results' 768-dimension vectors.
         #[serde(default)]
         pub include_embed: bool,
+        /// What the answer shows of each document: these fields alone, also of `hits`. It takes the place of `include_content` and `include_embed`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fields: Option<Vec<DocumentField>>,
         /// Whether a file or a section stands for the texts in it; by default `file` for `POST /search/auto`, otherwise `none`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub group_by: Option<GroupBy>,
@@ -85,7 +104,8 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         pub fn new(query: &str) -> $name {
             $name {
                 query: query.to_owned(), context: None, parent_id: None, limit: default_limit(), usetype: None, filter: None,
-                rerank: None, rerank_method: None, rerank_top: None, mmr_lambda: None, recency_half_life_days: None, include_content: true, include_embed: false,
+                rerank: None, rerank_method: None, rerank_top: None, mmr_lambda: None, recency_half_life_days: None,
+                sort: None, sort_order: None, sort_top: None, include_content: true, include_embed: false, fields: None,
                 group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, explain: false, forgiving: false, facets: None, $( $field: None, )* $($( $own: None, )*)?
             }
         }
@@ -95,11 +115,13 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             self.parent_id = self.parent_id.or(context.parent_id);
             self.usetype = self.usetype.take().or_else(|| context.usetype.clone());
             self.filter = self.filter.take().or_else(|| context.filter.clone());
-            self.rerank = self.rerank.or(context.rerank);
-            self.rerank_method = self.rerank_method.or(context.rerank_method);
-            self.rerank_top = self.rerank_top.or(context.rerank_top);
-            self.mmr_lambda = self.mmr_lambda.or(context.mmr_lambda);
-            self.recency_half_life_days = self.recency_half_life_days.or(context.recency_half_life_days);
+            if self.sorting().is_none() {
+                self.rerank = self.rerank.or(context.rerank);
+                self.rerank_method = self.rerank_method.or(context.rerank_method);
+                self.rerank_top = self.rerank_top.or(context.rerank_top);
+                self.mmr_lambda = self.mmr_lambda.or(context.mmr_lambda);
+                self.recency_half_life_days = self.recency_half_life_days.or(context.recency_half_life_days);
+            }
             self.group_by = self.group_by.or(context.group_by);
             $( self.$field = self.$field.take().or_else(|| context.$field.clone()); )*
         }
@@ -107,6 +129,11 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// How the candidates are ranked again, if they are.
         pub fn second_stage(&self) -> Option<RerankMethod> {
             self.rerank.unwrap_or_default().then(|| self.rerank_method.unwrap_or_default())
+        }
+
+        /// How the results are sorted, if their scores do not decide.
+        pub fn sorting(&self) -> Option<Sorting> {
+            Sorting::of(self.sort, self.sort_order, self.sort_top)
         }
 
         /// What stands for the texts that are found.
@@ -121,6 +148,9 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
 
         /// How many results the first stage is asked for.
         pub fn depth(&self) -> u32 {
+            if let Some(sorting) = self.sorting() {
+                return sorting.top.max(self.limit);
+            }
             let keeps_order = self.mmr_lambda.is_none_or(|lambda| lambda >= 1.0) && self.recency_half_life_days.is_none();
             match self.second_stage() {
                 None if keeps_order => self.limit,
@@ -130,7 +160,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
     }
     impl Wire for $name {
         fn constraints() -> Vec<(&'static str, Constraint)> {
-            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("per_group", PER_GROUP), ("cursor", CURSOR), ("facets", FACETS), ("mmr_lambda", SHARE), ("recency_half_life_days", HALF_LIFE)];
+            let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("sort_top", SORT_TOP), ("per_group", PER_GROUP), ("cursor", CURSOR), ("facets", FACETS), ("fields", FIELDS), ("mmr_lambda", SHARE), ("recency_half_life_days", HALF_LIFE)];
             all.extend(filter_constraints!("filter"));
             all.extend_from_slice(&[$($constraints)*]);
             all
@@ -146,6 +176,13 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
             CURSOR.check("cursor", &self.cursor)?;
             SHARE.check("mmr_lambda", &self.mmr_lambda)?;
             HALF_LIFE.check("recency_half_life_days", &self.recency_half_life_days)?;
+            check_sorting(self.sort, self.sort_order, self.sort_top, &[
+                ("rerank", self.rerank == Some(true)),
+                ("mmr_lambda", self.mmr_lambda.is_some()),
+                ("recency_half_life_days", self.recency_half_life_days.is_some()),
+            ])?;
+            FIELDS.check("fields", &self.fields)?;
+            check_alone(self.fields.is_some(), self.include_content, self.include_embed)?;
             FACETS.check("facets", &self.facets)?;
             for (place, facet) in self.facets.iter().flatten().enumerate() {
                 facet.check(&format!("facets[{place}]"))?;
@@ -262,6 +299,9 @@ search_body! {
         if body.facets.is_some() {
             return Err(Failure::field("facets", "is not for answers").with("remedy", "ask POST /search/auto for counts"));
         }
+        if body.sort.is_some() {
+            return Err(Failure::field("sort", "is not for answers: they are made of the best texts"));
+        }
         if body.explain {
             return Err(Failure::field("explain", "is not for answers").with("remedy", "ask POST /search/auto to explain"));
         }
@@ -308,8 +348,9 @@ macro_rules! by_any_method { ($($name:ident $group_by:expr),*) => { $(
             AutoSearch {
                 group_by: group_by(&body), context: body.context, parent_id: body.parent_id, limit: body.limit, usetype: body.usetype,
                 filter: body.filter, rerank: body.rerank, rerank_method: body.rerank_method, rerank_top: body.rerank_top,
-                mmr_lambda: body.mmr_lambda, recency_half_life_days: body.recency_half_life_days, include_content: body.include_content,
-                include_embed: body.include_embed, per_group: body.per_group, snippets: body.snippets, weights: body.weights,
+                mmr_lambda: body.mmr_lambda, recency_half_life_days: body.recency_half_life_days,
+                sort: body.sort, sort_order: body.sort_order, sort_top: body.sort_top, include_content: body.include_content,
+                include_embed: body.include_embed, fields: body.fields, per_group: body.per_group, snippets: body.snippets, weights: body.weights,
                 index: body.index, cursor: body.cursor, include_scores: body.include_scores, explain: body.explain, forgiving: body.forgiving,
                 facets: body.facets, query: body.query,
             }
@@ -324,8 +365,9 @@ macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
         fn from(auto: AutoSearch) -> $name {
             $name {
                 parent_id: auto.parent_id, limit: auto.limit, usetype: auto.usetype, filter: auto.filter,
-                rerank: auto.rerank, rerank_method: auto.rerank_method, rerank_top: auto.rerank_top, mmr_lambda: auto.mmr_lambda, recency_half_life_days: auto.recency_half_life_days, include_content: auto.include_content,
-                include_embed: auto.include_embed, group_by: Some(auto.group_by.unwrap_or(GroupBy::File)), per_group: auto.per_group,
+                rerank: auto.rerank, rerank_method: auto.rerank_method, rerank_top: auto.rerank_top, mmr_lambda: auto.mmr_lambda, recency_half_life_days: auto.recency_half_life_days,
+                sort: auto.sort, sort_order: auto.sort_order, sort_top: auto.sort_top, include_content: auto.include_content,
+                include_embed: auto.include_embed, fields: auto.fields, group_by: Some(auto.group_by.unwrap_or(GroupBy::File)), per_group: auto.per_group,
                 snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, explain: auto.explain, forgiving: auto.forgiving, facets: auto.facets, $( $field: auto.$field, )*
                 ..$name::new(&auto.query)
             }
@@ -395,12 +437,24 @@ pub struct SearchQuery {
     /// The number of results, 1 to 100; 10 by default.
     #[serde(default = "default_limit")]
     pub limit: u32,
+    /// What decides the order of the best `sort_top` results; `score` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sort: Option<SortBy>,
+    /// By default `desc` for times and `asc` for titles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sort_order: Option<SortOrder>,
+    /// How many of the best results, or groups of them, are sorted, never fewer than `limit`; 100 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sort_top: Option<u32>,
     /// Whether to include the results' texts; true by default.
     #[serde(default = "include_content")]
     pub include_content: bool,
     /// Whether to include the results' 768-dimension vectors.
     #[serde(default)]
     pub include_embed: bool,
+    /// What the answer shows of each document: these fields alone, with commas between them, such as `id,title`; in place of `include_content` and `include_embed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<String>,
     /// Whether a file or a section stands for the texts in it; `file` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<GroupBy>,
@@ -425,8 +479,12 @@ impl SearchQuery {
             context: None,
             parent_id: None,
             limit: default_limit(),
+            sort: None,
+            sort_order: None,
+            sort_top: None,
             include_content: true,
             include_embed: false,
+            fields: None,
             group_by: None,
             per_group: default_per_group(),
             snippets: None,
@@ -436,7 +494,13 @@ impl SearchQuery {
     }
 }
 impl Params for SearchQuery {
-    constrain! { q: QUERY, context: NAME, limit: LIMIT, per_group: PER_GROUP, cursor: CURSOR }
+    constrain! {
+        q: QUERY, context: NAME, limit: LIMIT, sort_top: SORT_TOP, fields: FIELD_LIST, per_group: PER_GROUP, cursor: CURSOR;
+        |query| {
+            check_sorting(query.sort, query.sort_order, query.sort_top, &[])?;
+            check_list(query.fields.as_deref(), query.include_content, query.include_embed)
+        }
+    }
 }
 
 /// What similar documents are looked for among, and what is shown of them.
@@ -462,6 +526,9 @@ pub struct SimilarQuery {
     /// Whether to include the results' 768-dimension vectors.
     #[serde(default)]
     pub include_embed: bool,
+    /// What the answer shows of each document: these fields alone, with commas between them, such as `id,title`; in place of `include_content` and `include_embed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<String>,
     /// Whether a file or a section stands for the texts in it; `none` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<GroupBy>,
@@ -481,6 +548,7 @@ impl Default for SimilarQuery {
             limit: default_limit(),
             include_content: true,
             include_embed: false,
+            fields: None,
             group_by: None,
             per_group: default_per_group(),
             cursor: None,
@@ -488,7 +556,10 @@ impl Default for SimilarQuery {
     }
 }
 impl Params for SimilarQuery {
-    constrain! { usetype: NAME, min_similarity: SIMILARITY, limit: LIMIT, per_group: PER_GROUP, cursor: CURSOR }
+    constrain! {
+        usetype: NAME, min_similarity: SIMILARITY, limit: LIMIT, fields: FIELD_LIST, per_group: PER_GROUP, cursor: CURSOR;
+        |query| check_list(query.fields.as_deref(), query.include_content, query.include_embed)
+    }
 }
 
 wire_words! {

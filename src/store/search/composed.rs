@@ -1,5 +1,5 @@
 //! The part of a search's filter that is made of other filters.
-use super::Eligible;
+use super::{Eligible, keys::json_path};
 use crate::store::{documents::add, scope::readable};
 use sqlx::{Arguments, AssertSqlSafe, PgConnection, postgres::PgArguments};
 use std::collections::BTreeMap;
@@ -127,6 +127,12 @@ impl Writer<'_> {
         if let Some(keys) = filter.structured_content.as_ref().filter(|keys| !keys.is_empty()) {
             let value = self.value(serde_json::Value::Object(keys.clone()));
             parts.push(format!("(d.structured_content <> '{{}}' AND d.structured_content @> {value}::jsonb)"));
+        }
+        for key in filter.keys.iter().flatten() {
+            let value = self.value(json_path(key));
+            // The index of structured content serves what a path asks to be equal.
+            let holds = format!("(d.structured_content <> '{{}}' AND d.structured_content @? {value}::text::jsonpath)");
+            parts.push(if key.exists == Some(false) { format!("{holds} IS NOT TRUE") } else { holds });
         }
     }
 

@@ -6,7 +6,44 @@ use crate::store::{
 use pgvector::HalfVector;
 use sqlx::PgConnection;
 use std::collections::HashMap;
+use svc_client::wire::{SortBy, SortOrder};
 use svc_ids::DocumentId;
+
+/// The documents among `ids` that the scope covers, in an order; those that are equal in it, as they come.
+pub async fn sorted(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    ids: &[DocumentId],
+    by: SortBy,
+    order: SortOrder,
+) -> sqlx::Result<Vec<DocumentId>> {
+    macro_rules! ordered {
+        ($key:literal, $direction:literal) => {
+            concat!(
+                "SELECT d.id FROM unnest($3::bigint[]) WITH ORDINALITY AS u (id, place) JOIN documents d ON d.id = u.id WHERE ",
+                readable!(),
+                " ORDER BY ",
+                $key,
+                $direction,
+                " NULLS LAST, u.place"
+            )
+        };
+    }
+    let statement = match (by, order) {
+        (SortBy::Score, _) => return Ok(ids.to_vec()),
+        (SortBy::CreatedAt, SortOrder::Asc) => ordered!("d.created_at", " ASC"),
+        (SortBy::CreatedAt, SortOrder::Desc) => ordered!("d.created_at", " DESC"),
+        (SortBy::UpdatedAt, SortOrder::Asc) => ordered!("d.updated_at", " ASC"),
+        (SortBy::UpdatedAt, SortOrder::Desc) => ordered!("d.updated_at", " DESC"),
+        (SortBy::EventTime, SortOrder::Asc) => ordered!("d.event_time", " ASC"),
+        (SortBy::EventTime, SortOrder::Desc) => ordered!("d.event_time", " DESC"),
+        (SortBy::Title, SortOrder::Asc) => ordered!("lower(d.title)", " ASC"),
+        (SortBy::Title, SortOrder::Desc) => ordered!("lower(d.title)", " DESC"),
+    };
+    let mut arguments = scope.arguments();
+    add(&mut arguments, ids.to_vec());
+    sqlx::query_scalar_with(statement, arguments).fetch_all(conn).await
+}
 
 /// How many days old these documents are: by the time that they are about, or the nearest document above them that has one, or else since
 /// they were created. What is to come is new.
