@@ -188,7 +188,7 @@ async fn token_vectors_of_another_text_or_caller_stay_out_and_older_archives_are
     assert!(output.status.success(), "{}", said(&output));
     let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&imported["tokens"]["created"], &imported["searches_left_out"]), (&json!(3), &json!(true)));
-    // What is said to be of another text is given to nobody, and what is too long would be found before all else.
+    // What is said to be of another text is given to nobody.
     let hash = rows(&whole, "tokens.ndjson")[0]["text_hash"].as_str().unwrap().to_owned();
     change(&whole, "tokens.ndjson", |text| text.replace(&hash, &format!("sha256:{}", "0".repeat(64))));
     let third = TestApp::start().await;
