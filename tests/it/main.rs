@@ -34,6 +34,7 @@ mod explain;
 mod extension;
 mod extraction;
 mod facets;
+mod failover;
 mod faults;
 mod feed;
 mod filters;
