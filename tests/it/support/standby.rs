@@ -102,7 +102,8 @@ impl Standby {
         sqlx::query("SELECT pg_reload_conf()").execute(&mut conn).await.unwrap();
         conn.close().await.unwrap();
         until("the other one to send it its log", async || {
-            other.ask::<bool>("SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')").await.then_some(())
+            let streams = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')";
+            other.ask::<bool>(streams).await.then_some(())
         })
         .await;
     }
