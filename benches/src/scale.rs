@@ -63,7 +63,7 @@ async fn measure(
     memory("all", all, at_end, out);
     out(Figure::alone("scale/memory_growth", rest, "bytes/node", (at_end.now - at_tenth.now) / rest as f64));
     searches(&client, "all", all, out).await?;
-    moving::measure(&base, sandbox, all, out).await?;
+    moving::measure(&client, &base, sandbox, all, out).await?;
     offload::measure(sandbox, nodes, out).await
 }
 

@@ -361,6 +361,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/archive/documents"           export_documents(query: ArchiveQuery) -> Json<ArchivePage>, on Replica;
     /// Reads links with an end in a part of the tree, page by page; `outside` says that the other end is not in it.
     GET    "/archive/links"               export_links(query: ArchiveQuery) -> Json<ArchiveLinkPage>, on Replica;
+    /// Reads the token vectors in a part of the tree, page by page, by the ids of the documents.
+    GET    "/archive/tokens"              export_tokens(query: ArchiveQuery) -> Json<ArchiveTokenPage>, on Replica;
     /// Reads the grants in a part of the tree, page by page, with the principals by their names.
     GET    "/archive/grants"              export_grants(query: ArchiveQuery) -> Json<ArchiveGrantPage>, access Owner, on Replica;
     /// Stores documents of an archive under new ids: all of the call, or none. What an earlier call of the caller stored is found again.
@@ -372,6 +374,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/archive/ids"                 find_imported(query: ImportedArchive, body: Json<ArchiveIds>) -> Json<ImportedIds>;
     /// Gives an imported file its bytes, whose hash must be the one that it was imported with.
     POST   "/archive/documents/{id}/bytes" import_bytes(path: DocumentPath, query: ImportedBytesQuery, body: FileUpload) -> Json<ImportedBytes>, access Write, fails [Conflict, UnknownOption];
+    /// Gives imported documents the token vectors that they had, where the model and the text are the same.
+    POST   "/archive/tokens"              import_tokens(query: ImportedArchive, body: Json<ArchiveTokens>) -> Json<ImportedTokens>, access Write, fails [Conflict];
     /// Adds links between imported documents.
     POST   "/archive/links"               import_links(query: ImportedArchive, body: Json<ArchiveLinks>) -> Json<ImportedRows>, access Write;
     /// Asserts facts about imported documents, in Turtle with its history: each with its times, its type and its source.

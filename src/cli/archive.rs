@@ -2,6 +2,7 @@
 mod checking;
 mod exporting;
 mod importing;
+mod searching;
 mod sorted;
 
 use super::CliError;
@@ -17,8 +18,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The form of an archive that this version writes and reads.
-const FORMAT: u32 = 1;
+/// The form of an archive that this version writes. It reads all before it, too.
+const FORMAT: u32 = 2;
 const MANIFEST: &str = "manifest.json";
 const MANIFEST_BYTES: u64 = 1 << 20;
 const DOCUMENTS: &str = "documents.ndjson";
@@ -26,8 +27,12 @@ const LINKS: &str = "links.ndjson";
 const GRANTS: &str = "grants.ndjson";
 const PREDICATES: &str = "predicates.ndjson";
 const FACTS: &str = "facts.ttl";
-/// The files of an archive besides its manifest and the stored bytes.
-const FILES: [&str; 5] = [DOCUMENTS, LINKS, GRANTS, PREDICATES, FACTS];
+const TOKENS: &str = "tokens.ndjson";
+const INDEXES: &str = "indexes.ndjson";
+const CONTEXTS: &str = "contexts.ndjson";
+/// The files of an archive besides its manifest and the stored bytes. Those of the first form come first.
+const FILES: [&str; 8] = [DOCUMENTS, LINKS, GRANTS, PREDICATES, FACTS, TOKENS, INDEXES, CONTEXTS];
+const FILES_OF_THE_FIRST_FORM: usize = 5;
 /// The folder of the stored bytes, each file under its hash.
 const BLOBS: &str = "blobs";
 
@@ -70,6 +75,27 @@ struct Counts {
     links_outside: u64,
     grants: u64,
     predicates: u64,
+    /// Documents with token vectors.
+    #[serde(default)]
+    tokens: u64,
+    #[serde(default)]
+    indexes: u64,
+    /// Documents whose subtrees the indexes cover.
+    #[serde(default)]
+    members: u64,
+    /// Those that are not in the archive.
+    #[serde(default)]
+    members_outside: u64,
+    #[serde(default)]
+    contexts: u64,
+    /// Search contexts that name a document which is not in the archive.
+    #[serde(default)]
+    contexts_outside: u64,
+}
+
+/// The files of an archive of this form.
+fn files(format: u32) -> &'static [&'static str] {
+    &FILES[..if format == 1 { FILES_OF_THE_FIRST_FORM } else { FILES.len() }]
 }
 
 /// For `map_err`: names the path.

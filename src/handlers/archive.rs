@@ -3,6 +3,7 @@ mod bytes;
 mod facts;
 mod importing;
 mod rows;
+mod tokens;
 
 use super::{
     documents::{id_cursor, page_by_id},

@@ -18,7 +18,7 @@ use svc_models::{ModelError, TokenVectors};
 use svc_ranking::{sum_of_nearest, unpack};
 
 /// The widths that have columns.
-const WIDTHS: [usize; 3] = [256, 384, 512];
+pub const WIDTHS: [usize; 3] = [256, 384, 512];
 
 /// The documents whose token vectors are held at a time.
 const AT_ONCE: usize = 256;

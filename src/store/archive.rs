@@ -1,5 +1,6 @@
 //! Documents, links and grants on their way out of the store, with all that hangs on them.
 mod taking_in;
+mod tokens;
 
 use super::{
     documents::add,
@@ -14,6 +15,7 @@ use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{DetectedBy, Settled};
 use svc_ids::{DocumentId, IndexId, PrincipalId};
 pub use taking_in::*;
+pub use tokens::{Packed, TokenRow, packed, tokens};
 
 /// Leaves out the trees of summaries, which the service makes anew; the argument is their rule.
 macro_rules! no_summary {
@@ -25,6 +27,7 @@ macro_rules! no_summary {
         )
     };
 }
+pub(super) use no_summary;
 
 /// A document in the order of the tree.
 #[derive(Clone, Debug, sqlx::FromRow)]

@@ -3,6 +3,7 @@ mod hostile;
 mod odd;
 mod rights;
 mod round_trip;
+mod searching;
 
 use crate::{
     access::Random,

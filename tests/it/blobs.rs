@@ -2,6 +2,7 @@
 //! away; what nobody needs goes, and what somebody needs never does.
 mod killed;
 mod moving;
+mod past;
 mod verifying;
 
 use crate::{

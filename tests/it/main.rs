@@ -35,6 +35,7 @@ mod explain;
 mod extension;
 mod extraction;
 mod facets;
+mod failover;
 mod faults;
 mod feed;
 mod fields;

@@ -102,7 +102,7 @@ fn held(row: &OperationInfo) -> Held {
         "export_turtle" | "import_turtle" => Held::Apart,
         // What archives hold and what imports of them reach, `archive::rights` holds to the definition.
         "export_documents" | "export_links" | "import_documents" | "find_imported" | "import_bytes"
-        | "import_links" | "import_facts" => Held::Apart,
+        | "import_links" | "import_facts" | "export_tokens" | "import_tokens" => Held::Apart,
         // Rules of views are open to all, and tell of no document.
         "list_presentations" | "read_presentation" => Held::Apart,
         // What templates reach, `templates` holds to the definition.

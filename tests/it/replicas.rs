@@ -70,12 +70,7 @@ impl World {
 
     /// How many reads the standbys have answered.
     fn answered(&self) -> f64 {
-        let metrics = self.app.service.metrics.render();
-        let of = |standby: &Standby| {
-            let begin = format!("svc_reads_total{{server=\"{}\"}} ", standby.name());
-            metrics.lines().find_map(|line| line.strip_prefix(&begin)?.parse::<f64>().ok()).unwrap_or_default()
-        };
-        self.standbys.iter().map(of).sum()
+        self.standbys.iter().map(|standby| answered_by(&self.app, standby)).sum()
     }
 
     /// What a caller who knows nothing is told of a document: its title, or that there is none for it.
@@ -98,6 +93,13 @@ impl World {
         let answer: Value = answer.json().await.unwrap();
         answer["results"].as_array().unwrap().iter().map(|result| result["id"].as_i64().unwrap()).collect()
     }
+}
+
+/// How many reads of a service a standby has answered.
+pub fn answered_by(app: &TestApp, standby: &Standby) -> f64 {
+    let metrics = app.service.metrics.render();
+    let begin = format!("svc_reads_total{{server=\"{}\"}} ", standby.name());
+    metrics.lines().find_map(|line| line.strip_prefix(&begin)?.parse::<f64>().ok()).unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,8 @@
 //! Reads a whole archive before anything of it is sent, so that nothing is stored of one that is faulty somewhere.
 use super::{
-    BLOBS, Counts, DOCUMENTS, FACTS, FILES, FORMAT, GRANTS, LINKS, MANIFEST, MANIFEST_BYTES, Manifest, PREDICATES, at,
-    blob, hash,
+    BLOBS, CONTEXTS, Counts, DOCUMENTS, FACTS, FORMAT, GRANTS, INDEXES, LINKS, MANIFEST, MANIFEST_BYTES, Manifest,
+    PREDICATES, TOKENS, at, blob, files, hash,
+    searching::{ArchivedContext, ArchivedIndex},
     sorted::{Sorted, Sorting},
 };
 use crate::cli::{CliError, output::one_line};
@@ -13,7 +14,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     path::Path,
 };
-use svc_client::wire::{ArchivedDocument, ArchivedGrant, ArchivedLink, NewPredicate};
+use svc_client::wire::{ArchivedDocument, ArchivedGrant, ArchivedLink, ArchivedTokens, NewPredicate};
 
 /// The longest line. The service refuses a larger body in any case.
 pub const LINE_BYTES: u64 = 64 << 20;
@@ -23,6 +24,8 @@ const DEEPEST: usize = 256;
 /// An archive that is whole.
 pub struct Checked {
     pub archive: String,
+    /// Its form, which decides what files it has.
+    pub format: u32,
     pub counts: Counts,
     /// The lines of the predicates that its facts use.
     pub predicates: Sorted,
@@ -32,9 +35,9 @@ pub struct Checked {
 
 pub fn check(folder: &Path) -> Result<Checked, CliError> {
     let manifest = manifest(folder)?;
-    for name in FILES {
+    for name in files(manifest.format) {
         let path = folder.join(name);
-        let listed: Vec<_> = manifest.files.iter().filter(|file| file.name == name).collect();
+        let listed: Vec<_> = manifest.files.iter().filter(|file| file.name == *name).collect();
         let [listed] = listed[..] else {
             return Err(faulty(
                 &folder.join(MANIFEST),
@@ -73,6 +76,9 @@ pub fn check(folder: &Path) -> Result<Checked, CliError> {
         named.add(grant.document, counts.grants).map_err(unsorted)
     })?;
     all_there(&grants, named, &there)?;
+    if manifest.format > 1 {
+        searches(folder, &there, &mut counts)?;
+    }
     let mut declared = Sorting::new();
     each(&folder.join(PREDICATES), |predicate: &NewPredicate| {
         counts.predicates += 1;
@@ -89,14 +95,52 @@ pub fn check(folder: &Path) -> Result<Checked, CliError> {
     let (used, base) = facts(&facts_path)?;
     let predicates = declared.sorted().and_then(|declared| declared.lines(&used));
     let predicates = predicates.map_err(|error| faulty(&facts_path, None, &unsorted(error)))?;
-    Ok(Checked { archive: manifest.archive, counts, predicates, base })
+    Ok(Checked { archive: manifest.archive, format: manifest.format, counts, predicates, base })
+}
+
+/// Checks what only searches go by, which archives of the first form have not.
+fn searches(folder: &Path, there: &Sorted, counts: &mut Counts) -> Result<(), CliError> {
+    let (path, mut named) = (folder.join(TOKENS), Sorting::new());
+    each(&path, |tokens: &ArchivedTokens| {
+        tokens.check().map_err(|(field, reason)| format!("{field}: {reason}"))?;
+        counts.tokens += 1;
+        named.add(tokens.document, counts.tokens).map_err(unsorted)
+    })?;
+    let named = all_there(&path, named, there)?;
+    once(&path, &named)?;
+    let (path, mut named) = (folder.join(INDEXES), Sorting::new());
+    each(&path, |index: &ArchivedIndex| {
+        let members = index.members.as_deref().unwrap_or_default();
+        counts.indexes += 1;
+        counts.members += members.len() as u64;
+        counts.members_outside = counts.members_outside.saturating_add(index.outside);
+        members.iter().try_for_each(|id| named.add(*id, counts.indexes)).map_err(unsorted)
+    })?;
+    all_there(&path, named, there)?;
+    let (path, mut named) = (folder.join(CONTEXTS), Sorting::new());
+    each(&path, |context: &ArchivedContext| {
+        counts.contexts += 1;
+        counts.contexts_outside += u64::from(context.outside);
+        let ids = if context.outside { Vec::new() } else { context.documents() };
+        ids.into_iter().try_for_each(|id| named.add(id, counts.contexts)).map_err(unsorted)
+    })?;
+    all_there(&path, named, there).map(|_| ())
 }
 
 /// Checks that every document that a file names is in the archive.
-fn all_there(path: &Path, named: Sorting, there: &Sorted) -> Result<(), CliError> {
-    let missing = named.sorted().and_then(|named| named.missing(there));
-    match missing.map_err(|error| faulty(path, None, &unsorted(error)))? {
+fn all_there(path: &Path, named: Sorting, there: &Sorted) -> Result<Sorted, CliError> {
+    let at_fault = |error| faulty(path, None, &unsorted(error));
+    let named = named.sorted().map_err(at_fault)?;
+    match named.missing(there).map_err(at_fault)? {
         Some((id, line)) => Err(faulty_at(path, line, &format!("names the document {id}, which the archive has not"))),
+        None => Ok(named),
+    }
+}
+
+/// Checks that no two lines have an id.
+fn once(path: &Path, ids: &Sorted) -> Result<(), CliError> {
+    match ids.repeated().map_err(|error| faulty(path, None, &unsorted(error)))? {
+        Some((id, line)) => Err(faulty_at(path, line, &format!("has the id {id}, which an earlier line has"))),
         None => Ok(()),
     }
 }
@@ -134,11 +178,11 @@ fn manifest(folder: &Path) -> Result<Manifest, CliError> {
     let value: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| faulty(&path, None, &format!("is damaged: {error}")))?;
     match value["format"].as_u64() {
-        Some(format) if format == u64::from(FORMAT) => {}
+        Some(format) if (1..=u64::from(FORMAT)).contains(&format) => {}
         format => {
             let format = format.map_or_else(|| "none".to_owned(), |format| format.to_string());
             let reason =
-                format!("says the form {format}, and this version knows {FORMAT}: use the release that made it");
+                format!("says the form {format}, and this version knows 1 to {FORMAT}: use the release that made it");
             return Err(faulty(&path, None, &reason));
         }
     }
@@ -148,7 +192,8 @@ fn manifest(folder: &Path) -> Result<Manifest, CliError> {
     if !(8..=64).contains(&manifest.archive.len()) || !manifest.archive.bytes().all(is_word) {
         return Err(faulty(&path, None, "has a name of the archive that no export gives"));
     }
-    if let Some(other) = manifest.files.iter().find(|file| !FILES.contains(&file.name.as_str())) {
+    let known = files(manifest.format);
+    if let Some(other) = manifest.files.iter().find(|file| !known.contains(&file.name.as_str())) {
         let reason = format!("lists the file {}, which no archive has", one_line(&other.name, 100));
         return Err(faulty(&path, None, &reason));
     }
@@ -200,10 +245,8 @@ fn documents(folder: &Path, counts: &mut Counts) -> Result<Sorted, CliError> {
         }
     })?;
     let ids = ids.sorted().map_err(|error| faulty(&path, None, &unsorted(error)))?;
-    match ids.repeated().map_err(|error| faulty(&path, None, &unsorted(error)))? {
-        Some((id, line)) => Err(faulty_at(&path, line, &format!("has the id {id}, which an earlier line has"))),
-        None => Ok(ids),
-    }
+    once(&path, &ids)?;
+    Ok(ids)
 }
 
 /// Reads the rows of a file, one a line.

@@ -1,7 +1,10 @@
 //! `svc export`: writes an archive, and goes on where it was stopped, also by a kill.
 use super::{
-    BLOBS, Counts, DOCUMENTS, FACTS, FILES, FORMAT, GRANTS, LINKS, Listed, MANIFEST, Manifest, PREDICATES, at, blob,
+    BLOBS, CONTEXTS, Counts, DOCUMENTS, FACTS, FILES, FORMAT, GRANTS, INDEXES, LINKS, Listed, MANIFEST, Manifest,
+    PREDICATES, TOKENS, at, blob,
+    checking::{Lines, faulty, read, unsorted},
     hash, put,
+    sorted::{Sorted, Sorting},
 };
 use crate::{
     cli::{
@@ -48,10 +51,13 @@ pub struct ExportArguments {
 /// A part of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Stage {
+pub(super) enum Stage {
     Documents,
+    Tokens,
     Links,
     Grants,
+    Indexes,
+    Contexts,
     Predicates,
     Facts,
 }
@@ -60,8 +66,11 @@ impl Stage {
     fn file(self) -> &'static str {
         match self {
             Stage::Documents => DOCUMENTS,
+            Stage::Tokens => TOKENS,
             Stage::Links => LINKS,
             Stage::Grants => GRANTS,
+            Stage::Indexes => INDEXES,
+            Stage::Contexts => CONTEXTS,
             Stage::Predicates => PREDICATES,
             Stage::Facts => FACTS,
         }
@@ -69,18 +78,18 @@ impl Stage {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Progress {
+pub(super) struct Progress {
     archive: String,
     version: String,
-    root: Option<i64>,
+    pub(super) root: Option<i64>,
     /// The service and the caller: another one has other ids, or sees something else.
     source: String,
     stage: Stage,
     /// Where the next page begins.
-    cursor: Option<String>,
+    pub(super) cursor: Option<String>,
     /// The bytes of the file of the stage that are whole.
     length: u64,
-    counts: Counts,
+    pub(super) counts: Counts,
     /// Files whose bytes the store has only for another document with the same ones, or not at all.
     without_bytes: u64,
 }
@@ -100,12 +109,19 @@ pub async fn export(client: &Client<Remote>, output: Output, arguments: ExportAr
         Output::Json => Output::line(&manifest)?,
         Output::Table => {
             let Counts { documents, vectors, files, file_bytes, links, links_outside, grants, .. } = manifest.counts;
+            let Counts { tokens, indexes, members_outside, contexts, contexts_outside, .. } = manifest.counts;
             let documents = count(usize::try_from(documents).unwrap_or(usize::MAX), "document", "documents");
             say!(
                 "{documents}, {vectors} with a vector, {files} with {file_bytes} bytes, {links} links, {grants} grants"
             );
+            say!("{tokens} documents with token vectors, {indexes} search indexes, {contexts} search contexts");
             if links_outside > 0 {
                 say!("{links_outside} links have an end outside of the archive, so that an import leaves them out");
+            }
+            if members_outside > 0 || contexts_outside > 0 {
+                say!(
+                    "{members_outside} members of indexes are outside of the archive, and so is what {contexts_outside} contexts name; an import leaves them out"
+                );
             }
         }
     }
@@ -119,10 +135,16 @@ async fn run(client: &Client<Remote>, arguments: &ExportArguments, bar: &Progres
     let mut export = Export::begin(&arguments.folder, arguments.under, source)?;
     loop {
         export.take_up()?;
+        if export.progress.stage != Stage::Documents {
+            export.know_documents().await?;
+        }
         match export.progress.stage {
             Stage::Documents => export.documents(client, bar).await?,
+            Stage::Tokens => export.tokens(client).await?,
             Stage::Links => export.links(client).await?,
             Stage::Grants => export.grants(client).await?,
+            Stage::Indexes => export.indexes(client).await?,
+            Stage::Contexts => export.contexts(client).await?,
             Stage::Predicates => export.predicates(client).await?,
             Stage::Facts => {
                 export.facts(client).await?;
@@ -139,10 +161,12 @@ async fn run(client: &Client<Remote>, arguments: &ExportArguments, bar: &Progres
 }
 
 /// An archive on its way, under the name of its folder and `.part`.
-struct Export {
+pub(super) struct Export {
     part: PathBuf,
     folder: PathBuf,
-    progress: Progress,
+    pub(super) progress: Progress,
+    /// The documents of the archive, once all of them are there.
+    documents: Option<Sorted>,
     out: File,
     /// Keeps a second export away.
     _held: File,
@@ -201,7 +225,7 @@ impl Export {
             _ => {}
         }
         let out = held.try_clone().map_err(at(&lock))?;
-        Ok(Export { part, folder, progress, out, _held: held })
+        Ok(Export { part, folder, progress, documents: None, out, _held: held })
     }
 
     /// Opens the file of the stage where its whole rows end.
@@ -217,8 +241,36 @@ impl Export {
         Ok(())
     }
 
+    /// Finds out which documents the archive has.
+    async fn know_documents(&mut self) -> Result<(), CliError> {
+        if self.documents.is_none() {
+            let path = self.part.join(DOCUMENTS);
+            let read = tokio::task::spawn_blocking(move || ids(&path)).await;
+            self.documents = Some(read.map_err(|error| CliError::Other(error.to_string()))??);
+        }
+        Ok(())
+    }
+
+    /// Whether the archive has a document. What came after its documents were read is outside of it.
+    pub(super) fn has(&self, id: i64) -> Result<bool, CliError> {
+        let path = self.part.join(DOCUMENTS);
+        let found = self.documents.as_ref().map_or(Ok(false), |documents| documents.has(id));
+        found.map_err(|error| faulty(&path, None, &unsorted(error)))
+    }
+
+    /// The rows whose documents the archive has.
+    fn kept<T>(&self, rows: Vec<T>, document: impl Fn(&T) -> i64) -> Result<Vec<T>, CliError> {
+        let mut kept = Vec::with_capacity(rows.len());
+        for row in rows {
+            if self.has(document(&row))? {
+                kept.push(row);
+            }
+        }
+        Ok(kept)
+    }
+
     /// Writes rows, which are whole once this returns.
-    fn write<T: Serialize>(&mut self, rows: &[T], next: Option<String>, then: Stage) -> Result<(), CliError> {
+    pub(super) fn write<T: Serialize>(&mut self, rows: &[T], next: Option<String>, then: Stage) -> Result<(), CliError> {
         let path = self.part.join(self.progress.stage.file());
         let mut text = Vec::new();
         for row in rows {
@@ -265,7 +317,7 @@ impl Export {
             self.progress.counts.documents += page.documents.len() as u64;
             bar.set_position(self.progress.counts.documents);
             let is_last = page.next_cursor.is_none();
-            self.write(&page.documents, page.next_cursor, Stage::Links)?;
+            self.write(&page.documents, page.next_cursor, Stage::Tokens)?;
             if is_last {
                 return Ok(());
             }
@@ -302,10 +354,27 @@ impl Export {
         Ok(true)
     }
 
+    async fn tokens(&mut self, client: &Client<Remote>) -> Result<(), CliError> {
+        loop {
+            let query = self.query();
+            let page = patient(async || client.export_tokens(query.clone()).await).await?;
+            let rows = self.kept(page.tokens, |tokens| tokens.document)?;
+            self.progress.counts.tokens += rows.len() as u64;
+            let is_last = page.next_cursor.is_none();
+            self.write(&rows, page.next_cursor, Stage::Links)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
     async fn links(&mut self, client: &Client<Remote>) -> Result<(), CliError> {
         loop {
             let query = self.query();
-            let page = patient(async || client.export_links(query.clone()).await).await?;
+            let mut page = patient(async || client.export_links(query.clone()).await).await?;
+            for link in &mut page.links {
+                link.outside = link.outside || !self.has(link.source)? || !self.has(link.target)?;
+            }
             self.progress.counts.links += page.links.len() as u64;
             self.progress.counts.links_outside += page.links.iter().filter(|link| link.outside).count() as u64;
             let is_last = page.next_cursor.is_none();
@@ -322,13 +391,14 @@ impl Export {
             let query = self.query();
             let page = match patient(async || client.export_grants(query.clone()).await).await {
                 Err(failure) if failure.code == Code::Forbidden => {
-                    return self.write::<()>(&[], None, Stage::Predicates);
+                    return self.write::<()>(&[], None, Stage::Indexes);
                 }
                 page => page?,
             };
-            self.progress.counts.grants += page.grants.len() as u64;
+            let rows = self.kept(page.grants, |grant| grant.document)?;
+            self.progress.counts.grants += rows.len() as u64;
             let is_last = page.next_cursor.is_none();
-            self.write(&page.grants, page.next_cursor, Stage::Predicates)?;
+            self.write(&rows, page.next_cursor, Stage::Indexes)?;
             if is_last {
                 return Ok(());
             }
@@ -363,7 +433,7 @@ impl Export {
 
     /// Writes the manifest and gives the archive its name.
     fn finish(self) -> Result<Manifest, CliError> {
-        let Export { part, folder, progress, out, _held } = self;
+        let Export { part, folder, progress, out, .. } = self;
         drop(out);
         let mut files = Vec::new();
         for name in FILES {
@@ -395,6 +465,21 @@ impl Export {
         }
         Ok(manifest)
     }
+}
+
+/// The ids of the documents of a file, in order.
+fn ids(path: &Path) -> Result<Sorted, CliError> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: i64,
+    }
+    let at_fault = |error| faulty(path, None, &unsorted(error));
+    let (mut lines, mut ids) = (Lines::open(path)?, Sorting::new());
+    while let Some((number, line)) = lines.next()? {
+        let Named { id } = read(path, number, &line)?;
+        ids.add(id, number as u64).map_err(at_fault)?;
+    }
+    ids.sorted().map_err(at_fault)
 }
 
 fn broken(part: &Path, reason: impl std::fmt::Display) -> CliError {

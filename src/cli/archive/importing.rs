@@ -1,6 +1,6 @@
 //! `svc import` of an archive: checks it whole, then sends it. Running it again sends what is missing.
 use super::{
-    Counts, DOCUMENTS, FACTS, GRANTS, LINKS, PREDICATES, blob,
+    Counts, DOCUMENTS, FACTS, GRANTS, LINKS, PREDICATES, TOKENS, blob,
     checking::{Checked, LINE_BYTES, Lines, check, faulty, no_turtle, parser, read, unsorted},
 };
 use crate::cli::{
@@ -19,9 +19,9 @@ use std::{
 use svc_client::{
     Client, Code, Failure, FileUpload, Json, RdfSyntax, RdfText, Remote,
     wire::{
-        ArchiveGrants, ArchiveIds, ArchiveLinks, ArchivePart, ArchivedDocument, ArchivedFile, ArchivedGrant,
-        ArchivedLink, DocumentPath, ImportedArchive, ImportedBytesQuery, ImportedDocument, ImportedFacts,
-        ImportedFactsQuery, ImportedRows, NewPredicate,
+        ArchiveGrants, ArchiveIds, ArchiveLinks, ArchivePart, ArchiveTokens, ArchivedDocument, ArchivedFile,
+        ArchivedGrant, ArchivedLink, ArchivedTokens, DocumentPath, ImportedArchive, ImportedBytesQuery,
+        ImportedDocument, ImportedFacts, ImportedFactsQuery, ImportedRows, ImportedTokens, NewPredicate,
     },
 };
 
@@ -33,7 +33,7 @@ const TRIPLES: usize = 1_000;
 
 /// What became of an archive.
 #[derive(Debug, Default, Serialize)]
-struct Summary {
+pub(super) struct Summary {
     documents: u64,
     /// Those that an earlier import had stored.
     existing: u64,
@@ -56,6 +56,13 @@ struct Summary {
     grants: ImportedRows,
     /// Whether grants were left out, because they are the owner's to give.
     grants_left_out: bool,
+    tokens: ImportedTokens,
+    pub(super) indexes: ImportedRows,
+    /// Members of indexes that the archive has not.
+    pub(super) index_members_outside: u64,
+    pub(super) contexts: ImportedRows,
+    /// Whether search indexes and contexts were left out, because they are the owner's to make.
+    pub(super) searches_left_out: bool,
 }
 
 pub async fn import(
@@ -121,6 +128,32 @@ fn shown(summary: &Summary, counts: &Counts) -> Result<(), CliError> {
     if summary.links.outside > 0 || outside > 0 {
         say!("{} links and {outside} facts have an end that is not here, and are left out", summary.links.outside);
     }
+    let ImportedTokens { created, existing, left_out, .. } = summary.tokens;
+    say!("{} documents with token vectors", created + existing);
+    if left_out > 0 {
+        say!(
+            "the token vectors of {left_out} documents are of another model, width or text: an index that keeps such, or `svc reprocess`, makes them"
+        );
+    }
+    let (indexes, contexts) = (&summary.indexes, &summary.contexts);
+    match summary.searches_left_out {
+        true => say!("search indexes and contexts are the owner's to make, and are left out"),
+        false => say!("{} search indexes, {} search contexts", indexes.created, contexts.created),
+    }
+    if indexes.existing + contexts.existing > 0 {
+        say!(
+            "{} indexes and {} contexts stay as they are here, because their names are taken",
+            indexes.existing,
+            contexts.existing
+        );
+    }
+    if indexes.outside + contexts.outside > 0 {
+        say!(
+            "{} indexes and {} contexts are of documents or indexes that are not here, and are left out",
+            indexes.outside,
+            contexts.outside
+        );
+    }
     match summary.grants_left_out {
         true => say!("{} grants are the owner's to give, and are left out", counts.grants),
         false => {
@@ -130,22 +163,32 @@ fn shown(summary: &Summary, counts: &Counts) -> Result<(), CliError> {
     Ok(())
 }
 
-struct Importing<'a> {
-    client: &'a Client<Remote>,
-    folder: PathBuf,
+pub(super) struct Importing<'a> {
+    pub(super) client: &'a Client<Remote>,
+    pub(super) folder: PathBuf,
     of: ImportedArchive,
     checked: Checked,
-    summary: Summary,
+    pub(super) summary: Summary,
     bar: ProgressBar,
 }
 
 impl Importing<'_> {
     async fn run(&mut self) -> Result<(), CliError> {
         self.documents().await?;
+        let is_of_the_first_form = self.checked.format == 1;
+        if !is_of_the_first_form {
+            self.tokens().await?;
+        }
         self.links().await?;
         self.predicates().await?;
         self.facts().await?;
-        self.grants().await
+        self.grants().await?;
+        if !is_of_the_first_form {
+            // An index that keeps token vectors makes those that are not here by now.
+            self.indexes().await?;
+            self.contexts().await?;
+        }
+        Ok(())
     }
 
     async fn documents(&mut self) -> Result<(), CliError> {
@@ -231,7 +274,7 @@ impl Importing<'_> {
     }
 
     /// The documents of these ids that are stored.
-    async fn found(&self, ids: &[i64]) -> Result<HashMap<i64, i64>, CliError> {
+    pub(super) async fn found(&self, ids: &[i64]) -> Result<HashMap<i64, i64>, CliError> {
         let call = async || self.client.find_imported(self.of.clone(), Json(ArchiveIds { ids: ids.to_vec() })).await;
         let found = patient(call).await?.documents;
         Ok(found.into_iter().map(|ImportedDocument { id, document_id, .. }| (id, document_id)).collect())
@@ -263,6 +306,39 @@ impl Importing<'_> {
             Some(_) => self.summary.same_bytes += 1,
             None => self.summary.files += 1,
         }
+        Ok(())
+    }
+
+    async fn tokens(&mut self) -> Result<(), CliError> {
+        let path = self.folder.join(TOKENS);
+        let mut lines = Lines::open(&path)?;
+        let (mut batch, mut bytes, mut first): (Vec<ArchivedTokens>, usize, usize) = (Vec::new(), 0, 1);
+        while let Some((number, line)) = lines.next()? {
+            if batch.len() == ROWS || (!batch.is_empty() && bytes + line.len() > BYTES) {
+                self.send_tokens(&path, first, std::mem::take(&mut batch)).await?;
+                (bytes, first) = (0, number);
+            }
+            bytes += line.len();
+            batch.push(read(&path, number, &line)?);
+        }
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.send_tokens(&path, first, batch).await,
+        }
+    }
+
+    async fn send_tokens(&mut self, path: &Path, first: usize, tokens: Vec<ArchivedTokens>) -> Result<(), CliError> {
+        let part = ArchiveTokens { tokens };
+        let call = async || self.client.import_tokens(self.of.clone(), Json(part.clone())).await;
+        let done = patient(call).await.map_err(|failure| {
+            let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
+            refused(path, Some(first + index.unwrap_or_default()), failure)
+        })?;
+        let tokens = &mut self.summary.tokens;
+        tokens.created += done.created;
+        tokens.existing += done.existing;
+        tokens.outside += done.outside;
+        tokens.left_out += done.left_out;
         Ok(())
     }
 
@@ -417,7 +493,7 @@ fn add(to: &mut ImportedRows, rows: ImportedRows) {
 }
 
 /// What the service refuses, with the place in the archive.
-fn refused(path: &Path, line: Option<usize>, failure: Failure) -> CliError {
+pub(super) fn refused(path: &Path, line: Option<usize>, failure: Failure) -> CliError {
     match failure.code {
         // These are not of what the archive holds.
         Code::Unauthenticated | Code::Unreachable | Code::Unavailable | Code::TooManyRequests => failure.into(),

@@ -1,6 +1,6 @@
 //! What an archive names by numbers, with the lines, sorted in a file: memory does not grow with the archive.
 use std::{
-    cmp::Reverse,
+    cmp::{Ordering, Reverse},
     collections::BinaryHeap,
     fs::File,
     io::{self, BufWriter, Write},
@@ -93,6 +93,27 @@ impl Sorted {
             rows.take_from(at)?;
         }
         Ok(rows)
+    }
+
+    /// Whether a row has this number.
+    pub fn has(&self, number: i64) -> io::Result<bool> {
+        if self.open.binary_search_by_key(&number, |row| row.0).is_ok() {
+            return Ok(true);
+        }
+        let Some(file) = &self.file else { return Ok(false) };
+        for run in &self.runs {
+            let (mut start, mut end) = (run.start, run.end);
+            while start < end {
+                let (middle, mut bytes) = (start + (end - start) / 2, [0; 8]);
+                file.read_exact_at(&mut bytes, middle * ROW_BYTES as u64)?;
+                match i64::from_be_bytes(bytes).cmp(&number) {
+                    Ordering::Equal => return Ok(true),
+                    Ordering::Less => start = middle + 1,
+                    Ordering::Greater => end = middle,
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The first line that names what an earlier line names.
@@ -232,6 +253,9 @@ mod tests {
             assert_eq!(all(&sorted), expected, "{count}");
             // They can be read again.
             assert_eq!(all(&sorted), expected, "{count}");
+            for number in -510..520 {
+                assert_eq!(sorted.has(number).unwrap(), numbers.contains(&number), "{number} of {count}");
+            }
         }
     }
 

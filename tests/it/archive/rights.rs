@@ -13,7 +13,7 @@ use svc_client::{
 };
 
 /// Runs `svc` as somebody.
-async fn svc_as(app: &TestApp, who: &Someone, arguments: &[&str]) -> Output {
+pub async fn svc_as(app: &TestApp, who: &Someone, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
     command.args(arguments).env("SVC_URL", &app.base).env("SVC_TOKEN", &who.secret).env("SVC_CONFIG", "/dev/null");
     command.current_dir(repository());

@@ -85,6 +85,8 @@ impl Asking<'_> {
         let archive = format!("archive=an-archive&parent_id={id}");
         let archived = json!({"id": 1, "title": "t", "content": "c", "usetype": "markdown", "content_hash": "sha256:",
             "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z", "settled": "settled"});
+        let tokens = json!({"document": 1, "text_hash": format!("sha256:{}", "0".repeat(64)), "model": "m", "places": [], "token_ids": [],
+            "tiers": [], "widths": []});
         let file = || Form::new().part("file", Part::bytes(b"Bytes that nobody has.".to_vec()).file_name("x.txt"));
         vec![
             ("create_link", post(format!("/documents/{mine}/links"), json!({"target_id": id, "link_type": "cites"}))),
@@ -160,6 +162,8 @@ impl Asking<'_> {
             ("lint_graph", post("/graph/lint".into(), json!({"parent_id": id}))),
             ("export_documents", get(format!("/archive/documents?parent_id={id}"))),
             ("export_links", get(format!("/archive/links?parent_id={id}"))),
+            ("export_tokens", get(format!("/archive/tokens?parent_id={id}"))),
+            ("import_tokens", post(format!("/archive/tokens?{archive}"), json!({"tokens": [tokens]}))),
             ("import_documents", post(format!("/archive/documents?{archive}"), json!({"documents": [archived]}))),
             ("find_imported", post(format!("/archive/ids?{archive}"), json!({"ids": [1]}))),
             ("import_bytes", self.request(Method::POST, &format!("/archive/documents/{id}/bytes")).multipart(file())),

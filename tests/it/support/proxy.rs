@@ -37,6 +37,7 @@ type Heard = Arc<Mutex<Vec<String>>>;
 pub struct Proxy {
     pub address: SocketAddr,
     weather: Arc<watch::Sender<Weather>>,
+    server: Arc<Mutex<Server>>,
     heard: Heard,
     accepting: tokio::task::JoinHandle<()>,
 }
@@ -61,16 +62,19 @@ impl Proxy {
         let weather = Arc::new(watch::Sender::new(Weather::Fair));
         let (changes, heard) = (weather.clone(), Heard::default());
         let hears = heard.clone();
+        let server = Arc::new(Mutex::new(server));
+        let leads_to = server.clone();
         let accepting = tokio::spawn(async move {
             loop {
                 let Ok((client, _)) = listener.accept().await else { continue };
                 if *changes.borrow() == Weather::Cut {
                     continue;
                 }
-                tokio::spawn(connect(client, server.clone(), changes.subscribe(), hears.clone()));
+                let server = leads_to.lock().unwrap().clone();
+                tokio::spawn(connect(client, server, changes.subscribe(), hears.clone()));
             }
         });
-        Proxy { address, weather, heard, accepting }
+        Proxy { address, weather, server, heard, accepting }
     }
 
     /// Whether it carries any connection.
@@ -86,6 +90,11 @@ impl Proxy {
     /// How many pieces that begin so clients have sent.
     pub fn times_heard(&self, beginning: &str) -> usize {
         self.heard.lock().unwrap().iter().filter(|piece| piece.starts_with(beginning)).count()
+    }
+
+    /// Connects those who come from now on to another server.
+    pub fn lead_to(&self, socket: PathBuf) {
+        *self.server.lock().unwrap() = Server::Socket(socket);
     }
 
     pub fn set(&self, weather: Weather) {

@@ -92,6 +92,27 @@ impl Standby {
         conn.close().await.unwrap();
     }
 
+    /// Has it replay what another standby replays, and go on with that one where it is promoted.
+    pub async fn follow(&self, other: &Standby) {
+        let (of, name) = (&other.superuser, other.name());
+        let address = format!("host={name} port={} user={}", of.get_port(), of.get_username());
+        let mut conn = PgConnection::connect_with(&self.superuser).await.unwrap();
+        let change = format!("ALTER SYSTEM SET primary_conninfo = '{address}'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(change)).execute(&mut conn).await.unwrap();
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut conn).await.unwrap();
+        conn.close().await.unwrap();
+        until("the other one to send it its log", async || {
+            let streams = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')";
+            other.ask::<bool>(streams).await.then_some(())
+        })
+        .await;
+    }
+
+    /// The file of the socket that it listens on.
+    pub fn socket(&self) -> PathBuf {
+        self.options.get_socket().unwrap().join(format!(".s.PGSQL.{}", self.options.get_port()))
+    }
+
     /// Stops its replay, so that it stays as it is.
     pub async fn pause(&self) {
         self.ask::<i32>("SELECT 1 FROM pg_wal_replay_pause()").await;
