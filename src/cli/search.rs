@@ -10,9 +10,8 @@ use svc_client::{
     Client, Json, Remote, UnknownWord, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentField, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse,
-        FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation,
-        SearchFilter, SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder, TotalIs,
-        VectorSearch,
+        FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation, SearchFilter,
+        SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder, TotalIs, VectorSearch,
     },
 };
 

@@ -100,9 +100,9 @@ async fn nearest(
     let Some((term, holder)) = held else { return Ok(None) };
     let read = store::documents::beginnings(conn, &eligible.scope, &[holder], READ).await.or_fail()?;
     let analyzer = core.lexicon.analyzer();
-    let written = read.iter().find_map(|read| {
-        as_written(analyzer, &read.text, &term).or_else(|| as_written(analyzer, &read.title, &term))
-    });
+    let written = read
+        .iter()
+        .find_map(|read| as_written(analyzer, &read.text, &term).or_else(|| as_written(analyzer, &read.title, &term)));
     Ok(Some(written.unwrap_or(term)))
 }
 

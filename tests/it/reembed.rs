@@ -240,11 +240,13 @@ async fn nobody_waits_for_the_runner_of_a_model_that_does_not_serve() {
     let settings = [("SVC_RUNNER_COMING_URL", url.as_str()), ("SVC_RUNNER_KEY", "a key of runners")];
     let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
     let model = support::engine().info().identity.clone();
-    sqlx::query("INSERT INTO model_moves (serving, from_model, to_model, state, wanted) VALUES ($1, $1, 'new@1', 'moving', 1)")
-        .bind(&model)
-        .execute(&app.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO model_moves (serving, from_model, to_model, state, wanted) VALUES ($1, $1, 'new@1', 'moving', 1)",
+    )
+    .bind(&model)
+    .execute(&app.pool)
+    .await
+    .unwrap();
     until("the service to know of the move", async || app.service.serving.served()).await;
     let runner = std::net::TcpListener::bind(address).unwrap();
     runner.set_nonblocking(true).unwrap();
@@ -333,12 +335,14 @@ async fn a_change_of_the_model_without_a_move_is_told_and_mended() {
 async fn a_process_looks_which_model_serves_before_it_works_with_one() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     let (old, new) = (support::engine().info().identity.clone(), other().info().identity.clone());
-    sqlx::query("INSERT INTO model_moves (serving, from_model, to_model, state, wanted) VALUES ($2, $1, $2, 'done', 1)")
-        .bind(&old)
-        .bind(&new)
-        .execute(&app.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO model_moves (serving, from_model, to_model, state, wanted) VALUES ($2, $1, $2, 'done', 1)",
+    )
+    .bind(&old)
+    .bind(&new)
+    .execute(&app.pool)
+    .await
+    .unwrap();
     let (settings, reader) = (app.service.settings.clone(), app.service.reader.clone());
     let fresh = Service::new(settings, app.pool.clone(), Some(support::engine().into()), TOKEN, reader);
     let fresh = fresh.with_coming(Some(other().into()));

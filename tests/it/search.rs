@@ -13,8 +13,8 @@ use svc::store::{
 use svc_client::{
     Code, Json,
     wire::{
-        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, SearchMethod,
-        SearchQuery, SearchResponse, TotalIs, VectorSearch, WaitQuery,
+        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, SearchMethod, SearchQuery,
+        SearchResponse, TotalIs, VectorSearch, WaitQuery,
     },
 };
 

@@ -270,7 +270,12 @@ impl Export {
     }
 
     /// Writes rows, which are whole once this returns.
-    pub(super) fn write<T: Serialize>(&mut self, rows: &[T], next: Option<String>, then: Stage) -> Result<(), CliError> {
+    pub(super) fn write<T: Serialize>(
+        &mut self,
+        rows: &[T],
+        next: Option<String>,
+        then: Stage,
+    ) -> Result<(), CliError> {
         let path = self.part.join(self.progress.stage.file());
         let mut text = Vec::new();
         for row in rows {

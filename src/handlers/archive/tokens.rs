@@ -217,10 +217,8 @@ mod tests {
         assert!(of(&one(256, &unit[1..])).is_err());
         let without = ArchivedTokens { widths: Vec::new(), ..one(256, &unit) };
         assert_eq!(of(&without), Ok(None));
-        let damaged = ArchivedTokens {
-            widths: vec![ArchivedWidth { width: 256, halves: "?".to_owned() }],
-            ..one(256, &unit)
-        };
+        let damaged =
+            ArchivedTokens { widths: vec![ArchivedWidth { width: 256, halves: "?".to_owned() }], ..one(256, &unit) };
         assert!(of(&damaged).is_err());
         for wrong in [f16::from_f32(2.0), f16::ZERO, f16::NAN, f16::INFINITY] {
             unit[3] = wrong;

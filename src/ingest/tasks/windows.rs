@@ -23,7 +23,8 @@ const LONG_BYTES: usize = 1 << 20;
 /// A window begins with the last of this many parts of the one before, so that what is said where one ends stands whole in one of them.
 const PARTS: usize = 8;
 const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
-const UNKNOWN: &str = "the model knows none of the text's tokens; embed it with another model; until then only its words are searchable";
+const UNKNOWN: &str =
+    "the model knows none of the text's tokens; embed it with another model; until then only its words are searchable";
 const CHUNK: &str = "chunk the document";
 
 /// A text to embed, with the titles above it from the top down.

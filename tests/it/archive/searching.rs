@@ -177,8 +177,7 @@ async fn token_vectors_of_another_text_or_caller_stay_out_and_older_archives_are
     let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
     let output = svc_as(&app, &alice, &["export", part.to_str().unwrap()]).await;
     assert!(output.status.success(), "{}", said(&output));
-    let of: BTreeSet<i64> =
-        rows(&part, "tokens.ndjson").iter().map(|row| row["document"].as_i64().unwrap()).collect();
+    let of: BTreeSet<i64> = rows(&part, "tokens.ndjson").iter().map(|row| row["document"].as_i64().unwrap()).collect();
     assert_eq!(of, BTreeSet::from([open, hers]));
     assert!(rows(&part, "indexes.ndjson").is_empty(), "indexes are the owner's to see");
 
