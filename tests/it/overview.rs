@@ -393,7 +393,12 @@ async fn who_looks_at_the_actors_sees_them_as_they_are_now() {
     let none =
         app.client.read_worker(WorkerPath { id: "nobody".to_owned() }, WorkerQuery::default()).await.unwrap_err();
     assert_eq!(none.code, Code::NotFound);
-    let overview = app.client.read_overview().await.unwrap();
-    assert!(overview.workers[0].alive && !overview.workers[0].lanes.is_empty() && overview.workers[0].actors > 3);
+    // An overview may be of a moment before the first heartbeat.
+    until("an overview of the worker", async || {
+        let overview = app.client.read_overview().await.unwrap();
+        let worker = &overview.workers[0];
+        (worker.alive && !worker.lanes.is_empty() && worker.actors > 3).then_some(())
+    })
+    .await;
     app.end().await;
 }

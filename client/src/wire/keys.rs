@@ -164,4 +164,4 @@ impl utoipa::PartialSchema for Scalar {
     }
 }
 #[cfg(feature = "openapi")]
-impl utoipa::ToSchema for Scalar {}
+impl ToSchema for Scalar {}

@@ -187,7 +187,7 @@ fn a_locked_document_tells_without_its_password_only_that_it_is_locked() {
             assert_eq!(opened(format, bytes, password).unwrap_err(), error, "{password}");
         }
     }
-    let error = crate::xlsx::workbook(Cursor::new(LOCKED_SHEETS), &Limits::default()).unwrap_err();
+    let error = xlsx::workbook(Cursor::new(LOCKED_SHEETS), &Limits::default()).unwrap_err();
     assert_eq!(error, FormatError::Encrypted { format: Format::Ods });
 }
 

@@ -127,7 +127,7 @@ async fn write(tx: &mut Transaction<'_>, embedded: &Embedded, to: &str) -> Resul
     let is_made = |(_, note): &&(DocumentId, Value)| note.get("skipped").is_none();
     let notes = embedded.notes.iter().filter(is_made).cloned().collect();
     store::edits::forget_notes(tx.conn(), &embedded.ids, None).await.classified()?;
-    record(tx.conn(), &Embedded { ids: Vec::new(), vectors: Vec::new(), notes }).await.classified()
+    record(tx.conn(), &Embedded { notes, ..Embedded::default() }).await.classified()
 }
 
 /// Records which texts have no vector of the model.

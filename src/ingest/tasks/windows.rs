@@ -50,6 +50,7 @@ impl Titled {
     }
 }
 
+#[derive(Default)]
 pub(super) struct Embedded {
     pub ids: Vec<DocumentId>,
     pub vectors: Vec<Weighted>,
