@@ -286,7 +286,10 @@ fn readers() -> String {
         let mut text = text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned();
         if path.ends_with("src/settings.rs") {
             // What fills in or checks a setting does nothing with it. The methods before that hand it out.
-            text = text.split_once("fn fill_blanks(").unwrap().0.replace("self.", "settings.");
+            text = text.split_once("fn fill_blanks(").unwrap().0.to_owned();
+        }
+        if inside_settings || path.ends_with("src/settings.rs") {
+            text = text.replace("self.", "settings.");
         }
         for line in text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()) {
             // A chain of calls that goes on in the next line is one.
