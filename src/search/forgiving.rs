@@ -23,8 +23,10 @@ const REPLACED: usize = 4;
 const LETTERS: usize = 3;
 /// How many terms of the index are compared with a word: so many before its place among them, and as many behind it.
 const AROUND: i64 = 10_000;
-/// How many of the nearest terms are looked for in texts.
-const LOOKED_FOR: usize = 16;
+/// How many of the nearest terms are looked for in texts, some at a time: terms of texts that the caller may not read are among them, and must not keep
+/// its own from it.
+const LOOKED_FOR: usize = 1_024;
+const AT_ONCE: usize = 64;
 /// How many characters of a text are read to see how it writes a term.
 const READ: i32 = 20_000;
 
@@ -95,8 +97,14 @@ async fn nearest(
         .into_iter()
         .map(str::to_owned)
         .collect();
-    let holders = store::fulltext::holders(conn, eligible, &near).await.or_fail()?;
-    let held = near.into_iter().zip(holders).find_map(|(term, holder)| Some((term, holder?)));
+    let mut held = None;
+    for terms in near.chunks(AT_ONCE) {
+        let holders = store::fulltext::holders(conn, eligible, terms).await.or_fail()?;
+        held = terms.iter().zip(holders).find_map(|(term, holder)| Some((term, holder?)));
+        if held.is_some() {
+            break;
+        }
+    }
     let Some((term, holder)) = held else { return Ok(None) };
     let read = store::documents::beginnings(conn, &eligible.scope, &[holder], READ).await.or_fail()?;
     let analyzer = core.lexicon.analyzer();

@@ -72,3 +72,23 @@ async fn no_word_of_a_text_that_may_not_be_read_is_put_in_or_counts_as_known() {
     assert_eq!(ask(&app.client, "bm25", &body).await.unwrap().searched_instead, None);
     app.end().await;
 }
+
+/// However many words of such texts are nearer, they tell nothing of themselves by keeping away another.
+#[tokio::test]
+async fn nearer_words_of_texts_that_may_not_be_read_keep_no_other_away() {
+    let app = TestApp::start().await;
+    app.create("Birds", "The heronry is loud.", None).await;
+    let near: Vec<String> = ('a'..='z')
+        .flat_map(|letter| [format!("her{letter}"), format!("h{letter}ro")])
+        .filter(|word| word != "hero")
+        .collect();
+    let secret = app.create("Plans", &near.join(" "), None).await.id;
+    let reader = someone(&app, "reader").await;
+    app.client.protect_document(DocumentPath { id: secret }).await.unwrap();
+    let body = json!({"query": "hero", "forgiving": true});
+    let of_owner = ask(&app.client, "bm25", &body).await.unwrap().searched_instead.unwrap();
+    assert!(near.contains(&of_owner.query), "{of_owner:?}");
+    let of_reader = ask(&reader.client, "bm25", &body).await.unwrap().searched_instead.unwrap();
+    assert_eq!(of_reader.query, "heronry");
+    app.end().await;
+}
