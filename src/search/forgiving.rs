@@ -41,8 +41,8 @@ struct Word {
     is_last: bool,
 }
 
-/// Puts the nearest word of eligible texts in the place of each word that none of them has. What is in other texts counts as if it were nowhere, and
-/// each word that is put in is read from an eligible text: so nobody learns which words stand in texts that it may not read.
+/// Puts the nearest word of eligible texts in the place of each word that none has which the caller may read. What is in other texts counts as if it were
+/// nowhere, and each word that is put in is read from an eligible text: so nobody learns which words stand in texts that it may not read.
 pub(super) async fn correct(
     core: &Core,
     eligible: &Eligible,
@@ -58,7 +58,9 @@ pub(super) async fn correct(
     }
     let terms: Vec<String> = words.iter().flat_map(|word| word.terms.iter().cloned()).collect();
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
-    let holders = store::fulltext::holders(&mut tx, eligible, &terms).await.or_fail()?;
+    // A text is also found by titles above it, which the filter may leave out.
+    let readable = Eligible { scope: eligible.scope.clone(), ..Eligible::default() };
+    let holders = store::fulltext::holders(&mut tx, &readable, &terms).await.or_fail()?;
     let known: HashSet<&str> =
         terms.iter().zip(&holders).filter(|(_, holder)| holder.is_some()).map(|(term, _)| term.as_str()).collect();
     let is_unknown = |word: &&Word| !word.terms.iter().any(|term| known.contains(term.as_str()));
