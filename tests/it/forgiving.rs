@@ -114,3 +114,23 @@ async fn a_word_of_a_title_above_what_is_searched_is_no_mistake() {
     }
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_cursor_leads_on_where_the_word_came_into_a_text_meanwhile() {
+    let app = TestApp::start().await;
+    for title in ["One", "Two"] {
+        app.create(title, "A heron stands in the reeds.", None).await;
+    }
+    let mut body = json!({"query": "hreon", "forgiving": true, "limit": 1});
+    let first = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_eq!(first.searched_instead.unwrap().query, "heron");
+    body["cursor"] = first.next_cursor.into();
+    let second = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_ne!(second.results[0].document.id, first.results[0].document.id);
+    let new = app.create("Three", "A hreon is no bird.", None).await.id;
+    let second = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_eq!((second.searched_instead, second.results[0].document.id), (None, new));
+    body["query"] = json!("heron");
+    assert_eq!(ask(&app.client, "bm25", &body).await.unwrap_err().members["field"], "cursor");
+    app.end().await;
+}
