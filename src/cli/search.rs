@@ -11,7 +11,7 @@ use svc_client::{
     wire::{
         AutoSearch, Bm25Search, DocumentField, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse,
         FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation, SearchFilter,
-        SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder, TotalIs, VectorSearch,
+        SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder, SortedResponse, TotalIs, VectorSearch,
     },
 };
 
@@ -253,6 +253,13 @@ async fn print(
             found.results.iter().try_for_each(Output::line)?;
             found.facets.iter().try_for_each(Output::line)?;
             found.explanation.iter().try_for_each(Output::line)?;
+            // Standard output has the results alone.
+            if let Some(sorted) = &found.sorted {
+                writeln!(std::io::stderr(), "{}", sorted_by(sorted))?;
+            }
+            if let Some(reason) = &found.no_vector {
+                writeln!(std::io::stderr(), "note: {reason}")?;
+            }
         }
         Output::Table => show(client, asked, found).await?,
     }
@@ -260,7 +267,6 @@ async fn print(
         writeln!(std::io::stderr(), "searched for “{}” instead", one_line(&instead.query, 80))?;
     }
     if let Some(cursor) = &found.next_cursor {
-        // Standard output has the results alone.
         writeln!(std::io::stderr(), "more results: --cursor {cursor}")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -269,8 +275,7 @@ async fn print(
 async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> Result<(), CliError> {
     say!("{} results by {} in {:.0} ms for {asked}", found.results.len(), found.method, found.latency_ms);
     if let Some(sorted) = &found.sorted {
-        let best = if sorted.count_is == TotalIs::AtLeast { "the best " } else { "all " };
-        say!("Sorted by {} {}: {best}{} that match.", sorted.by, sorted.order, sorted.count);
+        say!("{}", sorted_by(sorted));
     }
     for (place, result) in found.results.iter().enumerate() {
         let score = if result.no_tokens { "no tokens".to_owned() } else { format!("score {:.4}", result.score) };
@@ -296,6 +301,12 @@ async fn show(client: &Client<Remote>, asked: &str, found: &SearchResponse) -> R
         say!("Note: {reason}.");
     }
     tell_missing(found.scope_state)
+}
+
+/// How results were sorted, and whether these are all.
+fn sorted_by(SortedResponse { by, order, count, count_is }: &SortedResponse) -> String {
+    let best = if *count_is == TotalIs::AtLeast { "the best" } else { "all" };
+    format!("Sorted by {by} {order}: {best} {count} that match.")
 }
 
 /// Says what of the scope a search could not show.

@@ -47,7 +47,12 @@ impl Handle<ops::embed_document> for Service {
             }
             embedded => (embedded.or_fail()?, before.len()),
         };
-        if model.is_unknown(&text).or_fail()? {
+        // A word may be as long as a text, so this does not run on the runtime's threads.
+        let is_unknown = {
+            let model = model.clone();
+            tokio::task::spawn_blocking(move || model.is_unknown(&text))
+        };
+        if is_unknown.await.map_err(|error| Failure::new(Code::Internal, error))?.or_fail()? {
             return Err(Failure::field("id", format!("the model knows no token of the text of document {id}"))
                 .with("remedy", "take another model (SVC_EMBEDDING_MODEL); a search by words finds the document"));
         }

@@ -23,8 +23,10 @@ const REPLACED: usize = 4;
 const LETTERS: usize = 3;
 /// How many terms of the index are compared with a word: so many before its place among them, and as many behind it.
 const AROUND: i64 = 10_000;
-/// How many of the nearest terms are looked for in texts.
-const LOOKED_FOR: usize = 16;
+/// How many of the nearest terms are looked for in texts, some at a time: terms of texts that the caller may not read are among them, and must not keep
+/// its own from it.
+const LOOKED_FOR: usize = 1_024;
+const AT_ONCE: usize = 64;
 /// How many characters of a text are read to see how it writes a term.
 const READ: i32 = 20_000;
 
@@ -39,8 +41,8 @@ struct Word {
     is_last: bool,
 }
 
-/// Puts the nearest word of eligible texts in the place of each word that none of them has. What is in other texts counts as if it were nowhere, and
-/// each word that is put in is read from an eligible text: so nobody learns which words stand in texts that it may not read.
+/// Puts the nearest word of eligible texts in the place of each word that none has which the caller may read. What is in other texts counts as if it were
+/// nowhere, and each word that is put in is read from an eligible text: so nobody learns which words stand in texts that it may not read.
 pub(super) async fn correct(
     core: &Core,
     eligible: &Eligible,
@@ -56,7 +58,9 @@ pub(super) async fn correct(
     }
     let terms: Vec<String> = words.iter().flat_map(|word| word.terms.iter().cloned()).collect();
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
-    let holders = store::fulltext::holders(&mut tx, eligible, &terms).await.or_fail()?;
+    // A text is also found by titles above it, which the filter may leave out.
+    let readable = Eligible { scope: eligible.scope.clone(), ..Eligible::default() };
+    let holders = store::fulltext::holders(&mut tx, &readable, &terms).await.or_fail()?;
     let known: HashSet<&str> =
         terms.iter().zip(&holders).filter(|(_, holder)| holder.is_some()).map(|(term, _)| term.as_str()).collect();
     let is_unknown = |word: &&Word| !word.terms.iter().any(|term| known.contains(term.as_str()));
@@ -95,8 +99,14 @@ async fn nearest(
         .into_iter()
         .map(str::to_owned)
         .collect();
-    let holders = store::fulltext::holders(conn, eligible, &near).await.or_fail()?;
-    let held = near.into_iter().zip(holders).find_map(|(term, holder)| Some((term, holder?)));
+    let mut held = None;
+    for terms in near.chunks(AT_ONCE) {
+        let holders = store::fulltext::holders(conn, eligible, terms).await.or_fail()?;
+        held = terms.iter().zip(holders).find_map(|(term, holder)| Some((term, holder?)));
+        if held.is_some() {
+            break;
+        }
+    }
     let Some((term, holder)) = held else { return Ok(None) };
     let read = store::documents::beginnings(conn, &eligible.scope, &[holder], READ).await.or_fail()?;
     let analyzer = core.lexicon.analyzer();

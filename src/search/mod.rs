@@ -147,15 +147,15 @@ impl Asked<'_> {
     }
 }
 
-/// Makes it from any body of a search.
+/// Makes it from any body of a search. Its page is that of the query as it was typed: which words are put into it may change between two pages.
 macro_rules! asked {
-    ($method:ident, $body:ident, $started:ident) => {
+    ($method:ident, $body:ident, $started:ident, $page:ident) => {
         Asked {
             method: SearchMethod::$method,
             started: $started,
             query: &$body.query,
             limit: $body.limit,
-            page: Page::of(SearchMethod::$method, &$body, $body.cursor.as_deref(), $body.limit)?,
+            page: $page,
             depth: $body.depth(),
             second_stage: $body.second_stage(),
             reorder: Reorder::of($body.mmr_lambda, $body.recency_half_life_days),
@@ -264,9 +264,10 @@ pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Res
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
+    let page = Page::of(SearchMethod::Vector, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
-    let asked = asked!(Vector, body, started);
+    let asked = asked!(Vector, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Vector(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
 }
@@ -293,9 +294,10 @@ pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) ->
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
+    let page = Page::of(SearchMethod::Fulltext, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
-    let asked = asked!(Fulltext, body, started);
+    let asked = asked!(Fulltext, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
 }
@@ -316,9 +318,10 @@ pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
+    let page = Page::of(SearchMethod::Bm25, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
-    let asked = asked!(Bm25, body, started);
+    let asked = asked!(Bm25, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
 }
@@ -333,9 +336,10 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
+    let page = Page::of(SearchMethod::Maxsim, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
-    let asked = asked!(Maxsim, body, started);
+    let asked = asked!(Maxsim, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Maxsim(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
 }
@@ -371,9 +375,10 @@ pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Res
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
+    let page = Page::of(SearchMethod::Hybrid, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
-    let asked = asked!(Hybrid, body, started);
+    let asked = asked!(Hybrid, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
 }

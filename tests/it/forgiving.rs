@@ -67,8 +67,70 @@ async fn no_word_of_a_text_that_may_not_be_read_is_put_in_or_counts_as_known() {
             }
         }
     }
-    // What the filter leaves out counts as little.
+    // Nor is a word put in that only texts have which the filter leaves out.
     let body = json!({"query": "harpon", "forgiving": true, "filter": {"exclude": [secret]}});
     assert_eq!(ask(&app.client, "bm25", &body).await.unwrap().searched_instead, None);
+    app.end().await;
+}
+
+/// However many words of such texts are nearer, they tell nothing of themselves by keeping away another.
+#[tokio::test]
+async fn nearer_words_of_texts_that_may_not_be_read_keep_no_other_away() {
+    let app = TestApp::start().await;
+    app.create("Birds", "The heronry is loud.", None).await;
+    let near: Vec<String> = ('a'..='z')
+        .flat_map(|letter| [format!("her{letter}"), format!("h{letter}ro")])
+        .filter(|word| word != "hero")
+        .collect();
+    let secret = app.create("Plans", &near.join(" "), None).await.id;
+    let reader = someone(&app, "reader").await;
+    app.client.protect_document(DocumentPath { id: secret }).await.unwrap();
+    let body = json!({"query": "hero", "forgiving": true});
+    let of_owner = ask(&app.client, "bm25", &body).await.unwrap().searched_instead.unwrap();
+    assert!(near.contains(&of_owner.query), "{of_owner:?}");
+    let of_reader = ask(&reader.client, "bm25", &body).await.unwrap().searched_instead.unwrap();
+    assert_eq!(of_reader.query, "heronry");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_word_of_a_title_above_what_is_searched_is_no_mistake() {
+    let app = TestApp::start().await;
+    let file = app.upload_bytes("heron.md", "# Reeds\n\nThe hero waits in the reeds.\n").await.unwrap().document_id;
+    app.settled(file).await;
+    let chunk = app.subtree(file).await.into_iter().find(|node| node.usetype == "chunk").unwrap().id;
+    for (scope, query, searched) in [
+        (json!({"usetype": ["chunk"]}), "heron waits", None),
+        (json!({"parent_id": file}), "heron waits", None),
+        (json!({"usetype": ["chunk"]}), "herox waits", Some("hero waits")),
+    ] {
+        let mut body = json!({"query": query, "forgiving": true});
+        body.as_object_mut().unwrap().extend(scope.as_object().unwrap().clone());
+        for method in ["bm25", "hybrid"] {
+            let answer = ask(&app.client, method, &body).await.unwrap();
+            assert_eq!(answer.searched_instead.map(|instead| instead.query).as_deref(), searched, "{method} {body}");
+            assert!(answer.results.iter().any(|found| found.document.id == chunk), "{method} {body}");
+        }
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_cursor_leads_on_where_the_word_came_into_a_text_meanwhile() {
+    let app = TestApp::start().await;
+    for title in ["One", "Two"] {
+        app.create(title, "A heron stands in the reeds.", None).await;
+    }
+    let mut body = json!({"query": "hreon", "forgiving": true, "limit": 1});
+    let first = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_eq!(first.searched_instead.unwrap().query, "heron");
+    body["cursor"] = first.next_cursor.into();
+    let second = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_ne!(second.results[0].document.id, first.results[0].document.id);
+    let new = app.create("Three", "A hreon is no bird.", None).await.id;
+    let second = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_eq!((second.searched_instead, second.results[0].document.id), (None, new));
+    body["query"] = json!("heron");
+    assert_eq!(ask(&app.client, "bm25", &body).await.unwrap_err().members["field"], "cursor");
     app.end().await;
 }

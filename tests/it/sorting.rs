@@ -159,6 +159,10 @@ async fn groups_are_sorted_by_what_stands_for_them() {
     let shown = svc(&app, &["--table", "search", "radar gauge", "--sort", "title", "--sort-order", "desc"]).await;
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("Sorted by title desc: all 4 that match."), "{shown}");
+    // Whoever reads JSON lines is told as well that older ones may be left out.
+    let arguments = ["search", "radar gauge", "--sort", "created_at", "--sort-top", "2", "--limit", "2"];
+    let told = String::from_utf8(svc(&app, &arguments).await.stderr).unwrap();
+    assert!(told.contains("Sorted by created_at desc: the best 2 that match."), "{told}");
     app.end().await;
 }
 

@@ -42,7 +42,7 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
     let (waits, others) = (answer.scope_state.in_flight, answer.scope_state.other_model);
     let body = html! {
         @if let Some(instead) = &answer.searched_instead {
-            p { "No text has some of these words. Searched for " strong { (instead.query) } " instead. " a href=(wanted.as_typed()) { "Search for “" (wanted.q) "”" } }
+            p { "Some of these words appear in no text. Searched for " strong { (instead.query) } " instead. " a href=(wanted.as_typed()) { "Search for “" (wanted.q) "”" } }
         }
         @if let Some(reason) = &answer.no_vector { p .dim { "Note: " (reason) "." } }
         @if waits > 0 { p .dim { (say::many(waits, "document")) " cannot be found yet, because they are still being read." } }
