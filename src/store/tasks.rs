@@ -147,7 +147,8 @@ pub async fn finish_all(
     attempts: &[AttemptRow<'_>],
     last: Option<&Grant>,
 ) -> sqlx::Result<i64> {
-    let rows: Vec<TaskId> = attempts.iter().map(|attempt| attempt.grant).chain(last).map(|grant| grant.task_id).collect();
+    let rows: Vec<TaskId> =
+        attempts.iter().map(|attempt| attempt.grant).chain(last).map(|grant| grant.task_id).collect();
     let of = |field: fn(&Grant) -> i64| attempts.iter().map(|attempt| field(attempt.grant)).collect::<Vec<_>>();
     let detail = |attempt: &AttemptRow<'_>| storable_json(&Value::Object(attempt.detail.clone())).into_owned();
     sqlx::query_scalar(

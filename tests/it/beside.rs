@@ -298,10 +298,11 @@ async fn a_slow_pass_keeps_its_leases_and_ends_when_one_of_its_tasks_is_cancelle
     .await;
     cancel("").await;
     drained(&app).await;
-    let others: Vec<String> = sqlx::query_scalar("SELECT DISTINCT code FROM task_attempts WHERE outcome <> 'completed'")
-        .fetch_all(&app.pool)
-        .await
-        .unwrap();
+    let others: Vec<String> =
+        sqlx::query_scalar("SELECT DISTINCT code FROM task_attempts WHERE outcome <> 'completed'")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
     assert_eq!(others, ["cancelled"], "no lease was lost");
     app.end().await;
     runner.end().await;

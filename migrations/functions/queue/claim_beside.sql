@@ -1,7 +1,7 @@
 -- Claims what shares the pass of a held task that embeds one short document: the tasks of the same kind and badge that come next in the
 -- order of all claims, up to the first of another kind, so that none is passed over, or of a lower priority, for which this one does not
--- wait. They have regions and tokens of their own and run at once. It returns nothing if other claims are under way, because the pass need
--- not wait for them. See claim_batch for the settings.
+-- wait. What waits for another badge is not looked at. They have regions and tokens of their own and run at once. It returns nothing if
+-- other claims are under way, because the pass need not wait for them. See claim_batch for the settings.
 CREATE OR REPLACE FUNCTION claim_beside(claim_lock bigint, task bigint, token uuid, worker_id text, most integer, most_bytes integer, lease_of interval)
 RETURNS SETOF task_queue LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$

@@ -149,10 +149,8 @@ impl<'a> Transaction<'a> {
     ) -> Result<(), TaskFailure> {
         let (grant, claims) = (self.apply.grant, self.apply.claims);
         let (worker, outcome) = (&claims.claimer.worker_id, words::attempt_outcome(&Outcome::Completed));
-        let attempts: Vec<AttemptRow<'_>> = others
-            .iter()
-            .map(|(grant, detail)| AttemptRow { grant, worker, started_at, outcome, detail })
-            .collect();
+        let attempts: Vec<AttemptRow<'_>> =
+            others.iter().map(|(grant, detail)| AttemptRow { grant, worker, started_at, outcome, detail }).collect();
         let ended = store::tasks::finish_all(&mut self.conn, &attempts, Some(grant)).await.classified()?;
         if ended < attempts.len() as i64 { Err(beside::stale()) } else { Ok(()) }
     }

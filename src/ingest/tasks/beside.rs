@@ -33,7 +33,8 @@ const STALE: &str = "stale";
 pub(crate) struct Sharing {
     /// The claims of those that are taken along, until they have ended or were given back.
     claims: TaskTracker,
-    /// How many tasks take none along, so that a text that fails meets a pass of its own soon, and not one shared pass after the other.
+    /// How many tasks take none along, so that a text that fails, or on which a model hangs, meets a pass of its own soon, and not one shared pass
+    /// after the other.
     alone: AtomicUsize,
 }
 
@@ -71,12 +72,14 @@ pub(super) struct Beside<'a> {
     grants: Vec<Grant>,
     /// Tells whoever ends the worker that there are claims.
     counted: Option<TaskTrackerToken>,
+    /// The pass ends because a task was taken away, so no text is to blame.
+    is_stale: bool,
 }
 
 impl<'a> Beside<'a> {
     /// No claims.
     fn none(tools: &'a Tools, claimer: &'a Claimer) -> Beside<'a> {
-        Beside { tools, claimer, claimed_at: Utc::now(), grants: Vec::new(), counted: None }
+        Beside { tools, claimer, claimed_at: Utc::now(), grants: Vec::new(), counted: None, is_stale: false }
     }
 
     /// Claims what a task can take along.
@@ -94,7 +97,7 @@ impl<'a> Beside<'a> {
             Vec::new()
         });
         let counted = (!grants.is_empty()).then(|| tools.sharing.claims.token());
-        Beside { tools, claimer, claimed_at, grants, counted }
+        Beside { tools, claimer, claimed_at, grants, counted, is_stale: false }
     }
 
     pub fn grants(&self) -> &[Grant] {
@@ -132,13 +135,10 @@ impl<'a> Beside<'a> {
     }
 
     /// Gives the claims back because their pass failed, and goes on without any.
-    pub fn given_up(self, failure: &TaskFailure) -> Beside<'a> {
+    pub fn given_up(mut self, failure: &TaskFailure) -> Beside<'a> {
         let tasks = self.grants.len();
         tracing::info!(tasks, error = %failure, "a shared pass failed; its documents are embedded one by one");
-        // If a task was taken away, no text is to blame.
-        if failure.code != STALE {
-            self.tools.sharing.has_failed(tasks);
-        }
+        self.is_stale = failure.code == STALE;
         Beside::none(self.tools, self.claimer)
     }
 
@@ -163,6 +163,9 @@ impl<'a> Beside<'a> {
 impl Drop for Beside<'_> {
     fn drop(&mut self) {
         let (tokens, counted) = (self.tokens(), self.counted.take());
+        if !self.is_stale {
+            self.tools.sharing.has_failed(tokens.len());
+        }
         // Outside a runtime they are left to their leases.
         let (false, Ok(runtime)) = (tokens.is_empty(), Handle::try_current()) else { return };
         let tools = self.tools.clone();
