@@ -267,7 +267,8 @@ DECLARE
     own task_queue; own_bytes integer; candidates bigint[]; granted bigint[];
 BEGIN
     SELECT t.* INTO own FROM task_queue t WHERE t.id = task AND t.claim_token = token;
-    IF NOT EXISTS (SELECT 1 FROM task_queue q WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '')) THEN
+    IF NOT EXISTS (SELECT 1 FROM task_queue q
+                    WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '') AND q.priority >= own.priority) THEN
         RETURN;
     END IF;
     own_bytes := short_text(own);
@@ -279,7 +280,8 @@ BEGIN
     END IF;
     PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '200ms', true);
     WITH line AS MATERIALIZED (
-        SELECT q.id FROM task_queue q WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '')
+        SELECT q.id FROM task_queue q
+         WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '') AND q.priority >= own.priority
          ORDER BY q.priority DESC, q.created_at, q.id LIMIT most FOR NO KEY UPDATE SKIP LOCKED),
     sized AS (SELECT t.id, t.priority, t.created_at, short_text(t) AS bytes FROM line l JOIN task_queue t ON t.id = l.id),
     summed AS (
@@ -749,7 +751,7 @@ CREATE FUNCTION short_text(t task_queue) RETURNS integer
     AS $$
     SELECT octet_length(d.title) + octet_length(d.content) FROM documents d
      WHERE d.id = t.scope_document_id AND t.task_type = 'embed' AND t.params = '{}' AND t.root_id = t.scope_document_id
-       AND t.retry_count = 0 AND t.lease_losses = 0 AND octet_length(d.content) > 0
+       AND t.retry_count = 0 AND t.lapses = 0 AND t.lease_losses = 0 AND octet_length(d.content) > 0
        AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id) $$;
 
 CREATE FUNCTION stand_back(candidates bigint[]) RETURNS bigint[]

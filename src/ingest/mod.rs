@@ -26,7 +26,7 @@ pub(crate) mod upload;
 
 use crate::{core::Core, rdf::shapes::kept::KeptShapes, store::kept::KeptConnections};
 use std::{ops::Deref, sync::Arc};
-use tasks::types::TaskTypes;
+use tasks::{beside::Sharing, types::TaskTypes};
 use tokio_util::task::TaskTracker;
 
 /// What tasks work with.
@@ -38,6 +38,7 @@ pub struct Tools {
     pub kept: KeptConnections,
     /// The settling that tasks left behind; a draining worker must wait for it before it ends.
     pub settling: TaskTracker,
+    pub(crate) sharing: Arc<Sharing>,
     pub(crate) types: TaskTypes,
     pub(crate) shapes: Arc<KeptShapes>,
 }
@@ -45,7 +46,7 @@ pub struct Tools {
 impl Tools {
     pub fn new(core: Core, types: TaskTypes) -> Tools {
         let kept = KeptConnections::new(core.pool.clone());
-        Tools { kept, settling: TaskTracker::new(), types, shapes: Arc::default(), core }
+        Tools { kept, settling: TaskTracker::new(), sharing: Arc::default(), types, shapes: Arc::default(), core }
     }
 }
 

@@ -141,8 +141,14 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
 }
 
 /// Does for many tasks what [`finish`] does for one, also for those that wait in a batch of a provider. Returns how many have ended; if that is not
-/// all, the caller must roll back everything.
-pub async fn finish_all(conn: &mut PgConnection, attempts: &[AttemptRow<'_>]) -> sqlx::Result<i64> {
+/// all, the caller must roll back everything. A task that the caller ends after them is `last`: its row is locked with theirs, by id.
+pub async fn finish_all(
+    conn: &mut PgConnection,
+    attempts: &[AttemptRow<'_>],
+    last: Option<&Grant>,
+) -> sqlx::Result<i64> {
+    let rows: Vec<TaskId> =
+        attempts.iter().map(|attempt| attempt.grant).chain(last).map(|grant| grant.task_id).collect();
     let of = |field: fn(&Grant) -> i64| attempts.iter().map(|attempt| field(attempt.grant)).collect::<Vec<_>>();
     let detail = |attempt: &AttemptRow<'_>| storable_json(&Value::Object(attempt.detail.clone())).into_owned();
     sqlx::query_scalar(
@@ -150,7 +156,7 @@ pub async fn finish_all(conn: &mut PgConnection, attempts: &[AttemptRow<'_>]) ->
              SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::timestamptz[],
                                   $9::text[], $10::jsonb[])
                            AS e(task, token, document, of_type, attempt, how, by_worker, begun, fingerprint, what)),
-         held AS MATERIALIZED (SELECT t.id FROM task_queue t WHERE t.id = ANY($1) ORDER BY t.id FOR NO KEY UPDATE),
+         held AS MATERIALIZED (SELECT t.id FROM task_queue t WHERE t.id = ANY($11) ORDER BY t.id FOR NO KEY UPDATE),
          done AS (
              UPDATE task_queue t SET status = 'completed', final = true, batch_id = NULL, batched_at = NULL, claim_token = NULL, heartbeat_at = NULL,
                     error_type = NULL, put_off_code = NULL, put_off_message = NULL
@@ -179,6 +185,7 @@ pub async fn finish_all(conn: &mut PgConnection, attempts: &[AttemptRow<'_>]) ->
     .bind(attempts.iter().map(|attempt| attempt.started_at).collect::<Vec<_>>())
     .bind(attempts.iter().map(|attempt| fingerprint(&attempt.grant.params)).collect::<Vec<_>>())
     .bind(attempts.iter().map(detail).collect::<Vec<_>>())
+    .bind(rows)
     .fetch_one(conn)
     .await
 }

@@ -13,7 +13,7 @@ use crate::{
     events::sequencer,
     ingest::{
         Tools,
-        tasks::{Claims, Deadlines, TaskHandler},
+        tasks::{Claims, Deadlines, TaskHandler, beside::Sharing},
     },
     load,
     settings::Settings,
@@ -27,6 +27,9 @@ use uuid::Uuid;
 
 /// The time that a reading task may take beyond its reader's limit, for copying bytes in and writing nodes out.
 const READING_MARGIN: Duration = Duration::from_secs(60);
+
+/// How long the end of a worker waits until tasks that shared a pass are given back.
+const GIVING_BACK: Duration = Duration::from_secs(5);
 
 /// How many tasks are put into batches, or taken up after them, at once.
 const BATCH_PERMITS: usize = 16;
@@ -80,6 +83,7 @@ pub struct RunningWorker {
     worker: Worker,
     pool: PgPool,
     row: WorkerRow,
+    sharing: Arc<Sharing>,
     listeners: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -142,6 +146,7 @@ impl RunningWorker {
         let building = (!batches).then(|| building::start((*tools).clone()));
         let moving = (!batches).then(|| moving::start((*tools).clone()));
         let telling = load::keep_told(&tools.load, pool.clone());
+        let sharing = tools.sharing.clone();
         let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, claims))).await?;
         let mut listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
         listeners.push(sequencer::start(pool.clone()));
@@ -150,7 +155,7 @@ impl RunningWorker {
         listeners.extend(building);
         listeners.extend(moving);
         listeners.push(telling);
-        Ok(RunningWorker { worker, pool, row, listeners })
+        Ok(RunningWorker { worker, pool, row, sharing, listeners })
     }
 
     /// Waits until the worker ends by itself.
@@ -161,6 +166,8 @@ impl RunningWorker {
     /// Finishes what is held, for up to `within` or until `hurry` completes, gives the rest back, and signs off.
     pub async fn stop(self, within: Duration, hurry: impl Future<Output = ()>) {
         self.worker.stop_unless(within, hurry).await;
+        // A lease of a worker that has signed off counts as lost.
+        self.sharing.ended(GIVING_BACK).await;
         for listener in self.listeners {
             listener.abort();
         }

@@ -26,7 +26,7 @@ use svc_client::{
 
 const KEY: &str = "the-runner-key-of-the-tests";
 
-async fn runner() -> TestApp {
+pub async fn runner() -> TestApp {
     TestApp::with(Wish { settings: &[("SVC_RUNNER_KEY", KEY)], no_worker: true, ..Default::default() }).await
 }
 
@@ -54,8 +54,8 @@ async fn far_app(base: &str) -> TestApp {
 }
 
 /// Stands before a runner: answers a call itself, or passes it on.
-struct Script {
-    base: String,
+pub struct Script {
+    pub base: String,
     calls: Arc<Mutex<Vec<String>>>,
     answer: Arc<Mutex<Answer>>,
     server: tokio::task::JoinHandle<()>,
@@ -71,7 +71,10 @@ impl Drop for Script {
 }
 
 impl Script {
-    async fn before(runner: &str, answer: impl FnMut(&str, usize) -> Option<(u16, String)> + Send + 'static) -> Script {
+    pub async fn before(
+        runner: &str,
+        answer: impl FnMut(&str, usize) -> Option<(u16, String)> + Send + 'static,
+    ) -> Script {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         Script::on(listener, runner, answer)
     }
@@ -107,7 +110,7 @@ impl Script {
     }
 
     /// From here on it only passes calls on.
-    fn relent(&self) {
+    pub fn relent(&self) {
         *self.answer.lock().unwrap() = Box::new(|_, _| None);
     }
 

@@ -1,6 +1,7 @@
 -- Claims what shares the pass of a held task that embeds one short document: the tasks of the same kind and badge that come next in the
--- order of all claims, up to the first of another kind, so that none is passed over. They have regions and tokens of their own and run at
--- once. It returns nothing if other claims are under way, because the pass need not wait for them. See claim_batch for the settings.
+-- order of all claims, up to the first of another kind, so that none is passed over, or of a lower priority, for which this one does not
+-- wait. What waits for another badge is not looked at. They have regions and tokens of their own and run at once. It returns nothing if
+-- other claims are under way, because the pass need not wait for them. See claim_batch for the settings.
 CREATE OR REPLACE FUNCTION claim_beside(claim_lock bigint, task bigint, token uuid, worker_id text, most integer, most_bytes integer, lease_of interval)
 RETURNS SETOF task_queue LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
@@ -8,7 +9,8 @@ DECLARE
     own task_queue; own_bytes integer; candidates bigint[]; granted bigint[];
 BEGIN
     SELECT t.* INTO own FROM task_queue t WHERE t.id = task AND t.claim_token = token;
-    IF NOT EXISTS (SELECT 1 FROM task_queue q WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '')) THEN
+    IF NOT EXISTS (SELECT 1 FROM task_queue q
+                    WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '') AND q.priority >= own.priority) THEN
         RETURN;
     END IF;
     own_bytes := short_text(own);
@@ -20,7 +22,8 @@ BEGIN
     END IF;
     PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '200ms', true);
     WITH line AS MATERIALIZED (
-        SELECT q.id FROM task_queue q WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '')
+        SELECT q.id FROM task_queue q
+         WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '') AND q.priority >= own.priority
          ORDER BY q.priority DESC, q.created_at, q.id LIMIT most FOR NO KEY UPDATE SKIP LOCKED),
     sized AS (SELECT t.id, t.priority, t.created_at, short_text(t) AS bytes FROM line l JOIN task_queue t ON t.id = l.id),
     summed AS (

@@ -1,5 +1,5 @@
 //! The second half of every task: one short transaction whose last statement is fenced by the claim token.
-use super::{OrTaskFailure, types::OCR};
+use super::{OrTaskFailure, beside, types::OCR};
 use crate::{
     ingest::{Tools, settle},
     otlp,
@@ -77,11 +77,18 @@ impl<'a> Apply<'a> {
         Apply { grant, tools, claims, started_at: Utc::now(), permit, meter, cancel }
     }
 
+    /// Who claimed the task.
+    pub fn claimer(&self) -> &'a Claimer {
+        &self.claims.claimer
+    }
+
+    /// Whether this task may take others along.
+    pub fn may_take_along(&self) -> bool {
+        self.claims.take_along && !self.grant.runs_alone
+    }
+
     /// Claims tasks that share this one's pass: at most so many, with at most so many bytes of texts among all of them.
     pub async fn claim_beside(&self, most: (usize, usize)) -> sqlx::Result<Vec<Grant>> {
-        if !self.claims.take_along || self.grant.runs_alone {
-            return Ok(Vec::new());
-        }
         let Apply { grant, tools, claims, .. } = self;
         tools.kept.run(async |conn| store::tasks::claim_beside(conn, &claims.claimer, grant, most).await).await
     }
@@ -133,18 +140,19 @@ impl<'a> Transaction<'a> {
         Ok(self.apply)
     }
 
-    /// Completes tasks that share this one's work, each with its own detail. If that fails, the caller must undo everything.
-    pub async fn complete_beside(&mut self, others: &[(&Grant, Map<String, Value>)]) -> Result<(), TaskFailure> {
-        let Apply { claims, started_at, .. } = &self.apply;
+    /// Completes tasks that share this one's work since they were claimed, each with its own detail. If that fails, the caller must undo
+    /// everything.
+    pub async fn complete_beside(
+        &mut self,
+        others: &[(&Grant, Map<String, Value>)],
+        started_at: DateTime<Utc>,
+    ) -> Result<(), TaskFailure> {
+        let (grant, claims) = (self.apply.grant, self.apply.claims);
         let (worker, outcome) = (&claims.claimer.worker_id, words::attempt_outcome(&Outcome::Completed));
-        let attempts: Vec<AttemptRow<'_>> = others
-            .iter()
-            .map(|(grant, detail)| AttemptRow { grant, worker, started_at: *started_at, outcome, detail })
-            .collect();
-        if store::tasks::finish_all(&mut self.conn, &attempts).await.classified()? < attempts.len() as i64 {
-            return Err(TaskFailure::retryable("stale", "a task beside this one was cancelled, or lost its lease"));
-        }
-        Ok(())
+        let attempts: Vec<AttemptRow<'_>> =
+            others.iter().map(|(grant, detail)| AttemptRow { grant, worker, started_at, outcome, detail }).collect();
+        let ended = store::tasks::finish_all(&mut self.conn, &attempts, Some(grant)).await.classified()?;
+        if ended < attempts.len() as i64 { Err(beside::stale()) } else { Ok(()) }
     }
 
     /// Completes the task and commits. If the token is stale or the task was cancelled, nothing is written.

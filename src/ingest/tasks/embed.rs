@@ -31,10 +31,14 @@ pub async fn run(tools: &Tools, mut apply: Apply<'_>) -> Result<Outcome, TaskFai
     let model = model(tools).await?;
     let mut beside = Beside::claim(tools, &apply).await;
     loop {
-        let failure = match make(tools, &apply, beside.grants(), &model).await {
+        let made = tokio::select! {
+            made = make(tools, &apply, beside.grants(), &model) => made,
+            failure = beside.kept() => Err(failure),
+        };
+        let failure = match made {
             Ok(made) => {
                 let mut tx = apply.begin().await?;
-                match write(tools, &mut tx, made, beside.grants(), model.identity()).await {
+                match write(tools, &mut tx, made, &beside, model.identity()).await {
                     Ok(detail) => {
                         let outcome = tx.complete(detail).await?;
                         if outcome == Outcome::Completed {
@@ -49,12 +53,11 @@ pub async fn run(tools: &Tools, mut apply: Apply<'_>) -> Result<Outcome, TaskFai
                     }
                 }
             }
-            Err(failure) if beside.grants().is_empty() => return Err(failure),
+            // What is away is away for one document too.
+            Err(failure) if beside.grants().is_empty() || !failure.counts => return Err(failure),
             Err(failure) => failure,
         };
-        let tasks = beside.grants().len();
-        tracing::info!(tasks, error = %failure, "a shared pass failed; its documents are embedded one by one");
-        beside = Beside::none(tools);
+        beside = beside.given_up(&failure);
     }
 }
 
@@ -123,7 +126,7 @@ async fn write(
     tools: &Tools,
     tx: &mut Transaction<'_>,
     made: Made,
-    beside: &[Grant],
+    beside: &Beside<'_>,
     model: &str,
 ) -> Result<Map<String, Value>, TaskFailure> {
     let grant = tx.grant();
@@ -155,7 +158,7 @@ async fn write(
     for (id, tokens) in &tokens {
         let rows = maxsim::rows(&tools.settings, model, tokens);
         let rows = rows.map_err(|failure| TaskFailure::permanent("token_vectors", failure.detail))?;
-        let claim = std::iter::once(grant).chain(beside).find(|grant| grant.document_id == *id);
+        let claim = std::iter::once(grant).chain(beside.grants()).find(|grant| grant.document_id == *id);
         let place = claim.map_or_else(|| within.of_new(*id, within.children_path()), Place::of_claim);
         store::token_vectors::replace(tx.conn(), &place, &rows).await.classified()?;
     }
@@ -180,9 +183,9 @@ async fn write(
     }
     // Whoever may read a document need not read the others of its pass.
     let alone = |document: DocumentId| detail(&embedded, model, |id| id == document);
-    if !beside.is_empty() {
-        let others: Vec<_> = beside.iter().map(|other| (other, alone(other.document_id))).collect();
-        tx.complete_beside(&others).await?;
+    if !beside.grants().is_empty() {
+        let others: Vec<_> = beside.grants().iter().map(|other| (other, alone(other.document_id))).collect();
+        tx.complete_beside(&others, beside.claimed_at()).await?;
     }
     Ok(match is_batch {
         true => detail(&embedded, model, |_| true),

@@ -1,7 +1,7 @@
 //! The task handlers. Each prepares without a transaction, and then applies in one that its claim token fences.
 mod apply;
 mod asking;
-mod beside;
+pub(crate) mod beside;
 mod embed;
 mod extract;
 pub(crate) mod facts;

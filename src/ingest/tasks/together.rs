@@ -481,7 +481,7 @@ impl<'a> Common<'a> {
             .zip(&details)
             .map(|(summary, detail)| attempt(&summary.question.grant, worker, started_at, detail))
             .collect();
-        if store::tasks::finish_all(&mut tx, &attempts).await.classified()? < attempts.len() as i64 {
+        if store::tasks::finish_all(&mut tx, &attempts, None).await.classified()? < attempts.len() as i64 {
             let message = "a task was not ours any more although its row was locked, which is a defect";
             return Err(TaskFailure::retryable("stale", message));
         }
