@@ -17,7 +17,6 @@ use crate::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use half::f16;
 use pgvector::HalfVector;
-use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_actors::WriteMode;
 use svc_client::{
