@@ -435,3 +435,21 @@ impl Service {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_anchor_shows_its_first_boxes_and_nothing_that_is_none() {
+        let one = json!({"page": 2, "left": 30.0, "top": 60.5, "width": 120.0, "height": 30.0});
+        let shown = PageBox { page: 2, left: 30.0, top: 60.5, width: 120.0, height: 30.0 };
+        let of = |listed: Value| boxes(&json!({ "boxes": listed }));
+        assert_eq!(of(json!([one, {"page": "2"}, 7, one])), [shown, shown]);
+        assert_eq!(of(vec![one; 1000].into()).len(), MOST_BOXES);
+        for none in [Value::Null, json!("boxes"), json!([])] {
+            assert!(of(none.clone()).is_empty(), "{none}");
+        }
+    }
+}
