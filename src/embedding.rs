@@ -105,6 +105,14 @@ impl Model {
         }
     }
 
+    /// The most tokens of a text that gets token vectors.
+    pub fn token_window(&self) -> usize {
+        match self {
+            Model::Here(engine) => engine.info().token_window,
+            Model::There(model) => model.state.token_window,
+        }
+    }
+
     /// The number of components that the model itself gives.
     pub fn native_width(&self) -> usize {
         match self {

@@ -19,14 +19,15 @@ use crate::{
     usetype::Usetype,
     view::{Maker, Node, Rules, fields, finish, markup},
 };
+use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_client::{
     Call, Code, Failure, Meta, Nothing, Validated, ops,
     wire::{
         BackReference, BackReferencePage, BreadcrumbList, ChildrenMode, Crumb, DocumentPath, DocumentResponse,
-        FactQuery, LinksRule, PageQuery, PresentationResponse, ReferenceKind, ViewBlock, ViewChildren, ViewLink,
-        ViewLinks, ViewResponse, ViewSource,
+        FactQuery, LinksRule, PageBox, PageQuery, PresentationResponse, ReferenceKind, ViewBlock, ViewChildren,
+        ViewLink, ViewLinks, ViewResponse, ViewSource,
     },
 };
 use svc_ids::DocumentId;
@@ -36,6 +37,8 @@ const LINKS: usize = 100;
 const LOOKED_AT: u32 = 1000;
 /// How many rows stand before and behind the one that is viewed.
 const NEIGHBOURS: usize = 2;
+/// The most boxes that are shown of a text.
+const MOST_BOXES: usize = 64;
 /// Texts of fewer bytes become HTML at once, others on a thread of their own.
 const INLINE: usize = 32 << 10;
 
@@ -174,10 +177,16 @@ fn source(file: FileRow, node: &Node) -> ViewSource {
         href: format!("/documents/{}/bytes{}", file.document_id, page.unwrap_or_default()),
         pages,
         slides: short("slides"),
-        boxes: serde_json::from_value(node.anchor["boxes"].clone()).unwrap_or_default(),
+        boxes: boxes(&node.anchor),
         cells: node.anchor["cells"].as_str().map(str::to_owned),
         characters: node.span("characters"),
     }
+}
+
+/// The boxes of an anchor, which may have come in with an archive and hold anything.
+fn boxes(anchor: &Value) -> Vec<PageBox> {
+    let listed = anchor["boxes"].as_array().into_iter().flatten();
+    listed.take(MOST_BOXES).filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
 }
 
 /// The names of those of these documents that the caller may read.
@@ -423,6 +432,24 @@ impl Service {
                     ids.into_iter().map(|source| Found { kind, document_id: source.0, relation: None, id: None });
                 Ok((found.collect(), next))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_anchor_shows_its_first_boxes_and_nothing_that_is_none() {
+        let one = json!({"page": 2, "left": 30.0, "top": 60.5, "width": 120.0, "height": 30.0});
+        let shown = PageBox { page: 2, left: 30.0, top: 60.5, width: 120.0, height: 30.0 };
+        let of = |listed: Value| boxes(&json!({ "boxes": listed }));
+        assert_eq!(of(json!([one, {"page": "2"}, 7, one])), [shown, shown]);
+        assert_eq!(of(vec![one; 1000].into()).len(), MOST_BOXES);
+        for none in [Value::Null, json!("boxes"), json!([])] {
+            assert!(of(none.clone()).is_empty(), "{none}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 use futures_util::StreamExt;
 use serde_json::Value;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool};
 use std::{
     collections::HashSet,
     io,
@@ -121,18 +121,18 @@ impl Keeper {
             let is_due = asks && (polls || batch.state.0 != LlmBatchState::Submitted);
             let step = match batch.state.0 {
                 LlmBatchState::Open | LlmBatchState::Closed if batch.is_cancelled => {
-                    self.end(&batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
+                    self.end(lead, &batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
                     Ok(true)
                 }
                 _ if batch.is_given_up => {
                     let outcome =
                         if batch.is_cancelled { LlmBatchOutcome::Cancelled } else { LlmBatchOutcome::Expired };
                     let problem = "the provider did not end it in time".to_owned();
-                    self.end(&batch, outcome, BatchCounts::default(), Some(problem)).await?;
+                    self.end(lead, &batch, outcome, BatchCounts::default(), Some(problem)).await?;
                     Ok(true)
                 }
                 LlmBatchState::Closed | LlmBatchState::Submitting if is_due => self.submit(lead, &batch).await?,
-                LlmBatchState::Submitted if is_due => self.look(&batch).await?,
+                LlmBatchState::Submitted if is_due => self.look(lead, &batch).await?,
                 _ => Ok(false),
             };
             match step {
@@ -185,7 +185,7 @@ impl Keeper {
                 Ok(accepted)
             }
             None if batch.is_cancelled => {
-                self.end(batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
+                self.end(lead, batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
                 return Ok(Ok(true));
             }
             None => {
@@ -198,7 +198,7 @@ impl Keeper {
                 };
                 if written.requests == 0 {
                     // All of its tasks have left.
-                    self.end(batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
+                    self.end(lead, batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
                     return Ok(Ok(true));
                 }
                 if !store::llm_batches::submitting(lead, batch.id, written.requests, written.bytes).await? {
@@ -215,7 +215,7 @@ impl Keeper {
                 Ok(Ok(false))
             }
             Err(ProviderError::NotTaken(reason)) => {
-                self.end(batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(reason)).await?;
+                self.end(lead, batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(reason)).await?;
                 Ok(Ok(true))
             }
             Err(error) => {
@@ -225,7 +225,7 @@ impl Keeper {
                 {
                     let problem =
                         format!("it is unknown whether the provider has it, after {DOUBTS} submissions: {error}");
-                    self.end(batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(problem)).await?;
+                    self.end(lead, batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(problem)).await?;
                     return Ok(Ok(true));
                 }
                 Ok(Err(error))
@@ -277,7 +277,7 @@ impl Keeper {
     }
 
     /// Asks the provider how far a batch is, and keeps its results if it is over.
-    async fn look(&self, batch: &BatchRow) -> sqlx::Result<Result<bool, ProviderError>> {
+    async fn look(&self, lead: &mut PgConnection, batch: &BatchRow) -> sqlx::Result<Result<bool, ProviderError>> {
         let provider_id = batch.provider_id.as_deref().unwrap_or_default();
         let progress = match self.settings.provider.progress(provider_id).await {
             Ok(Progress::Working) if batch.is_cancelled => match self.settings.provider.cancel(provider_id).await {
@@ -290,12 +290,12 @@ impl Keeper {
             Ok(Progress::Working) => Ok(Ok(false)),
             Ok(Progress::Ended { outcome, results, problem }) => match self.keep(batch, &results).await? {
                 Ok(counts) => {
-                    self.end(batch, outcome, counts, problem).await?;
+                    self.end(lead, batch, outcome, counts, problem).await?;
                     Ok(Ok(true))
                 }
                 // The batch is there, and its results are not, for good.
                 Err(ProviderError::Unknown(reason) | ProviderError::NotTaken(reason)) => {
-                    self.end(batch, outcome, BatchCounts::default(), Some(reason)).await?;
+                    self.end(lead, batch, outcome, BatchCounts::default(), Some(reason)).await?;
                     Ok(Ok(true))
                 }
                 Err(error) => Ok(Err(error)),
@@ -303,7 +303,7 @@ impl Keeper {
             // A wrong address knows no batch either, so this alone throws away nothing that was paid.
             Err(ProviderError::Unknown(reason)) if batch.is_cancelled || batch.is_overdue => {
                 let outcome = if batch.is_cancelled { LlmBatchOutcome::Cancelled } else { LlmBatchOutcome::Failed };
-                self.end(batch, outcome, BatchCounts::default(), Some(reason)).await?;
+                self.end(lead, batch, outcome, BatchCounts::default(), Some(reason)).await?;
                 Ok(Ok(true))
             }
             Err(ProviderError::Unknown(reason)) => Ok(Err(ProviderError::Unknown(format!(
@@ -353,7 +353,8 @@ impl Keeper {
                     }
                 }
                 if part.len() >= RESULTS || bytes >= TASK_BYTES || (is_end && !part.is_empty()) {
-                    // What a crash of the server takes back is read again, because only the end of the batch, which waits for the disk, keeps it from that.
+                    // What a crash of the server takes back is read again, because only the end of the batch keeps it from that: it waits for the disk, and
+                    // comes only where no crash came before it.
                     let mut tx = transaction::begin_unflushed(&self.pool).await?;
                     // Whoever lost the right to keep batches may still end here: what is kept twice is kept once.
                     let came = store::llm_batches::record(&mut tx, id, &part).await?;
@@ -385,6 +386,7 @@ impl Keeper {
 
     async fn end(
         &self,
+        lead: &mut PgConnection,
         batch: &BatchRow,
         outcome: LlmBatchOutcome,
         counts: BatchCounts,
@@ -398,6 +400,8 @@ impl Keeper {
         };
         let message = problem.map_or_else(|| says.to_owned(), |problem| format!("{says}: {problem}"));
         let mut tx = transaction::begin(&self.pool).await?;
+        // A server that crashed since results were kept may have lost them, and has ended this connection. Only what is read again then is all that came.
+        lead.ping().await?;
         let ours = store::llm_batches::end(&mut tx, batch.id, outcome, counts, (kind, &message)).await?;
         tx.commit().await?;
         if ours {

@@ -15,7 +15,7 @@ use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{DetectedBy, Settled};
 use svc_ids::{DocumentId, IndexId, PrincipalId};
 pub use taking_in::*;
-pub use tokens::{Packed, TokenRow, packed, tokens};
+pub use tokens::{Packed, TokenRow, packed, text_hashes, tokens};
 
 /// Leaves out the trees of summaries, which the service makes anew; the argument is their rule.
 macro_rules! no_summary {

@@ -17,6 +17,9 @@ const ARCHIVE: Constraint = Constraint::Text(8, 64, Form::Word);
 /// The most rows of one call.
 const ROWS: Constraint = Constraint::List(1, ArchivePart::MOST, None);
 
+/// The most bytes of an anchor as JSON. The service writes far smaller ones, and shows them with whatever is at them.
+const ANCHOR_BYTES: usize = 64 << 10;
+
 /// Which part of an archive to read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
@@ -342,6 +345,9 @@ impl ArchivedDocument {
         }
         if self.parent == Some(self.id) {
             return Err(("parent", "is the document itself".to_owned()));
+        }
+        if self.anchor.as_ref().is_some_and(|anchor| anchor.to_string().len() > ANCHOR_BYTES) {
+            return Err(("anchor", format!("must have at most {ANCHOR_BYTES} bytes")));
         }
         if let Some(vector) = &self.vector
             && !(vector.weight > 0.0 && vector.weight.is_finite())

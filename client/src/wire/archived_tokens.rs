@@ -122,7 +122,8 @@ pub struct ImportedTokens {
     pub existing: u32,
     /// Documents that were not imported.
     pub outside: u32,
-    /// Documents whose token vectors are of another model, of widths that this store does not keep, or of a text that they have no more.
+    /// Documents whose token vectors are of another model, of widths that this store does not keep, of more tokens than its model gives such, or of a
+    /// text that they have no more.
     pub left_out: u32,
 }
 impl Wire for ImportedTokens {}

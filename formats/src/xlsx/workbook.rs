@@ -83,6 +83,8 @@ pub struct DefinedName {
 
 /// The only sheet of a table in text, as spreadsheets call a new one.
 const ONLY_SHEET: &str = "Sheet1";
+/// The characters of a sheet's name, which is stored with each of its rows; Excel takes 31.
+const NAME_CHARACTERS: usize = 255;
 
 /// A workbook of any format that is ready to be read.
 pub(super) struct Opened<'a> {
@@ -98,7 +100,7 @@ impl<'a> Opened<'a> {
     /// opened as one.
     pub(super) fn open<R: Read + Seek + 'a>(mut source: R, limits: &Limits) -> Result<Self, FormatError> {
         let format = detect(&mut source)?.format;
-        let (book, workbook): (Box<dyn Book + 'a>, Workbook) = match format {
+        let (book, mut workbook): (Box<dyn Book + 'a>, Workbook) = match format {
             Some(Format::Text) => (Box::new(Table::open(source, limits)?), table()),
             Some(Format::Ods) => {
                 let (book, workbook) = OpenDocument::open(source, limits)?;
@@ -113,6 +115,11 @@ impl<'a> Opened<'a> {
                 (Box::new(book), workbook)
             }
         };
+        for sheet in &mut workbook.sheets {
+            if let Some((end, _)) = sheet.name.char_indices().nth(NAME_CHARACTERS) {
+                sheet.name.truncate(end);
+            }
+        }
         Ok(Self { book, format: format.unwrap_or(Format::Xlsx), workbook, written_strings: None })
     }
 

@@ -58,7 +58,7 @@ pub(super) struct Summary {
     grants_left_out: bool,
     tokens: ImportedTokens,
     pub(super) indexes: ImportedRows,
-    /// Members of indexes that the archive has not.
+    /// Members of indexes that the archive has not, or that are not here.
     pub(super) index_members_outside: u64,
     pub(super) contexts: ImportedRows,
     /// Whether search indexes and contexts were left out, because they are the owner's to make.
@@ -139,6 +139,9 @@ fn shown(summary: &Summary, counts: &Counts) -> Result<(), CliError> {
     match summary.searches_left_out {
         true => say!("search indexes and contexts are the owner's to make, and are left out"),
         false => say!("{} search indexes, {} search contexts", indexes.created, contexts.created),
+    }
+    if summary.index_members_outside > 0 {
+        say!("{} members of search indexes are not here, and are left out", summary.index_members_outside);
     }
     if indexes.existing + contexts.existing > 0 {
         say!(

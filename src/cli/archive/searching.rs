@@ -168,11 +168,13 @@ impl Importing<'_> {
         let mut lines = Lines::open(&path)?;
         while let Some((number, line)) = lines.next()? {
             let index: ArchivedIndex = read(&path, number, &line)?;
-            self.summary.index_members_outside += index.outside;
             let members = match &index.members {
                 Some(members) => Some(self.here(members).await?),
                 None => None,
             };
+            let named = index.members.as_ref().map_or(0, Vec::len);
+            let away = index.outside.saturating_add((named - members.as_ref().map_or(0, Vec::len)) as u64);
+            self.summary.index_members_outside = self.summary.index_members_outside.saturating_add(away);
             if members.as_ref().is_some_and(Vec::is_empty) {
                 self.summary.indexes.outside += 1;
                 continue;

@@ -4,7 +4,7 @@ use crate::{
     access::Caller,
     error::OrFail,
     registry::Handle,
-    search::{self, maxsim::WIDTHS},
+    search::maxsim::WIDTHS,
     service::Service,
     store::{
         self,
@@ -17,7 +17,6 @@ use crate::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use half::f16;
 use pgvector::HalfVector;
-use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_actors::WriteMode;
 use svc_client::{
@@ -48,7 +47,7 @@ impl Handle<ops::export_tokens> for Service {
         packs.truncate(fitting.count().max(1));
         let next_cursor = packs.last().filter(|_| packs.len() < found).map(|last| last.id.0.to_string());
         let ids: Vec<DocumentId> = packs.iter().map(|pack| pack.id).collect();
-        let hashes = text_hashes(&mut tx, &ids).await?;
+        let hashes = archive::text_hashes(&mut tx, &ids).await.or_fail()?;
         let mut tokens: HashMap<DocumentId, Vec<TokenRow>> = HashMap::new();
         for token in archive::tokens(&mut tx, &ids).await.or_fail()? {
             tokens.entry(token.document_id).or_default().push(token);
@@ -59,13 +58,6 @@ impl Handle<ops::export_tokens> for Service {
         });
         Ok(ArchiveTokenPage { tokens: all.collect(), next_cursor })
     }
-}
-
-/// The hashes of the texts that token vectors of these documents are made of.
-async fn text_hashes(conn: &mut PgConnection, ids: &[DocumentId]) -> Result<HashMap<DocumentId, String>, Failure> {
-    let rows = store::nodes::texts(conn, ids).await.or_fail()?.into_iter();
-    let text = |row: store::nodes::TextRow| search::text(&row.usetype, &row.title, &row.content);
-    Ok(rows.map(|row| (row.id, store::documents::content_hash(&text(row)))).collect())
 }
 
 fn archived(text_hash: String, pack: Packed, tokens: &[TokenRow]) -> ArchivedTokens {
@@ -99,10 +91,11 @@ impl Handle<ops::import_tokens> for Service {
             Err(failure) => return Err(failure),
         };
         let identity = model.as_ref().map(|model| model.identity().to_owned());
+        let window = model.as_ref().map(|model| model.token_window()).unwrap_or_default();
         let (mut answer, mut coming) = (ImportedTokens::default(), Vec::new());
         for (index, tokens) in archived.iter().enumerate() {
             let rows = match identity.as_ref() == Some(&tokens.model) {
-                true => stored(&self.settings.token_embed_dims, tokens).map_err(|reason| {
+                true => stored(&self.settings.token_embed_dims, window, tokens).map_err(|reason| {
                     Failure::field(&format!("tokens[{index}].widths"), reason).with("index", index)
                 })?,
                 false => None,
@@ -124,7 +117,10 @@ impl Handle<ops::import_tokens> for Service {
         let identity = identity.unwrap_or_default();
         let present = store::token_vectors::present(&mut tx, &ids, &identity).await.or_fail()?;
         let present: HashSet<DocumentId> = present.into_iter().collect();
-        let hashes = text_hashes(&mut tx, &ids).await?;
+        let fitting = coming.iter().filter(|(_, rows)| rows.is_some());
+        let fitting = fitting.filter_map(|(tokens, _)| known.get(&tokens.document).copied());
+        let fitting: Vec<DocumentId> = fitting.filter(|id| !present.contains(id)).collect();
+        let hashes = archive::text_hashes(&mut tx, &fitting).await.or_fail()?;
         for (tokens, rows) in &coming {
             let Some(id) = known.get(&tokens.document).copied() else {
                 answer.outside += 1;
@@ -149,8 +145,13 @@ impl Handle<ops::import_tokens> for Service {
     }
 }
 
-/// What is stored of the token vectors of an archive; `None` if they lack a width that this store keeps.
-fn stored<'a>(kept: &[usize], tokens: &'a ArchivedTokens) -> Result<Option<TokenRows<'a>>, String> {
+/// What is stored of the token vectors of an archive; `None` if they lack a width that this store keeps, or are of more tokens than the model gives
+/// such: a search holds those of many documents at once.
+fn stored<'a>(kept: &[usize], window: usize, tokens: &'a ArchivedTokens) -> Result<Option<TokenRows<'a>>, String> {
+    // Places rise, so that there are no more of them than the last one says.
+    if tokens.places.last().is_some_and(|last| usize::try_from(*last).is_ok_and(|last| last >= window)) {
+        return Ok(None);
+    }
     let mut vectors: [Vec<HalfVector>; 3] = Default::default();
     let (mut pack, mut pack_width) = (Vec::new(), 0);
     for (column, width) in vectors.iter_mut().zip(WIDTHS).filter(|(_, width)| kept.contains(width)) {
@@ -208,13 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn vectors_of_another_length_or_number_are_refused_and_of_another_width_left_out() {
+    fn vectors_of_another_length_or_number_are_refused_and_of_another_width_or_more_tokens_left_out() {
         let mut unit = vec![f16::ZERO; 256];
         unit[3] = f16::ONE;
-        let of = |tokens: &ArchivedTokens| stored(&[256], tokens).map(|rows| rows.map(|rows| rows.width));
+        let of = |tokens: &ArchivedTokens| stored(&[256], 512, tokens).map(|rows| rows.map(|rows| rows.width));
         assert_eq!(of(&one(256, &unit)), Ok(Some(256)));
         assert_eq!(of(&one(384, &unit)), Ok(None), "this store keeps 256");
         assert!(of(&one(256, &unit[1..])).is_err());
+        for (place, stays) in [(511, Some(256)), (512, None), (i32::MAX, None)] {
+            let far = ArchivedTokens { places: vec![place], ..one(256, &unit) };
+            assert_eq!(of(&far), Ok(stays), "a text of {place} tokens and one more");
+        }
         let without = ArchivedTokens { widths: Vec::new(), ..one(256, &unit) };
         assert_eq!(of(&without), Ok(None));
         let damaged =

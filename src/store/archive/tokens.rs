@@ -1,12 +1,16 @@
 //! Token vectors on their way out of the store.
 use super::no_summary;
-use crate::store::{
-    documents::add,
-    raptor,
-    scope::{Readable, readable},
+use crate::{
+    store::{
+        documents::add,
+        raptor,
+        scope::{Readable, readable},
+    },
+    usetype::Usetype,
 };
 use pgvector::HalfVector;
 use sqlx::PgConnection;
+use std::collections::HashMap;
 use svc_ids::DocumentId;
 
 /// A document that has token vectors.
@@ -71,4 +75,18 @@ pub async fn tokens(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result
     .bind(ids)
     .fetch_all(conn)
     .await
+}
+
+/// The hashes of the texts that token vectors of these documents are made of, as `search::text` puts them together. The server hashes them one after
+/// the other, so that many large ones never meet in memory.
+pub async fn text_hashes(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<HashMap<DocumentId, String>> {
+    let hashes: Vec<(DocumentId, String)> = sqlx::query_as(
+        "SELECT id, 'sha256:' || encode(sha256(convert_to(CASE WHEN usetype = ANY($2) THEN content ELSE title || chr(10) || content END, 'UTF8')), 'hex')
+           FROM documents WHERE id = ANY($1)",
+    )
+    .bind(ids)
+    .bind(Usetype::leaves())
+    .fetch_all(conn)
+    .await?;
+    Ok(hashes.into_iter().collect())
 }

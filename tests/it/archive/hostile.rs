@@ -53,6 +53,14 @@ async fn exported(app: &TestApp, archive: &Path) {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// A line of token vectors without any width.
+fn tokens(document: i64, places: &[i32]) -> String {
+    let hash = format!("sha256:{}", "0".repeat(64));
+    let (ids, tiers) = (vec![7; places.len()], vec![10; places.len()]);
+    let line = json!({"document": document, "text_hash": hash, "model": "m", "places": places, "token_ids": ids, "tiers": tiers, "widths": []});
+    format!("{line}\n")
+}
+
 fn copied(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to.join("blobs")).unwrap();
@@ -196,6 +204,43 @@ async fn a_faulty_archive_is_refused_by_file_and_line_and_nothing_of_it_is_store
             "a link to nothing",
             &|| change(&bad, "links.ndjson", |text| text.replace("\"target\":2", "\"target\":99")),
             &["links.ndjson, line 1", "99"],
+        ),
+        (
+            "an anchor that is a book",
+            &|| row(&bad, 2, |row| row["anchor"] = json!({"boxes": "x".repeat(70_000)})),
+            &["documents.ndjson, line 2", "anchor", "65536"],
+        ),
+        (
+            "token vectors of nothing",
+            &|| change(&bad, "tokens.ndjson", |text| text + &tokens(99, &[])),
+            &["tokens.ndjson, line 1", "document 99"],
+        ),
+        (
+            "token vectors twice",
+            &|| change(&bad, "tokens.ndjson", |text| text + &tokens(1, &[]) + &tokens(1, &[])),
+            &["tokens.ndjson, line 2", "id 1", "earlier"],
+        ),
+        (
+            "tokens that go backwards",
+            &|| change(&bad, "tokens.ndjson", |text| text + &tokens(1, &[3, 1])),
+            &["tokens.ndjson, line 1", "places"],
+        ),
+        (
+            "an index of nothing",
+            &|| {
+                let index = json!({"name": "i", "k1": 1.2, "b": 0.75, "analyzer": {"language": "german"}, "title_weight": 1, "title_paths": true,
+                    "capabilities": {"bm25": true}, "members": [1, 99]});
+                change(&bad, "indexes.ndjson", |text| format!("{text}{index}\n"));
+            },
+            &["indexes.ndjson, line 1", "document 99"],
+        ),
+        (
+            "a context of nothing",
+            &|| {
+                let context = json!({"name": "c", "config": {"filter": {"any": [{"under": [1]}, {"under": [99]}]}}});
+                change(&bad, "contexts.ndjson", |text| format!("{text}{context}\n"));
+            },
+            &["contexts.ndjson, line 1", "document 99"],
         ),
         ("facts that are none", &|| change(&bad, "facts.ttl", |text| text + "\n<a> <b> ."), &["facts.ttl, line"]),
         (

@@ -5,6 +5,7 @@ use crate::{
     support::TestApp,
 };
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::{collections::BTreeSet, fs, path::Path};
 use svc_client::{
     Json,
@@ -117,6 +118,10 @@ async fn token_vectors_indexes_and_contexts_go_along() {
     let exported = done(&app, &["export", archive_path]).await;
     let counted = ["tokens", "indexes", "members", "members_outside", "contexts", "contexts_outside"];
     assert_eq!(counted.map(|name| exported["counts"][name].as_i64().unwrap()), [3, 4, 4, 0, 4, 0], "{exported}");
+
+    // They say of which texts they were made: of this one's title and content.
+    let text = format!("sha256:{}", hex::encode(Sha256::digest("oven\nBread is baked in an oven.")));
+    assert!(rows(&archive, "tokens.ndjson").iter().any(|row| row["text_hash"] == text.as_str()), "{text}");
 
     let imported = done(&other, &["import", archive_path]).await;
     let created = |of: &Value| ["tokens", "indexes", "contexts"].map(|name| of[name]["created"].as_i64().unwrap());

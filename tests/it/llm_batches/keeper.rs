@@ -1,11 +1,14 @@
 //! The keeper of batches between the worker of this process and a provider.
-use super::{app, batches, effective, tasks};
+use super::{
+    app, batches, effective, tasks,
+    together::{files, together},
+};
 use crate::{
     summarize::{section, upload},
     support::{
         self, TOKEN, TestApp,
         batches::{BatchProvider, Ends, Fate},
-        invariants, until,
+        invariants, until, until_a_statement_waits,
     },
 };
 use serde_json::json;
@@ -13,7 +16,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use svc::{
     llm_batches::{Batching, Keeper, KeeperError, KeeperSettings, Provider, ProviderName},
     service::Service,
-    store::{self, llm_batches::BatchCaps},
+    store::{self, advisory::AdvisoryLock, llm_batches::BatchCaps, transaction},
     worker::{Role, RunningWorker},
 };
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState, Settled, TaskStatus};
@@ -115,6 +118,48 @@ async fn one_keeper_moves_batches_on_and_gives_up_what_may_have_been_paid_thrice
         assert_eq!(app.settled(file).await.settled, Settled::Settled);
     }
     worker.stop(Duration::from_secs(10), std::future::pending()).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// A server that crashes may lose results that were kept a moment ago, and ends all connections.
+#[tokio::test]
+async fn a_batch_whose_keeper_was_cut_off_while_it_kept_results_does_not_end_before_they_are_read_again() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let batching = Batching::new(ProviderName::Anthropic, "batch-model".to_owned(), ProviderName::Anthropic.caps());
+    provider.ends_at_once();
+    let together = together(&app, batching.clone());
+    let spool = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(&app, &provider, &batching, spool.path());
+    let file = files(&app, &["oven"]).await[0];
+    assert!(together.ask().await, "nothing has to be asked of alone");
+    assert!(!keeper.pass(true).await.unwrap(), "it is submitted");
+
+    let mut held = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("SELECT 1 FROM llm_batch_requests FOR UPDATE").execute(&mut *held).await.unwrap();
+    let cut_off = async {
+        until_a_statement_waits(&app.pool).await;
+        let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1::bigint::oid AND granted
+                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let key = AdvisoryLock::LlmBatches.key() + ProviderName::Anthropic as i64;
+        let cut: i64 = sqlx::query_scalar(cut).bind(key).fetch_one(&app.pool).await.unwrap();
+        assert_eq!(cut, 1);
+        held.rollback().await.unwrap();
+    };
+    let (passed, ()) = tokio::join!(keeper.pass(true), cut_off);
+    assert!(matches!(passed, Err(KeeperError::Database(_))), "{passed:?}");
+    assert_eq!(batches(&app).await[0].state, LlmBatchState::Submitted);
+
+    // Whatever became of what was kept, nothing is asked again.
+    let lose = "DELETE FROM llm_answers; UPDATE llm_batch_requests SET is_over = false";
+    sqlx::raw_sql(lose).execute(&app.pool).await.unwrap();
+    // The right to keep batches is free once the server has taken note of the end of that connection.
+    until("the batch to end", async || matches!(keeper.pass(true).await, Ok(true)).then_some(())).await;
+    together.apply().await;
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    assert_eq!(effective(&app, file).await["method"], "llm_summary");
+    assert_eq!(provider.batches().len(), 1, "no answer is paid again");
+    together.stop().await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -348,3 +348,13 @@ fn what_is_hostile_or_closed_is_refused_by_name() {
         }
     }
 }
+
+#[test]
+fn a_long_name_of_a_sheet_is_cut_because_each_row_is_stored_with_it() {
+    let body = format!("<table:table table:name=\"{}\">{}</table:table>", "é".repeat(3_000), row(&text("heron")));
+    let bytes = document("", &body);
+    let book = workbook(bytes.clone(), &Limits::default()).unwrap();
+    assert_eq!(book.sheets[0].name, "é".repeat(255));
+    assert_eq!(profile(&bytes).sheet.name, book.sheets[0].name);
+    assert_eq!(listed(&read(&bytes, "A1:B2")), ["A1=heron"]);
+}
