@@ -112,8 +112,8 @@ async fn nearest(
     let analyzer = core.lexicon.analyzer();
     let written = read
         .iter()
-        .find_map(|read| as_written(analyzer, &read.text, &term).or_else(|| as_written(analyzer, &read.title, &term)));
-    Ok(Some(written.unwrap_or(term)))
+        .find_map(|read| as_written(analyzer, &read.text, term).or_else(|| as_written(analyzer, &read.title, term)));
+    Ok(Some(written.unwrap_or_else(|| term.clone())))
 }
 
 /// The first word of a text that has this term, in small letters.
