@@ -142,6 +142,7 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
 
 /// Does for many tasks what [`finish`] does for one, also for those that wait in a batch of a provider. Returns how many have ended; if that is not
 /// all, the caller must roll back everything. A task that the caller ends after them is `last`: its row is locked with theirs, by id.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = last.map(|grant| grant.task_id.0), document.id = last.map(|grant| grant.document_id.0), root.id = last.map(|grant| grant.root_id.0)))]
 pub async fn finish_all(
     conn: &mut PgConnection,
     attempts: &[AttemptRow<'_>],
