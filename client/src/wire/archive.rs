@@ -352,7 +352,7 @@ impl ArchivedDocument {
         if let Some(vector) = &self.vector
             && !(vector.weight > 0.0 && vector.weight.is_finite())
         {
-            return Err(("vector.weight", "must be above 0".to_owned()));
+            return Err(("vector.weight", format!("must be above 0, and at most {}", f32::MAX)));
         }
         if let Some(file) = &self.file
             && (!is_content_hash(&file.content_hash) || file.byte_size < 0)
