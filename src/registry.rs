@@ -14,6 +14,7 @@ use axum::{
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use percent_encoding::percent_decode_str;
 use std::{
     panic::AssertUnwindSafe,
     sync::Arc,
@@ -398,6 +399,11 @@ async fn path<P: Params>(parts: &mut http::request::Parts) -> Result<P, Failure>
 
 fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
     let text = parts.uri.query().unwrap_or_default();
+    // The decoder would put another character in the place of what is not UTF-8.
+    let is_no_text = |(_, value): &(&str, &str)| percent_decode_str(value).decode_utf8().is_err();
+    if let Some((name, _)) = text.split('&').filter_map(|pair| pair.split_once('=')).find(is_no_text) {
+        return Err(Failure::field(&percent_decode_str(name).decode_utf8_lossy(), "is not UTF-8"));
+    }
     let deserializer = serde_html_form::Deserializer::from_bytes(text.as_bytes());
     match serde_path_to_error::deserialize::<_, Q>(Strict::text(deserializer)) {
         Ok(query) => query.check().map(|()| query),

@@ -141,7 +141,7 @@ pub trait Params: Clone + Serialize + DeserializeOwned + IntoParams + Send + Syn
 /// A JSON value of the contract.
 pub trait Wire: Clone + Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static {
     /// Constraints on fields beyond their types, by the names on the wire; `outer.inner` names a field of a nested
-    /// object.
+    /// object, or of each object of a list.
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
     }

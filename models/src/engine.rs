@@ -196,7 +196,7 @@ impl Engine {
         Ok(self.shared.tokenizer.count("", text)? - self.shared.tokenizer.special_count())
     }
 
-    /// Whether the text has tokens and the model knows none of them, so that its vector would be that of any other such text.
+    /// Whether the model knows no token of the text, or the text has none, so that its vector would be that of any other such text.
     pub fn is_unknown(&self, text: &str) -> Result<bool, ModelError> {
         self.shared.tokenizer.is_unknown(text)
     }

@@ -206,23 +206,20 @@ impl TextTokenizer {
         })
     }
 
-    /// Whether the text has tokens, and the vocabulary lacks all of them.
+    /// Whether the text has no token that the vocabulary has, be it that these lack or that it has none at all.
     pub fn is_unknown(&self, text: &str) -> Result<bool, ModelError> {
-        let Some(unknown) = self.unknown else { return Ok(false) };
         // A word that is cut in two may be known in its parts, so a text without spaces has no head.
         let head = match text.len() > HEAD_BYTES {
             true => &text[..text[..text.floor_char_boundary(HEAD_BYTES)].rfind(char::is_whitespace).unwrap_or(0)],
             false => "",
         };
-        let mut lacks_some = false;
         for piece in std::iter::once(head).chain(pieces(text)) {
             let encoding = self.encode(piece, false)?;
-            if encoding.get_ids().iter().any(|id| *id != unknown && Some(*id) != self.space) {
+            if encoding.get_ids().iter().any(|id| Some(*id) != self.unknown && Some(*id) != self.space) {
                 return Ok(false);
             }
-            lacks_some |= encoding.get_ids().contains(&unknown);
         }
-        Ok(lacks_some)
+        Ok(true)
     }
 
     /// The number of special tokens around each text.
@@ -285,8 +282,10 @@ mod tests {
         let [spaced, unspaced] = ["zebra ", "zebra"].map(|word| word.repeat(PIECE_BYTES));
         let known_at_last = format!("{spaced}cat");
         for (text, is_unknown) in [
-            ("", false),
-            (" \n", false),
+            ("", true),
+            (" \n", true),
+            ("\u{200b}\u{fffd}\u{ad}\u{1}", true),
+            ("\u{200b}cat", false),
             ("the cat", false),
             ("\u{1f9a9}", true),
             ("zebra \u{1f9a9}\u{1f9a9}\nquagga", true),

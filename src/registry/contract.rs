@@ -299,15 +299,16 @@ fn parameter<'a>(entry: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     parameters.iter_mut().find(|parameter| parameter["name"] == name)?.get_mut("schema")
 }
 
-/// The named schema that a schema refers to, even if that may be null.
+/// The named schema that a schema refers to, even if that may be null, or is that of each entry of a list.
 fn target<'a>(document: &'a mut Value, schema: &Value) -> Option<&'a mut Value> {
     let choices = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array);
     let reference = |schema: &Value| schema.get("$ref").and_then(Value::as_str).map(str::to_owned);
-    let reference = reference(schema).or_else(|| choices?.iter().find_map(reference))?;
+    let of_entries = || reference(schema.get("items")?);
+    let reference = reference(schema).or_else(|| choices?.iter().find_map(reference)).or_else(of_entries)?;
     document.pointer_mut(reference.strip_prefix('#')?)
 }
 
-/// The schema of a field of a body; `outer.inner` for a field of a nested object.
+/// The schema of a field of a body; `outer.inner` for a field of a nested object, or of each entry of a list.
 fn property<'a>(document: &'a mut Value, body: &Value, name: &str) -> Option<&'a mut Value> {
     let (outer, inner) = name.split_once('.').map_or((name, None), |(outer, inner)| (outer, Some(inner)));
     let Some(inner) = inner else {

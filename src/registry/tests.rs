@@ -249,7 +249,11 @@ async fn what_a_request_lacks_or_has_twice_is_named_as_a_field() {
 
 #[test]
 fn a_search_that_lacks_its_query_or_names_no_method_is_refused_by_the_field() {
-    for (uri, says) in [("/search/", "must be given"), ("/search/?q=a&q=b", "only once")] {
+    for (uri, says) in [
+        ("/search/", "must be given"),
+        ("/search/?q=a&q=b", "only once"),
+        ("/search/?limit=3&q=%ff%fe", "is not UTF-8"),
+    ] {
         let (parts, ()) = Request::builder().uri(uri).body(()).expect("a request").into_parts();
         let failure = query::<svc_client::wire::SearchQuery>(&parts).expect_err("refused");
         assert!(failure.members["field"] == "q" && failure.detail.contains(says), "{uri}: {failure}");

@@ -7,7 +7,8 @@ use crate::{
 };
 use sqlx::PgConnection;
 use std::{
-    collections::{BTreeMap, HashSet},
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
     ops::Range,
 };
 use svc_client::{
@@ -16,7 +17,7 @@ use svc_client::{
 };
 use svc_ranking::{Analyzer, meant};
 
-/// How many words of a query are looked up, and how many of them may be replaced.
+/// How many different words of a query are looked up, and how many of them may be replaced.
 const WORDS: usize = 32;
 const REPLACED: usize = 4;
 /// A shorter word is near to too many others.
@@ -32,12 +33,14 @@ const READ: i32 = 20_000;
 
 /// A word that may be replaced.
 struct Word {
-    /// Its bytes in the query.
+    /// Its bytes in the query, where it stands first.
     range: Range<usize>,
+    /// Where it stands again.
+    again: Vec<Range<usize>>,
     terms: Vec<String>,
     /// Whether it is a name with parts, such as `get_user`, which is meant as it stands.
     is_name: bool,
-    /// Whether nothing follows it, so that somebody may still be typing it.
+    /// Whether it stands once and nothing follows it, so that somebody may still be typing it.
     is_last: bool,
 }
 
@@ -65,25 +68,24 @@ pub(super) async fn correct(
         terms.iter().zip(&holders).filter(|(_, holder)| holder.is_some()).map(|(term, _)| term.as_str()).collect();
     let is_unknown = |word: &&Word| !word.terms.iter().any(|term| known.contains(term.as_str()));
     let unknown: Vec<&Word> = words.iter().filter(is_unknown).take(REPLACED).collect();
-    let mut replaced = Vec::new();
+    let (mut instead, mut replaced) = (Vec::new(), Vec::new());
     for word in unknown {
         if let Some(searched) = nearest(core, &mut tx, eligible, word).await? {
-            replaced.push((word.range.clone(), searched));
+            let ranges = word.again.iter().chain([&word.range]);
+            replaced.extend(ranges.map(|range| (range.clone(), searched.clone())));
+            instead.push(WordInstead { asked: query[word.range.clone()].to_owned(), searched });
         }
     }
     tx.commit().await.or_fail()?;
-    if replaced.is_empty() {
+    if instead.is_empty() {
         return Ok(None);
     }
-    let asked = |range: &Range<usize>| query[range.clone()].to_owned();
-    let words = replaced
-        .iter()
-        .map(|(range, searched)| WordInstead { asked: asked(range), searched: searched.clone() })
-        .collect();
-    for (range, searched) in replaced.into_iter().rev() {
+    // The last comes first, so that the others keep their places.
+    replaced.sort_unstable_by_key(|(range, _)| Reverse(range.start));
+    for (range, searched) in replaced {
         query.replace_range(range, &searched);
     }
-    Ok(Some(SearchedInstead { query: query.clone(), words }))
+    Ok(Some(SearchedInstead { query: query.clone(), words: instead }))
 }
 
 /// The nearest word that an eligible text has, as it is written there.
@@ -127,7 +129,7 @@ fn as_written(analyzer: &Analyzer, text: &str, term: &str) -> Option<String> {
     written
 }
 
-/// The words of a query that may be replaced. What stands in quotes or is forbidden is meant as it stands.
+/// The different words of a query that may be replaced, in their order. What stands in quotes or is forbidden is meant as it stands.
 fn words(analyzer: &Analyzer, query: &str) -> Vec<Word> {
     if query.contains(['"', '“', '”']) {
         return Vec::new();
@@ -139,6 +141,7 @@ fn words(analyzer: &Analyzer, query: &str) -> Vec<Word> {
         let word = words.entry(token.word).or_insert_with(|| Word {
             is_last: token.range.end == end,
             range: token.range,
+            again: Vec::new(),
             terms: Vec::new(),
             is_name: false,
         });
@@ -152,7 +155,23 @@ fn words(analyzer: &Analyzer, query: &str) -> Vec<Word> {
             && text.chars().count() >= LETTERS
             && text.chars().all(|letter| letter.is_alphabetic() && !is_unspaced(letter))
     };
-    words.into_values().filter(is_word).take(WORDS).collect()
+    let mut places = HashMap::new();
+    let mut different: Vec<Word> = Vec::new();
+    for word in words.into_values().filter(is_word) {
+        match places.entry(query[word.range.clone()].to_lowercase()) {
+            Entry::Vacant(place) => {
+                place.insert(different.len());
+                different.push(word);
+            }
+            Entry::Occupied(place) => {
+                let first = &mut different[*place.get()];
+                first.again.push(word.range);
+                first.is_last = false;
+            }
+        }
+    }
+    different.truncate(WORDS);
+    different
 }
 
 #[cfg(test)]
@@ -167,6 +186,8 @@ mod tests {
             ("the hreon in reeds", vec!["hreon", "reeds*"]),
             ("reeds hero ", vec!["reeds", "hero*"]),
             ("reeds, hero.", vec!["reeds", "hero"]),
+            ("hreon reeds Hreon hero", vec!["hreon", "reeds", "hero*"]),
+            ("hero reeds hero", vec!["hero", "reeds"]),
             ("get_user E4021 XK-4471-B", vec![]),
             ("reeds -hreon", vec!["reeds"]),
             ("\"hreon\" reeds", vec![]),

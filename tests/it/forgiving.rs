@@ -33,6 +33,12 @@ async fn a_mistyped_word_is_searched_as_the_nearest_one_and_the_answer_says_so()
             }
         }
     }
+    // However often a word stands there, it is one.
+    let body = json!({"query": "Hreon hreon hreon hreon hreon lavva hreon", "forgiving": true});
+    let instead = ask(&app.client, "bm25", &body).await.unwrap().searched_instead.unwrap();
+    assert_eq!(instead.query, "heron heron heron heron heron lava heron");
+    let asked: Vec<&str> = instead.words.iter().map(|word| word.asked.as_str()).collect();
+    assert_eq!(asked, ["Hreon", "lavva"]);
     for query in ["heron", "volc lava", "\"hreon\"", "heron -hreon", "zzyzx", "hreon7"] {
         let body = json!({"query": query, "forgiving": true});
         let answer = ask(&app.client, "fulltext", &body).await.unwrap();

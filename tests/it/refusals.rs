@@ -101,6 +101,10 @@ async fn what_has_only_unknown_tokens_has_no_vector_and_neither_has_such_a_query
     assert!(plain.warnings.is_empty(), "{plain:?}");
     let strange = create("ሰላም", "አማርኛ \u{1f9a9}\u{1f9a9}").await;
     assert!(matches!(&strange.warnings[..], [one] if one.starts_with("embed: unknown_tokens (")), "{strange:?}");
+    let unseen = create("\u{200b}", "\u{ad}\u{fffd}").await;
+    assert!(matches!(&unseen.warnings[..], [one] if one.starts_with("embed: unknown_tokens (")), "{unseen:?}");
+    let empty = create("Tide tables", "").await;
+    assert!(empty.warnings.is_empty(), "its title is known: {empty:?}");
     let titled = create("Flamingo", "\u{1f9a9}").await;
     assert!(titled.warnings.is_empty(), "its title is known: {titled:?}");
     let unread = app.upload_bytes("unread.txt", "አማርኛ ሰላም\n").await.unwrap().document_id;
@@ -113,12 +117,14 @@ async fn what_has_only_unknown_tokens_has_no_vector_and_neither_has_such_a_query
         assert!(evidence["embed"]["remedy"].as_str().unwrap().contains("another model"), "{evidence:?}");
     }
     let with: Vec<i64> = sqlx::query_scalar("SELECT document_id FROM document_vectors WHERE document_id = ANY($1)")
-        .bind([strange.document.id, chunk, plain.document.id])
+        .bind([strange.document.id, unseen.document.id, chunk, plain.document.id])
         .fetch_all(&app.pool)
         .await
         .unwrap();
     assert_eq!(with, [plain.document.id]);
 
+    let unseen = app.client.search_vector(Json(VectorSearch::new("\u{200b}"))).await.unwrap();
+    assert!(unseen.no_vector.is_some() && unseen.total == 0, "{unseen:?}");
     let query = "ሰላም";
     let near = VectorSearch { explain: true, ..VectorSearch::new(query) };
     let near = app.client.search_vector(Json(near)).await.unwrap();

@@ -139,3 +139,27 @@ async fn a_search_of_templates_by_a_method_takes_its_context() {
     assert_eq!(app.client.search_templates(Json(named)).await.unwrap_err().code, Code::NotFound);
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_search_of_templates_refuses_what_its_method_does_not_know() {
+    let app = TestApp::start().await;
+    for (body, field) in [
+        (json!({"query": "heron", "min_similarity": 0.1}), "min_similarity"),
+        (json!({"query": "heron", "method": "bm25", "min_similarity": 0.1}), "min_similarity"),
+        (json!({"query": "heron", "method": "vector", "weights": {}}), "weights"),
+        (json!({"query": "heron", "method": "fulltext", "index": "default"}), "index"),
+    ] {
+        let search: TemplateSearch = serde_json::from_value(body.clone()).unwrap();
+        let refused = app.client.search_templates(Json(search)).await.unwrap_err();
+        assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!(field)), "{body}");
+    }
+    for body in [
+        json!({"query": "heron", "method": "vector", "min_similarity": 0.1}),
+        json!({"query": "heron", "weights": {}, "index": "default"}),
+        json!({"query": "heron", "method": "bm25", "index": "default"}),
+    ] {
+        let search: TemplateSearch = serde_json::from_value(body.clone()).unwrap();
+        assert!(app.client.search_templates(Json(search)).await.is_ok(), "{body}");
+    }
+    app.end().await;
+}

@@ -194,7 +194,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
 } }
 
 /// The query.
-const QUERY: Constraint = Constraint::Text(1, 8000, Form::NotBlank);
+pub(super) const QUERY: Constraint = Constraint::Text(1, 8000, Form::NotBlank);
 /// The number of results, or of candidates for a second stage.
 pub(super) const LIMIT: Constraint = Constraint::Whole(1, 100);
 /// How many candidates a second stage ranks by default.
@@ -202,7 +202,7 @@ const RERANK_TOP: u32 = 50;
 /// How many texts a language model reads.
 const MAX_SOURCES: Constraint = Constraint::Whole(1, 20);
 /// How many texts a group shows.
-const PER_GROUP: Constraint = Constraint::Whole(1, 10);
+pub(super) const PER_GROUP: Constraint = Constraint::Whole(1, 10);
 /// An empty list would find nothing, which nobody wants.
 pub(super) const USETYPES: Constraint = Constraint::List(1, 100, Some(&NAME));
 /// How much relevance counts.
@@ -278,7 +278,8 @@ search_body! {
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
         NAME.check("index", &body.index)?;
-        body.weights.map_or(Ok(()), |weights| weights.check())
+        body.weights.map_or(Ok(()), |weights| weights.check())?;
+        check_known(body.method, body.min_similarity.is_some(), body.weights.is_some(), body.index.is_some())
     }
 }
 search_body! {
@@ -323,21 +324,31 @@ search_body! {
         /// The BM25 index; if absent, the index `default`.
         index: String,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
-        use SearchMethod::{Fulltext, Hybrid, Vector};
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())?;
-        for (field, is_given, is_known) in [
-            ("min_similarity", body.min_similarity.is_some(), body.method == Some(Vector)),
-            ("weights", body.weights.is_some(), matches!(body.method, None | Some(Hybrid))),
-            ("index", body.index.is_some(), !matches!(body.method, Some(Vector | Fulltext))),
-        ] {
-            if is_given && !is_known {
-                return Err(Failure::field(field, "is not for this method"));
-            }
-        }
-        Ok(())
+        check_known(body.method, body.min_similarity.is_some(), body.weights.is_some(), body.index.is_some())
     }
+}
+
+/// Refuses a field that is given and that the method, or the choice of one, does not know.
+fn check_known(
+    method: Option<SearchMethod>,
+    has_min_similarity: bool,
+    has_weights: bool,
+    has_index: bool,
+) -> Result<(), Failure> {
+    use SearchMethod::{Fulltext, Hybrid, Vector};
+    for (field, is_given, is_known) in [
+        ("min_similarity", has_min_similarity, method == Some(Vector)),
+        ("weights", has_weights, matches!(method, None | Some(Hybrid))),
+        ("index", has_index, !matches!(method, Some(Vector | Fulltext))),
+    ] {
+        if is_given && !is_known {
+            return Err(Failure::field(field, "is not for this method"));
+        }
+    }
+    Ok(())
 }
 
 /// The same search, by whatever method.

@@ -1,8 +1,8 @@
 //! Many searches in one call.
-use super::{MethodSearch, SearchResponse};
+use super::{MethodSearch, SearchResponse, facets::FACETS, fields::FIELDS, search, sorting::SORT_TOP};
 use crate::{
     Failure,
-    constraint::{Constrained, Constraint},
+    constraint::{CURSOR, Constrained, Constraint, NAME},
     operation::Wire,
 };
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,24 @@ impl Constrained for MethodSearch {
 
 impl Wire for SearchBatch {
     fn constraints() -> Vec<(&'static str, Constraint)> {
-        vec![("searches", SEARCHES)]
+        // Those of weights and filters stand in their own schemas, which the other searches share.
+        vec![
+            ("searches", SEARCHES),
+            ("searches.query", search::QUERY),
+            ("searches.context", NAME),
+            ("searches.limit", search::LIMIT),
+            ("searches.usetype", search::USETYPES),
+            ("searches.rerank_top", search::LIMIT),
+            ("searches.mmr_lambda", search::SHARE),
+            ("searches.recency_half_life_days", search::HALF_LIFE),
+            ("searches.sort_top", SORT_TOP),
+            ("searches.fields", FIELDS),
+            ("searches.per_group", search::PER_GROUP),
+            ("searches.cursor", CURSOR),
+            ("searches.facets", FACETS),
+            ("searches.min_similarity", search::SIMILARITY),
+            ("searches.index", NAME),
+        ]
     }
     fn check(&self) -> Result<(), Failure> {
         SEARCHES.check("searches", &self.searches)?;

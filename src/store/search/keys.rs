@@ -2,7 +2,7 @@
 use svc_client::wire::{KeyFilter, Scalar};
 
 /// The path that finds something in a document's structured content if the filter holds, or, where it asks that there is nothing, if it does not
-/// hold. In PostgreSQL's lax mode a list stands for its entries.
+/// hold. In PostgreSQL's lax mode a list stands for its entries, and in a comparison an entry that is a list does once more, which its type rules out.
 pub(super) fn json_path(key: &KeyFilter) -> String {
     let mut path = "$".to_owned();
     for name in &key.path {
@@ -21,7 +21,7 @@ pub(super) fn json_path(key: &KeyFilter) -> String {
     }
     match tests.is_empty() {
         true => path,
-        false => format!("{path} ? ({})", tests.join(" && ")),
+        false => format!("{path} ? (@.type() != \"array\" && {})", tests.join(" && ")),
     }
 }
 
@@ -50,10 +50,13 @@ mod tests {
             (json!({"path": ["a\" ? (true)"], "exists": false}), r#"$."a\" ? (true)""#),
             (
                 json!({"path": ["a"], "in": ["x\"\\\n", 1, -2.5, true]}),
-                r#"$."a" ? ((@ == "x\"\\\n" || @ == 1 || @ == -2.5 || @ == true))"#,
+                r#"$."a" ? (@.type() != "array" && (@ == "x\"\\\n" || @ == 1 || @ == -2.5 || @ == true))"#,
             ),
-            (json!({"path": ["a"], "from": 1, "until": 9}), r#"$."a" ? (@ >= 1 && @ < 9)"#),
-            (json!({"path": ["a"], "in": ["ä"], "until": "b"}), r#"$."a" ? ((@ == "ä") && @ < "b")"#),
+            (json!({"path": ["a"], "from": 1, "until": 9}), r#"$."a" ? (@.type() != "array" && @ >= 1 && @ < 9)"#),
+            (
+                json!({"path": ["a"], "in": ["ä"], "until": "b"}),
+                r#"$."a" ? (@.type() != "array" && (@ == "ä") && @ < "b")"#,
+            ),
         ] {
             assert_eq!(json_path(&serde_json::from_value(filter).unwrap()), path);
         }

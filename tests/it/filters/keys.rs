@@ -21,6 +21,10 @@ async fn notes(app: &TestApp) -> Vec<i64> {
         json!({"price": "20", "colour": null, "tags": [], "new": true}),
         json!({}),
     ];
+    stored(app, &contents).await
+}
+
+async fn stored(app: &TestApp, contents: &[Value]) -> Vec<i64> {
     let mut ids = Vec::new();
     for content in contents {
         let new = NewDocument {
@@ -89,6 +93,60 @@ async fn every_method_finds_what_has_the_values_that_are_asked_for() {
         let filter = json!({"keys": [{"path": ["price"], "in": [20]}]});
         assert_eq!(found(&reader.client, method, &filter).await, BTreeSet::from([ids[2]]), "{method}");
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_list_in_a_list_stands_for_no_entry() {
+    let app = TestApp::start().await;
+    let contents = [
+        json!({"v": 1}),
+        json!({"v": [1, [2]]}),
+        json!({"v": [[1]]}),
+        json!({"v": {"k": [1]}}),
+        json!({"v": {"k": [[1]]}}),
+        json!({"v": [{"k": [[1], 2]}]}),
+        json!({"v": [[{"k": 1}]]}),
+    ];
+    let ids = stored(&app, &contents).await;
+    for (key, expected) in [
+        (json!({"path": ["v"], "in": [1]}), vec![0, 1]),
+        (json!({"path": ["v"], "in": [2]}), vec![]),
+        (json!({"path": ["v"], "from": 1, "until": 3}), vec![0, 1]),
+        (json!({"path": ["v", "k"], "in": [1]}), vec![3]),
+        (json!({"path": ["v", "k"], "in": [1, 2], "from": 0}), vec![3, 5]),
+        (json!({"path": ["v", "k"], "from": 1}), vec![3, 5]),
+        (json!({"path": ["v", "k"], "exists": true}), vec![3, 4, 5]),
+    ] {
+        let expected: BTreeSet<i64> = expected.into_iter().map(|place: usize| ids[place]).collect();
+        let others: BTreeSet<i64> = ids.iter().copied().filter(|id| !expected.contains(id)).collect();
+        for method in ["vector", "bm25"] {
+            let found_of = async |filter: Value| found(&app.client, method, &filter).await;
+            assert_eq!(found_of(json!({"keys": [&key]})).await, expected, "{method} {key}");
+            assert_eq!(found_of(json!({"none": [{"keys": [&key]}]})).await, others, "{method} {key}");
+        }
+    }
+    app.end().await;
+}
+
+/// What else a path asks must not keep the index from what it asks to be equal.
+#[tokio::test]
+async fn the_index_finds_what_a_key_is_asked_to_be() {
+    let app = TestApp::start().await;
+    stored(&app, &[json!({"v": 1}), json!({"v": 3}), json!({"v": [4]})]).await;
+    let path = r#"$."v" ? (@.type() != "array" && (@ == 1 || @ == 2))"#;
+    let mut tx = app.pool.begin().await.unwrap();
+    sqlx::query("SET LOCAL enable_seqscan = off").execute(&mut *tx).await.unwrap();
+    let plan: Vec<String> = sqlx::query_scalar(
+        "EXPLAIN (ANALYZE, COSTS false, TIMING false) SELECT id FROM documents WHERE structured_content <> '{}' AND structured_content @? $1::text::jsonpath",
+    )
+    .bind(path)
+    .fetch_all(&mut *tx)
+    .await
+    .unwrap();
+    tx.rollback().await.unwrap();
+    let of_index = plan.iter().find(|line| line.contains("documents_structured_content")).unwrap();
+    assert!(of_index.contains("rows=1"), "the index itself leaves out the others: {plan:?}");
     app.end().await;
 }
 
