@@ -73,7 +73,12 @@ pub enum EngineError {
     #[error("it wrote over {TABLE_BYTES} bytes for one page")]
     TooMuch,
     #[error("it ended with {status}{complaint}")]
-    Crashed { status: String, complaint: String },
+    Crashed {
+        status: String,
+        complaint: String,
+        /// It ended by itself, with an error of its own; no signal ended it.
+        by_itself: bool,
+    },
     #[error("what it wrote is no table of words: {0}")]
     Nonsense(String),
 }
@@ -287,7 +292,7 @@ async fn complaint(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, Engi
 }
 
 fn broken(error: io::Error) -> EngineError {
-    EngineError::Crashed { status: "a broken pipe".to_owned(), complaint: format!(": {error}") }
+    EngineError::Crashed { status: "a broken pipe".to_owned(), complaint: format!(": {error}"), by_itself: false }
 }
 
 fn ended(status: ExitStatus, complaint: &[u8]) -> EngineError {
@@ -296,7 +301,7 @@ fn ended(status: ExitStatus, complaint: &[u8]) -> EngineError {
         return EngineError::Missing(complaint);
     }
     let complaint = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
-    EngineError::Crashed { status: status.to_string(), complaint }
+    EngineError::Crashed { status: status.to_string(), complaint, by_itself: status.code().is_some() }
 }
 
 /// The first line of a text of the engine as it may be shown.

@@ -59,8 +59,13 @@ impl From<FormatError> for Fault {
     fn from(error: FormatError) -> Self {
         match error {
             FormatError::Corrupt { .. } | FormatError::Encrypted { .. } => Self::LeftOut(ImageLeftOut::Damaged),
-            error if error.limit() == Some(Limit::ZipRatio) => Self::LeftOut(ImageLeftOut::ZipRatio),
-            error => Self::Failed(error),
+            error => match error.limit() {
+                Some(Limit::ZipRatio) => Self::LeftOut(ImageLeftOut::ZipRatio),
+                Some(Limit::XmlDepth) => Self::LeftOut(ImageLeftOut::XmlDepth),
+                // The package counts over all parts, so that each part after this one is left out at its first bytes.
+                Some(Limit::UnpackedBytes) => Self::LeftOut(ImageLeftOut::UnpackedBytes),
+                _ => Self::Failed(error),
+            },
         }
     }
 }

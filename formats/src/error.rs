@@ -60,6 +60,11 @@ impl FormatError {
         }
     }
 
+    /// Whether the password of the file would open it.
+    pub fn takes_password(&self) -> bool {
+        matches!(self, Self::Encrypted { .. } | Self::Compound { kind: CompoundKind::EncryptedPackage, .. })
+    }
+
     pub(crate) fn corrupt(format: Format, reason: impl ToString) -> Self {
         Self::Corrupt { format, reason: bounded(reason) }
     }

@@ -102,6 +102,10 @@ pub enum ImageLeftOut {
     Damaged,
     /// It unpacks to too many bytes for its size.
     ZipRatio,
+    /// It is a chart whose elements nest too deep.
+    XmlDepth,
+    /// It is a chart with which the file unpacks to too many bytes, or that comes after it.
+    UnpackedBytes,
     /// The page that shows it cannot be read.
     UnreadablePage,
     /// The file opens only with its password, which is stored nowhere.
@@ -136,6 +140,8 @@ impl ImageLeftOut {
             Self::Missing => "missing",
             Self::Damaged => "damaged",
             Self::ZipRatio => "zip_ratio",
+            Self::XmlDepth => "xml_depth",
+            Self::UnpackedBytes => "unpacked_bytes",
             Self::UnreadablePage => "unreadable_page",
             Self::Encrypted => "encrypted",
             Self::Charts => "charts",

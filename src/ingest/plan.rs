@@ -113,7 +113,7 @@ pub async fn analyze(
             let measured =
                 measure_file(core, types, detection.format, || spool::reopen(&spooled.file).classified()).await;
             measured.and_then(|Measured { format, patterns, refusal, .. }| match refusal {
-                Some(refusal) => Err(refusal),
+                Some(refusal) => Err(refusal).classified(),
                 None => Ok((format, patterns)),
             })
         }

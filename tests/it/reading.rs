@@ -1,5 +1,6 @@
 //! Closed, hostile or slow files, as the service has them read.
 use crate::{
+    members::archive,
     principals::someone,
     support::{TestApp, Wish, invariants, repository, sample, server, until},
 };
@@ -244,6 +245,31 @@ async fn a_password_opens_an_office_file_and_is_kept_nowhere() {
     assert_eq!(evidence["extract.text"]["locked_format"], "docx");
     let dump = dump(&app).await;
     assert!(dump.contains("locked_format") && !dump.contains("Wehr") && !dump.contains("Erlen"));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_locked_file_within_an_archive_is_to_be_uploaded_by_itself() {
+    let app = TestApp::start().await;
+    let files = [
+        ("locked.odt", std::fs::read(repository().join("formats/src/odf/files/locked.odt")).unwrap(), "encrypted"),
+        ("locked.pdf", std::fs::read(sample("locked.pdf")).unwrap(), "encrypted"),
+        ("house.docx", locked_document(&[]), "encrypted_package"),
+    ];
+    let mut members = vec![("note.txt", b"The heron is grey.".as_slice())];
+    members.extend(files.iter().map(|(name, bytes, _)| (*name, bytes.as_slice())));
+    let id = app.upload_bytes("bundle.zip", archive(&members)).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 3), "{:?}", frontier.warnings);
+    let nodes = app.subtree(id).await;
+    for (name, _, code) in &files {
+        let member = nodes.iter().find(|node| node.title == *name).unwrap();
+        let of_member = evidence(&app, member.id).await;
+        let attempt = &of_member["attempts"][0];
+        assert_eq!((&attempt["error_type"], &attempt["code"]), (&json!("permanent"), &json!(code)), "{attempt}");
+        assert!(attempt["message"].as_str().unwrap().contains("upload it by itself"), "{attempt}");
+    }
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

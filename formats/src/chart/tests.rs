@@ -159,8 +159,23 @@ fn a_part_is_read_once_and_what_cannot_be_read_is_counted() {
     let (tables, left_out) = read_all(&parts, &many, &Limits::default()).unwrap();
     assert!(tables.is_empty());
     assert_eq!(left_out, [("charts", 1), ("missing", MOST_CHART_TABLES as u64)]);
-    let error = read_all(&parts, &names, &Limits { xml_depth: 4, ..Limits::default() }).unwrap_err();
-    assert_eq!(error.limit(), Some(Limit::XmlDepth));
+}
+
+#[test]
+fn a_chart_over_a_limit_of_the_reader_is_left_out_and_the_others_are_given() {
+    let chart = sample::chart("Rain", &plot("barChart", &[sample::series("mm", &["May"], &["8"])]));
+    let deep = format!("<c:chartSpace>{}{}</c:chartSpace>", "<a>".repeat(1000), "</a>".repeat(1000));
+    let parts = [("deep.xml", deep.as_str()), ("a.xml", chart.as_str())];
+    let (tables, left_out) = read_all(&parts, &["deep.xml", "a.xml"], &Limits::default()).unwrap();
+    assert_eq!((tables.len(), left_out), (1, vec![("xml_depth", 1)]));
+
+    // What the file unpacks to is counted over all of its parts: the one that is too large leaves no room for those behind it.
+    let large = format!("<c:chartSpace><!--{}--></c:chartSpace>", " ".repeat(64 << 10));
+    let parts = [("a.xml", chart.as_str()), ("large.xml", large.as_str()), ("b.xml", chart.as_str())];
+    let limits = Limits { unpacked_bytes: 32 << 10, ..Limits::default() };
+    let (tables, left_out) = read_all(&parts, &["a.xml", "large.xml", "b.xml"], &limits).unwrap();
+    let [one] = tables.as_slice() else { panic!("{tables:?}") };
+    assert_eq!((one.name.as_str(), left_out), ("a.xml", vec![("unpacked_bytes", 2)]));
 }
 
 #[test]
@@ -181,7 +196,10 @@ fn a_chart_over_a_limit_has_no_table() {
     let point = |place: &str| format!("<c:pt idx=\"{place}\"><c:v>1</c:v></c:pt>");
     let values = |points: &str| format!("<c:ser><c:val><c:numLit>{points}</c:numLit></c:val></c:ser>");
     let of = |series: &str| left_out(&sample::chart("T", &format!("<c:barChart>{series}</c:barChart>")));
-    assert_eq!(of(&values(&point("5000"))), [("rows", 1)]);
+    let places = |count: usize| values(&(0..count).map(|place| point(&place.to_string())).collect::<String>());
+    assert_eq!(of(&places(MOST_ROWS)), [("rows", 1)], "the header is a row too");
+    let (fitting, _) = read_one(&sample::chart("T", &plot("barChart", &[places(MOST_ROWS - 1)])));
+    assert_eq!(fitting[0].table.rows.len(), MOST_ROWS);
     assert_eq!(of(&values(&point("18446744073709551615"))), [("rows", 1)]);
     assert_eq!(of(&values(&(point("-1") + &point("x")))), [("values", 1)]);
     assert_eq!(of(&values(&point("0")).repeat(201)), [("columns", 1)]);

@@ -70,10 +70,9 @@ impl Lock {
         let parts: Option<Vec<PartLock>> = told.into_iter().map(Told::finish).collect();
         let parts = parts.filter(|parts| parts.iter().any(|part| part.name == CONTENT));
         let parts = parts.ok_or(FormatError::Sealed { format })?;
-        if let Some(part) = parts.iter().find(|part| part.turns > MOST_TURNS) {
+        if let Some(part) = parts.iter().find(|part| !(1..=MOST_TURNS).contains(&part.turns)) {
             let turns = part.turns;
-            let reason =
-                format_args!("its password is hashed {turns} times, more than the {MOST_TURNS} that are allowed");
+            let reason = format_args!("its password is hashed {turns} times, and 1 to {MOST_TURNS} are allowed");
             return Err(FormatError::corrupt(format, reason));
         }
         Ok(Some(Self { format, parts }))
@@ -100,6 +99,10 @@ impl Lock {
         for part in &self.parts {
             let bytes = package.part(part.name)?.ok_or_else(|| FormatError::corrupt(format, "a part is missing"))?;
             let bytes = read_part(bytes, limits.input_bytes, format)?;
+            // No password makes a part of a block whole.
+            if bytes.is_empty() || !bytes.len().is_multiple_of(BLOCK) {
+                return Err(FormatError::corrupt(format, "an encrypted part is cut short"));
+            }
             let packed = part.open(bytes, password).ok_or(FormatError::Encrypted { format })?;
             let (crc, length) = measured(&packed, format, limits)?;
             archive.add(part.name, DEFLATED, &packed, crc, length).ok_or_else(too_large)?;

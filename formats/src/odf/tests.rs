@@ -141,6 +141,15 @@ fn opened(format: Format, bytes: &[u8], password: &str) -> Result<(Patterns, Ext
 
 /// The document with another manifest, in which one text stands for another.
 fn with_manifest(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
+    with_part(bytes, "META-INF/manifest.xml", |part| {
+        let manifest = String::from_utf8(part).unwrap();
+        assert!(manifest.contains(from), "{manifest}");
+        manifest.replace(from, to).into_bytes()
+    })
+}
+
+/// The document with another part of this name.
+fn with_part(bytes: &[u8], changed: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> Vec<u8> {
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for index in 0..archive.len() {
@@ -148,10 +157,8 @@ fn with_manifest(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
         let name = part.name().unwrap().into_owned();
         let mut bytes = Vec::new();
         part.read_to_end(&mut bytes).unwrap();
-        if name.starts_with("META-INF") {
-            let manifest = String::from_utf8(bytes).unwrap();
-            assert!(manifest.contains(from), "{manifest}");
-            bytes = manifest.replace(from, to).into_bytes();
+        if name == changed {
+            bytes = change(bytes);
         }
         writer.start_file(name, SimpleFileOptions::default()).unwrap();
         writer.write_all(&bytes).unwrap();
@@ -210,12 +217,16 @@ fn a_lock_that_is_unknown_damaged_or_costs_too_much_is_refused() {
         assert_eq!(opened(Format::Odt, &bytes, "heron").unwrap_err(), sealed, "{to}");
         assert_eq!(crate::extract(Format::Odt, Cursor::new(&bytes), &Limits::default()).unwrap_err(), sealed, "{to}");
     }
-    for turns in ["2000001", "4000000000"] {
+    for turns in ["0", "2000001", "4000000000"] {
         let bytes = with_manifest(LOCKED, "iteration-count=\"1024\"", &format!("iteration-count=\"{turns}\""));
         assert_eq!(opened(Format::Odt, &bytes, "heron").unwrap_err().code(), "corrupt", "{turns}");
     }
-    let other = with_manifest(LOCKED, "iteration-count=\"1024\"", "iteration-count=\"0\"");
-    assert_eq!(opened(Format::Odt, &other, "heron").unwrap_err().code(), "encrypted", "the key is another");
+    for length in [0, 1, 17] {
+        let cut = with_part(LOCKED, "content.xml", |part| part[..length].to_vec());
+        assert_eq!(opened(Format::Odt, &cut, "heron").unwrap_err().code(), "corrupt", "{length} bytes");
+        let closed = crate::extract(Format::Odt, Cursor::new(&cut), &Limits::default()).unwrap_err();
+        assert_eq!(closed.code(), "encrypted", "without a password nobody looks at its parts");
+    }
     let limits = Limits { unpacked_bytes: 1900, ..Limits::default() };
     let password = Secret::new("heron");
     let access = Access { password: Some(&password), ..Access::from(&limits) };

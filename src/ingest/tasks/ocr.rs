@@ -238,6 +238,11 @@ async fn read_file(
     let index = (sizes.len() > 1).then_some(index);
     Ok(match engine.recognise_file(&size, input, index).await {
         Ok(recognised) => Page::Read(size, recognised),
+        // It says so of what it cannot unpack, and the next picture may be whole.
+        Err(fault @ EngineError::Crashed { by_itself: true, .. }) => {
+            tracing::info!(picture = index, error = %fault, "the OCR engine cannot read a picture");
+            Page::NotDrawn("damaged")
+        }
         Err(fault) => Page::NotRead(fault),
     })
 }
@@ -466,7 +471,8 @@ mod tests {
     #[test]
     fn only_an_engine_that_is_away_or_slow_is_tried_again() {
         let class = |fault: EngineError| (of_engine(&fault).class, of_engine(&fault).counts);
-        let crashed = EngineError::Crashed { status: "signal: 11".to_owned(), complaint: String::new() };
+        let crashed =
+            EngineError::Crashed { status: "signal: 11".to_owned(), complaint: String::new(), by_itself: false };
         assert_eq!(class(EngineError::Missing("no such file".to_owned())), (ErrorClass::Retryable, false));
         assert_eq!(class(EngineError::Timeout(std::time::Duration::from_secs(60))), (ErrorClass::Timeout, true));
         for fault in [crashed, EngineError::TooMuch, EngineError::Nonsense("no columns".to_owned())] {

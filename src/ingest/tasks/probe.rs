@@ -1,6 +1,6 @@
 //! probe: what the bytes are and hold, and which tasks follow.
 use super::{
-    Apply, OrTaskFailure, another_answer,
+    Apply, Classify, OrTaskFailure, another_answer,
     apply::Transaction,
     types::{OCR, TaskTypes},
 };
@@ -18,7 +18,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 use std::{fs::File, io, sync::Arc};
-use svc_actors::{ErrorClass, Outcome, TaskFailure};
+use svc_actors::{Outcome, TaskFailure};
 use svc_client::wire::{PlanOutcome, PlanRow};
 use svc_formats::{
     Archive, Detection, Format, FormatError, Pattern, Patterns,
@@ -26,14 +26,14 @@ use svc_formats::{
 };
 use svc_ids::{DocumentId, TaskId};
 
+/// What is to be done with a file that only its password opens and that came within another: an upload gives a password to one file.
+const LOCKED_MEMBER: &str = "the file is locked with a password, and a file within an archive or a message is given none; upload it by itself, with its password as the option `extract.password`";
+
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
+    let is_member = grant.document_id != grant.root_id.document();
     let Measured { format, patterns, archive, refusal } = match measure(tools, grant.document_id).await {
-        Err(failure)
-            if failure.code == FormatError::UnknownFormat.code() && grant.document_id != grant.root_id.document() =>
-        {
-            return leave(apply).await;
-        }
+        Err(failure) if failure.code == FormatError::UnknownFormat.code() && is_member => return leave(apply).await,
         measured => measured?,
     };
     let options = options(tools, grant.document_id).await?;
@@ -47,7 +47,11 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
                 "the file's password arrived while it was being read without one",
             ));
         }
-        return Err(refusal
+        let failure = match is_member && refusal.takes_password() {
+            true => TaskFailure::permanent(refusal.code(), LOCKED_MEMBER),
+            false => refusal.classify(),
+        };
+        return Err(failure
             .with_evidence(Evidence::MatchedPatterns.as_str(), matched)
             .with_evidence(Evidence::Plan.as_str(), shown));
     }
@@ -88,7 +92,7 @@ pub struct Measured {
     /// What a zip archive lists.
     pub archive: Option<Archive>,
     /// Why the file is not read, in its reader's own words, if no task would read it because it is closed.
-    pub refusal: Option<TaskFailure>,
+    pub refusal: Option<FormatError>,
 }
 
 /// Measures the file of a node, unless an upload has opened it with its password.
@@ -167,13 +171,13 @@ async fn options(tools: &Tools, id: DocumentId) -> Result<Value, TaskFailure> {
 }
 
 /// Why a closed file is not read; `None` if it is read after all.
-async fn refusal(core: &Core, format: Format, file: File) -> Result<Option<TaskFailure>, TaskFailure> {
+async fn refusal(core: &Core, format: Format, file: File) -> Result<Option<FormatError>, TaskFailure> {
     let request = Request::new(Step::Extract(format), limits(&core.settings));
-    match core.reader.read(file, &request).await.classified() {
+    match core.reader.read(file, &request).await {
         Ok(_) => Ok(None),
         // A reader that could not work says nothing about the file.
-        Err(failure) if failure.class != ErrorClass::Permanent => Err(failure),
-        Err(failure) => Ok(Some(failure)),
+        Err(error) if !error.is_permanent() => Err(error).classified(),
+        Err(error) => Ok(Some(error)),
     }
 }
 

@@ -116,7 +116,7 @@ evidence! {
     OcrWords = "ocr.words", by "`ocr`", null "there are no words", absent "the file has no such pages, or no OCR engine was configured";
     /// How many of the pages that only OCR can read have no text, by the reason, and the numbers of the first hundred: `ocr_pages` (SVC_OCR_PAGES), `text_bytes`, what the OCR
     /// engine did (`ocr_engine_timeout`, `ocr_engine_crashed`, `ocr_engine_output`, `ocr_engine_nonsense`), or why the page could not be drawn (`wall_time`,
-    /// `memory`, `encrypted` and others). Of a file that is a picture also `ocr_pixels` (SVC_OCR_PIXELS), `image_bytes` (SVC_PARSER_IMAGE_BYTES), and `damaged` (its size is unknown). `not_probed`: the probe, which looks at 32 pages, saw none of them. `ocr_skipped`: the option `skip.ocr` is on.
+    /// `memory`, `encrypted` and others). Of a file that is a picture also `ocr_pixels` (SVC_OCR_PIXELS), `image_bytes` (SVC_PARSER_IMAGE_BYTES), and `damaged` (its size is unknown, or the engine cannot unpack it). `not_probed`: the probe, which looks at 32 pages, saw none of them. `ocr_skipped`: the option `skip.ocr` is on.
     /// `no_ocr_engine`: none is configured (SVC_OCR_ENGINE).
     OcrLeftOut = "ocr.left_out", by "`ocr`, `extract:text`", null "every such page was read",
         absent "the file has no such pages, or no other text and no OCR engine was configured";
@@ -150,7 +150,7 @@ evidence! {
     /// How many pictures and charts of the file have no node, by the reason, and the first hundred of them, each with `name` and `reason`: `images` and
     /// `image_bytes` (over the limits), `pixels` (too many), `small` (a side below 16), `kind` (unknown bytes), `compression`, `colors`, `mask` (a stencil),
     /// `whole_page` (a scan or a background), `missing`, `damaged`, `zip_ratio`, `unreadable_page`, or `encrypted` (the whole file); of charts also `charts`,
-    /// `rows`, `columns`, `levels` and `bytes` (too many), and `values` (the file keeps none).
+    /// `rows`, `columns`, `levels` and `bytes` (too many), `xml_depth` and `unpacked_bytes` (over the limits), and `values` (the file keeps none).
     ImagesLeftOut = "images.left_out", by "`extract:images`",
         null "every picture and every chart has a node",
         absent "the file has no pictures and no charts, they could not be read, or the option `skip.images` is on";

@@ -114,16 +114,22 @@ async fn a_picture_that_is_too_large_small_or_broken_is_stored_and_says_so() {
     }
     app.end().await;
 
-    // An engine that cannot unpack one fails neither it nor what it came in.
-    let engine = impostor(folder.path(), "exit 1");
-    let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
-    let bundle = archive(&[("a.png", head(100, 100)), ("note.txt", b"The heron is grey.".to_vec())]);
-    let (id, frontier) = ingested(&app, "bundle.zip", bundle).await;
-    assert_eq!((frontier.settled, frontier.nodes_failed, frontier.warnings), (Settled::Settled, 0, vec![]));
-    let picture = member(&app, id, "a.png").await.id;
-    let reasons = evidence(&app, picture).await["ocr.left_out"]["reasons"].clone();
-    assert_eq!(reasons, json!({"ocr_engine_crashed": 1}));
-    app.end().await;
+    // An engine that cannot unpack one, or dies of it, fails neither it nor what it came in.
+    for (deed, reason) in [("exit 1", "damaged"), ("kill -SEGV $$", "ocr_engine_crashed")] {
+        let engine = impostor(folder.path(), deed);
+        let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
+        let bundle = archive(&[("a.png", head(100, 100)), ("note.txt", b"The heron is grey.".to_vec())]);
+        let (id, frontier) = ingested(&app, "bundle.zip", bundle).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed, frontier.warnings), (Settled::Settled, 0, vec![]));
+        let picture = member(&app, id, "a.png").await.id;
+        let warnings = app.settled(picture).await.warnings;
+        assert_eq!(
+            warnings,
+            [needs.to_owned(), format!("ocr.left_out: 1 ({reason}): 1")],
+            "no engine is to be installed"
+        );
+        app.end().await;
+    }
 }
 
 #[tokio::test]
@@ -136,7 +142,7 @@ async fn each_picture_of_a_tiff_is_a_page_with_limits_of_its_own() {
     let app = TestApp::with(Wish { settings: &wished, ..Wish::default() }).await;
     let sides = [(100, 100), (100, 100), (101, 100), (0, 100), (100, 90)];
     let (id, frontier) = ingested(&app, "fax.tiff", tiff(&sides)).await;
-    let warning = "ocr.left_out: 3 (damaged, ocr_engine_crashed, ocr_pixels): 2, 3, 4";
+    let warning = "ocr.left_out: 3 (damaged, ocr_pixels): 2, 3, 4";
     assert_eq!((frontier.settled, frontier.warnings), (Settled::Settled, vec![warning.to_owned()]));
     assert_eq!(text(&app, id).await, "bittern\n\nbittern");
     let of_file = evidence(&app, id).await;
