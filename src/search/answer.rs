@@ -69,7 +69,8 @@ pub(super) async fn answer(
         GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking, &mut laps)).await?,
     };
     let shown: Vec<DocumentId> = places.iter().map(|place| place.first).collect();
-    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow);
+    let sorted_of = asked.sorting.map(|_| asked.depth);
+    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, sorted_of);
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()

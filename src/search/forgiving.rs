@@ -1,5 +1,8 @@
 //! What was most likely meant by the words of a query that no text has.
-use super::fulltext::is_unspaced;
+use super::{
+    fulltext::is_unspaced,
+    paging::{self, Page, REPLACED, Replaced, WORD_BYTES},
+};
 use crate::{
     core::Core,
     error::OrFail,
@@ -16,9 +19,8 @@ use svc_client::{
 };
 use svc_ranking::{Analyzer, meant};
 
-/// How many words of a query are looked up, and how many of them may be replaced.
+/// How many words of a query are looked up.
 const WORDS: usize = 32;
-const REPLACED: usize = 4;
 /// A shorter word is near to too many others.
 const LETTERS: usize = 3;
 /// How many terms of the index are compared with a word: so many before its place among them, and as many behind it.
@@ -43,18 +45,28 @@ struct Word {
 
 /// Puts the nearest word of eligible texts in the place of each word that none has which the caller may read. What is in other texts counts as if it were
 /// nowhere, and each word that is put in is read from an eligible text: so nobody learns which words stand in texts that it may not read.
+/// A further page searches for what the first one did.
 pub(super) async fn correct(
     core: &Core,
     eligible: &Eligible,
     is_wanted: bool,
+    page: &mut Page,
     query: &mut String,
 ) -> Result<Option<SearchedInstead>, Failure> {
     if !is_wanted {
         return Ok(None);
     }
+    if page.is_first() {
+        page.replaced = mistyped(core, eligible, query).await?;
+    }
+    put_in(&page.replaced, query)
+}
+
+/// The words of a query that none has which the caller may read, each with the nearest one.
+async fn mistyped(core: &Core, eligible: &Eligible, query: &str) -> Result<Vec<Replaced>, Failure> {
     let words = words(core.lexicon.analyzer(), query);
     if words.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let terms: Vec<String> = words.iter().flat_map(|word| word.terms.iter().cloned()).collect();
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
@@ -67,23 +79,32 @@ pub(super) async fn correct(
     let unknown: Vec<&Word> = words.iter().filter(is_unknown).take(REPLACED).collect();
     let mut replaced = Vec::new();
     for word in unknown {
-        if let Some(searched) = nearest(core, &mut tx, eligible, word).await? {
-            replaced.push((word.range.clone(), searched));
+        let searched = nearest(core, &mut tx, eligible, word).await?;
+        if let Some(searched) = searched.filter(|searched| searched.len() <= WORD_BYTES) {
+            replaced.push(Replaced { range: word.range.clone(), searched });
         }
     }
     tx.commit().await.or_fail()?;
+    Ok(replaced)
+}
+
+/// Puts words into a query. Those of a cursor may be for another one.
+fn put_in(replaced: &[Replaced], query: &mut String) -> Result<Option<SearchedInstead>, Failure> {
     if replaced.is_empty() {
         return Ok(None);
     }
-    let asked = |range: &Range<usize>| query[range.clone()].to_owned();
-    let words = replaced
-        .iter()
-        .map(|(range, searched)| WordInstead { asked: asked(range), searched: searched.clone() })
-        .collect();
-    for (range, searched) in replaced.into_iter().rev() {
-        query.replace_range(range, &searched);
+    let (mut put, mut words, mut end) = (String::new(), Vec::new(), 0);
+    for Replaced { range, searched } in replaced {
+        let between = query.get(end..range.start).ok_or_else(paging::of_another)?;
+        let asked = query.get(range.clone()).ok_or_else(paging::of_another)?;
+        put.push_str(between);
+        put.push_str(searched);
+        words.push(WordInstead { asked: asked.to_owned(), searched: searched.clone() });
+        end = range.end;
     }
-    Ok(Some(SearchedInstead { query: query.clone(), words }))
+    put.push_str(&query[end..]);
+    query.clone_from(&put);
+    Ok(Some(SearchedInstead { query: put, words }))
 }
 
 /// The nearest word that an eligible text has, as it is written there.
@@ -159,6 +180,23 @@ fn words(analyzer: &Analyzer, query: &str) -> Vec<Word> {
 mod tests {
     use super::*;
     use svc_ranking::AnalyzerConfig;
+
+    #[test]
+    fn words_are_put_where_they_belong_and_nowhere_else() {
+        let word = |range, searched: &str| Replaced { range, searched: searched.to_owned() };
+        let mut query = "hreon in thé reedz!".to_owned();
+        let instead = put_in(&[word(0..5, "heron"), word(14..19, "reeds")], &mut query).unwrap().unwrap();
+        assert_eq!((query.as_str(), instead.query.as_str()), ("heron in thé reeds!", "heron in thé reeds!"));
+        assert_eq!(instead.words[1], WordInstead { asked: "reedz".to_owned(), searched: "reeds".to_owned() });
+        for wrong in [
+            vec![word(14..21, "reeds")],
+            vec![word(12..13, "e")],
+            vec![word(14..19, "reeds"), word(0..5, "heron")],
+            vec![word(0..5, "heron"), word(4..6, "n")],
+        ] {
+            assert!(put_in(&wrong, &mut query).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn only_words_that_may_be_mistyped_are_looked_up() {

@@ -3,7 +3,7 @@ use super::Total;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 use svc_client::{Code, Failure, wire::SearchMethod};
 use svc_ids::DocumentId;
 
@@ -30,6 +30,20 @@ const METHODS: [SearchMethod; 5] =
 /// How many of the results before a page its cursor knows.
 const KNOWN: usize = 100;
 
+/// How many words of a query may be replaced, and how many bytes one has that is put in: a cursor carries them all.
+pub(super) const REPLACED: usize = 4;
+pub(super) const WORD_BYTES: usize = 192;
+/// How many bytes of a text one number of a cursor holds, below a one that says where they begin.
+const PACKED: usize = 7;
+
+/// A word that is put into a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Replaced {
+    /// The bytes of the query, as it was typed, whose place it takes.
+    pub range: Range<usize>,
+    pub searched: String,
+}
+
 /// Where a page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Begin {
@@ -37,8 +51,25 @@ struct Begin {
     skipped: usize,
     /// Whether the first page was content with what has all words of the query.
     by_all_words: bool,
+    /// How many of the best results the first page sorted; 0 where their scores decide.
+    sorted: u32,
     /// The last ones that came before, in their order.
     shown: Vec<DocumentId>,
+}
+
+impl Begin {
+    /// What the numbers of a cursor of this search say, with the words that they put into its query.
+    fn of(numbers: &[u64], method: usize, search: u64) -> Option<(Begin, Vec<Replaced>)> {
+        let [of_method, skipped, of_search, by_all_words, sorted, words, rest @ ..] = numbers else { return None };
+        let (words, shown) = rest.split_at_checked(usize::try_from(*words).ok()?)?;
+        let is_of_this = *of_method == method as u64 && *of_search == search;
+        if !is_of_this || *skipped >= MOST as u64 || *sorted > MOST as u64 || !(1..=KNOWN).contains(&shown.len()) {
+            return None;
+        }
+        let shown = shown.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect();
+        let (skipped, by_all_words) = (*skipped as usize, *by_all_words != 0);
+        Some((Begin { skipped, by_all_words, sorted: *sorted as u32, shown }, replaced(words)?))
+    }
 }
 
 /// A page of the results of one search.
@@ -49,6 +80,8 @@ pub(super) struct Page {
     search: u64,
     limit: usize,
     begin: Option<Begin>,
+    /// The words that the first page put into its query, and so does each further one, whatever has been stored meanwhile.
+    pub replaced: Vec<Replaced>,
 }
 
 impl Page {
@@ -61,21 +94,11 @@ impl Page {
         let hash = Sha256::digest(asked.to_string());
         let search = hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)) >> 1;
         let method = METHODS.iter().position(|known| *known == method).unwrap_or_default();
-        let page = Page { method, search, limit: limit as usize, begin: None };
+        let page = Page { method, search, limit: limit as usize, begin: None, replaced: Vec::new() };
         let Some(cursor) = cursor else { return Ok(page) };
-        match numbers(cursor).as_deref() {
-            Some([of_method, skipped, of_search, by_all_words, shown @ ..])
-                if *of_method == method as u64
-                    && *of_search == search
-                    && *skipped < MOST as u64
-                    && (1..=KNOWN).contains(&shown.len()) =>
-            {
-                let shown = shown.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect();
-                let begin = Begin { skipped: *skipped as usize, by_all_words: *by_all_words != 0, shown };
-                Ok(Page { begin: Some(begin), ..page })
-            }
-            _ => Err(Failure::field("cursor", "takes a next_cursor of this very search")),
-        }
+        let known = numbers(cursor).and_then(|numbers| Begin::of(&numbers, method, search));
+        let (begin, replaced) = known.ok_or_else(of_another)?;
+        Ok(Page { begin: Some(begin), replaced, ..page })
     }
 
     /// How many results of the ranking are looked at: a page more than are shown, since others may have come before the last page's end.
@@ -101,6 +124,11 @@ impl Page {
         }
     }
 
+    /// How many of the best results are sorted, where `first` are for the first page: a further page sorts no others, whatever its own size.
+    pub fn sorted(&self, first: u32) -> u32 {
+        self.begin.as_ref().map(|begin| begin.sorted).filter(|sorted| *sorted > 0).unwrap_or(first)
+    }
+
     /// The number of results that come before this page in a ranking. The page begins behind the last one shown that is still there; if
     /// none of those that the cursor knows is, it begins where they began.
     pub fn start(&self, ranked: impl Iterator<Item = DocumentId>) -> usize {
@@ -111,15 +139,27 @@ impl Page {
     }
 
     /// What the next page begins with, if there may be one: this page shows `shown`, with which `end` results have been shown.
-    /// `by_all_words` says whether they have all words of the query, and others have some.
-    pub fn next(&self, end: usize, shown: &[DocumentId], total: Total, by_all_words: bool) -> Option<String> {
+    /// `by_all_words` says whether they have all words of the query, and others have some; `sorted`, how many of the best are sorted.
+    pub fn next(
+        &self,
+        end: usize,
+        shown: &[DocumentId],
+        total: Total,
+        by_all_words: bool,
+        sorted: Option<u32>,
+    ) -> Option<String> {
         let has_more = if total.exact { total.count > end as u64 } else { true };
         if shown.is_empty() || !has_more || end >= MOST {
             return None;
         }
         let before = self.begin.iter().flat_map(|begin| &begin.shown);
         let known: Vec<&DocumentId> = before.chain(shown).collect();
-        let mut cursor = format!("{}.{end}.{}.{}", self.method, self.search, u8::from(by_all_words));
+        let words: Vec<u64> = self.replaced.iter().flat_map(carried).collect();
+        let (narrow, sorted) = (u8::from(by_all_words), sorted.unwrap_or_default());
+        let mut cursor = format!("{}.{end}.{}.{narrow}.{sorted}.{}", self.method, self.search, words.len());
+        for number in words {
+            cursor.push_str(&format!(".{number}"));
+        }
         for id in &known[known.len().saturating_sub(KNOWN)..] {
             cursor.push_str(&format!(".{}", id.0));
         }
@@ -129,6 +169,41 @@ impl Page {
 
 fn numbers(cursor: &str) -> Option<Vec<u64>> {
     cursor.split('.').map(|number| number.parse().ok()).collect()
+}
+
+/// The refusal of a cursor that no page of this search gave.
+pub(super) fn of_another() -> Failure {
+    Failure::field("cursor", "takes a next_cursor of this very search")
+}
+
+/// A word as numbers: where it begins in the query, how long what it replaces is, in how many numbers it is packed, and these.
+fn carried(Replaced { range, searched }: &Replaced) -> Vec<u64> {
+    let pack = |bytes: &[u8]| bytes.iter().fold(1_u64, |number, byte| number << 8 | u64::from(*byte));
+    let packed: Vec<u64> = searched.as_bytes().chunks(PACKED).map(pack).collect();
+    [[range.start as u64, range.len() as u64, packed.len() as u64].to_vec(), packed].concat()
+}
+
+/// The words that numbers say. Whoever makes a cursor up only searches for what it might have typed.
+fn replaced(mut numbers: &[u64]) -> Option<Vec<Replaced>> {
+    let mut words = Vec::new();
+    while let [start, length, count, rest @ ..] = numbers {
+        let (packed, further) = rest.split_at_checked(usize::try_from(*count).ok()?)?;
+        let start = usize::try_from(*start).ok()?;
+        let end = start.checked_add(usize::try_from(*length).ok()?)?;
+        let mut bytes = Vec::new();
+        for number in packed {
+            let unpacked = number.to_be_bytes();
+            let marker = unpacked.iter().position(|byte| *byte != 0).filter(|at| unpacked[*at] == 1)?;
+            bytes.extend_from_slice(&unpacked[marker + 1..]);
+        }
+        let searched = String::from_utf8(bytes).ok()?;
+        if searched.trim().is_empty() || searched.len() > WORD_BYTES || searched.contains(char::is_control) {
+            return None;
+        }
+        words.push(Replaced { range: start..end, searched });
+        numbers = further;
+    }
+    (numbers.is_empty() && words.len() <= REPLACED).then_some(words)
 }
 
 /// The method of the search that a cursor goes on with.
@@ -152,7 +227,7 @@ mod tests {
         let first = Page::of(SearchMethod::Bm25, &body, None, 2).unwrap();
         assert_eq!((first.reach(), first.start(ids(&[5, 6]))), (2, 0));
         let unknown = Total { count: 2, exact: false };
-        let cursor = first.next(2, &[DocumentId(5), DocumentId(6)], unknown, false).unwrap();
+        let cursor = first.next(2, &[DocumentId(5), DocumentId(6)], unknown, false, None).unwrap();
         let body = Bm25Search { limit: 3, include_content: false, explain: true, ..body };
         let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
         assert_eq!(second.reach(), 8);
@@ -161,7 +236,7 @@ mod tests {
         assert_eq!(second.start(ids(&[7, 8])), 0, "the whole page is gone");
         assert_eq!(method(Some(&cursor)), Some(SearchMethod::Bm25));
         // A further page knows what came before the last one too.
-        let cursor = second.next(5, &[DocumentId(7), DocumentId(8), DocumentId(9)], unknown, false).unwrap();
+        let cursor = second.next(5, &[DocumentId(7), DocumentId(8), DocumentId(9)], unknown, false, None).unwrap();
         let third = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
         assert_eq!(third.start(ids(&[5, 10, 11])), 1);
         for (body, method) in [
@@ -181,7 +256,8 @@ mod tests {
         for (by_all_words, enough) in [(true, 0), (false, u32::MAX)] {
             for number in 1..=3 {
                 let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
-                let cursor = page.next(number * 100, &shown, Total { count: 900, exact: true }, by_all_words).unwrap();
+                let total = Total { count: 900, exact: true };
+                let cursor = page.next(number * 100, &shown, total, by_all_words, None).unwrap();
                 assert!(cursor.len() < 2_100, "{}", cursor.len());
                 page = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
                 assert_eq!((page.is_first(), page.enough(10)), (false, enough));
@@ -190,12 +266,47 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_carries_the_words_that_were_put_in_and_how_many_were_sorted() {
+        let body = Bm25Search::new("hreon in the reedz");
+        let mut first = Page::of(SearchMethod::Bm25, &body, None, 10).unwrap();
+        assert_eq!(first.sorted(100), 100);
+        let longest = "é".repeat(WORD_BYTES / 2);
+        let word = |range, searched: &str| Replaced { range, searched: searched.to_owned() };
+        for replaced in
+            [vec![], vec![word(0..5, "heron"), word(13..18, "reeds")], vec![word(8_000..8_009, &longest); REPLACED]]
+        {
+            first.replaced = replaced.clone();
+            let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
+            let cursor = first.next(100, &shown, Total { count: 900, exact: true }, false, Some(200)).unwrap();
+            assert!(cursor.len() < 5_200, "{}", cursor.len());
+            let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
+            assert_eq!((second.sorted(100), second.is_first()), (200, false));
+            assert_eq!(second.replaced, replaced);
+        }
+        for numbers in [
+            vec![0, 5],
+            vec![0, 5, 1],
+            vec![0, 5, 0],
+            vec![0, 5, 1, 0],
+            vec![0, 5, 1, 0x0200],
+            vec![0, 5, 1, 0x01ff],
+            vec![0, 5, 1, 0x0120],
+            vec![0, 5, 1, 0x0100],
+            vec![u64::MAX, u64::MAX, 1, 0x0161],
+            vec![0, 5, u64::MAX, 0x0161],
+            [0, 5, 1, 0x0161].repeat(REPLACED + 1),
+        ] {
+            assert_eq!(super::replaced(&numbers), None, "{numbers:?}");
+        }
+    }
+
+    #[test]
     fn the_last_page_leads_nowhere() {
         let page = Page::of(SearchMethod::Bm25, &Bm25Search::new("heron"), None, 10).unwrap();
         let shown = [DocumentId(6)];
-        assert_eq!(page.next(10, &shown, Total { count: 10, exact: true }, false), None);
-        assert!(page.next(10, &shown, Total { count: 11, exact: true }, false).is_some());
-        assert_eq!(page.next(0, &[], Total { count: 0, exact: false }, false), None);
-        assert_eq!(page.next(MOST, &shown, Total { count: 5_000, exact: true }, false), None);
+        assert_eq!(page.next(10, &shown, Total { count: 10, exact: true }, false, None), None);
+        assert!(page.next(10, &shown, Total { count: 11, exact: true }, false, None).is_some());
+        assert_eq!(page.next(0, &[], Total { count: 0, exact: false }, false, None), None);
+        assert_eq!(page.next(MOST, &shown, Total { count: 5_000, exact: true }, false, None), None);
     }
 }

@@ -130,6 +130,31 @@ async fn the_best_are_sorted_and_the_answer_says_that_others_match() {
     app.end().await;
 }
 
+/// Else a larger page would bring in others before those that were shown.
+#[tokio::test]
+async fn a_larger_page_sorts_no_more_than_the_first_one_did() {
+    let app = TestApp::start().await;
+    gauges(&app).await;
+    for method in METHODS {
+        for group_by in ["none", "file"] {
+            let mut body = json!({
+                "query": "radar gauge", "limit": 5, "group_by": group_by, "sort": "created_at", "sort_order": "desc",
+                "sort_top": 5,
+            });
+            let whole = ask(&app.client, method, &body).await.unwrap();
+            assert_eq!((whole.results.len(), whole.next_cursor.as_deref()), (5, None), "{method} {group_by}");
+            body["limit"] = json!(2);
+            let first = ask(&app.client, method, &body).await.unwrap();
+            body["limit"] = json!(100);
+            body["cursor"] = first.next_cursor.clone().into();
+            let second = ask(&app.client, method, &body).await.unwrap();
+            assert_eq!([ids(&first), ids(&second)].concat(), ids(&whole), "{method} {group_by}");
+            assert_eq!((second.sorted.unwrap().count, second.next_cursor), (5, None), "{method} {group_by}");
+        }
+    }
+    app.end().await;
+}
+
 #[tokio::test]
 async fn groups_are_sorted_by_what_stands_for_them() {
     let app = TestApp::start().await;
