@@ -1,10 +1,14 @@
 //! Pages of an answer. A page begins behind the last result of the page before, wherever that is by now.
 use super::Total;
+use crate::store::search::reorder::Sorted;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::{collections::HashMap, ops::Range};
-use svc_client::{Code, Failure, wire::SearchMethod};
+use std::{cmp::Ordering, collections::HashMap, ops::Range};
+use svc_client::{
+    Code, Failure,
+    wire::{SearchMethod, SortOrder},
+};
 use svc_ids::DocumentId;
 
 /// How many results a search pages through.
@@ -33,6 +37,8 @@ const KNOWN: usize = 100;
 /// How many words of a query may be replaced, and how many bytes one has that is put in: a cursor carries them all.
 pub(super) const REPLACED: usize = 4;
 pub(super) const WORD_BYTES: usize = 192;
+/// How many bytes the key of a result has by which it is sorted: 60 characters of a title at most.
+const KEY_BYTES: usize = 240;
 /// How many bytes of a text one number of a cursor holds, below a one that says where they begin.
 const PACKED: usize = 7;
 
@@ -53,6 +59,8 @@ struct Begin {
     by_all_words: bool,
     /// How many of the best results the first page sorted; 0 where their scores decide.
     sorted: u32,
+    /// What the last one that came before was sorted by, at that time.
+    key: Option<String>,
     /// The last ones that came before, in their order.
     shown: Vec<DocumentId>,
 }
@@ -60,7 +68,8 @@ struct Begin {
 impl Begin {
     /// What the numbers of a cursor of this search say, with the words that they put into its query.
     fn of(numbers: &[u64], method: usize, search: u64) -> Option<(Begin, Vec<Replaced>)> {
-        let [of_method, skipped, of_search, by_all_words, sorted, words, rest @ ..] = numbers else { return None };
+        let [of_method, skipped, of_search, by_all_words, sorted, key, words, rest @ ..] = numbers else { return None };
+        let (key, rest) = rest.split_at_checked(usize::try_from(*key).ok()?)?;
         let (words, shown) = rest.split_at_checked(usize::try_from(*words).ok()?)?;
         let is_of_this = *of_method == method as u64 && *of_search == search;
         if !is_of_this || *skipped >= MOST as u64 || *sorted > MOST as u64 || !(1..=KNOWN).contains(&shown.len()) {
@@ -68,7 +77,11 @@ impl Begin {
         }
         let shown = shown.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect();
         let (skipped, by_all_words) = (*skipped as usize, *by_all_words != 0);
-        Some((Begin { skipped, by_all_words, sorted: *sorted as u32, shown }, replaced(words)?))
+        let key = match key {
+            [] => None,
+            packed => Some(unpacked(packed).filter(|key| key.len() <= KEY_BYTES && !key.contains('\0'))?),
+        };
+        Some((Begin { skipped, by_all_words, sorted: *sorted as u32, key, shown }, replaced(words)?))
     }
 }
 
@@ -138,15 +151,41 @@ impl Page {
         last.map_or(skipped.saturating_sub(shown.len()), |at| at + 1)
     }
 
+    /// What the last result of the page before was sorted by.
+    pub fn key(&self) -> Option<&str> {
+        self.begin.as_ref()?.key.as_deref()
+    }
+
+    /// What an order, which was compared with [`Page::key`], leaves for this page and those after it. They begin behind the last result that was shown
+    /// and is still sorted there, or else where it was; what was shown and then changed comes on none of them.
+    pub fn left(&self, order: Vec<Sorted>, direction: SortOrder) -> Vec<Sorted> {
+        let Some(Begin { key, shown, .. }) = &self.begin else { return order };
+        // What has no key comes last in either direction.
+        let stands = |sorted: &Sorted| match (&sorted.key, key) {
+            (Some(_), Some(_)) => {
+                let ascending = sorted.compared.unwrap_or_default().cmp(&0);
+                if direction == SortOrder::Desc { ascending.reverse() } else { ascending }
+            }
+            (one, other) => one.is_none().cmp(&other.is_none()),
+        };
+        let level = order.iter().enumerate().filter(|(_, sorted)| stands(sorted) == Ordering::Equal);
+        let level: HashMap<DocumentId, usize> = level.map(|(at, sorted)| (sorted.id, at)).collect();
+        let start = match shown.iter().rev().find_map(|id| level.get(id)) {
+            Some(at) => at + 1,
+            None => order.iter().take_while(|sorted| stands(sorted) == Ordering::Less).count(),
+        };
+        order.into_iter().skip(start).filter(|sorted| !shown.contains(&sorted.id)).collect()
+    }
+
     /// What the next page begins with, if there may be one: this page shows `shown`, with which `end` results have been shown.
-    /// `by_all_words` says whether they have all words of the query, and others have some; `sorted`, how many of the best are sorted.
+    /// `by_all_words` says whether they have all words of the query, and others have some; `sorted`, how many of the best are sorted, and by what the last one shown is.
     pub fn next(
         &self,
         end: usize,
         shown: &[DocumentId],
         total: Total,
         by_all_words: bool,
-        sorted: Option<u32>,
+        sorted: Option<(u32, Option<String>)>,
     ) -> Option<String> {
         let has_more = if total.exact { total.count > end as u64 } else { true };
         if shown.is_empty() || !has_more || end >= MOST {
@@ -155,9 +194,11 @@ impl Page {
         let before = self.begin.iter().flat_map(|begin| &begin.shown);
         let known: Vec<&DocumentId> = before.chain(shown).collect();
         let words: Vec<u64> = self.replaced.iter().flat_map(carried).collect();
-        let (narrow, sorted) = (u8::from(by_all_words), sorted.unwrap_or_default());
-        let mut cursor = format!("{}.{end}.{}.{narrow}.{sorted}.{}", self.method, self.search, words.len());
-        for number in words {
+        let (narrow, (sorted, key)) = (u8::from(by_all_words), sorted.unwrap_or_default());
+        let key = key.map(|key| packed(&key)).unwrap_or_default();
+        let mut cursor =
+            format!("{}.{end}.{}.{narrow}.{sorted}.{}.{}", self.method, self.search, key.len(), words.len());
+        for number in key.into_iter().chain(words) {
             cursor.push_str(&format!(".{number}"));
         }
         for id in &known[known.len().saturating_sub(KNOWN)..] {
@@ -176,10 +217,25 @@ pub(super) fn of_another() -> Failure {
     Failure::field("cursor", "takes a next_cursor of this very search")
 }
 
+/// A text as numbers.
+fn packed(text: &str) -> Vec<u64> {
+    let pack = |bytes: &[u8]| bytes.iter().fold(1_u64, |number, byte| number << 8 | u64::from(*byte));
+    text.as_bytes().chunks(PACKED).map(pack).collect()
+}
+
+fn unpacked(numbers: &[u64]) -> Option<String> {
+    let mut text = Vec::new();
+    for number in numbers {
+        let bytes = number.to_be_bytes();
+        let marker = bytes.iter().position(|byte| *byte != 0).filter(|at| bytes[*at] == 1)?;
+        text.extend_from_slice(&bytes[marker + 1..]);
+    }
+    String::from_utf8(text).ok()
+}
+
 /// A word as numbers: where it begins in the query, how long what it replaces is, in how many numbers it is packed, and these.
 fn carried(Replaced { range, searched }: &Replaced) -> Vec<u64> {
-    let pack = |bytes: &[u8]| bytes.iter().fold(1_u64, |number, byte| number << 8 | u64::from(*byte));
-    let packed: Vec<u64> = searched.as_bytes().chunks(PACKED).map(pack).collect();
+    let packed = packed(searched);
     [[range.start as u64, range.len() as u64, packed.len() as u64].to_vec(), packed].concat()
 }
 
@@ -190,13 +246,7 @@ fn replaced(mut numbers: &[u64]) -> Option<Vec<Replaced>> {
         let (packed, further) = rest.split_at_checked(usize::try_from(*count).ok()?)?;
         let start = usize::try_from(*start).ok()?;
         let end = start.checked_add(usize::try_from(*length).ok()?)?;
-        let mut bytes = Vec::new();
-        for number in packed {
-            let unpacked = number.to_be_bytes();
-            let marker = unpacked.iter().position(|byte| *byte != 0).filter(|at| unpacked[*at] == 1)?;
-            bytes.extend_from_slice(&unpacked[marker + 1..]);
-        }
-        let searched = String::from_utf8(bytes).ok()?;
+        let searched = unpacked(packed)?;
         if searched.trim().is_empty() || searched.len() > WORD_BYTES || searched.contains(char::is_control) {
             return None;
         }
@@ -277,10 +327,12 @@ mod tests {
         {
             first.replaced = replaced.clone();
             let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
-            let cursor = first.next(100, &shown, Total { count: 900, exact: true }, false, Some(200)).unwrap();
+            let key = "é".repeat(KEY_BYTES / 2);
+            let sorted = Some((200, Some(key.clone())));
+            let cursor = first.next(100, &shown, Total { count: 900, exact: true }, false, sorted).unwrap();
             assert!(cursor.len() < 5_200, "{}", cursor.len());
             let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
-            assert_eq!((second.sorted(100), second.is_first()), (200, false));
+            assert_eq!((second.sorted(100), second.is_first(), second.key()), (200, false, Some(key.as_str())));
             assert_eq!(second.replaced, replaced);
         }
         for numbers in [
@@ -298,6 +350,43 @@ mod tests {
         ] {
             assert_eq!(super::replaced(&numbers), None, "{numbers:?}");
         }
+    }
+
+    #[test]
+    fn a_sorted_page_begins_where_the_last_one_ended_whatever_has_changed_its_place() {
+        let body = Bm25Search::new("heron");
+        let first = Page::of(SearchMethod::Bm25, &body, None, 3).unwrap();
+        let order = |of: &[(i64, Option<i32>)]| -> Vec<Sorted> {
+            let sorted = |(id, compared): &(i64, Option<i32>)| Sorted {
+                id: DocumentId(*id),
+                key: compared.map(|compared| compared.to_string()),
+                compared: *compared,
+            };
+            of.iter().map(sorted).collect()
+        };
+        let all = order(&[(1, Some(-1)), (2, Some(0)), (3, Some(0)), (4, Some(0)), (5, Some(1)), (6, None)]);
+        assert_eq!(first.left(all.clone(), SortOrder::Asc), all);
+        let shown = [DocumentId(1), DocumentId(2), DocumentId(3)];
+        let total = Total { count: 6, exact: true };
+        let cursor = first.next(3, &shown, total, false, Some((100, Some("0".to_owned())))).unwrap();
+        let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
+        let left = |of: &[(i64, Option<i32>)], direction| -> Vec<i64> {
+            second.left(order(of), direction).into_iter().map(|sorted| sorted.id.0).collect()
+        };
+        let (before, level, behind) = (Some(-1), Some(0), Some(1));
+        let as_it_was = [(1, before), (2, level), (3, level), (4, level), (5, behind), (6, None)];
+        assert_eq!(left(&as_it_was, SortOrder::Asc), [4, 5, 6]);
+        assert_eq!(left(&[(3, before), (1, before), (2, level), (4, level), (5, behind)], SortOrder::Asc), [4, 5]);
+        assert_eq!(left(&[(1, before), (2, level), (4, level), (5, behind), (3, behind)], SortOrder::Asc), [4, 5]);
+        assert_eq!(left(&[(9, before), (4, behind), (1, behind), (5, None), (2, None)], SortOrder::Asc), [4, 5]);
+        assert_eq!(left(&[(3, behind), (2, behind), (1, level), (4, before), (5, before)], SortOrder::Desc), [4, 5]);
+        assert_eq!(left(&[(9, before), (3, before)], SortOrder::Asc), Vec::<i64>::new());
+        // Behind what has no key there is only what has none either.
+        let cursor = first.next(3, &shown, total, false, Some((100, None))).unwrap();
+        let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
+        let of = [(9, Some(0)), (2, Some(0)), (1, None), (3, None), (4, None)];
+        let keys = order(&of).into_iter().map(|sorted| Sorted { compared: None, ..sorted }).collect();
+        assert_eq!(second.left(keys, SortOrder::Desc).into_iter().map(|left| left.id.0).collect::<Vec<_>>(), [4]);
     }
 
     #[test]

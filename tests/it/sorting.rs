@@ -1,6 +1,7 @@
 //! Results in another order than that of their scores.
 use crate::{
     cli::svc,
+    edits::patched,
     support::{TestApp, document, searches::ask},
 };
 use serde_json::{Value, json};
@@ -127,6 +128,45 @@ async fn the_best_are_sorted_and_the_answer_says_that_others_match() {
     let second = ask(more).await;
     assert!(ids(&second).iter().all(|id| *id != new && !ids(&first).contains(id)));
     assert_eq!(ids(&ask(body).await)[0], new);
+    app.end().await;
+}
+
+/// Whoever marks what a page shows moves it to the other end of the order.
+#[tokio::test]
+async fn what_changes_its_place_between_two_pages_is_not_shown_again_and_hides_nothing() {
+    let app = TestApp::start().await;
+    gauges(&app).await;
+    for (by, order, change) in [
+        ("title", "asc", json!({"title": "zulu"})),
+        ("title", "desc", json!({"title": "aardvark"})),
+        ("updated_at", "asc", json!({"structured_content": {"read": 1}})),
+        ("updated_at", "desc", json!({"structured_content": {"read": 2}})),
+        ("event_time", "desc", json!({"event_time": "1969-07-20T20:17:40.123456Z"})),
+        ("event_time", "asc", json!({"event_time": "2050-01-01T00:00:00Z"})),
+    ] {
+        for (group_by, changed) in [("none", 2..3), ("file", 0..3)] {
+            let mut body = json!({
+                "query": "radar gauge", "limit": 100, "group_by": group_by, "sort": by, "sort_order": order,
+            });
+            let expected = ids(&ask(&app.client, "bm25", &body).await.unwrap());
+            assert_eq!(expected.len(), 9);
+            body["limit"] = json!(3);
+            let first = ask(&app.client, "bm25", &body).await.unwrap();
+            for id in &ids(&first)[changed] {
+                patched(&app, *id, change.clone()).await;
+                app.settled(*id).await;
+            }
+            let (mut pages, mut next) = (ids(&first), first.next_cursor);
+            while let Some(cursor) = next {
+                body["cursor"] = cursor.into();
+                let page = ask(&app.client, "bm25", &body).await.unwrap();
+                pages.extend(ids(&page));
+                assert!(pages.len() <= 9, "{by} {order} {group_by}: {pages:?}");
+                next = page.next_cursor;
+            }
+            assert_eq!(pages, expected, "{by} {order} {group_by}");
+        }
+    }
     app.end().await;
 }
 
