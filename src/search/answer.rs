@@ -4,6 +4,7 @@ use super::{
     explain::Laps,
     facets,
     groups::{Group, Text, Tree, parts},
+    paging::{self, Page},
     rerank, results, snippets,
 };
 use crate::{
@@ -22,7 +23,7 @@ use svc_client::{
     Failure,
     wire::{
         DocumentResponse, FacetsResponse, GroupBy, LegExplanation, LegWay, ScopeState, SearchHit, SearchMethod,
-        SearchResponse, SearchResult, SearchStage, Snippet, SortedResponse, Sorting, TotalIs,
+        SearchResponse, SearchResult, SearchStage, Snippet, SortBy, SortedResponse, Sorting, TotalIs,
     },
 };
 use svc_ids::DocumentId;
@@ -64,12 +65,16 @@ pub(super) async fn answer(
 ) -> Result<SearchResponse, Failure> {
     let mut laps = Laps::since(asked.started);
     laps.end(SearchStage::Prepare);
-    let (Shown { places, before, total, facets, sorted }, found) = match asked.group_by {
+    let (Shown { places, before, total, facets, sorted, keys }, found) = match asked.group_by {
         GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking, &mut laps)).await?,
         GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking, &mut laps)).await?,
     };
-    let shown: Vec<DocumentId> = places.iter().map(|place| place.first).collect();
-    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow);
+    let is_sorted = asked.sorting.is_some();
+    // What is sorted is what stands for a group, whichever of its texts is best.
+    let shown: Vec<DocumentId> = places.iter().map(|place| if is_sorted { place.shown } else { place.first }).collect();
+    let key = shown.last().and_then(|id| keys.get(id)).and_then(|(_, key)| key.clone());
+    let sorted_by = is_sorted.then_some((asked.depth, key));
+    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, sorted_by);
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
@@ -146,7 +151,11 @@ struct Shown {
     total: Total,
     facets: Option<FacetsResponse>,
     sorted: Option<SortedResponse>,
+    keys: Left,
 }
+
+/// What an order leaves for a page and those after it, each with its place there and what it is sorted by.
+type Left = HashMap<DocumentId, (usize, Option<String>)>;
 
 impl Found {
     /// How many places the pages lead through: a later stage ranks no more than its candidates, of which there are as many.
@@ -195,31 +204,40 @@ async fn alone(
         Box::pin(reorder.run(core, &eligible.scope, &mut found)).await?;
         laps.end(SearchStage::Reorder);
     }
-    let mut sorted = None;
+    let (mut sorted, mut keys, count) = (None, Left::new(), found.ranked.len());
+    let mut before = asked.page.start(found.ranked.iter().map(|(id, _)| *id)).min(count);
     if let Some(sorting) = asked.sorting {
         let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
-        let places = places_of(core, &eligible.scope, sorting, &ids).await?;
-        found.ranked.sort_by_key(|(id, _)| places.get(id).copied().unwrap_or(usize::MAX));
-        sorted = Some(sorted_as(sorting, ids.len(), found.is_whole && found.total.exact));
+        keys = left(core, &eligible.scope, &asked.page, sorting, &ids).await?;
+        found.ranked.retain(|(id, _)| keys.contains_key(id));
+        found.ranked.sort_by_key(|(id, _)| keys.get(id).map(|(place, _)| *place));
+        before = count - found.ranked.len();
+        sorted = Some(sorted_as(sorting, count, found.is_whole && found.total.exact));
         laps.end(SearchStage::Reorder);
+    } else {
+        found.ranked.drain(..before);
     }
-    let before = asked.page.start(found.ranked.iter().map(|(id, _)| *id));
     let place = |(id, score): &(DocumentId, f64)| Place { shown: *id, first: *id, score: *score, texts: None };
-    let places = found.ranked.iter().skip(before).take(asked.limit as usize).map(place).collect();
-    let total = found.total_shown(asked, found.ranked.len());
-    Ok((Shown { places, before, total, facets, sorted }, found))
+    let places = found.ranked.iter().take(asked.limit as usize).map(place).collect();
+    let total = found.total_shown(asked, count);
+    Ok((Shown { places, before, total, facets, sorted, keys }, found))
 }
 
-/// The place of each document in an order.
-async fn places_of(
+/// Sorts what is chosen anew for each page, and leaves out what came before this one.
+async fn left(
     core: &Core,
     scope: &Readable,
-    sorting: Sorting,
+    page: &Page,
+    Sorting { by, order, .. }: Sorting,
     ids: &[DocumentId],
-) -> Result<HashMap<DocumentId, usize>, Failure> {
+) -> Result<Left, Failure> {
+    let key = page.key();
+    if by != SortBy::Title && key.is_some_and(|key| key.parse::<i64>().is_err()) {
+        return Err(paging::of_another());
+    }
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let order = store::search::reorder::sorted(&mut conn, scope, ids, sorting.by, sorting.order).await.or_fail()?;
-    Ok(order.into_iter().zip(0..).collect())
+    let sorted = store::search::reorder::sorted(&mut conn, scope, ids, by, order, key).await.or_fail()?;
+    Ok(page.left(sorted, order).into_iter().zip(0..).map(|(sorted, place)| (sorted.id, (place, sorted.key))).collect())
 }
 
 fn sorted_as(Sorting { by, order, .. }: Sorting, count: usize, is_all: bool) -> SortedResponse {
@@ -285,12 +303,14 @@ async fn grouped(
         laps.end(SearchStage::Facets);
     }
     found.total = total;
-    let mut sorted = None;
+    let (mut sorted, mut keys, mut count, mut before) = (None, Left::new(), groups.len(), 0);
     if let Some(sorting) = asked.sorting {
         let shown: Vec<DocumentId> = groups.iter().map(|group| group.shown).collect();
-        let places = places_of(core, &eligible.scope, sorting, &shown).await?;
-        groups.sort_by_key(|group| places.get(&group.shown).copied().unwrap_or(usize::MAX));
-        sorted = Some(sorted_as(sorting, groups.len(), total.exact && total.count == groups.len() as u64));
+        keys = left(core, &eligible.scope, &asked.page, sorting, &shown).await?;
+        groups.retain(|group| keys.contains_key(&group.shown));
+        groups.sort_by_key(|group| keys.get(&group.shown).map(|(place, _)| *place));
+        before = count - groups.len();
+        sorted = Some(sorted_as(sorting, count, total.exact && total.count == count as u64));
         laps.end(SearchStage::Reorder);
     } else if asked.ranks_again() {
         let candidates = candidates(&found.ranked, &groups, asked.depth as usize);
@@ -309,10 +329,13 @@ async fn grouped(
             laps.end(SearchStage::Reorder);
         }
         groups = tree.groups(&found.ranked, limit).0;
+        count = groups.len();
     }
-    let shown = found.total_shown(asked, groups.len());
-    let before = asked.page.start(groups.iter().map(|group| group.first.0)).min(groups.len());
-    groups.drain(..before);
+    let shown = found.total_shown(asked, count);
+    if asked.sorting.is_none() {
+        before = asked.page.start(groups.iter().map(|group| group.first.0)).min(groups.len());
+        groups.drain(..before);
+    }
     groups.truncate(asked.limit as usize);
     find_texts(core, eligible, asked, ranking, &mut tree, &mut groups).await?;
     let sections = sections(core, eligible, asked, &tree, &found.ranked).await?;
@@ -324,7 +347,7 @@ async fn grouped(
     };
     let places = groups.into_iter().map(place).collect();
     laps.end(SearchStage::Group);
-    Ok((Shown { places, before, total: shown, facets, sorted }, found))
+    Ok((Shown { places, before, total: shown, facets, sorted, keys }, found))
 }
 
 /// Whether anything is eligible outside of these groups. To find that out takes less than to rank everything in them.

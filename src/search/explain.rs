@@ -28,10 +28,11 @@ impl Laps {
         }
     }
 
-    /// Plans, and what was looked up, follow from documents that the caller may not read: who may not read everything is not told.
+    /// Plans, and what was looked up, follow from documents that the caller may not read, and a query takes no time to be embedded where somebody else
+    /// has asked it: who may not read everything is not told.
     pub fn explain(self, mut legs: Vec<LegExplanation>, scope: &Readable) -> SearchExplanation {
         if !scope.is_everything() {
-            legs.iter_mut().for_each(|leg| leg.plan = None);
+            legs.iter_mut().for_each(|leg| (leg.plan, leg.embed_ms) = (None, None));
         }
         SearchExplanation { legs, rounds: self.rounds, stages: self.stages }
     }

@@ -1,5 +1,8 @@
 //! What was most likely meant by the words of a query that no text has.
-use super::fulltext::is_unspaced;
+use super::{
+    fulltext::is_unspaced,
+    paging::{self, Page, REPLACED, Replaced, WORD_BYTES},
+};
 use crate::{
     core::Core,
     error::OrFail,
@@ -17,9 +20,8 @@ use svc_client::{
 };
 use svc_ranking::{Analyzer, meant};
 
-/// How many different words of a query are looked up, and how many of them may be replaced.
+/// How many different words of a query are looked up.
 const WORDS: usize = 32;
-const REPLACED: usize = 4;
 /// A shorter word is near to too many others.
 const LETTERS: usize = 3;
 /// How many terms of the index are compared with a word: so many before its place among them, and as many behind it.
@@ -46,18 +48,28 @@ struct Word {
 
 /// Puts the nearest word of eligible texts in the place of each word that none has which the caller may read. What is in other texts counts as if it were
 /// nowhere, and each word that is put in is read from an eligible text: so nobody learns which words stand in texts that it may not read.
+/// A further page searches for what the first one did.
 pub(super) async fn correct(
     core: &Core,
     eligible: &Eligible,
     is_wanted: bool,
+    page: &mut Page,
     query: &mut String,
 ) -> Result<Option<SearchedInstead>, Failure> {
     if !is_wanted {
         return Ok(None);
     }
+    if page.is_first() {
+        page.replaced = mistyped(core, eligible, query).await?;
+    }
+    put_in(core.lexicon.analyzer(), &page.replaced, query)
+}
+
+/// The words of a query that none has which the caller may read, each with the nearest one.
+async fn mistyped(core: &Core, eligible: &Eligible, query: &str) -> Result<Vec<Replaced>, Failure> {
     let words = words(core.lexicon.analyzer(), query);
     if words.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let terms: Vec<String> = words.iter().flat_map(|word| word.terms.iter().cloned()).collect();
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
@@ -68,22 +80,35 @@ pub(super) async fn correct(
         terms.iter().zip(&holders).filter(|(_, holder)| holder.is_some()).map(|(term, _)| term.as_str()).collect();
     let is_unknown = |word: &&Word| !word.terms.iter().any(|term| known.contains(term.as_str()));
     let unknown: Vec<&Word> = words.iter().filter(is_unknown).take(REPLACED).collect();
-    let (mut instead, mut replaced) = (Vec::new(), Vec::new());
+    let mut replaced = Vec::new();
     for word in unknown {
-        if let Some(searched) = nearest(core, &mut tx, eligible, word).await? {
-            let ranges = word.again.iter().chain([&word.range]);
-            replaced.extend(ranges.map(|range| (range.clone(), searched.clone())));
-            instead.push(WordInstead { asked: query[word.range.clone()].to_owned(), searched });
+        let searched = nearest(core, &mut tx, eligible, word).await?;
+        if let Some(searched) = searched.filter(|searched| searched.len() <= WORD_BYTES) {
+            replaced.push(Replaced { range: word.range.clone(), searched });
         }
     }
     tx.commit().await.or_fail()?;
-    if instead.is_empty() {
+    Ok(replaced)
+}
+
+/// Puts words into a query, each wherever the word stands that it is for. Those of a cursor may be for another query.
+fn put_in(analyzer: &Analyzer, replaced: &[Replaced], query: &mut String) -> Result<Option<SearchedInstead>, Failure> {
+    if replaced.is_empty() {
         return Ok(None);
     }
+    let words = words(analyzer, query);
+    let (mut places, mut instead, mut end) = (Vec::new(), Vec::new(), 0);
+    for Replaced { range, searched } in replaced {
+        let word = words.iter().find(|word| word.range == *range && range.start >= end);
+        let word = word.ok_or_else(paging::of_another)?;
+        places.extend(word.again.iter().chain([range]).map(|range| (range.clone(), searched)));
+        instead.push(WordInstead { asked: query[range.clone()].to_owned(), searched: searched.clone() });
+        end = range.end;
+    }
     // The last comes first, so that the others keep their places.
-    replaced.sort_unstable_by_key(|(range, _)| Reverse(range.start));
-    for (range, searched) in replaced {
-        query.replace_range(range, &searched);
+    places.sort_unstable_by_key(|(range, _)| Reverse(range.start));
+    for (range, searched) in places {
+        query.replace_range(range, searched);
     }
     Ok(Some(SearchedInstead { query: query.clone(), words: instead }))
 }
@@ -178,6 +203,28 @@ fn words(analyzer: &Analyzer, query: &str) -> Vec<Word> {
 mod tests {
     use super::*;
     use svc_ranking::AnalyzerConfig;
+
+    #[test]
+    fn words_are_put_where_they_belong_and_nowhere_else() {
+        let word = |range, searched: &str| Replaced { range, searched: searched.to_owned() };
+        let analyzer = Analyzer::new(AnalyzerConfig::default());
+        let mut again = "hreon by hreon".to_owned();
+        assert!(put_in(&analyzer, &[word(0..5, "heron")], &mut again).unwrap().is_some_and(|put| put.words.len() == 1));
+        assert_eq!(again, "heron by heron");
+        let mut query = "hreon in thé reedz!".to_owned();
+        let put = [word(0..5, "heron"), word(14..19, "reeds")];
+        let instead = put_in(&analyzer, &put, &mut query).unwrap().unwrap();
+        assert_eq!((query.as_str(), instead.query.as_str()), ("heron in thé reeds!", "heron in thé reeds!"));
+        assert_eq!(instead.words[1], WordInstead { asked: "reedz".to_owned(), searched: "reeds".to_owned() });
+        for wrong in [
+            vec![word(14..21, "reeds")],
+            vec![word(12..13, "e")],
+            vec![word(14..19, "reeds"), word(0..5, "heron")],
+            vec![word(0..5, "heron"), word(4..6, "n")],
+        ] {
+            assert!(put_in(&analyzer, &wrong, &mut query).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn only_words_that_may_be_mistyped_are_looked_up() {

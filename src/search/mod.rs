@@ -147,7 +147,7 @@ impl Asked<'_> {
     }
 }
 
-/// Makes it from any body of a search. Its page is that of the query as it was typed: which words are put into it may change between two pages.
+/// Makes it from any body of a search. Its page is that of the query as it was typed, and carries the words that are put into it.
 macro_rules! asked {
     ($method:ident, $body:ident, $started:ident, $page:ident) => {
         Asked {
@@ -155,8 +155,8 @@ macro_rules! asked {
             started: $started,
             query: &$body.query,
             limit: $body.limit,
+            depth: if $body.sorting().is_some() { $page.sorted($body.depth()) } else { $body.depth() },
             page: $page,
-            depth: $body.depth(),
             second_stage: $body.second_stage(),
             reorder: Reorder::of($body.mmr_lambda, $body.recency_half_life_days),
             sorting: $body.sorting(),
@@ -264,9 +264,9 @@ pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Res
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
-    let page = Page::of(SearchMethod::Vector, &body, body.cursor.as_deref(), body.limit)?;
+    let mut page = Page::of(SearchMethod::Vector, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
     let asked = asked!(Vector, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Vector(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
@@ -294,9 +294,9 @@ pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) ->
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
-    let page = Page::of(SearchMethod::Fulltext, &body, body.cursor.as_deref(), body.limit)?;
+    let mut page = Page::of(SearchMethod::Fulltext, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
     let asked = asked!(Fulltext, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
@@ -318,9 +318,9 @@ pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
-    let page = Page::of(SearchMethod::Bm25, &body, body.cursor.as_deref(), body.limit)?;
+    let mut page = Page::of(SearchMethod::Bm25, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
     let asked = asked!(Bm25, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
@@ -336,9 +336,9 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
-    let page = Page::of(SearchMethod::Maxsim, &body, body.cursor.as_deref(), body.limit)?;
+    let mut page = Page::of(SearchMethod::Maxsim, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
     let asked = asked!(Maxsim, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Maxsim(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })
@@ -375,9 +375,9 @@ pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Res
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
-    let page = Page::of(SearchMethod::Hybrid, &body, body.cursor.as_deref(), body.limit)?;
+    let mut page = Page::of(SearchMethod::Hybrid, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut body.query)).await?;
+    let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
     let asked = asked!(Hybrid, body, started, page);
     let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body))).await?;
     Ok(SearchResponse { searched_instead, ..found })

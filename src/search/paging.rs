@@ -1,10 +1,14 @@
 //! Pages of an answer. A page begins behind the last result of the page before, wherever that is by now.
 use super::Total;
+use crate::store::search::reorder::Sorted;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
-use svc_client::{Code, Failure, wire::SearchMethod};
+use std::{cmp::Ordering, collections::HashMap, ops::Range};
+use svc_client::{
+    Code, Failure,
+    wire::{SearchMethod, SortOrder},
+};
 use svc_ids::DocumentId;
 
 /// How many results a search pages through.
@@ -30,6 +34,22 @@ const METHODS: [SearchMethod; 5] =
 /// How many of the results before a page its cursor knows.
 const KNOWN: usize = 100;
 
+/// How many words of a query may be replaced, and how many bytes one has that is put in: a cursor carries them all.
+pub(super) const REPLACED: usize = 4;
+pub(super) const WORD_BYTES: usize = 192;
+/// How many bytes the key of a result has by which it is sorted: 60 characters of a title at most.
+const KEY_BYTES: usize = 240;
+/// How many bytes of a text one number of a cursor holds, below a one that says where they begin.
+const PACKED: usize = 7;
+
+/// A word that is put into a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Replaced {
+    /// The bytes of the query, as it was typed, whose place it takes.
+    pub range: Range<usize>,
+    pub searched: String,
+}
+
 /// Where a page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Begin {
@@ -37,8 +57,32 @@ struct Begin {
     skipped: usize,
     /// Whether the first page was content with what has all words of the query.
     by_all_words: bool,
+    /// How many of the best results the first page sorted; 0 where their scores decide.
+    sorted: u32,
+    /// What the last one that came before was sorted by, at that time.
+    key: Option<String>,
     /// The last ones that came before, in their order.
     shown: Vec<DocumentId>,
+}
+
+impl Begin {
+    /// What the numbers of a cursor of this search say, with the words that they put into its query.
+    fn of(numbers: &[u64], method: usize, search: u64) -> Option<(Begin, Vec<Replaced>)> {
+        let [of_method, skipped, of_search, by_all_words, sorted, key, words, rest @ ..] = numbers else { return None };
+        let (key, rest) = rest.split_at_checked(usize::try_from(*key).ok()?)?;
+        let (words, shown) = rest.split_at_checked(usize::try_from(*words).ok()?)?;
+        let is_of_this = *of_method == method as u64 && *of_search == search;
+        if !is_of_this || *skipped >= MOST as u64 || *sorted > MOST as u64 || !(1..=KNOWN).contains(&shown.len()) {
+            return None;
+        }
+        let shown = shown.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect();
+        let (skipped, by_all_words) = (*skipped as usize, *by_all_words != 0);
+        let key = match key {
+            [] => None,
+            packed => Some(unpacked(packed).filter(|key| key.len() <= KEY_BYTES && !key.contains('\0'))?),
+        };
+        Some((Begin { skipped, by_all_words, sorted: *sorted as u32, key, shown }, replaced(words)?))
+    }
 }
 
 /// A page of the results of one search.
@@ -49,6 +93,8 @@ pub(super) struct Page {
     search: u64,
     limit: usize,
     begin: Option<Begin>,
+    /// The words that the first page put into its query, and so does each further one, whatever has been stored meanwhile.
+    pub replaced: Vec<Replaced>,
 }
 
 impl Page {
@@ -61,21 +107,11 @@ impl Page {
         let hash = Sha256::digest(asked.to_string());
         let search = hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)) >> 1;
         let method = METHODS.iter().position(|known| *known == method).unwrap_or_default();
-        let page = Page { method, search, limit: limit as usize, begin: None };
+        let page = Page { method, search, limit: limit as usize, begin: None, replaced: Vec::new() };
         let Some(cursor) = cursor else { return Ok(page) };
-        match numbers(cursor).as_deref() {
-            Some([of_method, skipped, of_search, by_all_words, shown @ ..])
-                if *of_method == method as u64
-                    && *of_search == search
-                    && *skipped < MOST as u64
-                    && (1..=KNOWN).contains(&shown.len()) =>
-            {
-                let shown = shown.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect();
-                let begin = Begin { skipped: *skipped as usize, by_all_words: *by_all_words != 0, shown };
-                Ok(Page { begin: Some(begin), ..page })
-            }
-            _ => Err(Failure::field("cursor", "takes a next_cursor of this very search")),
-        }
+        let known = numbers(cursor).and_then(|numbers| Begin::of(&numbers, method, search));
+        let (begin, replaced) = known.ok_or_else(of_another)?;
+        Ok(Page { begin: Some(begin), replaced, ..page })
     }
 
     /// How many results of the ranking are looked at: a page more than are shown, since others may have come before the last page's end.
@@ -101,6 +137,11 @@ impl Page {
         }
     }
 
+    /// How many of the best results are sorted, where `first` are for the first page: a further page sorts no others, whatever its own size.
+    pub fn sorted(&self, first: u32) -> u32 {
+        self.begin.as_ref().map(|begin| begin.sorted).filter(|sorted| *sorted > 0).unwrap_or(first)
+    }
+
     /// The number of results that come before this page in a ranking. The page begins behind the last one shown that is still there; if
     /// none of those that the cursor knows is, it begins where they began.
     pub fn start(&self, ranked: impl Iterator<Item = DocumentId>) -> usize {
@@ -110,16 +151,56 @@ impl Page {
         last.map_or(skipped.saturating_sub(shown.len()), |at| at + 1)
     }
 
+    /// What the last result of the page before was sorted by.
+    pub fn key(&self) -> Option<&str> {
+        self.begin.as_ref()?.key.as_deref()
+    }
+
+    /// What an order, which was compared with [`Page::key`], leaves for this page and those after it. They begin behind the last result that was shown
+    /// and is still sorted there, or else where it was; what was shown and then changed comes on none of them.
+    pub fn left(&self, order: Vec<Sorted>, direction: SortOrder) -> Vec<Sorted> {
+        let Some(Begin { key, shown, .. }) = &self.begin else { return order };
+        // What has no key comes last in either direction.
+        let stands = |sorted: &Sorted| match (&sorted.key, key) {
+            (Some(_), Some(_)) => {
+                let ascending = sorted.compared.unwrap_or_default().cmp(&0);
+                if direction == SortOrder::Desc { ascending.reverse() } else { ascending }
+            }
+            (one, other) => one.is_none().cmp(&other.is_none()),
+        };
+        let level = order.iter().enumerate().filter(|(_, sorted)| stands(sorted) == Ordering::Equal);
+        let level: HashMap<DocumentId, usize> = level.map(|(at, sorted)| (sorted.id, at)).collect();
+        let start = match shown.iter().rev().find_map(|id| level.get(id)) {
+            Some(at) => at + 1,
+            None => order.iter().take_while(|sorted| stands(sorted) == Ordering::Less).count(),
+        };
+        order.into_iter().skip(start).filter(|sorted| !shown.contains(&sorted.id)).collect()
+    }
+
     /// What the next page begins with, if there may be one: this page shows `shown`, with which `end` results have been shown.
-    /// `by_all_words` says whether they have all words of the query, and others have some.
-    pub fn next(&self, end: usize, shown: &[DocumentId], total: Total, by_all_words: bool) -> Option<String> {
+    /// `by_all_words` says whether they have all words of the query, and others have some; `sorted`, how many of the best are sorted, and by what the last one shown is.
+    pub fn next(
+        &self,
+        end: usize,
+        shown: &[DocumentId],
+        total: Total,
+        by_all_words: bool,
+        sorted: Option<(u32, Option<String>)>,
+    ) -> Option<String> {
         let has_more = if total.exact { total.count > end as u64 } else { true };
         if shown.is_empty() || !has_more || end >= MOST {
             return None;
         }
         let before = self.begin.iter().flat_map(|begin| &begin.shown);
         let known: Vec<&DocumentId> = before.chain(shown).collect();
-        let mut cursor = format!("{}.{end}.{}.{}", self.method, self.search, u8::from(by_all_words));
+        let words: Vec<u64> = self.replaced.iter().flat_map(carried).collect();
+        let (narrow, (sorted, key)) = (u8::from(by_all_words), sorted.unwrap_or_default());
+        let key = key.map(|key| packed(&key)).unwrap_or_default();
+        let mut cursor =
+            format!("{}.{end}.{}.{narrow}.{sorted}.{}.{}", self.method, self.search, key.len(), words.len());
+        for number in key.into_iter().chain(words) {
+            cursor.push_str(&format!(".{number}"));
+        }
         for id in &known[known.len().saturating_sub(KNOWN)..] {
             cursor.push_str(&format!(".{}", id.0));
         }
@@ -129,6 +210,50 @@ impl Page {
 
 fn numbers(cursor: &str) -> Option<Vec<u64>> {
     cursor.split('.').map(|number| number.parse().ok()).collect()
+}
+
+/// The refusal of a cursor that no page of this search gave.
+pub(super) fn of_another() -> Failure {
+    Failure::field("cursor", "takes a next_cursor of this very search")
+}
+
+/// A text as numbers.
+fn packed(text: &str) -> Vec<u64> {
+    let pack = |bytes: &[u8]| bytes.iter().fold(1_u64, |number, byte| number << 8 | u64::from(*byte));
+    text.as_bytes().chunks(PACKED).map(pack).collect()
+}
+
+fn unpacked(numbers: &[u64]) -> Option<String> {
+    let mut text = Vec::new();
+    for number in numbers {
+        let bytes = number.to_be_bytes();
+        let marker = bytes.iter().position(|byte| *byte != 0).filter(|at| bytes[*at] == 1)?;
+        text.extend_from_slice(&bytes[marker + 1..]);
+    }
+    String::from_utf8(text).ok()
+}
+
+/// A word as numbers: where it begins in the query, how long what it replaces is, in how many numbers it is packed, and these.
+fn carried(Replaced { range, searched }: &Replaced) -> Vec<u64> {
+    let packed = packed(searched);
+    [[range.start as u64, range.len() as u64, packed.len() as u64].to_vec(), packed].concat()
+}
+
+/// The words that numbers say. Whoever makes a cursor up only searches for what it might have typed.
+fn replaced(mut numbers: &[u64]) -> Option<Vec<Replaced>> {
+    let mut words = Vec::new();
+    while let [start, length, count, rest @ ..] = numbers {
+        let (packed, further) = rest.split_at_checked(usize::try_from(*count).ok()?)?;
+        let start = usize::try_from(*start).ok()?;
+        let end = start.checked_add(usize::try_from(*length).ok()?)?;
+        let searched = unpacked(packed)?;
+        if searched.trim().is_empty() || searched.len() > WORD_BYTES || searched.contains(char::is_control) {
+            return None;
+        }
+        words.push(Replaced { range: start..end, searched });
+        numbers = further;
+    }
+    (numbers.is_empty() && words.len() <= REPLACED).then_some(words)
 }
 
 /// The method of the search that a cursor goes on with.
@@ -152,7 +277,7 @@ mod tests {
         let first = Page::of(SearchMethod::Bm25, &body, None, 2).unwrap();
         assert_eq!((first.reach(), first.start(ids(&[5, 6]))), (2, 0));
         let unknown = Total { count: 2, exact: false };
-        let cursor = first.next(2, &[DocumentId(5), DocumentId(6)], unknown, false).unwrap();
+        let cursor = first.next(2, &[DocumentId(5), DocumentId(6)], unknown, false, None).unwrap();
         let body = Bm25Search { limit: 3, include_content: false, explain: true, ..body };
         let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
         assert_eq!(second.reach(), 8);
@@ -161,7 +286,7 @@ mod tests {
         assert_eq!(second.start(ids(&[7, 8])), 0, "the whole page is gone");
         assert_eq!(method(Some(&cursor)), Some(SearchMethod::Bm25));
         // A further page knows what came before the last one too.
-        let cursor = second.next(5, &[DocumentId(7), DocumentId(8), DocumentId(9)], unknown, false).unwrap();
+        let cursor = second.next(5, &[DocumentId(7), DocumentId(8), DocumentId(9)], unknown, false, None).unwrap();
         let third = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
         assert_eq!(third.start(ids(&[5, 10, 11])), 1);
         for (body, method) in [
@@ -181,7 +306,8 @@ mod tests {
         for (by_all_words, enough) in [(true, 0), (false, u32::MAX)] {
             for number in 1..=3 {
                 let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
-                let cursor = page.next(number * 100, &shown, Total { count: 900, exact: true }, by_all_words).unwrap();
+                let total = Total { count: 900, exact: true };
+                let cursor = page.next(number * 100, &shown, total, by_all_words, None).unwrap();
                 assert!(cursor.len() < 2_100, "{}", cursor.len());
                 page = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
                 assert_eq!((page.is_first(), page.enough(10)), (false, enough));
@@ -190,12 +316,86 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_carries_the_words_that_were_put_in_and_how_many_were_sorted() {
+        let body = Bm25Search::new("hreon in the reedz");
+        let mut first = Page::of(SearchMethod::Bm25, &body, None, 10).unwrap();
+        assert_eq!(first.sorted(100), 100);
+        let longest = "é".repeat(WORD_BYTES / 2);
+        let word = |range, searched: &str| Replaced { range, searched: searched.to_owned() };
+        for replaced in
+            [vec![], vec![word(0..5, "heron"), word(13..18, "reeds")], vec![word(8_000..8_009, &longest); REPLACED]]
+        {
+            first.replaced = replaced.clone();
+            let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
+            let key = "é".repeat(KEY_BYTES / 2);
+            let sorted = Some((200, Some(key.clone())));
+            let cursor = first.next(100, &shown, Total { count: 900, exact: true }, false, sorted).unwrap();
+            assert!(cursor.len() < 5_200, "{}", cursor.len());
+            let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
+            assert_eq!((second.sorted(100), second.is_first(), second.key()), (200, false, Some(key.as_str())));
+            assert_eq!(second.replaced, replaced);
+        }
+        for numbers in [
+            vec![0, 5],
+            vec![0, 5, 1],
+            vec![0, 5, 0],
+            vec![0, 5, 1, 0],
+            vec![0, 5, 1, 0x0200],
+            vec![0, 5, 1, 0x01ff],
+            vec![0, 5, 1, 0x0120],
+            vec![0, 5, 1, 0x0100],
+            vec![u64::MAX, u64::MAX, 1, 0x0161],
+            vec![0, 5, u64::MAX, 0x0161],
+            [0, 5, 1, 0x0161].repeat(REPLACED + 1),
+        ] {
+            assert_eq!(super::replaced(&numbers), None, "{numbers:?}");
+        }
+    }
+
+    #[test]
+    fn a_sorted_page_begins_where_the_last_one_ended_whatever_has_changed_its_place() {
+        let body = Bm25Search::new("heron");
+        let first = Page::of(SearchMethod::Bm25, &body, None, 3).unwrap();
+        let order = |of: &[(i64, Option<i32>)]| -> Vec<Sorted> {
+            let sorted = |(id, compared): &(i64, Option<i32>)| Sorted {
+                id: DocumentId(*id),
+                key: compared.map(|compared| compared.to_string()),
+                compared: *compared,
+            };
+            of.iter().map(sorted).collect()
+        };
+        let all = order(&[(1, Some(-1)), (2, Some(0)), (3, Some(0)), (4, Some(0)), (5, Some(1)), (6, None)]);
+        assert_eq!(first.left(all.clone(), SortOrder::Asc), all);
+        let shown = [DocumentId(1), DocumentId(2), DocumentId(3)];
+        let total = Total { count: 6, exact: true };
+        let cursor = first.next(3, &shown, total, false, Some((100, Some("0".to_owned())))).unwrap();
+        let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
+        let left = |of: &[(i64, Option<i32>)], direction| -> Vec<i64> {
+            second.left(order(of), direction).into_iter().map(|sorted| sorted.id.0).collect()
+        };
+        let (before, level, behind) = (Some(-1), Some(0), Some(1));
+        let as_it_was = [(1, before), (2, level), (3, level), (4, level), (5, behind), (6, None)];
+        assert_eq!(left(&as_it_was, SortOrder::Asc), [4, 5, 6]);
+        assert_eq!(left(&[(3, before), (1, before), (2, level), (4, level), (5, behind)], SortOrder::Asc), [4, 5]);
+        assert_eq!(left(&[(1, before), (2, level), (4, level), (5, behind), (3, behind)], SortOrder::Asc), [4, 5]);
+        assert_eq!(left(&[(9, before), (4, behind), (1, behind), (5, None), (2, None)], SortOrder::Asc), [4, 5]);
+        assert_eq!(left(&[(3, behind), (2, behind), (1, level), (4, before), (5, before)], SortOrder::Desc), [4, 5]);
+        assert_eq!(left(&[(9, before), (3, before)], SortOrder::Asc), Vec::<i64>::new());
+        // Behind what has no key there is only what has none either.
+        let cursor = first.next(3, &shown, total, false, Some((100, None))).unwrap();
+        let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
+        let of = [(9, Some(0)), (2, Some(0)), (1, None), (3, None), (4, None)];
+        let keys = order(&of).into_iter().map(|sorted| Sorted { compared: None, ..sorted }).collect();
+        assert_eq!(second.left(keys, SortOrder::Desc).into_iter().map(|left| left.id.0).collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
     fn the_last_page_leads_nowhere() {
         let page = Page::of(SearchMethod::Bm25, &Bm25Search::new("heron"), None, 10).unwrap();
         let shown = [DocumentId(6)];
-        assert_eq!(page.next(10, &shown, Total { count: 10, exact: true }, false), None);
-        assert!(page.next(10, &shown, Total { count: 11, exact: true }, false).is_some());
-        assert_eq!(page.next(0, &[], Total { count: 0, exact: false }, false), None);
-        assert_eq!(page.next(MOST, &shown, Total { count: 5_000, exact: true }, false), None);
+        assert_eq!(page.next(10, &shown, Total { count: 10, exact: true }, false, None), None);
+        assert!(page.next(10, &shown, Total { count: 11, exact: true }, false, None).is_some());
+        assert_eq!(page.next(0, &[], Total { count: 0, exact: false }, false, None), None);
+        assert_eq!(page.next(MOST, &shown, Total { count: 5_000, exact: true }, false, None), None);
     }
 }

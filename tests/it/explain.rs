@@ -89,7 +89,7 @@ async fn each_method_says_its_legs_and_their_ways() {
     app.end().await;
 }
 
-/// A plan follows from what the reader may not read.
+/// A plan follows from what the reader may not read, and the time of the embedding from what others asked.
 #[tokio::test]
 async fn who_may_not_read_everything_is_told_of_no_plan() {
     let app = TestApp::start().await;
@@ -104,7 +104,7 @@ async fn who_may_not_read_everything_is_told_of_no_plan() {
         let legs = ask(&reader.client, method, &body).await.unwrap().explanation.unwrap().legs;
         assert!(!legs.is_empty());
         for leg in legs {
-            assert_eq!((leg.plan, leg.returned), (None, 1), "{method}");
+            assert_eq!((leg.plan, leg.embed_ms, leg.returned), (None, None, 1), "{method}");
         }
     }
     let answer = SynthesizeSearch { explain: true, ..SynthesizeSearch::new("heron") };

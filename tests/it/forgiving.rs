@@ -122,21 +122,80 @@ async fn a_word_of_a_title_above_what_is_searched_is_no_mistake() {
 }
 
 #[tokio::test]
-async fn a_cursor_leads_on_where_the_word_came_into_a_text_meanwhile() {
+async fn every_page_searches_what_the_first_one_did_whatever_is_stored_meanwhile() {
+    let app = TestApp::start().await;
+    let mut herons = Vec::new();
+    for title in ["One", "Two", "Three"] {
+        herons.push(app.create(title, "A heron stands in the reeds.", None).await.id);
+    }
+    let mut firsts = Vec::new();
+    for method in ["bm25", "fulltext", "hybrid", "auto"] {
+        let mut body = json!({"query": "hreon", "forgiving": true, "limit": 1});
+        let first = ask(&app.client, method, &body).await.unwrap();
+        assert_eq!(first.searched_instead.as_ref().unwrap().query, "heron", "{method}");
+        body["cursor"] = first.next_cursor.clone().into();
+        firsts.push((method, body, first));
+    }
+    // Now the word is none that was mistyped.
+    app.create("Four", "A hreon is no bird.", None).await;
+    for (method, mut body, first) in firsts {
+        let mut found = vec![first.results[0].document.id];
+        while found.len() < herons.len() {
+            let page = ask(&app.client, method, &body).await.unwrap();
+            assert_eq!(page.searched_instead, first.searched_instead, "{method}");
+            found.push(page.results[0].document.id);
+            body["cursor"] = page.next_cursor.into();
+        }
+        found.sort_unstable();
+        assert_eq!(found, herons, "{method}");
+    }
+    let mut body = json!({"query": "hreon", "forgiving": true, "limit": 1});
+    assert_eq!(ask(&app.client, "bm25", &body).await.unwrap().searched_instead, None);
+    // Nor does a word come in that is known only since.
+    body["query"] = json!("vulcano heron");
+    let first = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_eq!(first.searched_instead, None);
+    let volcano = app.create("Rocks", "The volcano erupts.", None).await.id;
+    let mut more = body.clone();
+    more["cursor"] = first.next_cursor.clone().into();
+    let second = ask(&app.client, "bm25", &more).await.unwrap();
+    assert_eq!(second.searched_instead, None);
+    assert_ne!(second.results[0].document.id, volcano);
+    assert_eq!(ask(&app.client, "bm25", &body).await.unwrap().searched_instead.unwrap().query, "volcano heron");
+    more["query"] = json!("heron");
+    assert_eq!(ask(&app.client, "bm25", &more).await.unwrap_err().members["field"], "cursor");
+    app.end().await;
+}
+
+/// Who makes a cursor up searches for another query, and sees no more by it.
+#[tokio::test]
+async fn a_cursor_that_nobody_gave_puts_in_no_word_that_does_not_fit_and_shows_nothing_hidden() {
     let app = TestApp::start().await;
     for title in ["One", "Two"] {
         app.create(title, "A heron stands in the reeds.", None).await;
     }
+    let secret = app.create("Plans", "The harpoon is hidden.", None).await.id;
+    let reader = someone(&app, "reader").await;
+    app.client.protect_document(DocumentPath { id: secret }).await.unwrap();
     let mut body = json!({"query": "hreon", "forgiving": true, "limit": 1});
-    let first = ask(&app.client, "bm25", &body).await.unwrap();
-    assert_eq!(first.searched_instead.unwrap().query, "heron");
-    body["cursor"] = first.next_cursor.into();
-    let second = ask(&app.client, "bm25", &body).await.unwrap();
-    assert_ne!(second.results[0].document.id, first.results[0].document.id);
-    let new = app.create("Three", "A hreon is no bird.", None).await.id;
-    let second = ask(&app.client, "bm25", &body).await.unwrap();
-    assert_eq!((second.searched_instead, second.results[0].document.id), (None, new));
-    body["query"] = json!("heron");
-    assert_eq!(ask(&app.client, "bm25", &body).await.unwrap_err().members["field"], "cursor");
+    let cursor = ask(&reader.client, "bm25", &body).await.unwrap().next_cursor.unwrap();
+    let numbers: Vec<&str> = cursor.split('.').collect();
+    // The sixth says how long the key is by which results are sorted; then come three numbers about the word, and the word itself in one.
+    assert_eq!(&numbers[5..10], ["0", "4", "0", "5", "1"], "{cursor}");
+    let forged = |from: u64, length: u64, word: &[u8]| {
+        let word = word.iter().fold(1_u64, |number, byte| number << 8 | u64::from(*byte));
+        let shown = numbers[11..].join(".");
+        format!("{}.4.{from}.{length}.1.{word}.{shown}", numbers[..6].join("."))
+    };
+    body["cursor"] = forged(0, 5, b"harpoon").into();
+    let page = ask(&reader.client, "bm25", &body).await.unwrap();
+    assert_eq!((page.searched_instead.unwrap().query.as_str(), page.results.len()), ("harpoon", 0));
+    let wrong: [(u64, u64, &[u8]); 6] =
+        [(0, 6, b"heron"), (9, 1, b"heron"), (0, 5, b"a\0b"), (0, 5, b" "), (0, 5, b"\xff"), (0, 5, b"")];
+    for (from, length, word) in wrong {
+        body["cursor"] = forged(from, length, word).into();
+        let refused = ask(&reader.client, "bm25", &body).await.unwrap_err();
+        assert_eq!(refused.members["field"], "cursor", "{from} {length} {word:?}");
+    }
     app.end().await;
 }

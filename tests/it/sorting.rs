@@ -1,6 +1,7 @@
 //! Results in another order than that of their scores.
 use crate::{
     cli::svc,
+    edits::patched,
     support::{TestApp, document, searches::ask},
 };
 use serde_json::{Value, json};
@@ -127,6 +128,70 @@ async fn the_best_are_sorted_and_the_answer_says_that_others_match() {
     let second = ask(more).await;
     assert!(ids(&second).iter().all(|id| *id != new && !ids(&first).contains(id)));
     assert_eq!(ids(&ask(body).await)[0], new);
+    app.end().await;
+}
+
+/// Whoever marks what a page shows moves it to the other end of the order.
+#[tokio::test]
+async fn what_changes_its_place_between_two_pages_is_not_shown_again_and_hides_nothing() {
+    let app = TestApp::start().await;
+    gauges(&app).await;
+    for (by, order, change) in [
+        ("title", "asc", json!({"title": "zulu"})),
+        ("title", "desc", json!({"title": "aardvark"})),
+        ("updated_at", "asc", json!({"structured_content": {"read": 1}})),
+        ("updated_at", "desc", json!({"structured_content": {"read": 2}})),
+        ("event_time", "desc", json!({"event_time": "1969-07-20T20:17:40.123456Z"})),
+        ("event_time", "asc", json!({"event_time": "2050-01-01T00:00:00Z"})),
+    ] {
+        for (group_by, changed) in [("none", 2..3), ("file", 0..3)] {
+            let mut body = json!({
+                "query": "radar gauge", "limit": 100, "group_by": group_by, "sort": by, "sort_order": order,
+            });
+            let expected = ids(&ask(&app.client, "bm25", &body).await.unwrap());
+            assert_eq!(expected.len(), 9);
+            body["limit"] = json!(3);
+            let first = ask(&app.client, "bm25", &body).await.unwrap();
+            for id in &ids(&first)[changed] {
+                patched(&app, *id, change.clone()).await;
+                app.settled(*id).await;
+            }
+            let (mut pages, mut next) = (ids(&first), first.next_cursor);
+            while let Some(cursor) = next {
+                body["cursor"] = cursor.into();
+                let page = ask(&app.client, "bm25", &body).await.unwrap();
+                pages.extend(ids(&page));
+                assert!(pages.len() <= 9, "{by} {order} {group_by}: {pages:?}");
+                next = page.next_cursor;
+            }
+            assert_eq!(pages, expected, "{by} {order} {group_by}");
+        }
+    }
+    app.end().await;
+}
+
+/// Else a larger page would bring in others before those that were shown.
+#[tokio::test]
+async fn a_larger_page_sorts_no_more_than_the_first_one_did() {
+    let app = TestApp::start().await;
+    gauges(&app).await;
+    for method in METHODS {
+        for group_by in ["none", "file"] {
+            let mut body = json!({
+                "query": "radar gauge", "limit": 5, "group_by": group_by, "sort": "created_at", "sort_order": "desc",
+                "sort_top": 5,
+            });
+            let whole = ask(&app.client, method, &body).await.unwrap();
+            assert_eq!((whole.results.len(), whole.next_cursor.as_deref()), (5, None), "{method} {group_by}");
+            body["limit"] = json!(2);
+            let first = ask(&app.client, method, &body).await.unwrap();
+            body["limit"] = json!(100);
+            body["cursor"] = first.next_cursor.clone().into();
+            let second = ask(&app.client, method, &body).await.unwrap();
+            assert_eq!([ids(&first), ids(&second)].concat(), ids(&whole), "{method} {group_by}");
+            assert_eq!((second.sorted.unwrap().count, second.next_cursor), (5, None), "{method} {group_by}");
+        }
+    }
     app.end().await;
 }
 

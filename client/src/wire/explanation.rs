@@ -33,6 +33,7 @@ pub struct LegExplanation {
     /// How long it ranked.
     pub ms: f64,
     /// How long the query took to be embedded, while the planner was asked what it expects; absent where nothing was embedded.
+    /// Only a caller who may read all documents is told, since it shows whether somebody else has asked the query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embed_ms: Option<f64>,
     /// The way that it took. It follows from statistics of all documents, so only a caller who may read them all is told.

@@ -60,7 +60,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// By default `desc` for times and `asc` for titles.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub sort_order: Option<SortOrder>,
-        /// How many of the best results, or groups of them, are sorted, never fewer than `limit`; 100 by default. `sorted` says whether these are all that match.
+        /// How many of the best results, or groups of them, are sorted, never fewer than the `limit` of the first page; 100 by default. `sorted` says whether these are all that match.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub sort_top: Option<u32>,
         /// Whether to include the results' texts; true by default. What does not fit into 8 MiB (`SVC_PAGE_BYTES`) is left out, and `omitted` says so.
@@ -454,7 +454,7 @@ pub struct SearchQuery {
     /// By default `desc` for times and `asc` for titles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sort_order: Option<SortOrder>,
-    /// How many of the best results, or groups of them, are sorted, never fewer than `limit`; 100 by default.
+    /// How many of the best results, or groups of them, are sorted, never fewer than the `limit` of the first page; 100 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sort_top: Option<u32>,
     /// Whether to include the results' texts; true by default.

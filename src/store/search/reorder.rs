@@ -9,18 +9,44 @@ use std::collections::HashMap;
 use svc_client::wire::{SortBy, SortOrder};
 use svc_ids::DocumentId;
 
-/// The documents among `ids` that the scope covers, in an order; those that are equal in it, as they come.
+/// A document in an order.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Sorted {
+    pub id: DocumentId,
+    /// What it is sorted by: the microseconds of a time since 1970, or the first 60 characters of a title; absent where it has no time.
+    pub key: Option<String>,
+    /// Whether its key is before the one that was given (-1), the same (0) or behind it (1) where the order ascends; absent where either is.
+    pub compared: Option<i32>,
+}
+
+/// The documents among `ids` that the scope covers, in an order; those that are equal in it, as they come. `given` is the key of one that was sorted
+/// before, which is a whole number for a time.
 pub async fn sorted(
     conn: &mut PgConnection,
     scope: &Readable,
     ids: &[DocumentId],
     by: SortBy,
     order: SortOrder,
-) -> sqlx::Result<Vec<DocumentId>> {
+    given: Option<&str>,
+) -> sqlx::Result<Vec<Sorted>> {
     macro_rules! ordered {
-        ($key:literal, $direction:literal) => {
+        ($key:literal, $compared:expr, $given:literal, $direction:literal) => {
             concat!(
-                "SELECT d.id FROM unnest($3::bigint[]) WITH ORDINALITY AS u (id, place) JOIN documents d ON d.id = u.id WHERE ",
+                "SELECT d.id, (",
+                $compared,
+                ")::text AS key, CASE WHEN ",
+                $compared,
+                " = ",
+                $given,
+                " THEN 0 WHEN ",
+                $compared,
+                " > ",
+                $given,
+                " THEN 1 WHEN ",
+                $compared,
+                " < ",
+                $given,
+                " THEN -1 END AS compared FROM unnest($3::bigint[]) WITH ORDINALITY AS u (id, place) JOIN documents d ON d.id = u.id WHERE ",
                 readable!(),
                 " ORDER BY ",
                 $key,
@@ -29,20 +55,33 @@ pub async fn sorted(
             )
         };
     }
+    macro_rules! by_time {
+        ($key:literal, $direction:literal) => {
+            ordered!(
+                $key,
+                concat!("(extract(epoch FROM ", $key, ") * 1000000)::bigint"),
+                "$4::text::bigint",
+                $direction
+            )
+        };
+    }
     let statement = match (by, order) {
-        (SortBy::Score, _) => return Ok(ids.to_vec()),
-        (SortBy::CreatedAt, SortOrder::Asc) => ordered!("d.created_at", " ASC"),
-        (SortBy::CreatedAt, SortOrder::Desc) => ordered!("d.created_at", " DESC"),
-        (SortBy::UpdatedAt, SortOrder::Asc) => ordered!("d.updated_at", " ASC"),
-        (SortBy::UpdatedAt, SortOrder::Desc) => ordered!("d.updated_at", " DESC"),
-        (SortBy::EventTime, SortOrder::Asc) => ordered!("d.event_time", " ASC"),
-        (SortBy::EventTime, SortOrder::Desc) => ordered!("d.event_time", " DESC"),
-        (SortBy::Title, SortOrder::Asc) => ordered!("lower(d.title)", " ASC"),
-        (SortBy::Title, SortOrder::Desc) => ordered!("lower(d.title)", " DESC"),
+        (SortBy::Score, _) => {
+            return Ok(ids.iter().map(|id| Sorted { id: *id, key: None, compared: None }).collect());
+        }
+        (SortBy::CreatedAt, SortOrder::Asc) => by_time!("d.created_at", " ASC"),
+        (SortBy::CreatedAt, SortOrder::Desc) => by_time!("d.created_at", " DESC"),
+        (SortBy::UpdatedAt, SortOrder::Asc) => by_time!("d.updated_at", " ASC"),
+        (SortBy::UpdatedAt, SortOrder::Desc) => by_time!("d.updated_at", " DESC"),
+        (SortBy::EventTime, SortOrder::Asc) => by_time!("d.event_time", " ASC"),
+        (SortBy::EventTime, SortOrder::Desc) => by_time!("d.event_time", " DESC"),
+        (SortBy::Title, SortOrder::Asc) => ordered!("lower(d.title)", "left(lower(d.title), 60)", "$4::text", " ASC"),
+        (SortBy::Title, SortOrder::Desc) => ordered!("lower(d.title)", "left(lower(d.title), 60)", "$4::text", " DESC"),
     };
     let mut arguments = scope.arguments();
     add(&mut arguments, ids.to_vec());
-    sqlx::query_scalar_with(statement, arguments).fetch_all(conn).await
+    add(&mut arguments, given.map(str::to_owned));
+    sqlx::query_as_with(statement, arguments).fetch_all(conn).await
 }
 
 /// How many days old these documents are: by the time that they are about, or the nearest document above them that has one, or else since
