@@ -348,7 +348,7 @@ mod tests {
             vec![0, 5, u64::MAX, 0x0161],
             [0, 5, 1, 0x0161].repeat(REPLACED + 1),
         ] {
-            assert_eq!(super::replaced(&numbers), None, "{numbers:?}");
+            assert_eq!(replaced(&numbers), None, "{numbers:?}");
         }
     }
 
