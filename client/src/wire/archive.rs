@@ -14,6 +14,8 @@ use utoipa::{IntoParams, ToSchema};
 
 /// The name that an archive gave itself.
 const ARCHIVE: Constraint = Constraint::Text(8, 64, Form::Word);
+/// The name of a principal.
+const PRINCIPAL: Constraint = Constraint::Text(1, 200, Form::Any);
 /// The most rows of one call.
 const ROWS: Constraint = Constraint::List(1, ArchivePart::MOST, None);
 
@@ -463,7 +465,12 @@ pub struct ArchiveGrants {
     pub grants: Vec<ArchivedGrant>,
 }
 impl Wire for ArchiveGrants {
-    constrain! { grants: ROWS }
+    constrain! { grants: ROWS; |part: &ArchiveGrants| {
+        for (index, grant) in part.grants.iter().enumerate() {
+            PRINCIPAL.check(&format!("grants[{index}].principal"), &grant.principal)?;
+        }
+        Ok(())
+    } }
 }
 
 /// What became of the bytes of a file of an archive.
