@@ -1,6 +1,6 @@
 //! extract:text: the text of a file, with its pages and headings.
 use super::{
-    Apply, OrTaskFailure, another_answer,
+    Apply, OrTaskFailure, another_answer, images,
     ocr::{LeftOut, UNREAD},
     probe::input,
     types::OCR,
@@ -38,6 +38,11 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     for (name, value) in &found {
         store::evidence::record(tx.conn(), id, *name, value).await.classified()?;
     }
+    // A text that is extracted again may come behind the charts.
+    let empty = match empty {
+        Some(_) if images::has_charts(tx.conn(), id).await? => None,
+        empty => empty,
+    };
     store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &json!(empty)).await.classified()?;
     if unread.count > 0 {
         store::evidence::record(tx.conn(), id, Evidence::OcrLeftOut, &unread.into_value()).await.classified()?;

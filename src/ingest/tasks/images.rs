@@ -31,6 +31,7 @@ use crate::{
 };
 use charts::Chart;
 use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
 use std::{
     collections::{BTreeMap, HashMap},
     io,
@@ -83,12 +84,22 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         count => json!({"count": count, "reasons": left_out.reasons, "first": left_out.first}),
     };
     store::evidence::record(tx.conn(), id, Evidence::ImagesLeftOut, &left_out).await.classified()?;
+    if count > 0 {
+        // What its charts say is content, whatever else the file has.
+        store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &Value::Null).await.classified()?;
+    }
     let mut detail = Map::new();
     detail.insert("images".to_owned(), images.len().into());
     detail.insert("charts".to_owned(), count.into());
     detail.insert("left_out".to_owned(), found.left_out.count.into());
     found.images.into_iter().for_each(|image| image.ahead.keep());
     tx.complete(detail).await
+}
+
+/// Whether charts of a file became tables.
+pub(super) async fn has_charts(conn: &mut PgConnection, id: DocumentId) -> Result<bool, TaskFailure> {
+    let found = store::evidence::read_one(conn, id, Evidence::Images).await.classified()?;
+    Ok(found.is_some_and(|found| found["charts"].as_u64() > Some(0)))
 }
 
 /// A picture whose bytes are whole.
