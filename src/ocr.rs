@@ -13,6 +13,7 @@ use std::{
     fs::File,
     io,
     path::PathBuf,
+    pin::pin,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -24,6 +25,7 @@ pub use table::{Line, Recognised, Word};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, Command},
+    sync::watch,
     time::timeout,
 };
 
@@ -32,7 +34,9 @@ const PASSED: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX"];
 /// A page full of small print takes a fiftieth of it.
 const TABLE_BYTES: u64 = 16 << 20;
 /// How much of what it complains about is kept.
-const COMPLAINT_BYTES: u64 = 4 << 10;
+const COMPLAINT_BYTES: usize = 4 << 10;
+/// A line that says that a page begins is shorter.
+const PAGE_LINE_BYTES: usize = 32;
 /// How many characters of it are shown.
 const SHOWN: usize = 200;
 /// The longest time that it may take to say what it is.
@@ -96,6 +100,19 @@ impl EngineError {
     }
 }
 
+/// How long the engine may run: so long for a page, for so many pages.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    page: Duration,
+    pages: u32,
+}
+
+impl Pace {
+    fn of_one(page: Duration) -> Pace {
+        Pace { page, pages: 1 }
+    }
+}
+
 /// What the engine reads on its standard input.
 enum Input<'a> {
     Bytes(&'a [u8]),
@@ -142,13 +159,14 @@ impl Engine {
             },
         };
         let unusable = |reason| Unusable::Program { program: program.clone(), reason };
-        let said = engine.run(&["--version"], Input::Bytes(&[]), START_TIME).await.map_err(unusable)?;
+        let said = engine.run(&["--version"], Input::Bytes(&[]), Pace::of_one(START_TIME)).await.map_err(unusable)?;
         let said = shown(&said);
         engine.version = match said.strip_prefix("tesseract ").and_then(|version| version.split_whitespace().next()) {
             Some(version) => version.to_owned(),
             None => return Err(Unusable::Other { program, said }),
         };
-        let listed = engine.run(&["--list-langs"], Input::Bytes(&[]), START_TIME).await.map_err(unusable)?;
+        let listed =
+            engine.run(&["--list-langs"], Input::Bytes(&[]), Pace::of_one(START_TIME)).await.map_err(unusable)?;
         // The first line names the folder.
         let has: Vec<String> =
             String::from_utf8_lossy(&listed).lines().skip(1).map(|line| shown(line.as_bytes())).collect();
@@ -182,12 +200,15 @@ impl Engine {
         let dpi = size.dpi.clamp(*BELIEVED_DPI.start(), *BELIEVED_DPI.end()).round().to_string();
         let mut picture = format!("P5\n{} {}\n255\n", size.width, size.height).into_bytes();
         picture.extend_from_slice(pixels);
-        self.words(size, &["--dpi", &dpi], Input::Bytes(&picture)).await
+        let read = self.words(size, &["--dpi", &dpi], Input::Bytes(&picture)).await?;
+        // An engine that cannot take such a picture ends with an error.
+        Ok(read.unwrap_or_default())
     }
 
     /// Reads the words of a file that is a picture, as [`Self::recognise`] does; of a file of many, those of the one at this
-    /// index. The engine unpacks it, and knows its resolution if the file tells it. A caller has looked at its first bytes,
-    /// because the engine takes others for a list of files.
+    /// index. The engine unpacks it, and knows its resolution if the file tells it; `None` if it cannot unpack it, which it does
+    /// not call an error in a file of many. A caller has looked at its first bytes, because the engine takes others for a list of
+    /// files.
     ///
     /// # Errors
     /// As for [`Self::recognise`].
@@ -196,32 +217,55 @@ impl Engine {
         size: &PictureSize,
         file: File,
         index: Option<usize>,
-    ) -> Result<Recognised, EngineError> {
+    ) -> Result<Option<Recognised>, EngineError> {
         let page = index.map(|index| format!("tessedit_page_number={index}"));
         let which: Vec<&str> = page.iter().flat_map(|page| ["-c", page.as_str()]).collect();
         self.words(size, &which, Input::File(file)).await
     }
 
-    async fn words(&self, size: &PictureSize, more: &[&str], input: Input<'_>) -> Result<Recognised, EngineError> {
+    /// Reads the words of all pictures of a file, of these sizes, with one start of the engine, as far as it comes: it ends at the
+    /// first that it cannot unpack, without a word on it. None may take longer than one that is read alone, and all together may
+    /// write as much as one.
+    ///
+    /// # Errors
+    /// As for [`Self::recognise`].
+    pub async fn recognise_all(&self, sizes: &[PictureSize], file: File) -> Result<Vec<Recognised>, EngineError> {
+        let pages = u32::try_from(sizes.len()).unwrap_or(u32::MAX);
+        let pace = Pace { page: self.page_time, pages };
+        let written = self.run(&self.arguments(&[]), Input::File(file), pace).await?;
+        table::read_all(&written, sizes).map_err(EngineError::Nonsense)
+    }
+
+    async fn words(
+        &self,
+        size: &PictureSize,
+        more: &[&str],
+        input: Input<'_>,
+    ) -> Result<Option<Recognised>, EngineError> {
+        let written = self.run(&self.arguments(more), input, Pace::of_one(self.page_time)).await?;
+        table::read(&written, size).map_err(EngineError::Nonsense)
+    }
+
+    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let mut arguments = vec!["stdin", "stdout", "-l", &self.languages];
         arguments.extend(more);
         if self.finds_turns {
             arguments.extend(FIND_TURNS);
         }
         arguments.push("tsv");
-        let written = self.run(&arguments, input, self.page_time).await?;
-        table::read(&written, size).map_err(EngineError::Nonsense)
+        arguments
     }
 
-    async fn run(&self, arguments: &[&str], input: Input<'_>, time: Duration) -> Result<Vec<u8>, EngineError> {
+    async fn run(&self, arguments: &[&str], input: Input<'_>, pace: Pace) -> Result<Vec<u8>, EngineError> {
         let (stdin, bytes) = match input {
             Input::Bytes(bytes) => (Stdio::piped(), bytes),
             Input::File(file) => (Stdio::from(file), &[] as &[u8]),
         };
+        let limits = ProgramLimits { cpu_time: self.limits.cpu_time.saturating_mul(pace.pages), ..self.limits };
         let mut command = Command::new(&self.ours);
         command
             .arg(PROGRAM_SUBCOMMAND)
-            .args(self.limits.arguments())
+            .args(limits.arguments())
             .arg(&self.program)
             .args(arguments)
             .env_clear()
@@ -236,13 +280,26 @@ impl Engine {
         let mut child = command.spawn().map_err(|error| EngineError::Missing(error.to_string()))?;
         let _group = Group::of(&child);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (begins, mut begun) = watch::channel(());
         let work = async {
-            let (written, complaint, ()) =
-                tokio::try_join!(all_written(stdout), complaint(stderr), written_to(stdin, bytes))?;
+            let (written, complaint, ()) = tokio::try_join!(
+                all_written(stdout),
+                complaint(stderr, Heard::new(pace.pages), &begins),
+                written_to(stdin, bytes)
+            )?;
             let status = child.wait().await.map_err(broken)?;
             if status.success() { Ok(written) } else { Err(ended(status, &complaint)) }
         };
-        timeout(time, work).await.unwrap_or(Err(EngineError::Timeout(time)))
+        let mut work = pin!(work);
+        loop {
+            // Each page has its time from where it begins.
+            tokio::select! {
+                ended = &mut work => return ended,
+                page = timeout(pace.page, begun.changed()) => if !matches!(page, Ok(Ok(()))) {
+                    return Err(EngineError::Timeout(pace.page));
+                }
+            }
+        }
     }
 }
 
@@ -281,14 +338,57 @@ async fn all_written(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, En
     if bytes.len() as u64 > TABLE_BYTES { Err(EngineError::TooMuch) } else { Ok(bytes) }
 }
 
-/// The beginning of what the engine complains about; the rest is read and dropped, so that it never waits for us.
-async fn complaint(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, EngineError> {
-    let mut kept = Vec::new();
-    if let Some(mut pipe) = pipe {
-        let _ = (&mut pipe).take(COMPLAINT_BYTES).read_to_end(&mut kept).await;
-        let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+/// What the engine says beside its table: what it complains about, and the number of each page of a file of many as it begins.
+struct Heard {
+    kept: Vec<u8>,
+    /// The beginning of the line that is not over.
+    line: Vec<u8>,
+    /// The last page that has begun, and how many there are.
+    page: u32,
+    pages: u32,
+}
+
+impl Heard {
+    fn new(pages: u32) -> Heard {
+        Heard { kept: Vec::new(), line: Vec::new(), page: 1, pages }
     }
-    Ok(kept)
+
+    /// Takes in what it says next; true if another page has begun.
+    fn take(&mut self, piece: &[u8]) -> bool {
+        let before = self.page;
+        let room = COMPLAINT_BYTES.saturating_sub(self.kept.len());
+        self.kept.extend(piece.iter().take(room));
+        for byte in piece {
+            if *byte == b'\n' {
+                let line = String::from_utf8_lossy(&self.line);
+                let number = line.trim().strip_prefix("Page ").and_then(|number| number.parse::<u32>().ok());
+                // It has as many pages' time as there are pages, whatever it says.
+                self.page = number.filter(|number| *number > self.page && *number <= self.pages).unwrap_or(self.page);
+                self.line.clear();
+            } else if self.line.len() < PAGE_LINE_BYTES {
+                self.line.push(*byte);
+            }
+        }
+        self.page > before
+    }
+}
+
+/// The beginning of what the engine complains about; the rest is heard and dropped, so that it never waits for us. Tells of each page
+/// that begins.
+async fn complaint(
+    pipe: Option<impl AsyncRead + Unpin>,
+    mut heard: Heard,
+    begins: &watch::Sender<()>,
+) -> Result<Vec<u8>, EngineError> {
+    if let Some(mut pipe) = pipe {
+        let mut piece = [0; COMPLAINT_BYTES];
+        while let Ok(read @ 1..) = pipe.read(&mut piece).await {
+            if heard.take(&piece[..read]) {
+                begins.send_replace(());
+            }
+        }
+    }
+    Ok(heard.kept)
 }
 
 fn broken(error: io::Error) -> EngineError {
@@ -309,4 +409,21 @@ fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     line.chars().filter(|character| !character.is_control()).take(SHOWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_begins_is_heard_once_and_no_more_of_them_than_there_are() {
+        let mut heard = Heard::new(3);
+        assert!(!heard.take(b"Estimating resolution as 300\nPa"));
+        assert!(!heard.take(b"ge 1\nPage 2"), "the line is not over");
+        assert!(heard.take(b"\n") && heard.page == 2);
+        assert!(!heard.take(b"Page 2\nPage 4\nPage 99999999999\nA Page 3\n"));
+        assert!(heard.take(b"Page 3\r\n") && !heard.take(&vec![b'y'; 100_000]));
+        assert!(heard.kept.len() <= COMPLAINT_BYTES && heard.line.len() <= PAGE_LINE_BYTES);
+        assert!(!Heard::new(1).take(b"Page 2\n"), "a picture that is read alone has its time");
+    }
 }

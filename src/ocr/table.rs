@@ -70,19 +70,75 @@ impl OpenLine {
     }
 }
 
-/// Reads the table of a picture.
+/// What the table says of a page so far.
+#[derive(Default)]
+struct OpenPage {
+    words: Vec<Word>,
+    paragraphs: Vec<Vec<OpenLine>>,
+    /// Where the last word stands: its page, block and paragraph, and its line.
+    place: Option<([u32; 3], u32)>,
+}
+
+impl OpenPage {
+    fn add(&mut self, word: Word, paragraph: [u32; 3], line: u32) {
+        match (self.place, self.paragraphs.last_mut()) {
+            (Some((before, at)), Some(lines)) if before == paragraph => match lines.last_mut() {
+                Some(last) if at == line => last.add(&word),
+                _ => lines.push(OpenLine::new(&word)),
+            },
+            _ => self.paragraphs.push(vec![OpenLine::new(&word)]),
+        }
+        self.place = Some((paragraph, line));
+        self.words.push(word);
+    }
+
+    fn end(self) -> Recognised {
+        let OpenPage { words, paragraphs, .. } = self;
+        let texts: Vec<Vec<&str>> =
+            paragraphs.iter().map(|lines| lines.iter().map(|line| line.text.as_str()).collect()).collect();
+        let (text, ranges) = join_lines(&texts);
+        let numbered = (0..).zip(&paragraphs).flat_map(|(number, lines)| lines.iter().map(move |line| (number, line)));
+        let place = |((paragraph, line), range): ((u32, &OpenLine), Range<usize>)| Line {
+            start: range.start,
+            end: range.end,
+            paragraph,
+            left: line.left,
+            top: line.top,
+            width: line.right - line.left,
+            height: line.bottom - line.top,
+        };
+        let lines = numbered.zip(ranges).map(place).collect();
+        Recognised { text, words, lines }
+    }
+}
+
+/// Reads the table of one picture; `None` if it has no rows, because the engine saw no picture.
 ///
 /// # Errors
 /// What is wrong with it, with the number of the line.
-pub fn read(table: &[u8], size: &PictureSize) -> Result<Recognised, String> {
+pub fn read(table: &[u8], size: &PictureSize) -> Result<Option<Recognised>, String> {
+    Ok(pages(table, |_| Some((0, size)))?.pop())
+}
+
+/// Reads the table of many pictures, whose pages are numbered from 1. It ends before the first that the engine could not unpack.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_all(table: &[u8], sizes: &[PictureSize]) -> Result<Vec<Recognised>, String> {
+    pages(table, |number| {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        Some((index, sizes.get(index)?))
+    })
+}
+
+/// Reads the pages of a table, each of which begins behind the one before it; `of` knows the index and the size of a page by its number.
+fn pages<'a>(table: &[u8], of: impl Fn(u32) -> Option<(usize, &'a PictureSize)>) -> Result<Vec<Recognised>, String> {
     let table = std::str::from_utf8(table).map_err(|_| "it is not UTF-8".to_owned())?;
     let mut rows = table.lines();
     if rows.next() != Some(HEADER) {
         return Err("its first line does not name the columns".to_owned());
     }
-    let mut words: Vec<Word> = Vec::new();
-    let mut paragraphs: Vec<Vec<OpenLine>> = Vec::new();
-    let mut place = None;
+    let mut pages: Vec<OpenPage> = Vec::new();
     for (number, row) in (2..).zip(rows) {
         let wrong = |what: &str| format!("line {number} {what}");
         let columns: Vec<&str> = row.splitn(COLUMNS, '\t').collect();
@@ -90,47 +146,32 @@ pub fn read(table: &[u8], size: &PictureSize) -> Result<Recognised, String> {
             return Err(wrong("has another number of columns"));
         };
         let level: u8 = parsed(level).filter(|level| *level <= WORD).ok_or_else(|| wrong("has no level"))?;
+        let number = |column: &str| parsed::<u32>(column).ok_or_else(|| wrong("has no numbers where they belong"));
+        let page = number(page)?;
+        let (index, size) = of(page).ok_or_else(|| wrong("is of a page that is not there"))?;
+        if index == pages.len() {
+            pages.push(OpenPage::default());
+        }
+        let count = pages.len();
+        let open =
+            pages.last_mut().filter(|_| index + 1 == count).ok_or_else(|| wrong("is of a page out of its order"))?;
         let text: String = text.trim().chars().filter(|character| !character.is_control()).collect();
         // Tesseract gives a word of blanks for a picture.
         if level < WORD || text.is_empty() {
             continue;
         }
-        if words.len() == MOST_WORDS {
-            return Err(format!("it has over {MOST_WORDS} words"));
+        if open.words.len() == MOST_WORDS {
+            return Err(format!("it has over {MOST_WORDS} words of one page"));
         }
-        let number = |column: &str| parsed::<u32>(column).ok_or_else(|| wrong("has no numbers where they belong"));
-        let paragraph = (number(page)?, number(block)?, number(paragraph)?);
+        let paragraph = [page, number(block)?, number(paragraph)?];
         let line = number(line)?;
         let (left, top) = (number(left)?.min(size.width), number(top)?.min(size.height));
         let (width, height) = (number(width)?.min(size.width - left), number(height)?.min(size.height - top));
         let confidence = parsed::<f32>(confidence).filter(|confidence| confidence.is_finite());
         let confidence = confidence.ok_or_else(|| wrong("has no confidence"))?.clamp(0.0, 100.0);
-        let word = Word { text, left, top, width, height, confidence };
-        match (place, paragraphs.last_mut()) {
-            (Some((before, at)), Some(lines)) if before == paragraph => match lines.last_mut() {
-                Some(last) if at == line => last.add(&word),
-                _ => lines.push(OpenLine::new(&word)),
-            },
-            _ => paragraphs.push(vec![OpenLine::new(&word)]),
-        }
-        place = Some((paragraph, line));
-        words.push(word);
+        open.add(Word { text, left, top, width, height, confidence }, paragraph, line);
     }
-    let texts: Vec<Vec<&str>> =
-        paragraphs.iter().map(|lines| lines.iter().map(|line| line.text.as_str()).collect()).collect();
-    let (text, ranges) = join_lines(&texts);
-    let numbered = (0..).zip(&paragraphs).flat_map(|(number, lines)| lines.iter().map(move |line| (number, line)));
-    let place = |((paragraph, line), range): ((u32, &OpenLine), Range<usize>)| Line {
-        start: range.start,
-        end: range.end,
-        paragraph,
-        left: line.left,
-        top: line.top,
-        width: line.right - line.left,
-        height: line.bottom - line.top,
-    };
-    let lines = numbered.zip(ranges).map(place).collect();
-    Ok(Recognised { text, words, lines })
+    Ok(pages.into_iter().map(OpenPage::end).collect())
 }
 
 fn parsed<T: FromStr>(column: &str) -> Option<T> {
@@ -165,7 +206,7 @@ mod tests {
             ]),
             &SIZE,
         );
-        let read = read.unwrap();
+        let read = read.unwrap().unwrap();
         assert_eq!(read.text, "The common heron\n\nwades\n\naway\n\nnext", "also of the next picture of a file");
         let texts: Vec<_> = read.words.iter().map(|word| word.text.as_str()).collect();
         assert_eq!(texts, ["The", "com-", "mon", "heron", "wades", "away", "next"]);
@@ -177,7 +218,36 @@ mod tests {
         assert_eq!(read.lines[0], first, "around its words");
         let away = &read.words[5];
         assert_eq!((away.width, away.height, away.confidence), (50, 10, 100.0), "kept within the picture");
-        assert_eq!(super::read(&table(&[]), &SIZE), Ok(Recognised::default()), "an empty page");
+        let empty = table(&["1 1 0 0 0 0 0 0 1000 800 -1 "]);
+        assert_eq!(super::read(&empty, &SIZE), Ok(Some(Recognised::default())), "an empty page");
+        assert_eq!(super::read(&table(&[]), &SIZE), Ok(None), "no page");
+    }
+
+    #[test]
+    fn pages_are_told_apart_by_their_numbers_and_end_where_the_engine_did() {
+        let rows = [
+            "1 1 0 0 0 0 0 0 1000 800 -1 ",
+            "5 1 1 1 1 1 10 10 90 20 96 heron",
+            "1 2 0 0 0 0 0 0 50 800 -1 ",
+            "1 3 0 0 0 0 0 0 50 800 -1 ",
+            "5 3 1 1 1 1 40 10 90 20 96 egret",
+        ];
+        let narrow = PictureSize { width: 50, ..SIZE };
+        let read = read_all(&table(&rows), &[SIZE, narrow, narrow, SIZE]).unwrap();
+        assert_eq!(read.iter().map(|page| page.text.as_str()).collect::<Vec<_>>(), ["heron", "", "egret"]);
+        assert_eq!(read[2].words[0].width, 10, "kept within its own picture");
+        assert_eq!(read_all(&table(&[]), &[SIZE]), Ok(vec![]));
+        for (wrong, why) in [
+            (&rows[2..], "line 2 is of a page out of its order"),
+            (&[rows[0], rows[3]], "line 3 is of a page out of its order"),
+            (&[rows[0], rows[2], rows[1]], "line 4 is of a page out of its order"),
+            (&["1 0 0 0 0 0 0 0 1000 800 -1 "], "not there"),
+            (&["1 5 0 0 0 0 0 0 1000 800 -1 "], "not there"),
+            (&["1 x 0 0 0 0 0 0 1000 800 -1 "], "no numbers"),
+        ] {
+            let reason = read_all(&table(wrong), &[SIZE, SIZE, SIZE, SIZE]).unwrap_err();
+            assert!(reason.contains(why), "{reason}: {why}");
+        }
     }
 
     #[test]

@@ -39,10 +39,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         store::evidence::record(tx.conn(), id, *name, value).await.classified()?;
     }
     // A text that is extracted again may come behind the charts.
-    let empty = match empty {
-        Some(_) if images::has_charts(tx.conn(), id).await? => None,
-        empty => empty,
-    };
+    let has_charts = empty.is_some() && images::has_charts(tx.conn(), id).await?;
+    let empty = empty.filter(|_| !has_charts);
     store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &json!(empty)).await.classified()?;
     if unread.count > 0 {
         store::evidence::record(tx.conn(), id, Evidence::OcrLeftOut, &unread.into_value()).await.classified()?;

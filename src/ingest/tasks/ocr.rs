@@ -32,6 +32,8 @@ const LISTED_PAGES: usize = 1_000;
 const LINES: usize = 50_000;
 /// Of words of which the engine is less sure, a good part is wrong.
 const LOW_CONFIDENCE: f32 = 60.0;
+/// Why a picture that the engine cannot unpack is left out.
+const DAMAGED: &str = "damaged";
 /// How many pages that were left out are named.
 const NAMED_PAGES: usize = 100;
 /// Points in an inch, in which places on a page are counted.
@@ -64,7 +66,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         found.clear();
     }
     let empty = extraction.text.trim().is_empty();
-    let empty = empty.then_some(if left_out.count > 0 { "needs_ocr" } else { "no_text" });
+    let empty = empty.then(|| left_out.why_empty());
     detail.insert("pages".to_owned(), evidence["pages"].clone());
     detail.insert("words".to_owned(), evidence["words"].clone());
     let (text, layout) = extract::split(extraction).classified()?;
@@ -156,6 +158,12 @@ async fn read_pages(
     let file = stored_file(tools, id).await?;
     let mut pages = Pages::default();
     let (mut faults, mut room) = (0, tools.settings.parser_text_bytes);
+    meter.set(0, wanted.len(), "pages");
+    let mut at_once = match pictures {
+        Pictures::Stored(sizes) => read_all(tools, engine, &file, sizes).await?,
+        Pictures::Drawn => Vec::new(),
+    }
+    .into_iter();
     for (index, (&number, &why)) in wanted.iter().enumerate() {
         meter.set(index, wanted.len(), "pages");
         let reason = if index >= tools.settings.ocr_pages {
@@ -163,9 +171,10 @@ async fn read_pages(
         } else if faults >= MOST_FAULTS {
             pages.fault.as_ref().map_or("ocr_engine_crashed", EngineError::code)
         } else {
-            let page = match pictures {
-                Pictures::Drawn => read_page(tools, engine, &file, number).await?,
-                Pictures::Stored(sizes) => read_file(tools, engine, &file, sizes, index).await?,
+            let page = match (at_once.next(), pictures) {
+                (Some((size, recognised)), _) => Page::Read(size, recognised),
+                (None, Pictures::Drawn) => read_page(tools, engine, &file, number).await?,
+                (None, Pictures::Stored(sizes)) => read_file(tools, engine, &file, sizes, index).await?,
             };
             match page {
                 Page::Read(size, recognised) => {
@@ -219,6 +228,33 @@ async fn read_page(tools: &Tools, engine: &Engine, file: &StoredFile, number: u3
     })
 }
 
+/// Has the engine read the pictures of a file with one start, as far as it comes, if all of them keep to the limits: it would unpack
+/// the others too. Whatever goes wrong with one of them, each is then read alone, so that the fault has its page.
+async fn read_all(
+    tools: &Tools,
+    engine: &Engine,
+    file: &StoredFile,
+    sizes: &[Option<PictureSize>],
+) -> Result<Vec<(PictureSize, Recognised)>, TaskFailure> {
+    let most = engine.raster.pixels;
+    let known: Vec<PictureSize> = sizes.iter().flatten().copied().filter(|size| size.pixels() <= most).collect();
+    let input = file.open().classified()?;
+    if known.len() < sizes.len()
+        || !(2..=tools.settings.ocr_pages).contains(&known.len())
+        || input.metadata().classified()?.len() > tools.settings.parser_image_bytes
+    {
+        return Ok(Vec::new());
+    }
+    match engine.recognise_all(&known, input).await {
+        Ok(read) => Ok(known.into_iter().zip(read).collect()),
+        Err(fault @ EngineError::Missing(_)) => Err(of_engine(&fault)),
+        Err(fault) => {
+            tracing::info!(error = %fault, "the OCR engine did not read all pictures of a file at once");
+            Ok(Vec::new())
+        }
+    }
+}
+
 /// Has the engine read the picture at an index of a file, if its header keeps to the limits: nothing is unpacked before.
 async fn read_file(
     tools: &Tools,
@@ -227,7 +263,7 @@ async fn read_file(
     sizes: &[Option<PictureSize>],
     index: usize,
 ) -> Result<Page, TaskFailure> {
-    let Some(size) = sizes.get(index).copied().flatten() else { return Ok(Page::NotDrawn("damaged")) };
+    let Some(size) = sizes.get(index).copied().flatten() else { return Ok(Page::NotDrawn(DAMAGED)) };
     if size.pixels() > engine.raster.pixels {
         return Ok(Page::NotDrawn("ocr_pixels"));
     }
@@ -237,11 +273,12 @@ async fn read_file(
     }
     let index = (sizes.len() > 1).then_some(index);
     Ok(match engine.recognise_file(&size, input, index).await {
-        Ok(recognised) => Page::Read(size, recognised),
-        // It says so of what it cannot unpack, and the next picture may be whole.
+        Ok(Some(recognised)) => Page::Read(size, recognised),
+        // What it cannot unpack, it ends with an error on or says nothing of, and the next picture may be whole.
+        Ok(None) => Page::NotDrawn(DAMAGED),
         Err(fault @ EngineError::Crashed { by_itself: true, .. }) => {
             tracing::info!(picture = index, error = %fault, "the OCR engine cannot read a picture");
-            Page::NotDrawn("damaged")
+            Page::NotDrawn(DAMAGED)
         }
         Err(fault) => Page::NotRead(fault),
     })
@@ -407,6 +444,17 @@ impl LeftOut {
         }
     }
 
+    /// Why a file has no text of which these pages were left out. No engine reads what is damaged.
+    fn why_empty(&self) -> &'static str {
+        if self.count == 0 {
+            "no_text"
+        } else if self.reasons.keys().all(|reason| *reason == DAMAGED) {
+            DAMAGED
+        } else {
+            "needs_ocr"
+        }
+    }
+
     /// Null if there are none.
     pub(super) fn into_value(self) -> Value {
         if self.count == 0 {
@@ -459,11 +507,13 @@ mod tests {
     #[test]
     fn what_is_left_out_is_counted_by_its_reason_and_named_up_to_a_bound() {
         let mut left_out = LeftOut::default();
+        assert_eq!(left_out.why_empty(), "no_text");
         for number in 1..=150 {
-            left_out.add(number, if number == 1 { "wall_time" } else { "ocr_pages" });
+            left_out.add(number, if number == 1 { "damaged" } else { "ocr_pages" });
+            assert_eq!(left_out.why_empty(), if number == 1 { "damaged" } else { "needs_ocr" });
         }
         let value = left_out.into_value();
-        assert_eq!((&value["count"], &value["reasons"]), (&json!(150), &json!({"wall_time": 1, "ocr_pages": 149})));
+        assert_eq!((&value["count"], &value["reasons"]), (&json!(150), &json!({"damaged": 1, "ocr_pages": 149})));
         assert_eq!(value["first"].as_array().unwrap().len(), NAMED_PAGES);
         assert_eq!(LeftOut::default().into_value(), Value::Null);
     }

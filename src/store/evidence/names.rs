@@ -77,7 +77,7 @@ evidence! {
     Archive = "archive", by "`probe`",
         null "the file is not a zip archive, or its directory is lost",
         absent "the probe failed";
-    /// Why the file has no text: `needs_ocr`, `ocr_skipped` (the option `skip.ocr` is on), `no_text_layer`, `no_sheets`, `no_members`, `no_reader` or `no_text`.
+    /// Why the file has no text: `needs_ocr`, `ocr_skipped` (the option `skip.ocr` is on), `damaged` (pictures that OCR cannot unpack), `no_text_layer`, `no_sheets`, `no_members`, `no_reader` or `no_text`.
     ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `extract:images`, `ocr`, `structure:sheets`, `extract:members`",
         null "the file has text, sheets, members or charts",
         absent "the probe failed, or the text could not be extracted";

@@ -98,11 +98,11 @@ async fn a_picture_that_is_too_large_small_or_broken_is_stored_and_says_so() {
     let engine = impostor(folder.path(), ONE_WORD);
     let wished = [("SVC_OCR_ENGINE", engine.as_str()), ("SVC_OCR_PIXELS", "10000")];
     let app = TestApp::with(Wish { settings: &wished, ..Wish::default() }).await;
-    let needs = "extract.empty: needs_ocr";
+    let (needs, damaged) = ("extract.empty: needs_ocr", "extract.empty: damaged");
     for (name, bytes, warnings) in [
         ("large.png", head(101, 100), &[needs, "ocr.left_out: 1 (ocr_pixels): 1"][..]),
         ("fits.png", head(100, 100), &[]),
-        ("cut.png", head(100, 100)[..18].to_vec(), &[needs, "ocr.left_out: 1 (damaged): 1"]),
+        ("cut.png", head(100, 100)[..18].to_vec(), &[damaged, "ocr.left_out: 1 (damaged): 1"]),
         ("dot.png", head(1, 1), &["extract.empty: no_text"]),
     ] {
         let (id, frontier) = ingested(&app, name, bytes).await;
@@ -115,7 +115,7 @@ async fn a_picture_that_is_too_large_small_or_broken_is_stored_and_says_so() {
     app.end().await;
 
     // An engine that cannot unpack one, or dies of it, fails neither it nor what it came in.
-    for (deed, reason) in [("exit 1", "damaged"), ("kill -SEGV $$", "ocr_engine_crashed")] {
+    for (deed, empty, reason) in [("exit 1", damaged, "damaged"), ("kill -SEGV $$", needs, "ocr_engine_crashed")] {
         let engine = impostor(folder.path(), deed);
         let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
         let bundle = archive(&[("a.png", head(100, 100)), ("note.txt", b"The heron is grey.".to_vec())]);
@@ -125,7 +125,7 @@ async fn a_picture_that_is_too_large_small_or_broken_is_stored_and_says_so() {
         let warnings = app.settled(picture).await.warnings;
         assert_eq!(
             warnings,
-            [needs.to_owned(), format!("ocr.left_out: 1 ({reason}): 1")],
+            [empty.to_owned(), format!("ocr.left_out: 1 ({reason}): 1")],
             "no engine is to be installed"
         );
         app.end().await;
@@ -149,6 +149,80 @@ async fn each_picture_of_a_tiff_is_a_page_with_limits_of_its_own() {
     let pages: Vec<_> = of_file["ocr"]["by_page"].as_array().unwrap().iter().map(|page| &page["page"]).collect();
     assert_eq!(pages, [1, 5]);
     assert_eq!(of_file["extract.text"]["pages"], 5);
+    app.end().await;
+}
+
+/// What an engine says of the page of a file that shows this word, or none.
+fn row(page: u32, word: &str) -> String {
+    let row = |rest: &str| format!(r"{rest}\n").replace(' ', r"\t");
+    let shown = row(&format!("1 {page} 0 0 0 0 0 0 100 100 -1 "));
+    if word.is_empty() { shown } else { shown + &row(&format!("5 {page} 1 1 1 1 10 10 50 20 96 {word}")) }
+}
+
+/// A script that writes a table of these rows.
+fn writes(rows: &[String]) -> String {
+    let columns = "level page_num block_num par_num line_num word_num left top width height conf text";
+    format!(r"cat >/dev/null; printf '{}\n{}'", columns.replace(' ', r"\t"), rows.concat())
+}
+
+#[tokio::test]
+async fn the_pictures_of_a_tiff_are_read_with_one_start_of_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = [row(1, "bittern"), row(2, ""), row(3, "egret")];
+    // Asked for one of them alone, it ends badly.
+    let deed = format!("case \"$*\" in *page_number=*) exit 1 ;; esac; {}", writes(&rows));
+    let engine = impostor(folder.path(), &deed);
+    let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
+    let (id, frontier) = ingested(&app, "fax.tiff", tiff(&[(100, 100); 3])).await;
+    assert_eq!((frontier.settled, frontier.warnings), (Settled::Settled, vec![]));
+    assert_eq!(text(&app, id).await, "bittern\n\negret");
+    let of_file = evidence(&app, id).await;
+    let pages: Vec<_> = of_file["ocr"]["by_page"].as_array().unwrap().iter().map(|page| &page["page"]).collect();
+    assert_eq!(pages, [1, 2, 3]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_picture_of_a_tiff_that_the_engine_passes_over_is_named_and_those_behind_it_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    // It ends at the second picture without an error, as it does for one that is cut, and says nothing of it if asked for it alone.
+    let (first, none, third) = (writes(&[row(1, "bittern")]), writes(&[]), writes(&[row(1, "egret")]));
+    let deed = format!(
+        "case \"$*\" in *page_number=1*) {none} ;; *page_number=2*) {third} ;; *page_number=0*) exit 3 ;; *) {first} ;; esac"
+    );
+    let engine = impostor(folder.path(), &deed);
+    let wished = [("SVC_OCR_ENGINE", engine.as_str())];
+    let app = TestApp::with(Wish { settings: &wished, ..Wish::default() }).await;
+    let (id, frontier) = ingested(&app, "cut.tiff", tiff(&[(100, 100); 3])).await;
+    let warning = "ocr.left_out: 1 (damaged): 2";
+    assert_eq!((frontier.settled, frontier.warnings), (Settled::Settled, vec![warning.to_owned()]));
+    assert_eq!(text(&app, id).await, "bittern\n\negret");
+    app.end().await;
+
+    // Of a file of one picture it may say nothing either.
+    let engine = impostor(folder.path(), &none);
+    let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
+    let (_, frontier) = ingested(&app, "cut.tiff", tiff(&[(100, 100)])).await;
+    assert_eq!(frontier.warnings, ["extract.empty: damaged", "ocr.left_out: 1 (damaged): 1"]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_picture_of_a_tiff_on_which_the_engine_hangs_has_its_own_time_and_the_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    // All at once it begins a page after the other, and hangs on the third.
+    let hang = "echo 'Page 2' >&2; echo 'Page 3' >&2; exec sleep 600";
+    let (first, second) = (writes(&[row(1, "bittern")]), writes(&[row(1, "egret")]));
+    let deed = format!(
+        "case \"$*\" in *page_number=0*) {first} ;; *page_number=1*) {second} ;; *page_number=2*) exec sleep 600 ;; *) {hang} ;; esac"
+    );
+    let engine = impostor(folder.path(), &deed);
+    let wished = [("SVC_OCR_ENGINE", engine.as_str()), ("SVC_OCR_PAGE_SECONDS", "2")];
+    let app = TestApp::with(Wish { settings: &wished, ..Wish::default() }).await;
+    let (id, frontier) = ingested(&app, "slow.tiff", tiff(&[(100, 100); 3])).await;
+    let warning = "ocr.left_out: 1 (ocr_engine_timeout): 3";
+    assert_eq!((frontier.settled, frontier.warnings), (Settled::Settled, vec![warning.to_owned()]));
+    assert_eq!(text(&app, id).await, "bittern\n\negret");
     app.end().await;
 }
 
