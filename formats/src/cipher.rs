@@ -1,9 +1,10 @@
-//! What a password opens: the keys and ciphers of locked office packages ([MS-OFFCRYPTO] 2.3.4) and open documents.
+//! What a password opens: the keys and ciphers of locked office files ([MS-OFFCRYPTO] 2.3.4 to 2.3.6) and open documents.
 
 use aes::{
     Aes128, Aes192, Aes256,
     cipher::{BlockDecrypt, BlockSizeUser, KeyInit, consts::U16},
 };
+use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
@@ -116,6 +117,46 @@ pub(crate) fn derived(password: &[u8], salt: &[u8], turns: u32, length: usize) -
     derived
 }
 
+/// The hash that Office 97 uses.
+pub(crate) fn md5(bytes: &[u8]) -> [u8; 16] {
+    Md5::digest(bytes).into()
+}
+
+/// RC4, whose keys have here a length that a file says. It is broken, and used for nothing but to read what it has locked.
+pub(crate) struct Rc4 {
+    state: [u8; 256],
+    first: u8,
+    second: u8,
+}
+
+impl Rc4 {
+    pub(crate) fn new(key: &[u8]) -> Self {
+        let mut state: [u8; 256] = std::array::from_fn(|at| at as u8);
+        let mut second = 0u8;
+        for (at, of_key) in (0..state.len()).zip(key.iter().cycle()) {
+            second = second.wrapping_add(state[at]).wrapping_add(*of_key);
+            state.swap(at, usize::from(second));
+        }
+        Self { state, first: 0, second: 0 }
+    }
+
+    /// The next byte that is laid over one of the text.
+    pub(crate) fn turn(&mut self) -> u8 {
+        self.first = self.first.wrapping_add(1);
+        let at = usize::from(self.first);
+        self.second = self.second.wrapping_add(self.state[at]);
+        self.state.swap(at, usize::from(self.second));
+        let sum = self.state[at].wrapping_add(self.state[usize::from(self.second)]);
+        self.state[usize::from(sum)]
+    }
+
+    pub(crate) fn apply(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte ^= self.turn();
+        }
+    }
+}
+
 /// A hash cut to a length, or filled up to it.
 pub(crate) fn fitted(mut hash: Vec<u8>, length: usize) -> Vec<u8> {
     const FILLER: u8 = 0x36;
@@ -176,6 +217,20 @@ mod tests {
         decrypt(&long, None, &mut of_long).unwrap();
         assert_eq!(of_long, plain[..BLOCK]);
         assert_eq!(decrypt(&key[..5], None, &mut of_long), None);
+    }
+
+    /// The vectors of RFC 6229 for keys of 40 and 128 bits, and a hash of RFC 1321.
+    #[test]
+    fn streams_are_opened_as_other_programs_lock_them() {
+        for (key, expected) in [
+            ("0102030405", "b2396305f03dc027ccc3524a0a1118a8"),
+            ("0102030405060708090a0b0c0d0e0f10", "9ac7cc9a609d1ef7b2932899cde41b97"),
+        ] {
+            let mut text = [0; 16];
+            Rc4::new(&bytes(key)).apply(&mut text);
+            assert_eq!(text[..], bytes(expected), "{key}");
+        }
+        assert_eq!(md5(b"abc")[..], bytes("900150983cd24fb0d6963f7d28e17f72"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the readers of compound files share: a file of which no more is read than a limit allows, its streams, the numbers
 //! in them, and what a probe tells of a legacy document.
 
-use crate::{Extraction, Format, FormatError, Limit, Limits, Pattern, Patterns};
+use crate::{Access, Extraction, Format, FormatError, Limit, Limits, Pattern, Patterns};
 use cfb::CompoundFile;
 use std::{
     io::{self, Read, Seek, SeekFrom},
@@ -83,11 +83,19 @@ pub(crate) fn long(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk::<4>().copied().map(u32::from_le_bytes)
 }
 
+/// The text of a legacy document, and whether its password opened it.
+pub(crate) struct Opened {
+    pub text: Extraction,
+    pub was_locked: bool,
+}
+
 /// What the text of a legacy document shows, or that it is closed: then it is refused by its name once it is to be read.
-pub(crate) fn patterns(read: Result<Extraction, FormatError>) -> Result<Patterns, FormatError> {
+pub(crate) fn patterns(read: Result<Opened, FormatError>, access: Access<'_>) -> Result<Patterns, FormatError> {
     let (patterns, is_encrypted) = match read {
-        Ok(read) => (read.patterns(), false),
+        Ok(read) => (read.text.patterns(), read.was_locked),
         Err(FormatError::Compound { encrypted, .. }) => (Patterns::default(), encrypted),
+        Err(FormatError::Encrypted { .. }) if access.password.is_none() => (Patterns::default(), true),
+        Err(FormatError::Sealed { .. }) => (Patterns::default(), true),
         Err(error) => return Err(error),
     };
     Ok(patterns.with(Pattern::IsEncrypted, is_encrypted).with(Pattern::IsLegacyBinary, true))

@@ -11,9 +11,13 @@ mod properties;
 mod shown;
 mod styles;
 
-use crate::{Extraction, Format, FormatError, Limits, Patterns, compound};
+use crate::{
+    Access, Extraction, Format, FormatError, Patterns,
+    binary_lock::Lock,
+    compound::{self, Opened},
+};
 use body::Body;
-use header::{Header, Part};
+use header::{Header, Part, Start};
 use pieces::Pieces;
 use properties::Pages;
 use shown::Shown;
@@ -24,17 +28,37 @@ use std::{
 };
 use styles::Styles;
 
-pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    compound::patterns(extract(source, limits))
+/// The bytes at the beginning of the main stream that are never encrypted, and those that are encrypted with one key.
+const PLAIN: usize = 68;
+const BLOCK: usize = 512;
+
+pub(crate) fn probe<'a, R: Read + Seek>(source: R, access: impl Into<Access<'a>>) -> Result<Patterns, FormatError> {
+    let access = access.into();
+    compound::patterns(read(source, access), access)
 }
 
-pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+pub(crate) fn extract<'a, R: Read + Seek>(source: R, access: impl Into<Access<'a>>) -> Result<Extraction, FormatError> {
+    read(source, access.into()).map(|opened| opened.text)
+}
+
+fn read<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Opened, FormatError> {
+    let limits = access.limits;
     let mut file = compound::open(source, Format::Doc, limits)?;
     let mut stream = |name: &str| compound::read(&mut file, Path::new(name), limits.input_bytes);
-    let main = stream("/WordDocument")?.unwrap_or_default();
-    let header = Header::read(&main)?;
-    let tables = stream(header.tables)?.unwrap_or_default();
-    let data = stream("/Data")?.unwrap_or_default();
+    let mut main = stream("/WordDocument")?.unwrap_or_default();
+    let start = Start::read(&main)?;
+    let mut tables = stream(start.tables)?.unwrap_or_default();
+    let mut data = stream("/Data")?.unwrap_or_default();
+    if let Some(described) = start.lock {
+        let lock = Lock::read(Format::Doc, tables.get(..described).unwrap_or(&tables))?;
+        for (stream, plain) in [(&mut main, PLAIN), (&mut tables, described), (&mut data, 0)] {
+            let mut opening = lock.keys(access.password)?.stream(BLOCK);
+            let plain = plain.min(stream.len());
+            opening.pass(plain);
+            opening.open(&mut stream[plain..]);
+        }
+    }
+    let header = Header::read(&main);
     let part = |part: Part| header.part(&tables, part);
     let pieces = Pieces::read(&main, part(Part::Pieces), limits)?;
     let characters = Pages::of_characters(&main, part(Part::Characters));
@@ -53,7 +77,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     let mut body = Body::new(paragraphs, shown, &styles, &data, limits);
     body.story(&pieces, header.text, notes)?;
     body.story(&pieces, header.boxes, Vec::new())?;
-    body.finish()?.within(limits)
+    Ok(Opened { text: body.finish()?.within(limits)?, was_locked: start.lock.is_some() })
 }
 
 /// A footnote or endnote.

@@ -10,6 +10,7 @@
 
 mod access;
 mod archive;
+mod binary_lock;
 mod charset;
 mod chart;
 mod chunk;
@@ -97,13 +98,13 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Pdf => pdf::probe(source, access),
         Format::Docx => docx::probe(source, limits),
         Format::Pptx => pptx::probe(source, limits),
-        Format::Xlsx | Format::Xls | Format::Xlsb => xlsx::probe(format, source, limits),
+        Format::Xlsx | Format::Xls | Format::Xlsb => xlsx::probe(format, source, access),
         Format::Ole2 => ole2::probe(source, access),
         Format::Html => html::probe(source, limits),
         Format::Eml => mail::probe(source, limits),
         Format::Msg => msg::probe(source, limits),
-        Format::Doc => doc::probe(source, limits),
-        Format::Ppt => ppt::probe(source, limits),
+        Format::Doc => doc::probe(source, access),
+        Format::Ppt => ppt::probe(source, access),
         Format::Json => json::probe(source, limits),
         Format::Ipynb => notebook::probe(source, limits),
         Format::Rtf => rtf::probe(source, limits),
@@ -135,15 +136,16 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Html => html::extract(source, limits),
         Format::Eml => mail::extract(source, limits),
         Format::Msg => msg::extract(source, limits),
-        Format::Doc => doc::extract(source, limits),
-        Format::Ppt => ppt::extract(source, limits),
+        Format::Doc => doc::extract(source, access),
+        Format::Ppt => ppt::extract(source, access),
         Format::Json => json::extract(source, limits),
         Format::Ipynb => notebook::extract(source, limits),
         Format::Rtf => rtf::extract(source, limits),
         Format::Xml => xml_document::extract(source, limits),
         Format::Odt | Format::Odp | Format::Ods => odf::extract(format, source, access),
         Format::Epub => epub::extract(source, limits),
-        Format::Xlsx | Format::Xls | Format::Xlsb | Format::Csv | Format::Tsv => {
+        Format::Xls => xlsx::extract_locked(source, access),
+        Format::Xlsx | Format::Xlsb | Format::Csv | Format::Tsv => {
             Err(FormatError::unsupported(format, xlsx::NO_TEXT))
         }
         Format::Ole2 => ole2::extract(source, access),
@@ -159,13 +161,14 @@ pub fn extract<'a, R: Read + Seek>(
 pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -> Option<FormatError> {
     match format {
         // Of a file that opened, more than its lock was measured.
-        Format::Ole2 | Format::Doc | Format::Ppt if patterns.get(Pattern::HasTextLayer).is_none() => {
-            Some(ole2::refusal(source))
+        Format::Ole2 if patterns.get(Pattern::HasTextLayer).is_none() => Some(ole2::refusal(source)),
+        Format::Doc | Format::Ppt if patterns.get(Pattern::HasTextLayer).is_none() => {
+            extract(format, source, &Limits::default()).err()
         }
         Format::Pdf if patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none() => {
             pdf::refusal(source)
         }
-        Format::Odt | Format::Odp | Format::Ods
+        Format::Odt | Format::Odp | Format::Ods | Format::Xls
             if patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none() =>
         {
             Some(FormatError::Encrypted { format })

@@ -55,7 +55,7 @@ pub(crate) fn probe<R: Read + Seek>(
         Some(_) => Ok(Patterns::default().with(Pattern::IsEncrypted, true)),
         None if format == Format::Ods => {
             drop(package);
-            xlsx::probe(format, source, limits)
+            xlsx::probe(format, source, access)
         }
         None => {
             let patterns = read(format, &mut package, limits)?.patterns();

@@ -7,8 +7,8 @@ mod records;
 mod text;
 
 use crate::{
-    CompoundKind, Extraction, Format, FormatError, Limit, Limits, Patterns,
-    compound::{self, long, short},
+    Access, CompoundKind, Extraction, Format, FormatError, Limit, Limits, Patterns,
+    compound::{self, Opened, long, short},
     markdown::Block,
     pptx::{Deck, Slide},
 };
@@ -30,19 +30,27 @@ const USER_BYTES: u64 = 4096;
 const SLIDES: u16 = 0;
 const NOTES: u16 = 2;
 
-pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    compound::patterns(extract(source, limits))
+pub(crate) fn probe<'a, R: Read + Seek>(source: R, access: impl Into<Access<'a>>) -> Result<Patterns, FormatError> {
+    let access = access.into();
+    compound::patterns(read(source, access), access)
 }
 
-pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+pub(crate) fn extract<'a, R: Read + Seek>(source: R, access: impl Into<Access<'a>>) -> Result<Extraction, FormatError> {
+    read(source, access.into()).map(|opened| opened.text)
+}
+
+fn read<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Opened, FormatError> {
+    let limits = access.limits;
     let mut file = compound::open(source, Format::Ppt, limits)?;
     let at = Path::new(if file.is_storage(DUAL) { DUAL } else { "/" });
     let user = compound::read(&mut file, &at.join("Current User"), USER_BYTES)?.unwrap_or_default();
     let refused = |encrypted| FormatError::Compound { kind: CompoundKind::LegacyPowerpoint, encrypted };
-    if long(&user, 12) == Some(ENCRYPTED) || file.exists("/EncryptedSummary") {
+    let was_locked = long(&user, 12) == Some(ENCRYPTED) || file.exists("/EncryptedSummary");
+    let document = &at.join("PowerPoint Document");
+    let mut stream = compound::read(&mut file, document, limits.input_bytes)?.unwrap_or_default();
+    if was_locked && !objects::unlock(&mut stream, long(&user, 16), access.password)? {
         return Err(refused(true));
     }
-    let stream = compound::read(&mut file, &at.join("PowerPoint Document"), limits.input_bytes)?.unwrap_or_default();
     // Older versions have another form.
     let mut objects = Objects::open(&stream, long(&user, 16))?.ok_or_else(|| refused(false))?;
     let Some(document) = objects.document()? else {
@@ -69,7 +77,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
             None => deck.lack(number),
         }
     }
-    deck.finish(Format::Ppt)?.within(limits)
+    Ok(Opened { text: deck.finish(Format::Ppt)?.within(limits)?, was_locked })
 }
 
 /// The notes on a page of them, and the slide that they belong to.

@@ -9,6 +9,8 @@ use std::ops::Range;
 /// The first version whose header has this form is that of Word 97.
 const WORD_97: u16 = 0xC0;
 const ENCRYPTED: u16 = 0x0100;
+/// What is encrypted in the way of Word 95.
+const OBFUSCATED: u16 = 0x8000;
 const SECOND_TABLE: u16 = 0x0200;
 /// Where the counts of characters and the places of the parts are.
 const COUNTS: usize = 0x4C;
@@ -27,11 +29,32 @@ pub(super) enum Part {
     EndnoteTexts = 47,
 }
 
+/// What stands before the header itself, and is never encrypted.
+pub(super) struct Start {
+    /// The stream with the parts.
+    pub tables: &'static str,
+    /// The bytes at the beginning of that stream that say how the document is locked, if it is.
+    pub lock: Option<usize>,
+}
+
+impl Start {
+    /// Refuses what an older program wrote, and what is locked in its way.
+    pub(super) fn read(main: &[u8]) -> Result<Self, FormatError> {
+        let (Some(version), Some(flags)) = (short(main, 2), short(main, 10)) else {
+            return Err(FormatError::corrupt(Format::Doc, "its header is not there"));
+        };
+        let is_locked = flags & ENCRYPTED != 0;
+        if version < WORD_97 || is_locked && flags & OBFUSCATED != 0 {
+            return Err(FormatError::Compound { kind: CompoundKind::LegacyWord, encrypted: is_locked });
+        }
+        let tables = if flags & SECOND_TABLE == 0 { "/0Table" } else { "/1Table" };
+        Ok(Self { tables, lock: is_locked.then(|| long(main, 14).unwrap_or_default() as usize) })
+    }
+}
+
 /// Stories are ranges of positions, which count characters: one text follows the other.
 pub(super) struct Header<'a> {
     main: &'a [u8],
-    /// The stream with the parts.
-    pub tables: &'static str,
     pub text: Range<u32>,
     pub footnotes: Range<u32>,
     pub endnotes: Range<u32>,
@@ -39,15 +62,7 @@ pub(super) struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Refuses what is encrypted, and what an older program wrote.
-    pub(super) fn read(main: &'a [u8]) -> Result<Self, FormatError> {
-        let (Some(version), Some(flags)) = (short(main, 2), short(main, 10)) else {
-            return Err(FormatError::corrupt(Format::Doc, "its header is not there"));
-        };
-        let encrypted = flags & ENCRYPTED != 0;
-        if encrypted || version < WORD_97 {
-            return Err(FormatError::Compound { kind: CompoundKind::LegacyWord, encrypted });
-        }
+    pub(super) fn read(main: &'a [u8]) -> Self {
         let mut end = 0;
         let story = |index: usize| {
             let start: u32 = end;
@@ -56,8 +71,7 @@ impl<'a> Header<'a> {
         };
         // Between them are the headers and footers, macros, and remarks.
         let [text, footnotes, _, _, _, endnotes, boxes] = [0, 1, 2, 3, 4, 5, 6].map(story);
-        let tables = if flags & SECOND_TABLE == 0 { "/0Table" } else { "/1Table" };
-        Ok(Self { main, tables, text, footnotes, endnotes, boxes })
+        Self { main, text, footnotes, endnotes, boxes }
     }
 
     /// The bytes of a part, as far as they are there.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Pattern, detect};
+use crate::{Limits, Pattern, Secret, binary_lock::tests::locked_with, detect};
 use cfb::CompoundFile;
 use std::io::{Cursor, Write};
 
@@ -50,7 +50,7 @@ impl Made {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut tables = vec![0; 16];
+        let mut tables = vec![0; 256];
         let mut main = vec![0; TEXT];
         main[..2].copy_from_slice(&0xA5ECu16.to_le_bytes());
         main[2..4].copy_from_slice(&0xC1u16.to_le_bytes());
@@ -288,7 +288,8 @@ fn notes_stand_where_they_belong_and_boxes_at_the_end() {
 
 #[test]
 fn closed_documents_are_refused_by_name() {
-    let mut made = Made { flags: 0x0100, ..Made::default() };
+    // Locked in the way of Word 95.
+    let mut made = Made { flags: 0x8100, ..Made::default() };
     made.paragraph("Secret\r", 0, &[]);
     let bytes = made.bytes();
     let patterns = probe(Cursor::new(&bytes), &Limits::default()).unwrap();
@@ -349,4 +350,63 @@ fn damage_anywhere_is_survived() {
             }
         }
     }
+}
+
+/// A document as a password locks it, with this length of keys.
+fn locked(plain: &[u8], password: &str, bits: Option<u32>) -> Vec<u8> {
+    let (keys, description) = locked_with(password, bits);
+    let mut old = CompoundFile::open(Cursor::new(plain)).unwrap();
+    let mut stream = |name: &str| {
+        let mut bytes = Vec::new();
+        old.open_stream(name).unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    let (mut main, mut tables) = (stream("/WordDocument"), stream("/1Table"));
+    main[11] |= 1;
+    main[14..18].copy_from_slice(&(description.len() as u32).to_le_bytes());
+    let mut laid = vec![0; main.len().max(tables.len())];
+    keys.stream(512).open(&mut laid);
+    for (bytes, plain) in [(&mut main, 68), (&mut tables, description.len())] {
+        bytes.iter_mut().zip(&laid).skip(plain).for_each(|(byte, with)| *byte ^= with);
+    }
+    tables[..description.len()].copy_from_slice(&description);
+    let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    file.create_stream("/WordDocument").unwrap().write_all(&main).unwrap();
+    file.create_stream("/1Table").unwrap().write_all(&tables).unwrap();
+    file.flush().unwrap();
+    file.into_inner().into_inner()
+}
+
+#[test]
+fn a_password_opens_documents_of_both_ciphers() {
+    let mut made = Made::default();
+    made.paragraph("The heron house\r", 1, &[]).paragraph("Six herons nest there.\r", 0, &[]);
+    let plain = made.bytes();
+    let text = extract(Cursor::new(&plain), &Limits::default()).unwrap().text;
+    assert!(text.contains("The heron house") && text.contains("Six herons"), "{text}");
+    let limits = Limits::default();
+    for bits in [None, Some(40), Some(128)] {
+        let bytes = locked(&plain, "Wehr über Erlen", bits);
+        let password = Secret::new("Wehr über Erlen");
+        let access = Access { password: Some(&password), ..Access::from(&limits) };
+        assert_eq!(extract(Cursor::new(&bytes), access).unwrap().text, text, "{bits:?}");
+        let patterns = probe(Cursor::new(&bytes), access).unwrap();
+        for pattern in [Pattern::IsEncrypted, Pattern::HasTextLayer, Pattern::IsLegacyBinary] {
+            assert!(patterns.holds(pattern), "{bits:?}: {pattern:?}");
+        }
+        assert_eq!(crate::refusal(Format::Doc, Cursor::new(&bytes), &patterns), None);
+
+        let refused = FormatError::Encrypted { format: Format::Doc };
+        let closed = probe(Cursor::new(&bytes), &limits).unwrap();
+        assert!(closed.holds(Pattern::IsEncrypted) && closed.get(Pattern::HasTextLayer).is_none());
+        assert_eq!(crate::refusal(Format::Doc, Cursor::new(&bytes), &closed), Some(refused.clone()));
+        let wrong = Secret::new("heron");
+        let access = Access { password: Some(&wrong), ..Access::from(&limits) };
+        assert_eq!(probe(Cursor::new(&bytes), access).unwrap_err(), refused);
+        assert_eq!(extract(Cursor::new(&bytes), access).unwrap_err(), refused);
+    }
+    // One that does not say how it is locked.
+    let mut made = Made { flags: 0x0100, ..Made::default() };
+    made.paragraph("Secret\r", 0, &[]);
+    assert_eq!(extract(Cursor::new(made.bytes()), &limits).unwrap_err().code(), "corrupt");
 }

@@ -2,7 +2,7 @@
 //! are appended, with a directory of where they are now.
 
 use super::records::{Record, Records, kind};
-use crate::{Format, FormatError, compound::long};
+use crate::{Format, FormatError, Secret, binary_lock::Lock, compound::long};
 use std::collections::HashMap;
 
 /// How often the bytes of the file may be read as bytes of objects.
@@ -20,28 +20,8 @@ pub(super) struct Objects<'a> {
 impl<'a> Objects<'a> {
     /// Follows the edits from the last one, which the current user's stream names; `None` if there is none.
     pub(super) fn open(stream: &'a [u8], last: Option<u32>) -> Result<Option<Self>, FormatError> {
-        let edit = |at: u32| Record::at(stream, at as usize).filter(|record| record.kind == kind::EDIT);
-        let Some(last) = last.filter(|at| edit(*at).is_some()).or_else(|| last_edit(stream)) else { return Ok(None) };
-        let (mut places, mut document, mut next) = (HashMap::new(), None, Some(last));
-        // The directories of several edits may claim the same bytes.
-        let mut left = stream.len();
-        while let Some((at, edit)) = next.and_then(|at| Some((at, edit(at)?))) {
-            document = document.or(long(edit.body, 16));
-            let directory = long(edit.body, 12).and_then(|at| Record::at(stream, at as usize));
-            if let Some(directory) = directory.filter(|record| record.kind == kind::DIRECTORY) {
-                left = left.checked_sub(directory.body.len()).ok_or_else(again)?;
-                let mut words = directory.body.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
-                while let Some(head) = words.next() {
-                    // A run of objects has the number of the first one and their count.
-                    let (first, count) = (head & 0x000F_FFFF, (head >> 20) as usize);
-                    for (number, place) in (first..).zip(words.by_ref().take(count)) {
-                        // What a later edit has saved holds.
-                        places.entry(number).or_insert(place);
-                    }
-                }
-            }
-            next = long(edit.body, 8).filter(|before| *before < at);
-        }
+        let Some(saved) = Saved::read(stream, last)? else { return Ok(None) };
+        let Saved { places, document, .. } = saved;
         let left = stream.len().saturating_mul(TIMES);
         Ok(document.map(|document| Self { stream, places, document, left }))
     }
@@ -57,6 +37,71 @@ impl<'a> Objects<'a> {
         self.left = self.left.checked_sub(record.body.len()).ok_or_else(again)?;
         Ok(Some(record.body))
     }
+}
+
+/// What the edits of a presentation say.
+struct Saved {
+    /// Where each object is, by its number.
+    places: HashMap<u32, u32>,
+    document: Option<u32>,
+    /// The object that says how the others are locked.
+    lock: Option<u32>,
+}
+
+impl Saved {
+    /// Follows the edits from the last one, which the current user's stream names; `None` if there is none.
+    fn read(stream: &[u8], last: Option<u32>) -> Result<Option<Self>, FormatError> {
+        let edit = |at: u32| Record::at(stream, at as usize).filter(|record| record.kind == kind::EDIT);
+        let Some(last) = last.filter(|at| edit(*at).is_some()).or_else(|| last_edit(stream)) else { return Ok(None) };
+        let (mut places, mut document, mut lock, mut next) = (HashMap::new(), None, None, Some(last));
+        // The directories of several edits may claim the same bytes.
+        let mut left = stream.len();
+        while let Some((at, edit)) = next.and_then(|at| Some((at, edit(at)?))) {
+            document = document.or(long(edit.body, 16));
+            lock = lock.or(long(edit.body, 28));
+            let directory = long(edit.body, 12).and_then(|at| Record::at(stream, at as usize));
+            if let Some(directory) = directory.filter(|record| record.kind == kind::DIRECTORY) {
+                left = left.checked_sub(directory.body.len()).ok_or_else(again)?;
+                let mut words = directory.body.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+                while let Some(head) = words.next() {
+                    // A run of objects has the number of the first one and their count.
+                    let (first, count) = (head & 0x000F_FFFF, (head >> 20) as usize);
+                    for (number, place) in (first..).zip(words.by_ref().take(count)) {
+                        // What a later edit has saved holds.
+                        places.entry(number).or_insert(place);
+                    }
+                }
+            }
+            next = long(edit.body, 8).filter(|before| *before < at);
+        }
+        Ok(Some(Self { places, document, lock }))
+    }
+}
+
+/// Opens the objects of a locked presentation in place, each of which has a key of its own; the edits are plain. Returns whether
+/// the presentation says how it is locked.
+pub(super) fn unlock(stream: &mut [u8], last: Option<u32>, password: Option<&Secret>) -> Result<bool, FormatError> {
+    const HEAD: usize = 8;
+    let plain: &[u8] = stream;
+    let Some(saved) = Saved::read(plain, last)? else { return Ok(false) };
+    let lock = saved.lock.and_then(|number| Record::at(plain, *saved.places.get(&number)? as usize));
+    let Some(lock) = lock.filter(|record| record.kind == kind::LOCK) else { return Ok(false) };
+    let keys = Lock::read(Format::Ppt, lock.body)?.keys(password)?;
+    let mut left = stream.len().saturating_mul(TIMES);
+    for (number, at) in &saved.places {
+        if Some(*number) == saved.lock {
+            continue;
+        }
+        let Some(object) = stream.get_mut(*at as usize..).filter(|object| object.len() >= HEAD) else { continue };
+        let (head, body) = object.split_at_mut(HEAD);
+        let mut cipher = keys.cipher(*number);
+        cipher.apply(head);
+        let length = long(head, 4).unwrap_or_default() as usize;
+        let end = length.min(body.len());
+        left = left.checked_sub(HEAD + end).ok_or_else(again)?;
+        cipher.apply(&mut body[..end]);
+    }
+    Ok(true)
 }
 
 fn again() -> FormatError {

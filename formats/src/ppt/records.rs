@@ -23,6 +23,8 @@ pub(super) mod kind {
     pub(in crate::ppt) const LIST: u16 = 0x0FF0;
     pub(in crate::ppt) const EDIT: u16 = 0x0FF5;
     pub(in crate::ppt) const DIRECTORY: u16 = 0x1772;
+    /// How the objects are locked.
+    pub(in crate::ppt) const LOCK: u16 = 0x2F14;
     /// The shapes of a drawing, a group of them, and one.
     pub(in crate::ppt) const SHAPES: [u16; 3] = [0xF002, GROUP, ONE_SHAPE];
     pub(in crate::ppt) const GROUP: u16 = 0xF003;

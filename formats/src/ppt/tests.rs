@@ -1,5 +1,5 @@
 use super::*;
-use crate::{PageKind, Pattern, detect};
+use crate::{PageKind, Pattern, Secret, binary_lock::tests::locked_with, detect};
 use cfb::CompoundFile;
 use std::io::{Cursor, Write};
 
@@ -216,4 +216,39 @@ fn damage_anywhere_is_survived() {
             }
         }
     }
+}
+
+#[test]
+fn a_password_opens_a_presentation_object_by_object() {
+    let (keys, description) = locked_with("Wehr über Erlen", Some(128));
+    let slide = page(kind::SLIDE, &[], &[text(0, "The pond"), text(1, "Seventy ducks")]);
+    let mut made = Made::default();
+    let mut directory = Vec::new();
+    for (number, mut bytes) in [(1, document(&[entry(2, 256, &[])], &[])), (2, slide)] {
+        directory.extend([(1 << 20) | number, made.stream.len() as u32]);
+        keys.cipher(number).apply(&mut bytes);
+        made.stream.extend(bytes);
+    }
+    directory.extend([(1 << 20) | 9, made.stream.len() as u32]);
+    made.stream.extend(record(kind::LOCK, 0, &description));
+    let directory_at = made.stream.len() as u32;
+    made.stream.extend(atom(kind::DIRECTORY, &directory));
+    made.last = made.stream.len() as u32;
+    made.stream.extend(atom(kind::EDIT, &[0, 0, 0, directory_at, 1, 0, 0, 9]));
+    let bytes = made.bytes(ENCRYPTED, "");
+
+    let limits = Limits::default();
+    let password = Secret::new("Wehr über Erlen");
+    let access = Access { password: Some(&password), ..Access::from(&limits) };
+    let read = extract(Cursor::new(&bytes), access).unwrap();
+    assert_eq!(read.text, "# The pond\n\n- Seventy ducks");
+    let patterns = probe(Cursor::new(&bytes), access).unwrap();
+    assert!(patterns.holds(Pattern::IsEncrypted) && patterns.holds(Pattern::HasTextLayer));
+    let refused = FormatError::Encrypted { format: Format::Ppt };
+    let closed = probe(Cursor::new(&bytes), &limits).unwrap();
+    assert!(closed.holds(Pattern::IsEncrypted) && closed.get(Pattern::HasTextLayer).is_none());
+    assert_eq!(crate::refusal(Format::Ppt, Cursor::new(&bytes), &closed), Some(refused.clone()));
+    let wrong = Secret::new("heron");
+    let access = Access { password: Some(&wrong), ..Access::from(&limits) };
+    assert_eq!(probe(Cursor::new(&bytes), access).unwrap_err(), refused);
 }

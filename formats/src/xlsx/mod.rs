@@ -37,7 +37,7 @@ mod xlsb;
 #[cfg(test)]
 mod tests;
 
-use crate::{Format, FormatError, Limits, Patterns};
+use crate::{Access, Extraction, Format, FormatError, Limits, Patterns};
 pub(crate) use cached::CachedNumbers;
 pub use cells::{Cell, CellRow, Cells};
 pub(crate) use images::images;
@@ -153,10 +153,15 @@ pub fn cells<R: Read + Seek>(
 }
 
 /// Measures what a workbook lists of itself.
-pub(crate) fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Patterns, FormatError> {
+pub(crate) fn probe<R: Read + Seek>(format: Format, source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
     match format {
-        Format::Ods => ods::probe(source, limits),
-        Format::Xls => xls::probe(source, limits),
-        _ => office::probe(format, source, limits),
+        Format::Ods => ods::probe(source, access.limits),
+        Format::Xls => xls::probe(source, access),
+        _ => office::probe(format, source, access.limits),
     }
+}
+
+/// Reads a legacy workbook as a text if only its password opens it; others are read sheet by sheet.
+pub(crate) fn extract_locked<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
+    xls::extract(source, access)
 }

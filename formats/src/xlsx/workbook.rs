@@ -7,7 +7,7 @@ use super::{
     office::Office,
     shared_strings::{self, SharedStrings},
     value::Interpreter,
-    xls::Legacy,
+    xls,
 };
 use crate::{Format, FormatError, Limits, delimited::Table, detect};
 use serde::{Deserialize, Serialize};
@@ -106,10 +106,7 @@ impl<'a> Opened<'a> {
                 let (book, workbook) = OpenDocument::open(source, limits)?;
                 (Box::new(book), workbook)
             }
-            Some(Format::Xls) => {
-                let (book, workbook) = Legacy::open(source, limits)?;
-                (Box::new(book), workbook)
-            }
+            Some(Format::Xls) => xls::open(source, limits)?,
             _ => {
                 let (book, workbook) = Office::open(format.unwrap_or(Format::Xlsx), source, limits)?;
                 (Box::new(book), workbook)

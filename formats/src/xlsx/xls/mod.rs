@@ -1,12 +1,14 @@
 //! Reads legacy workbooks: the stream of records that Excel 97 to 2003 wrote (BIFF8), or Excel 5 and 95 (BIFF5), in a
 //! compound file ([MS-XLS]).
 
+mod locked;
 mod records;
 mod sheet;
 #[cfg(test)]
 mod tests;
 
 use super::{
+    NO_TEXT,
     book::{Book, Comments, Scan, See},
     moment::DateEpoch,
     office::check_sheets,
@@ -16,14 +18,18 @@ use super::{
     tokens::{Layout, Surroundings},
     workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook},
 };
-use crate::{Format, FormatError, Limits, Pattern, Patterns, extraction::check_text, rtf};
+use crate::{
+    Access, Extraction, Format, FormatError, Limits, Pattern, Patterns, Secret, compound, extraction::check_text,
+    opened::Opened, rtf,
+};
 use cfb::{CompoundFile, Stream};
 use encoding_rs::WINDOWS_1252;
 use records::{BEGIN, END, Records, refused};
 use sheet::LegacySheet;
 use std::{
     collections::HashMap,
-    io::{BufRead, Read, Seek},
+    io::{BufRead, Cursor, Read, Seek, Write},
+    path::Path,
 };
 
 /// The streams that hold a workbook, the newer first; a file for both versions has both.
@@ -55,8 +61,30 @@ pub(super) struct Legacy<R> {
     around: Surroundings,
 }
 
+/// Opens a workbook.
+pub(super) fn open<'a, R: Read + Seek + 'a>(
+    source: R,
+    limits: &Limits,
+) -> Result<(Box<dyn Book + 'a>, Workbook), FormatError> {
+    let mut legacy = Legacy::new(source)?;
+    match legacy.globals(limits) {
+        Ok(workbook) => Ok((Box::new(legacy), workbook)),
+        Err(FormatError::Encrypted { .. }) => {
+            let mut legacy = Legacy::new(Cursor::new(legacy.unlocked(&known(), limits)?))?;
+            let workbook = legacy.globals(limits)?;
+            Ok((Box::new(legacy), workbook))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The password by which Excel locks a workbook that it protects from changes alone, and which it asks nobody for.
+fn known() -> Secret {
+    Secret::new("VelvetSweatshop")
+}
+
 impl<R: Read + Seek> Legacy<R> {
-    pub(super) fn open(source: R, limits: &Limits) -> Result<(Self, Workbook), FormatError> {
+    fn new(source: R) -> Result<Self, FormatError> {
         let file = CompoundFile::open(source).map_err(|error| refused(&error))?;
         let stream = STREAMS.into_iter().find(|stream| file.is_stream(stream));
         let stream = stream.ok_or_else(|| damaged("it has no stream with a workbook"))?;
@@ -68,9 +96,20 @@ impl<R: Read + Seek> Legacy<R> {
             encoding: WINDOWS_1252,
         };
         let (places, styles, codes) = (Vec::new(), Vec::new(), HashMap::new());
-        let mut legacy = Self { file, stream, places, strings: None, styles, codes, around };
-        let workbook = legacy.globals(limits)?;
-        Ok((legacy, workbook))
+        Ok(Self { file, stream, places, strings: None, styles, codes, around })
+    }
+
+    /// The bytes of the workbook without its lock.
+    fn unlocked(&mut self, password: &Secret, limits: &Limits) -> Result<Vec<u8>, FormatError> {
+        let stream = compound::read(&mut self.file, Path::new(self.stream), limits.input_bytes)?;
+        let mut stream = stream.ok_or_else(|| damaged("its stream cannot be read"))?;
+        locked::open(&mut stream, password)?;
+        let written = CompoundFile::create(Cursor::new(Vec::new())).and_then(|mut file| {
+            file.create_stream(self.stream)?.write_all(&stream)?;
+            file.flush()?;
+            Ok(file.into_inner().into_inner())
+        });
+        Ok(written?)
     }
 
     /// The records from a place in the workbook's stream on.
@@ -98,7 +137,7 @@ impl<R: Read + Seek> Legacy<R> {
         loop {
             match records.next()? {
                 Some(END) | None => break,
-                Some(FILE_PASS) => return Err(FormatError::Sealed { format: Format::Xls }),
+                Some(FILE_PASS) => return Err(FormatError::Encrypted { format: Format::Xls }),
                 Some(CODE_PAGE) => self.around.encoding = rtf::by_page(records.word(0).into()),
                 Some(DATE_1904) if records.word(0) == 1 => date_epoch = DateEpoch::From1904,
                 Some(BOUND_SHEET) => {
@@ -297,8 +336,48 @@ fn notes<S: BufRead + Seek>(records: &mut Records<S>, limits: &Limits) -> Result
 }
 
 /// Measures what the workbook lists, and passes over its records for a note.
-pub(super) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let (mut legacy, workbook) = Legacy::open(source, limits)?;
+pub(super) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
+    let limits = access.limits;
+    let mut legacy = Legacy::new(source)?;
+    let closed = Patterns::default().with(Pattern::IsEncrypted, true);
+    let patterns = match legacy.globals(limits) {
+        Ok(workbook) => return patterns(legacy, &workbook),
+        Err(FormatError::Encrypted { .. }) => match (legacy.unlocked(&known(), limits), access.password) {
+            (Ok(bytes), _) => {
+                let mut legacy = Legacy::new(Cursor::new(bytes))?;
+                let workbook = legacy.globals(limits)?;
+                return patterns(legacy, &workbook);
+            }
+            (Err(FormatError::Encrypted { .. }), Some(password)) => {
+                Opened::of(Format::Xls, legacy.unlocked(password, limits)?).probe(limits)?
+            }
+            (Err(FormatError::Encrypted { .. }), None) => closed,
+            (Err(error), _) => return Err(error),
+        },
+        Err(error) => return Err(error),
+    };
+    Ok(patterns.with(Pattern::IsLegacyBinary, true))
+}
+
+/// The text of a workbook that only its password opens.
+pub(super) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
+    let no_text = || FormatError::unsupported(Format::Xls, NO_TEXT);
+    let mut legacy = Legacy::new(source)?;
+    match legacy.globals(access.limits) {
+        Err(locked @ FormatError::Encrypted { .. }) => match legacy.unlocked(&known(), access.limits) {
+            Ok(_) => Err(no_text()),
+            Err(FormatError::Encrypted { .. }) => {
+                let bytes = legacy.unlocked(access.password.ok_or(locked)?, access.limits)?;
+                Opened::of(Format::Xls, bytes).extract(access.limits)
+            }
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+        Ok(_) => Err(no_text()),
+    }
+}
+
+fn patterns<R: Read + Seek>(mut legacy: Legacy<R>, workbook: &Workbook) -> Result<Patterns, FormatError> {
     let mut records = legacy.records(0)?;
     let mut has_comments = false;
     while let (false, Some(kind)) = (has_comments, records.next()?) {

@@ -4,7 +4,7 @@ use super::{
     super::{Cells, SheetProfile, Value, cells, profile_sheet, records, shared_strings, tests::listed, workbook},
     *,
 };
-use crate::{Limit, detect, probe};
+use crate::{Limit, binary_lock::tests::locked_with, detect, probe};
 use std::io::{Cursor, Write};
 
 fn record(kind: u16, body: &[u8]) -> Vec<u8> {
@@ -320,8 +320,10 @@ fn the_version_before_unicode_reads_in_its_code_page() {
 fn what_is_damaged_or_closed_is_refused_by_name() {
     let refused = |bytes: Cursor<Vec<u8>>| workbook(bytes, &Limits::default()).unwrap_err();
     let closed = Book::new(&[]).with(&[record(0x002F, &[0; 6])]);
-    assert_eq!(refused(closed.bytes()), FormatError::Sealed { format: Format::Xls });
-    assert_eq!(probe(Format::Xls, closed.bytes(), &Limits::default()).unwrap_err().code(), "encrypted");
+    assert_eq!(refused(closed.bytes()), FormatError::Encrypted { format: Format::Xls });
+    let sealed = Book::new(&[]).with(&[record(0x002F, &[7; 6])]);
+    assert_eq!(refused(sealed.bytes()), FormatError::Sealed { format: Format::Xls });
+    assert_eq!(probe(Format::Xls, sealed.bytes(), &Limits::default()).unwrap_err().code(), "encrypted");
     assert_eq!(refused(compound("/Workbook", &[0; 600])).code(), "corrupt");
     assert_eq!(refused(compound("/Workbook", &begin(0x0300, 5))).code(), "corrupt");
     let mut astray = Book::new(&[number(0, 0, 0, 1.0)]).stream();
@@ -364,5 +366,110 @@ fn a_stream_that_is_cut_or_changed_anywhere_still_answers() {
             changed[cut] = value;
             read(&changed);
         }
+    }
+}
+
+/// A workbook whose records behind that of its lock are changed byte by byte, by the place in the body, the end of the record and
+/// the place in the stream, but for what stays plain.
+fn locked(lock: &[u8], change: impl Fn(usize, usize, usize, u8) -> u8) -> Cursor<Vec<u8>> {
+    let rows = (1..=100).flat_map(|row| [shared(row, 0, 2), number(row, 1, 0, row.into())]);
+    let records: Vec<Vec<u8>> = [shared(0, 0, 0), shared(0, 1, 1)].into_iter().chain(rows).collect();
+    let texts = [words(&[3, 0, 3, 0]), narrow("Pond"), narrow("Ducks"), narrow("Weir")].concat();
+    let globals = [record(0x002F, lock), record(0x00E1, &[0xB0, 4]), record(0x00FC, &texts)];
+    let mut stream = Book::new(&records).with(&globals).stream();
+    let (mut at, mut is_locked) = (0, false);
+    while at < stream.len() {
+        let [kind, length] = [at, at + 2].map(|at| u16::from_le_bytes([stream[at], stream[at + 1]]));
+        let (start, end) = (at + 4, at + 4 + usize::from(length));
+        let plain = match kind {
+            0x0809 | 0x00E1 => end,
+            0x0085 => start + 4,
+            _ => start,
+        };
+        if is_locked {
+            for place in plain..end {
+                stream[place] = change(place - start, end, place, stream[place]);
+            }
+        }
+        is_locked |= kind == 0x002F;
+        at = end;
+    }
+    compound("/Workbook", &stream)
+}
+
+/// A workbook that is locked by a cipher.
+fn enciphered(password: &str, bits: Option<u32>) -> Cursor<Vec<u8>> {
+    let (keys, description) = locked_with(password, bits);
+    let mut laid = vec![0; 20_000];
+    keys.stream(1024).open(&mut laid);
+    locked(&[&[1, 0][..], &description].concat(), |_, _, place, byte| byte ^ laid[place])
+}
+
+#[test]
+fn a_password_opens_workbooks_of_both_ciphers_and_obfuscated_ones_as_a_text() {
+    const VEIL: [u8; 16] = [11, 85, 6, 80, 8, 58, 192, 24, 98, 24, 192, 59, 127, 231, 96, 96];
+    let obfuscated =
+        |lock: &[u8]| locked(lock, |within, end, _, byte| byte.rotate_right(3) ^ VEIL[(end + within) % VEIL.len()]);
+    let limits = Limits::default();
+    for (kind, bytes) in [
+        ("RC4", enciphered("heron", None)),
+        ("RC4 of CryptoAPI", enciphered("heron", Some(128))),
+        ("XOR", obfuscated(&[0, 0, 0x7E, 0xCF, 0xAA, 0xC7])),
+        ("XOR of Excel 95", obfuscated(&[0x7E, 0xCF, 0xAA, 0xC7])),
+    ] {
+        let password = Secret::new("heron");
+        let access = Access { password: Some(&password), ..Access::from(&limits) };
+        let read = extract(bytes.clone(), access).unwrap();
+        assert!(
+            read.text.starts_with("# Ponds\n\n| Pond | Ducks |\n| --- | --- |\n| Weir | 1 |"),
+            "{kind}: {}",
+            read.text
+        );
+        assert!(
+            read.text.trim_end().ends_with("| Weir | 100 |") && read.facts["locked_format"] == "xls",
+            "{kind}: {}",
+            read.text
+        );
+        let patterns = probe(Format::Xls, bytes.clone(), access).unwrap();
+        for pattern in [Pattern::IsEncrypted, Pattern::HasTextLayer, Pattern::HasTables, Pattern::IsLegacyBinary] {
+            assert!(patterns.holds(pattern), "{kind}: {pattern:?}");
+        }
+        assert!(patterns.get(Pattern::HasSheets).is_none(), "its sheets could not be read later");
+
+        let refused = FormatError::Encrypted { format: Format::Xls };
+        assert_eq!(workbook(bytes.clone(), &limits).unwrap_err(), refused, "{kind}");
+        let closed = probe(Format::Xls, bytes.clone(), &limits).unwrap();
+        assert!(closed.holds(Pattern::IsEncrypted) && closed.get(Pattern::HasSheets).is_none(), "{kind}");
+        assert_eq!(crate::refusal(Format::Xls, bytes.clone(), &closed), Some(refused.clone()), "{kind}");
+        let wrong = Secret::new("stork");
+        let access = Access { password: Some(&wrong), ..Access::from(&limits) };
+        assert_eq!(probe(Format::Xls, bytes, access).unwrap_err(), refused, "{kind}");
+    }
+}
+
+#[test]
+fn a_workbook_that_is_protected_from_changes_alone_is_read_as_others_are() {
+    let bytes = enciphered("VelvetSweatshop", Some(128));
+    let limits = Limits::default();
+    let patterns = probe(Format::Xls, bytes.clone(), &limits).unwrap();
+    assert!(patterns.holds(Pattern::HasSheets) && !patterns.holds(Pattern::IsEncrypted));
+    assert_eq!(workbook(bytes.clone(), &limits).unwrap().sheets[0].name, "Ponds");
+    let read = cells(bytes.clone().into(), 0, "A1:B2".parse().unwrap(), &limits).unwrap();
+    assert_eq!(listed(&read), ["A1=Pond", "B1=Ducks", "A2=Weir", "B2=1"]);
+    assert_eq!(extract(bytes, Access::from(&limits)).unwrap_err().code(), "unsupported");
+}
+
+#[test]
+fn a_locked_workbook_that_is_cut_or_changed_ends_in_an_error_or_a_text() {
+    let whole = enciphered("heron", None).into_inner();
+    let (limits, password) = (Limits::default(), Secret::new("heron"));
+    let access = Access { password: Some(&password), ..Access::from(&limits) };
+    for at in (0..whole.len()).step_by(37) {
+        let mut changed = whole.clone();
+        changed[at] ^= 0xFF;
+        let refused = extract(Cursor::new(changed), access).err();
+        assert!(refused.is_none_or(|error| error.is_permanent()), "{at}");
+        let refused = extract(Cursor::new(&whole[..at]), access).err();
+        assert!(refused.is_none_or(|error| error.is_permanent()), "{at}");
     }
 }
