@@ -38,6 +38,9 @@ const NO_OCR_ENGINE: &str = "no_ocr_engine";
 const NAMED_PAGES: usize = 10;
 /// How many files within a file that were not read are named in its warning.
 const NAMED_MEMBERS: usize = 5;
+/// The reason of files within a file that only a password opens. Tasks read them, and no task has a password.
+const LOCKED: &str = "encrypted";
+const LOCKED_REMEDY: &str = "unpack the archive with its password, and upload what was locked in it";
 /// How many times in a row the database may be unreachable before a stream ends.
 const AWAY: u32 = 30;
 
@@ -246,12 +249,13 @@ fn unfinished_of(stages: &[FrontierStage]) -> i64 {
     stages.iter().map(|stage| stage.pending + stage.held + stage.waiting_for_retry).sum()
 }
 
-/// How many files within a file were not read, why, and the names of the first.
+/// How many files within a file were not read, why, the names of the first, and what would have those read that are locked.
 fn members_left_out(left_out: &Value) -> String {
     let reasons: Vec<_> = left_out["reasons"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
     let first = left_out["first"].as_array().into_iter().flatten().take(NAMED_MEMBERS);
     let names: Vec<_> = first.filter_map(|left| Some(format!("`{}`", left["name"].as_str()?))).collect();
-    format!("{} ({}): {}", left_out["count"], reasons.join(", "), names.join(", "))
+    let text = format!("{} ({}): {}", left_out["count"], reasons.join(", "), names.join(", "));
+    if reasons.iter().any(|reason| reason == LOCKED) { format!("{text} ({LOCKED_REMEDY})") } else { text }
 }
 
 /// How many pages that only OCR can read were not read, why, the numbers of the first, and what would have them read.

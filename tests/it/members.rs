@@ -294,7 +294,12 @@ async fn what_is_over_a_limit_or_cannot_be_read_is_left_out_and_named() {
     locked[second + 8] |= 1;
     let (id, frontier) = ingested(&app, "locked.zip", locked).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
-    assert_eq!(frontier.warnings, ["members.left_out: 1 (encrypted): `locked.txt`"]);
+    assert_eq!(
+        frontier.warnings,
+        [
+            "members.left_out: 1 (encrypted): `locked.txt` (unpack the archive with its password, and upload what was locked in it)"
+        ]
+    );
     assert_eq!(files(&app, id).await.len(), 1);
     invariants::check_drained(&app.pool).await;
     app.end().await;

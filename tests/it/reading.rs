@@ -327,6 +327,72 @@ async fn legacy_and_encrypted_office_files_are_refused_each_by_its_kind() {
     app.end().await;
 }
 
+/// A workbook of Excel that the password `heron` obfuscates.
+fn obfuscated_workbook() -> Vec<u8> {
+    // What the password makes by the standard: its bytes, and in the record of the lock its key and its sum.
+    const VEIL: [u8; 16] = [11, 85, 6, 80, 8, 58, 192, 24, 98, 24, 192, 59, 127, 231, 96, 96];
+    let head = |kind: u16, length: usize| [kind, length as u16].map(u16::to_le_bytes).concat();
+    let words = |words: &[u16]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let text = |row: u16, column: u16, text: &str| {
+        [words(&[row, column, 0, text.len() as u16]), vec![0], text.as_bytes().to_vec()].concat()
+    };
+    let begin = |kind: u16| (0x0809, words(&[0x0600, kind, 0, 0, 0, 0, 0, 0]));
+    let cells = [(0, 0, "Pond"), (0, 1, "Ducks"), (1, 0, "Quillon"), (1, 1, "many")];
+    let mut records = vec![
+        begin(5),
+        (0x002F, vec![0, 0, 0x7E, 0xCF, 0xAA, 0xC7]),
+        (0x0085, [&[0u8; 6][..], b"\x05\0Ponds"].concat()),
+        (0x000A, Vec::new()),
+    ];
+    let sheet: usize = records.iter().map(|(_, body)| 4 + body.len()).sum();
+    records[2].1[..4].copy_from_slice(&(sheet as u32).to_le_bytes());
+    records.push(begin(0x10));
+    records.extend(cells.map(|(row, column, shown)| (0x0204, text(row, column, shown))));
+    records.push((0x000A, Vec::new()));
+    let mut stream = Vec::new();
+    for (kind, body) in records {
+        stream.extend(head(kind, body.len()));
+        let end = stream.len() + body.len();
+        let plain = match kind {
+            0x0809 | 0x002F => body.len(),
+            0x0085 => 4,
+            _ => 0,
+        };
+        for (at, byte) in body.into_iter().enumerate() {
+            let hidden = byte.rotate_right(3) ^ VEIL[(end + at) % VEIL.len()];
+            stream.push(if at < plain { byte } else { hidden });
+        }
+    }
+    compound("/Workbook", &stream)
+}
+
+#[tokio::test]
+async fn a_password_opens_a_legacy_workbook_as_a_text_and_without_one_it_names_the_option() {
+    let app = TestApp::start().await;
+    let path = server::work_dir().join("ponds.xls");
+    std::fs::write(&path, obfuscated_workbook()).unwrap();
+    let (id, frontier) = app.ingest(&path).await;
+    assert_eq!(frontier.settled, Settled::Failed);
+    let attempt = evidence(&app, id).await["attempts"][0].clone();
+    assert_eq!((&attempt["error_type"], &attempt["code"]), (&json!("permanent"), &json!("encrypted")), "{attempt}");
+    assert!(attempt["message"].as_str().unwrap().contains("extract.password"), "{attempt}");
+    let refused = upload(&app, &path, password("stork")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
+    let opened = upload(&app, &path, password("heron")).await.unwrap();
+    assert_eq!((opened.document_id, opened.was_existing), (id, true));
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{:?}", frontier.warnings);
+    assert!(app.subtree(id).await.iter().any(|node| node.usetype == "section" && node.title == "Ponds"));
+    let found = app.client.search_bm25(Json(Bm25Search::new("Quillon"))).await.unwrap();
+    assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
+    let read = evidence(&app, id).await;
+    assert_eq!(read["extract.text"]["locked_format"], "xls");
+    assert_eq!(read["matched.patterns"]["is_encrypted"], true);
+    assert!(!dump(&app).await.contains("heron"));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 /// A reader that reports its process id and then does nothing, for ever.
 fn idle_reader(name: &str) -> (Reader, PathBuf) {
     let folder = server::work_dir();

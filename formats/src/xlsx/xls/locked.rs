@@ -20,7 +20,7 @@ const NOTHING: u16 = u16::MAX;
 
 /// What opens the bodies of records.
 enum Opening {
-    Cipher(OpenStream),
+    Cipher(Box<OpenStream>),
     Veil(Veil),
 }
 
@@ -39,7 +39,7 @@ impl Opening {
             0 => veiled(2),
             1 => {
                 let keys = Lock::read(Format::Xls, &body[2..])?.keys(Some(password))?;
-                Ok(Self::Cipher(keys.stream(BLOCK)))
+                Ok(Self::Cipher(Box::new(keys.stream(BLOCK))))
             }
             _ => Err(FormatError::Sealed { format: Format::Xls }),
         }
