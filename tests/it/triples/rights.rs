@@ -281,7 +281,7 @@ fn is_below(rights: &Naive, readable: &BTreeSet<i64>, id: i64, root: i64) -> boo
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_sees_exactly_the_facts_whose_ends_and_source_it_may_read() {
     // Each mostly waits for its requests, one after the other.
-    join_all([3, 4, 5].map(changed_at_random)).await;
+    join_all([3, 4, 5].map(|seed| Box::pin(changed_at_random(seed)))).await;
 }
 
 /// Changes facts, trees and grants of its own at random, and meanwhile compares what its principals see.
