@@ -275,7 +275,7 @@ impl Schema {
     fn choices(&self) -> impl Iterator<Item = &Part> {
         self.rules.iter().flat_map(|(_, _, rule)| match rule {
             Rule::One(parts) | Rule::Any(parts) => parts.as_slice(),
-            _ => &[],
+            _ => <&[Part]>::default(),
         })
     }
 }
