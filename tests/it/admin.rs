@@ -40,6 +40,7 @@ pub(crate) async fn pretend(app: &TestApp, worker_id: &str, badges: &[&str], str
         version: "test".to_owned(),
         badges: badges.iter().map(|badge| (*badge).to_owned()).collect(),
         strict,
+        holds_folder: false,
         task_types: vec!["test".to_owned()],
         lease: Duration::from_secs(600),
     };
