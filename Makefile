@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run release test chaos chaos-feed round-trip fuzz fuzz-api test-devices lint fmt bench eval clean-cache
+.PHONY: help setup demo run release test chaos chaos-feed round-trip standby-reads fuzz fuzz-api test-devices lint fmt bench eval clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ chaos-feed: setup ## Kills broker, service and database under a bulk feed, and c
 
 round-trip: setup ## Exports a store, imports it into another one and asks both the same: make round-trip NODES=100000.
 	SVC_TEST_ROUND_TRIP_NODES=$(or $(NODES),100000) cargo test --workspace --test it -- archive::round_trip
+
+standby-reads: setup ## Has standbys answer a search after each of many writes, while files are ingested: make standby-reads WRITES=10000.
+	SVC_TEST_REPLICA_WRITES=$(or $(WRITES),10000) cargo test --workspace --test it -- replicas::standbys_answer
 
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh

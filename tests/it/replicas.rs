@@ -6,7 +6,7 @@ use crate::{
     principals::{Someone, grant, someone},
     reach::call,
     shape_bindings::bind,
-    support::{self, TOKEN, TestApp, Wish, document, sample, server, standby::Standby, until},
+    support::{self, TOKEN, TestApp, Wish, document, sample, say, server, standby::Standby, until},
     triples::{predicate, says},
 };
 use futures_util::FutureExt;
@@ -25,10 +25,10 @@ use svc_client::{
     },
 };
 
-/// How many writes are each followed by a search.
+/// How many writes are each followed by a search; SVC_TEST_REPLICA_WRITES names another number.
 const WRITES: usize = 60;
-/// How many files are ingested meanwhile.
-const FILES: usize = 5;
+/// After one write in so many the search names no position, as the control.
+const CONTROL: usize = 10;
 /// How often what must never be seen is looked for.
 const LOOKS: usize = 20;
 
@@ -216,24 +216,44 @@ async fn what_is_no_position_is_refused(world: &World) {
 async fn a_search_after_a_write_finds_it(world: &World) {
     let app = &world.app;
     let before = world.answered();
-    // Files are ingested meanwhile, so that the standbys always have something to replay.
-    let mut files = Vec::new();
-    for number in 0..FILES {
-        let part = |n: usize| format!("## Part {n}\n\nThe curlew number {n} of file {number} probes the mud. ");
-        let text: String = (0..20).map(part).collect();
-        files.push(app.upload_bytes(&format!("curlews-{number}.md"), text).await.unwrap().document_id);
-    }
-    for number in 0..WRITES {
-        let word = format!("plover{number}x");
-        let id = app.create("A bird", &word, None).await.id;
-        // The client names the position of its write by itself.
-        let found = app.client.search_bm25(Json(Bm25Search::new(&word))).await.unwrap();
-        assert!(found.results.iter().any(|result| result.document.id == id), "{word} is not found");
-        let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
-        assert_eq!(read.value().unwrap().content, word);
-    }
-    for file in files {
-        app.settled(file).await;
+    let named: Option<usize> =
+        std::env::var("SVC_TEST_REPLICA_WRITES").ok().map(|number| number.parse().expect("a number of writes"));
+    let (writes, is_over) = (named.unwrap_or(WRITES), AtomicBool::new(false));
+    // Files are ingested all the time, so that the standbys always have something to replay.
+    let ingest = async {
+        let mut file = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let part = |n: usize| format!("## Part {n}\n\nThe curlew number {n} of file {file} probes the mud. ");
+            let text: String = (0..20).map(part).collect();
+            let id = app.upload_bytes(&format!("curlews-{file}.md"), text).await.unwrap().document_id;
+            app.settled(id).await;
+            file += 1;
+        }
+    };
+    let write = async {
+        let mut stale = 0;
+        for number in 0..writes {
+            let word = format!("plover{number}x");
+            let id = app.create("A bird", &word, None).await.id;
+            if number % CONTROL == 0 {
+                stale += usize::from(!world.found(&word).await.contains(&id));
+            }
+            // The client names the position of its write by itself.
+            let found = app.client.search_bm25(Json(Bm25Search::new(&word))).await.unwrap();
+            assert!(found.results.iter().any(|result| result.document.id == id), "{word} is not found");
+            let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
+            assert_eq!(read.value().unwrap().content, word);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        stale
+    };
+    let ((), stale) = tokio::join!(ingest, write);
+    if named.is_some() {
+        let controls = writes.div_ceil(CONTROL);
+        say(&format!(
+            "{writes} searches found what was just written; of {controls} without a position {stale} did not"
+        ));
+        assert!(stale > 0, "the control never failed, so nothing is shown");
     }
     until("a standby to have answered some of it", async || {
         app.client.search_bm25(Json(Bm25Search::new("plover0x"))).await.unwrap();
