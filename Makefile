@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run release test chaos chaos-feed round-trip standby-reads large-file fuzz fuzz-api test-devices lint fmt bench eval clean-cache
+.PHONY: help setup demo run release test test-outside chaos chaos-feed round-trip standby-reads large-file fuzz fuzz-api test-devices lint fmt bench eval clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test: setup ## Runs every test, with a PostgreSQL of their own.
 	@config/setup.sh has-inspector || echo "left out: the MCP inspector as a client of /mcp (no node here, or it could not be fetched: config/setup.sh inspector)"
 	@config/setup.sh has-broker || echo "left out: the bulk feed on a message broker (no RabbitMQ here, and none could be fetched: config/setup.sh broker)"
 	@config/setup.sh has-ocr || echo "left out: the text of scanned pages (no tesseract here, and none could be fetched: config/setup.sh ocr)"
+
+test-outside: setup ## Runs the tests of the service with their stored bytes in an object store, in place of the database.
+	SVC_TEST_BLOBS=s3 cargo test --workspace --test it
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))

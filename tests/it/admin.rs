@@ -425,6 +425,7 @@ pub(crate) fn worker_command(app: &TestApp, arguments: &[&str]) -> Command {
         .args(arguments)
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .envs(support::s3::of_all_tests(&app.options))
         .stdin(Stdio::null());
     command
 }

@@ -49,6 +49,7 @@ pub(crate) fn serve_command(app: &TestApp) -> Command {
         .args(["serve", "--config", "/dev/null"])
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .envs(support::s3::of_all_tests(&app.options))
         .env("SVC_INGEST_WORKER_ENABLED", "false")
         .env("SVC_LISTEN", "127.0.0.1:0")
         .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
@@ -84,6 +85,7 @@ pub(crate) fn worker_command(app: &TestApp, number: usize) -> Command {
         .args(["--log-level", "error", "--config", "/dev/null"])
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .envs(support::s3::of_all_tests(&app.options))
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     command
