@@ -6,10 +6,10 @@ use crate::{
     principals::{Someone, grant, someone},
     reach::call,
     shape_bindings::bind,
-    support::{self, TOKEN, TestApp, Wish, document, sample, say, server, standby::Standby, until},
+    support::{self, PATIENCE, TOKEN, TestApp, Wish, document, sample, say, server, standby::Standby, until},
     triples::{predicate, says},
 };
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::{
     Arc, Mutex,
@@ -20,8 +20,8 @@ use svc_client::{
     AFTER_HEADER, Json, NOW, OPERATIONS, On, Operation, OperationInfo, POSITION_HEADER, Position, Remote, Sender,
     Untyped, ops,
     wire::{
-        Bm25Search, CheckedPart, DocumentPath, EmbedQuery, FindingKind, GrantPath, GrantRight, HybridSearch,
-        NewDocument, OntologyQuery, WaitQuery,
+        Bm25Search, CheckedPart, DocumentPath, EmbedQuery, EventQuery, FindingKind, GrantPath, GrantRight,
+        HybridSearch, NewDocument, OntologyQuery, WaitQuery,
     },
 };
 
@@ -109,6 +109,7 @@ async fn standbys_answer_reads_with_no_less_than_a_caller_knows_and_no_more_than
     every_operation_that_may_read_at_a_standby_is_answered_by_one(&world).await;
     what_is_no_position_is_refused(&world).await;
     a_search_after_a_write_finds_it(&world).await;
+    a_read_at_the_position_of_an_event_shows_what_happened(&world).await;
     a_right_that_was_taken_away_is_never_read(&world).await;
     a_search_that_is_cancelled_for_replay_is_asked_again_at_the_primary(&world).await;
     a_promoted_standby_shows_nothing_of_its_own(&world).await;
@@ -276,6 +277,30 @@ async fn a_search_after_a_write_finds_it(world: &World) {
     assert_eq!(answer["results"][0]["id"], id, "{answer}");
     // What a standby does not know it denies to nobody.
     assert_eq!(world.title(TOKEN, id).await.as_deref(), Some("A bird"));
+    world.resume().await;
+}
+
+async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
+    let app = &world.app;
+    let query = EventQuery { since: Some("now".to_owned()), ..EventQuery::default() };
+    let mut events = app.client.follow_events(query).await.unwrap();
+    world.pause().await;
+    let id = app.create("A bird", "dunlin", None).await.id;
+    let event = loop {
+        let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event in time").unwrap().unwrap();
+        if event.data.document_id == Some(id) {
+            break event.data;
+        }
+    };
+    let position = event.position.expect("a position beside standbys");
+    // Whoever was told nothing may still be answered without it.
+    until("an answer without it", async || (!world.found("dunlin").await.contains(&id)).then_some(())).await;
+    let body = json!({"query": "dunlin", "group_by": "none"});
+    for _ in 0..LOOKS {
+        let request = app.raw("POST", "/search/bm25").header(AFTER_HEADER, &position).json(&body);
+        let answer: Value = request.send().await.unwrap().json().await.unwrap();
+        assert_eq!(answer["results"][0]["id"], id, "whoever was told of it is shown it: {answer}");
+    }
     world.resume().await;
 }
 
