@@ -274,13 +274,14 @@ async fn a_service_takes_up_at_once_what_the_killed_one_on_its_data_folder_held(
     let first = start().await;
     let options = svc::embedded::EmbeddedPostgres::connect_options_of(&folder.0).unwrap();
     let mut conn = PgConnection::connect_with(&options).await.unwrap();
+    let mut locker = PgConnection::connect_with(&options).await.unwrap();
     until("its worker", async || {
         let is_there = "SELECT EXISTS (SELECT FROM workers WHERE holds_folder)";
         sqlx::query_scalar::<_, bool>(is_there).fetch_one(&mut conn).await.unwrap().then_some(())
     })
     .await;
     // No task can end, because its attempt cannot be logged.
-    sqlx::raw_sql("BEGIN; LOCK TABLE task_attempts IN EXCLUSIVE MODE").execute(&mut conn).await.unwrap();
+    sqlx::raw_sql("BEGIN; LOCK TABLE task_attempts IN EXCLUSIVE MODE").execute(&mut locker).await.unwrap();
     let file = FileUpload::from_bytes("heron.md", "# The heron\n\nIt waits in the reeds.", None);
     let id = first.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id;
     until("a task that is held", async || {
@@ -289,9 +290,15 @@ async fn a_service_takes_up_at_once_what_the_killed_one_on_its_data_folder_held(
     })
     .await;
     first.process.kill();
-    // The start of the next service ends the server, and with it this connection and its lock.
+    // The server ends what it was asked for by a client that is gone.
+    until("its statements to end", async || {
+        let ended = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
+        sqlx::query_scalar::<_, bool>(ended).fetch_one(&mut conn).await.unwrap().then_some(())
+    })
+    .await;
+    // The start of the next service ends the server, and with it these connections and the lock.
     let second = start().await;
-    drop(conn);
+    drop((conn, locker));
     assert_eq!(done(&second.client, id).await, Settled::Settled);
     let pool = sqlx::PgPool::connect_with(options).await.unwrap();
     let lost: (i64, i64) = sqlx::query_as(
