@@ -84,6 +84,10 @@ const BENCHES: &[(&str, &str)] = &[
         "queue/claims",
         "claims by 1 to 64 connections at once, and beside tasks that hold up others; SIZE: pending tasks, default 10000",
     ),
+    (
+        "queue/offered",
+        "how long tasks take that come at a rate to 100 claimers, each from when it is due to its durable end; SIZE: tasks a second, default 400",
+    ),
     ("queue/fleet", "claims for each task with 100 workers; always 1000 files and then 100"),
     ("queue/backlog", "when half of many files are settled; SIZE: files, default 500"),
     (
@@ -240,6 +244,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "queue/claims" => {
             with_database(async |pool| queue::claims::run(pool, size.unwrap_or(10_000), &mut out).await).await?;
         }
+        "queue/offered" => queue::offered::run(size.unwrap_or(400), &mut out).await?,
         "queue/fleet" => with_database(async |pool| queue::fleet::run(pool, &mut out).await).await?,
         "queue/backlog" => queue::backlog::run(size.unwrap_or(500), &mut out).await?,
         #[cfg(feature = "tantivy")]

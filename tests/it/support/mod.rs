@@ -72,10 +72,12 @@ pub fn sample(name: &str) -> PathBuf {
     repository().join("tests/samples").join(name)
 }
 
-/// The settings of the environment, overridden by these. With SVC_BLOB_STORE, a folder, all tests have their bytes there.
+/// Keeps the stored bytes of a test in its database, wherever those of the other tests are.
+pub const IN_DATABASE: (&str, &str) = ("SVC_BLOB_STORE", "");
+
+/// The settings of the environment, overridden by these.
 pub fn settings(extra: &[(&str, &str)]) -> Settings {
-    let kept = ["SVC_CACHE_DIR", "SVC_BLOB_STORE"];
-    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || kept.contains(&name.as_str()));
+    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || name == "SVC_CACHE_DIR");
     let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::load(Some(Path::new("/dev/null")), environment.chain(extra)).unwrap()
 }
@@ -136,6 +138,7 @@ impl TestApp {
             None => server::new_database().await,
         };
         let data_dir = server::work_dir().join("data").display().to_string();
+        let outside = s3::of_all_tests(&options);
         let mut extra = vec![
             ("SVC_DATA_DIR", data_dir.as_str()),
             ("SVC_WORKER_HEARTBEAT_SECONDS", "1"),
@@ -153,6 +156,7 @@ impl TestApp {
             // Whoever tests may have a language model where one is by default.
             ("SVC_FALLBACK_LLM_URL", ""),
         ];
+        extra.extend(outside.iter().map(|(name, value)| (*name, value.as_str())));
         extra.extend(wish.settings);
         let settings = Arc::new(settings(&extra));
         let pool = svc::store::database::pool(options.clone(), 12, HELD);

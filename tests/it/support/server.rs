@@ -110,6 +110,11 @@ pub fn work_dir() -> &'static Path {
     &server().work_dir
 }
 
+/// Where what outlives a test runs.
+pub fn runtime() -> &'static Handle {
+    &server().runtime
+}
+
 /// A new database with the schema in it.
 pub async fn new_database() -> PgConnectOptions {
     static COUNT: AtomicU32 = AtomicU32::new(0);
