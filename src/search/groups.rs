@@ -129,6 +129,34 @@ impl Tree {
         (groups, places.into_keys().collect())
     }
 
+    /// Puts the groups that are among these best results into the order of two scores together: that of the whole, which stands for the group, and that of its best part.
+    /// What is in neither place, but further behind, counts as the last of these results; a text without parts is both.
+    pub fn put_by_wholes(&self, best: &[(DocumentId, f64)], groups: &mut Vec<Group>) {
+        let Some((_, last)) = best.last() else { return };
+        let places: HashMap<DocumentId, usize> =
+            groups.iter().enumerate().map(|(at, group)| (self.key(group.first.0), at)).collect();
+        let mut scores: Vec<(Option<f64>, Option<f64>)> = vec![(None, None); groups.len()];
+        for (id, score) in best {
+            let Some(at) = places.get(&self.key(*id)) else { continue };
+            let (whole, part) = &mut scores[*at];
+            let place = if groups[*at].shown == *id { whole } else { part };
+            place.get_or_insert(*score);
+        }
+        let together = |(whole, part): (Option<f64>, Option<f64>), is_text: bool| match (whole, part) {
+            (Some(whole), None) if is_text => 2.0 * whole,
+            (whole, part) => whole.unwrap_or(*last) + part.unwrap_or(*last),
+        };
+        let among = scores.iter().take_while(|(whole, part)| whole.or(*part).is_some()).count();
+        let behind = groups.split_off(among);
+        let mut scored: Vec<(f64, Group)> = std::mem::take(groups)
+            .into_iter()
+            .zip(scores)
+            .map(|(group, scores)| (together(scores, self.has_text(group.shown)), group))
+            .collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+        groups.extend(scored.into_iter().map(|(_, group)| group).chain(behind));
+    }
+
     /// The sections of which at least two texts are among the best `most` texts of the ranking, with these texts.
     pub fn crowded(&self, ranked: &Ranked, most: usize) -> HashMap<DocumentId, Vec<DocumentId>> {
         let mut sections: HashMap<DocumentId, Vec<DocumentId>> = HashMap::new();

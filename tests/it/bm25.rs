@@ -67,7 +67,10 @@ async fn find(
         .fetch_one(pool)
         .await
         .expect("there");
-    bm25::search(pool, cache, &name, query, limit, allowed).await.expect("searched").expect("there is such an index")
+    bm25::search(pool, cache, &name, query.into(), limit, allowed)
+        .await
+        .expect("searched")
+        .expect("there is such an index")
 }
 
 async fn leftovers(pool: &PgPool, index: IndexId) -> (i64, i64, i64) {
