@@ -45,7 +45,7 @@ pub fn characteristic(model: Vec<Weighted>, idf: impl Fn(&str) -> f64, most: usi
     let sum: f64 = scored.iter().map(|(_, (_, likelihood))| likelihood).sum();
     let mut chosen: Vec<Weighted> =
         scored.into_iter().map(|(_, (term, likelihood))| (term, likelihood / sum)).collect();
-    chosen.sort_by(|a, b| b.1.total_cmp(&a.1));
+    chosen.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     chosen
 }
 

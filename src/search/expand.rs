@@ -39,7 +39,9 @@ pub(super) async fn terms(
     }
     let best: Vec<DocumentId> = if page.is_first() {
         let found = plain.first(core, eligible, LOOKED_AT, LOOKED_AT).await?;
-        found.ranked.iter().map(|(id, _)| *id).collect()
+        // What has none of the query's words may be near to it only because nothing is nearer.
+        let has_word = |id: &DocumentId| found.legs.get(id).is_some_and(|legs| legs.bm25.is_some());
+        found.ranked.iter().map(|(id, _)| *id).filter(has_word).collect()
     } else {
         page.fed_back.clone()
     };

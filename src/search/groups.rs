@@ -279,6 +279,26 @@ mod tests {
     }
 
     #[test]
+    fn groups_are_ordered_by_their_wholes_and_their_best_parts_together() {
+        let tree = tree(GroupBy::File, None, &nodes());
+        let order = |ranked: &[(i64, f64)], compared: usize| -> Vec<i64> {
+            let ranked: Ranked = ranked.iter().map(|(id, score)| (DocumentId(*id), *score)).collect();
+            let (mut groups, _) = tree.groups(&ranked, 9);
+            tree.put_by_wholes(&ranked[..compared.min(ranked.len())], &mut groups);
+            groups.iter().map(|group| group.shown.0).collect()
+        };
+        let ranked = [(9, 0.9), (7, 0.8), (2, 0.7), (8, 0.3), (4, 0.3), (1, 0.2)];
+        assert_eq!(order(&ranked, 9), [2, 8, 1], "0.7 and 0.8 are more than 0.3 and 0.9");
+        assert_eq!(order(&ranked, 3), [8, 2, 1], "a whole that is further behind counts as the last, 0.7");
+        assert_eq!(order(&ranked[..2], 2), [8, 2]);
+        let lone = [(1, 0.6), (7, 0.59), (2, 0.5), (9, 0.1)];
+        assert_eq!(order(&lone, 9), [1, 2, 8], "what has no parts is its own best part");
+        let wholes = [(2, 0.9), (9, 0.8), (8, 0.75), (1, 0.2)];
+        assert_eq!(order(&wholes, 9), [8, 2, 1], "a whole without a text is no part");
+        assert!(order(&[], 9).is_empty());
+    }
+
+    #[test]
     fn a_section_comes_instead_of_its_texts_and_nothing_stands_beside_what_is_under_it() {
         let tree = tree(GroupBy::File, None, &nodes());
         let ranking = ranked(&[2, 5, 7, 4]);

@@ -1,5 +1,6 @@
 //! Tests BM25 with PostgreSQL; each case has an empty, migrated database.
 
+mod added;
 mod answers;
 mod naive;
 mod refusals;
