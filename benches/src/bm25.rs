@@ -90,7 +90,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
             for query in &queries {
                 let text: String = query.iter().map(|term| format!("t{term} ")).collect();
                 let start = Instant::now();
-                let found = bm25::search(pool, &cache, "bench", &text, LIMIT, Allowed::All).await?;
+                let found = bm25::search(pool, &cache, "bench", text.as_str().into(), LIMIT, Allowed::All).await?;
                 let mine = start.elapsed().as_secs_f64() * 1e3;
                 let start = Instant::now();
                 let other = peer.search(query)?;
