@@ -77,7 +77,10 @@ const BENCHES: &[(&str, &str)] = &[
         "feed/queued",
         "what a service takes that finds many files of 1 MiB in the queue of a broker, which keeps them on the disk; SIZE: files, default 1000",
     ),
-    ("ingest", "uploads and 2000 short documents to settled, beside the bare encoder; SIZE: files, default 10"),
+    (
+        "ingest",
+        "uploads and 2000 short documents to settled, beside the bare encoder, and what a query waits beside them; SIZE: files, default 10",
+    ),
     (
         "batch",
         "documents of 200 words, stored in batches until found, beside the bare encoder; SIZE: documents, default 5000",

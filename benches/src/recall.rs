@@ -67,9 +67,9 @@ pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
             let options = PgConnectOptions::clone(&app.service.pool.connect_options());
             let options = options.options([("statement_timeout", "0"), ("maintenance_work_mem", "1GB")]);
             let pool = PgPool::connect_with(options).await?;
-            let forms = if nodes > FORMED { &FORMS[..1] } else { &FORMS[..] };
+            let forms = if nodes > FORMED { 1 } else { FORMS.len() };
             let mut exact = Exact::new();
-            for (number, &(form, parts_of_table, index)) in forms.iter().enumerate() {
+            for (number, (form, parts_of_table, index)) in FORMS.into_iter().take(forms).enumerate() {
                 if number > 0 {
                     let wanted =
                         Wanted { parts: parts_of_table, index, batch: BATCH as i64, sample: 50, least_recall: 0.0 };
