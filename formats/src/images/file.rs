@@ -6,7 +6,8 @@ use crate::{Extraction, FormatError, Limit, Limits, Page, Pattern, Patterns};
 use serde_json::json;
 use std::{
     collections::HashSet,
-    io::{Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom},
+    iter,
 };
 
 /// The kinds that OCR engines unpack by themselves.
@@ -19,8 +20,23 @@ const TIFF_HEADER: usize = 8;
 /// More than the entries of a TIFF's directory that are looked at.
 const DIRECTORY: u64 = 12 << 10;
 
+/// The bytes of an entry of a directory.
+const ENTRY: usize = 12;
+/// The entries that say where the strips or tiles of a picture are, and those that say how long these are.
+const PLACES: [u16; 2] = [273, 324];
+const LENGTHS: [u16; 2] = [279, 325];
+/// The most strips of a picture that are looked at.
+const MOST_STRIPS: u64 = 64 << 10;
+
 /// Width and height in pixels, if the header tells them.
 type Size = Option<(u32, u32)>;
+
+/// A picture as far as its header tells.
+struct Picture {
+    size: Size,
+    /// The file ends within its pixels.
+    is_cut: bool,
+}
 
 /// The media type of a file that begins so; `None` if it is no picture of these kinds.
 pub(crate) fn mime(head: &[u8]) -> Option<&'static str> {
@@ -29,9 +45,9 @@ pub(crate) fn mime(head: &[u8]) -> Option<&'static str> {
 
 /// A picture has no text of its own and is read as a scan is, unless it is too small for anything to be seen on it.
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let (_, sizes) = header(source, limits)?;
-    let shows = |size: &Size| size.is_none_or(|(width, height)| width.min(height) >= LEAST_SIDE);
-    let is_scan = sizes.iter().any(shows);
+    let (_, pictures) = header(source, limits)?;
+    let shows = |one: &Picture| one.size.is_none_or(|(width, height)| width.min(height) >= LEAST_SIDE);
+    let is_scan = pictures.iter().any(shows);
     Ok(Patterns::default()
         .with(Pattern::HasTextLayer, false)
         .with(Pattern::HasHeadings, false)
@@ -40,9 +56,11 @@ pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
 }
 
 /// A page without text for each picture, with these facts: `mime`; `width` and `height` of the first picture in pixels, if its
-/// header tells them; and `sizes`, a width and a height for each picture, or null.
+/// header tells them; `sizes`, a width and a height for each picture, or null; and `cut`, the numbers of those within whose pixels a
+/// TIFF ends.
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
-    let (mime, sizes) = header(source, limits)?;
+    let (mime, pictures) = header(source, limits)?;
+    let sizes: Vec<Size> = pictures.iter().map(|one| one.size).collect();
     let pages = (1..).zip(&sizes).map(|(number, _)| Page { number, start: 0, end: 0 });
     let mut extraction = Extraction { pages: pages.collect(), ..Extraction::default() };
     extraction.facts.insert("mime".to_owned(), mime.into());
@@ -51,35 +69,93 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
         extraction.facts.insert("height".to_owned(), (*height).into());
     }
     extraction.facts.insert("sizes".to_owned(), json!(sizes));
+    let cut: Vec<u32> = (1..).zip(&pictures).filter(|(_, one)| one.is_cut).map(|(number, _)| number).collect();
+    extraction.facts.insert("cut".to_owned(), json!(cut));
     Ok(extraction)
 }
 
-/// The media type, and the sizes of the pictures.
-fn header<R: Read + Seek>(mut source: R, limits: &Limits) -> Result<(&'static str, Vec<Size>), FormatError> {
+/// The media type, and the pictures.
+fn header<R: Read + Seek>(mut source: R, limits: &Limits) -> Result<(&'static str, Vec<Picture>), FormatError> {
     source.seek(SeekFrom::Start(0))?;
     let mut head = Vec::new();
     source.by_ref().take(HEADER).read_to_end(&mut head)?;
     let mime = mime(&head).ok_or(FormatError::UnknownFormat)?;
-    let sizes = match head.first_chunk::<TIFF_HEADER>() {
+    let pictures = match head.first_chunk::<TIFF_HEADER>() {
         Some(begin) if mime == TIFF => directories(source, *begin, limits)?,
-        _ => vec![look(&head).and_then(|seen| seen.size)],
+        _ => vec![Picture { size: look(&head).and_then(|seen| seen.size), is_cut: false }],
     };
-    Ok((mime, sizes))
+    Ok((mime, pictures))
 }
 
-/// The sizes in the directories of a TIFF, each of which names the next one.
+/// How a TIFF writes numbers.
+#[derive(Clone, Copy)]
+struct Order {
+    is_little: bool,
+}
+
+impl Order {
+    fn long(self, bytes: [u8; 4]) -> u32 {
+        if self.is_little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
+    }
+
+    fn short(self, bytes: [u8; 2]) -> u16 {
+        if self.is_little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
+    }
+
+    /// The numbers of the first of these entries that a directory has, and a very large one if some of them are not in the file;
+    /// `None` if it has no such entry.
+    fn numbers<R: Read + Seek>(self, source: &mut R, entries: &[u8], tags: [u16; 2]) -> io::Result<Option<Vec<u64>>> {
+        const SHORT: u16 = 3;
+        const LONG: u16 = 4;
+        let is_wanted = |entry: &&[u8; ENTRY]| tags.contains(&self.short([entry[0], entry[1]]));
+        let Some(entry) = entries.as_chunks::<ENTRY>().0.iter().find(is_wanted) else { return Ok(None) };
+        let [_, _, kind @ .., a, b, c, d, _, _, _, _] = entry;
+        let [_, _, _, _, _, _, _, _, value @ ..] = entry;
+        let width = match self.short(*kind) {
+            SHORT => 2,
+            LONG => 4,
+            _ => return Ok(None),
+        };
+        let length = width * u64::from(self.long([*a, *b, *c, *d])).min(MOST_STRIPS);
+        let mut bytes = value.to_vec();
+        if length > value.len() as u64 {
+            bytes.clear();
+            source.seek(SeekFrom::Start(self.long(*value).into()))?;
+            source.by_ref().take(length).read_to_end(&mut bytes)?;
+        }
+        bytes.truncate(length as usize);
+        let mut numbers: Vec<u64> = match width {
+            2 => bytes.as_chunks::<2>().0.iter().map(|number| u64::from(self.short(*number))).collect(),
+            _ => bytes.as_chunks::<4>().0.iter().map(|number| u64::from(self.long(*number))).collect(),
+        };
+        if (bytes.len() as u64) < length {
+            numbers.push(u64::from(u32::MAX) << 1);
+        }
+        Ok(Some(numbers))
+    }
+
+    /// Whether a file of this length ends within the pixels that a directory names.
+    fn is_cut<R: Read + Seek>(self, source: &mut R, entries: &[u8], length: u64) -> io::Result<bool> {
+        let Some(places) = self.numbers(source, entries, PLACES)? else { return Ok(false) };
+        let lengths = self.numbers(source, entries, LENGTHS)?.unwrap_or_default();
+        // What the entries do not say is taken for nothing.
+        let ends = places.iter().zip(lengths.into_iter().chain(iter::repeat(0))).map(|(place, long)| place + long);
+        Ok(ends.max().is_some_and(|end| end > length))
+    }
+}
+
+/// The pictures in the directories of a TIFF, each of which names the next one.
 fn directories<R: Read + Seek>(
     mut source: R,
     begin: [u8; TIFF_HEADER],
     limits: &Limits,
-) -> Result<Vec<Size>, FormatError> {
-    let is_little = begin[0] == b'I';
-    let long = |bytes: [u8; 4]| if is_little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) };
-    let short = |bytes: [u8; 2]| if is_little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) };
+) -> Result<Vec<Picture>, FormatError> {
+    let order = Order { is_little: begin[0] == b'I' };
+    let length = source.seek(SeekFrom::End(0))?;
     let [mark @ .., _, _, _, _] = begin;
-    let here = if is_little { 8u32.to_le_bytes() } else { 8u32.to_be_bytes() };
-    let (mut sizes, mut met) = (Vec::new(), HashSet::new());
-    let mut next = begin.last_chunk::<4>().copied().map_or(0, long);
+    let here = if order.is_little { 8u32.to_le_bytes() } else { 8u32.to_be_bytes() };
+    let (mut pictures, mut met) = (Vec::new(), HashSet::new());
+    let mut next = begin.last_chunk::<4>().copied().map_or(0, |next| order.long(next));
     // The last one names none. One that names an earlier one would never end.
     while next != 0 && met.insert(next) {
         // The directory as if it came at once.
@@ -87,17 +163,19 @@ fn directories<R: Read + Seek>(
         source.seek(SeekFrom::Start(next.into()))?;
         source.by_ref().take(DIRECTORY).read_to_end(&mut moved)?;
         let Some(count) = moved.get(TIFF_HEADER..).and_then(|entries| entries.first_chunk::<2>()) else { break };
-        if sizes.len() >= limits.pages as usize {
+        if pictures.len() >= limits.pages as usize {
             return Err(FormatError::over(Limit::Pages, format_args!("over {} pictures", limits.pages)));
         }
-        sizes.push(look(&moved).and_then(|seen| seen.size));
-        let end = TIFF_HEADER + 2 + 12 * usize::from(short(*count));
-        next = moved.get(end..).and_then(|rest| rest.first_chunk::<4>()).copied().map_or(0, long);
+        let end = TIFF_HEADER + 2 + ENTRY * usize::from(order.short(*count));
+        let entries = moved.get(TIFF_HEADER + 2..end.min(moved.len())).unwrap_or_default();
+        let is_cut = order.is_cut(&mut source, entries, length)?;
+        pictures.push(Picture { size: look(&moved).and_then(|seen| seen.size), is_cut });
+        next = moved.get(end..).and_then(|rest| rest.first_chunk::<4>()).copied().map_or(0, |next| order.long(next));
     }
-    if sizes.is_empty() {
-        sizes.push(None);
+    if pictures.is_empty() {
+        pictures.push(Picture { size: None, is_cut: false });
     }
-    Ok(sizes)
+    Ok(pictures)
 }
 
 #[cfg(test)]
@@ -179,5 +257,45 @@ mod tests {
         let limits = Limits { pages: 2, ..Limits::default() };
         let error = extract(Cursor::new(tiff(&[640, 640, 640], 0)), &limits).unwrap_err();
         assert_eq!(error.limit(), Some(Limit::Pages));
+    }
+    #[test]
+    fn a_picture_within_whose_pixels_the_file_ends_is_cut() {
+        /// A TIFF of one picture with these entries besides its sides, and so many bytes in all.
+        fn tiff(entries: &[(u16, u16, u32, u32)], bytes: usize) -> Vec<u8> {
+            let sides = [(256, 4, 1, 640), (257, 4, 1, 480)];
+            let mut tiff = b"II*\0\x08\0\0\0".to_vec();
+            tiff.extend((sides.len() as u16 + entries.len() as u16).to_le_bytes());
+            for (tag, kind, count, value) in sides.iter().chain(entries) {
+                tiff.extend([*tag, *kind].map(u16::to_le_bytes).concat());
+                tiff.extend([*count, *value].map(u32::to_le_bytes).concat());
+            }
+            tiff.resize(bytes, 0);
+            // Three strips, and how long they are.
+            let words = [500u32, 600, 700, 100, 100, 100].map(u32::to_le_bytes).concat();
+            if let Some(place) = tiff.get_mut(200..200 + words.len()) {
+                place.copy_from_slice(&words);
+            }
+            tiff
+        }
+        let one = [(273, 4, 1, 100), (279, 3, 1, 400)];
+        let many = [(273, 4, 3, 200), (279, 4, 3, 212)];
+        let tiles = [(324, 4, 3, 200), (325, 4, 3, 212)];
+        let far = [(273, 4, u32::MAX, u32::MAX)];
+        for (entries, bytes, cut) in [
+            (&one[..], 500, 0),
+            (&one, 499, 1),
+            (&many, 800, 0),
+            (&many, 799, 1),
+            (&tiles, 799, 1),
+            (&many[..1], 700, 0),
+            (&many[..1], 699, 1),
+            (&[], 100, 0),
+            (&far, 800, 1),
+        ] {
+            let facts = extract(Cursor::new(tiff(entries, bytes)), &Limits::default()).unwrap().facts;
+            let expected: Vec<u32> = (1..=cut).collect();
+            assert_eq!(facts["cut"], serde_json::json!(expected), "{entries:?} in {bytes} bytes");
+            assert_eq!(facts["sizes"], serde_json::json!([[640, 480]]), "{entries:?}");
+        }
     }
 }

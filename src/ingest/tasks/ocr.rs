@@ -10,7 +10,10 @@ use crate::{
     store::{self, evidence::Evidence},
 };
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeMap, fs::File};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+};
 use svc_actors::{ErrorClass, Meter, Outcome, TaskFailure};
 use svc_formats::{
     Area, Extraction, Format, FormatError, PictureSize, ReadLine, ReadPage,
@@ -32,8 +35,9 @@ const LISTED_PAGES: usize = 1_000;
 const LINES: usize = 50_000;
 /// Of words of which the engine is less sure, a good part is wrong.
 const LOW_CONFIDENCE: f32 = 60.0;
-/// Why a picture that the engine cannot unpack is left out.
+/// Why a picture that the engine cannot unpack is left out, and one of which a part is not in the file, so that its text is not whole.
 const DAMAGED: &str = "damaged";
+const CUT: &str = "cut";
 /// How many pages that were left out are named.
 const NAMED_PAGES: usize = 100;
 /// Points in an inch, in which places on a page are counted.
@@ -47,7 +51,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let pictures = Pictures::of(format, &mut extraction);
     let wanted = match &pictures {
         Pictures::Drawn => wanted(&extraction, known.as_ref()),
-        Pictures::Stored(sizes) => (1..).zip(sizes).map(|(number, _)| (number, PICTURE)).collect(),
+        Pictures::Stored { sizes, .. } => (1..).zip(sizes).map(|(number, _)| (number, PICTURE)).collect(),
     };
     let read = read_pages(tools, &engine, id, &pictures, &wanted, &apply.meter).await?;
     // Archives and messages are full of pictures, and one that the engine cannot unpack says nothing against them.
@@ -91,11 +95,15 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 enum Pictures {
     /// A reader draws the pages.
     Drawn,
-    /// The file has them, each of this size if its header tells it.
-    Stored(Vec<Option<PictureSize>>),
+    /// The file has them, each of this size if its header tells it; it ends within those of these numbers.
+    Stored { sizes: Vec<Option<PictureSize>>, cut: BTreeSet<u32> },
 }
 
 impl Pictures {
+    fn is_cut(&self, number: u32) -> bool {
+        matches!(self, Pictures::Stored { cut, .. } if cut.contains(&number))
+    }
+
     /// Takes the sizes out of the facts, because nobody else needs them.
     fn of(format: Format, extraction: &mut Extraction) -> Pictures {
         if format != Format::Image {
@@ -107,7 +115,9 @@ impl Pictures {
             // A place on it is told in its pixels.
             Some(PictureSize { width: side(0)?, height: side(1)?, dpi: POINTS })
         };
-        Pictures::Stored(sizes.as_array().into_iter().flatten().map(size).collect())
+        let cut = extraction.facts.remove("cut").unwrap_or_default();
+        let cut = cut.as_array().into_iter().flatten().filter_map(|number| u32::try_from(number.as_u64()?).ok());
+        Pictures::Stored { sizes: sizes.as_array().into_iter().flatten().map(size).collect(), cut: cut.collect() }
     }
 }
 
@@ -160,7 +170,7 @@ async fn read_pages(
     let (mut faults, mut room) = (0, tools.settings.parser_text_bytes);
     meter.set(0, wanted.len(), "pages");
     let mut at_once = match pictures {
-        Pictures::Stored(sizes) => read_all(tools, engine, &file, sizes).await?,
+        Pictures::Stored { sizes, .. } => read_all(tools, engine, &file, sizes).await?,
         Pictures::Drawn => Vec::new(),
     }
     .into_iter();
@@ -174,7 +184,7 @@ async fn read_pages(
             let page = match (at_once.next(), pictures) {
                 (Some((size, recognised)), _) => Page::Read(size, recognised),
                 (None, Pictures::Drawn) => read_page(tools, engine, &file, number).await?,
-                (None, Pictures::Stored(sizes)) => read_file(tools, engine, &file, sizes, index).await?,
+                (None, Pictures::Stored { sizes, .. }) => read_file(tools, engine, &file, sizes, index).await?,
             };
             match page {
                 Page::Read(size, recognised) => {
@@ -183,7 +193,10 @@ async fn read_pages(
                         Some(left) => {
                             room = left;
                             pages.add(number, why, &size, recognised);
-                            continue;
+                            if !pictures.is_cut(number) {
+                                continue;
+                            }
+                            CUT
                         }
                         None => "text_bytes",
                     }
@@ -448,7 +461,7 @@ impl LeftOut {
     fn why_empty(&self) -> &'static str {
         if self.count == 0 {
             "no_text"
-        } else if self.reasons.keys().all(|reason| *reason == DAMAGED) {
+        } else if self.reasons.keys().all(|reason| [DAMAGED, CUT].contains(reason)) {
             DAMAGED
         } else {
             "needs_ocr"

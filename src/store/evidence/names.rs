@@ -116,7 +116,7 @@ evidence! {
     OcrWords = "ocr.words", by "`ocr`", null "there are no words", absent "the file has no such pages, or no OCR engine was configured";
     /// How many of the pages that only OCR can read have no text, by the reason, and the numbers of the first hundred: `ocr_pages` (SVC_OCR_PAGES), `text_bytes`, what the OCR
     /// engine did (`ocr_engine_timeout`, `ocr_engine_crashed`, `ocr_engine_output`, `ocr_engine_nonsense`), or why the page could not be drawn (`wall_time`,
-    /// `memory`, `encrypted` and others). Of a file that is a picture also `ocr_pixels` (SVC_OCR_PIXELS), `image_bytes` (SVC_PARSER_IMAGE_BYTES), and `damaged` (its size is unknown, or the engine cannot unpack it). `not_probed`: the probe, which looks at 32 pages, saw none of them. `ocr_skipped`: the option `skip.ocr` is on.
+    /// `memory`, `encrypted` and others). Of a file that is a picture also `ocr_pixels` (SVC_OCR_PIXELS), `image_bytes` (SVC_PARSER_IMAGE_BYTES), `damaged` (its size is unknown, or the engine cannot unpack it), and `cut` (the file ends within it: what is there was read, and counts as text). `not_probed`: the probe, which looks at 32 pages, saw none of them. `ocr_skipped`: the option `skip.ocr` is on.
     /// `no_ocr_engine`: none is configured (SVC_OCR_ENGINE).
     OcrLeftOut = "ocr.left_out", by "`ocr`, `extract:text`", null "every such page was read",
         absent "the file has no such pages, or no other text and no OCR engine was configured";

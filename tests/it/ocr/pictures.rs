@@ -208,6 +208,28 @@ async fn a_picture_of_a_tiff_that_the_engine_passes_over_is_named_and_those_behi
 }
 
 #[tokio::test]
+async fn a_picture_within_which_its_file_ends_is_named_although_a_part_of_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = impostor(folder.path(), ONE_WORD);
+    let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
+    // Its sides, and the place and the length of its only strip.
+    let mut cut = b"II*\0\x08\0\0\0\x04\0".to_vec();
+    for (tag, value) in [(256u16, 100u32), (257, 100), (273, 200), (279, 1250)] {
+        cut.extend(tag.to_le_bytes());
+        cut.extend(b"\x04\0\x01\0\0\0");
+        cut.extend(value.to_le_bytes());
+    }
+    let named = ["ocr.left_out: 1 (cut): 1"];
+    for (bytes, warnings) in [(1450, &named[1..]), (1449, &named[..])] {
+        cut.resize(bytes, 0);
+        let (id, frontier) = ingested(&app, &format!("{bytes}.tiff"), cut.clone()).await;
+        assert_eq!((frontier.settled, text(&app, id).await.as_str()), (Settled::Settled, "bittern"), "{bytes}");
+        assert_eq!(frontier.warnings, warnings, "{bytes}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_picture_of_a_tiff_on_which_the_engine_hangs_has_its_own_time_and_the_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     // All at once it begins a page after the other, and hangs on the third.
