@@ -169,7 +169,9 @@ fn directories<R: Read + Seek>(
         let end = TIFF_HEADER + 2 + ENTRY * usize::from(order.short(*count));
         let entries = moved.get(TIFF_HEADER + 2..end.min(moved.len())).unwrap_or_default();
         let is_cut = order.is_cut(&mut source, entries, length)?;
-        pictures.push(Picture { size: look(&moved).and_then(|seen| seen.size), is_cut });
+        // Nobody has looked at what follows a directory that is longer than what is read of one.
+        let is_whole = end + size_of::<u32>() <= moved.len() || moved.len() < TIFF_HEADER + DIRECTORY as usize;
+        pictures.push(Picture { size: look(&moved).and_then(|seen| seen.size).filter(|_| is_whole), is_cut });
         next = moved.get(end..).and_then(|rest| rest.first_chunk::<4>()).copied().map_or(0, |next| order.long(next));
     }
     if pictures.is_empty() {
@@ -258,6 +260,18 @@ mod tests {
         let error = extract(Cursor::new(tiff(&[640, 640, 640], 0)), &limits).unwrap_err();
         assert_eq!(error.limit(), Some(Limit::Pages));
     }
+
+    #[test]
+    fn a_picture_whose_directory_is_not_read_to_its_end_has_no_size() {
+        for (entries, is_known) in [(900u16, true), (1100, false)] {
+            let mut tiff = tiff(&[640], 0);
+            tiff[8..10].copy_from_slice(&entries.to_le_bytes());
+            tiff.resize(20_000, 0);
+            let facts = extract(Cursor::new(tiff), &Limits::default()).unwrap().facts;
+            assert_eq!(facts.contains_key("width"), is_known, "{entries}");
+        }
+    }
+
     #[test]
     fn a_picture_within_whose_pixels_the_file_ends_is_cut() {
         /// A TIFF of one picture with these entries besides its sides, and so many bytes in all.
