@@ -145,9 +145,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Odt | Format::Odp | Format::Ods => odf::extract(format, source, access),
         Format::Epub => epub::extract(source, limits),
         Format::Xls => xlsx::extract_locked(source, access),
-        Format::Xlsx | Format::Xlsb | Format::Csv | Format::Tsv => {
-            Err(FormatError::unsupported(format, xlsx::NO_TEXT))
-        }
+        Format::Xlsx | Format::Xlsb | Format::Csv | Format::Tsv => Err(FormatError::unsupported(format, xlsx::NO_TEXT)),
         Format::Ole2 => ole2::extract(source, access),
         Format::Image => images::file::extract(source, limits),
         Format::Zip => {
