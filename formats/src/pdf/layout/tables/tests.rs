@@ -89,6 +89,20 @@ fn cells_below_each_other_make_a_table_if_they_are_numbers() {
 }
 
 #[test]
+fn numbers_of_narrow_columns_stay_apart() {
+    let numbers: &[&[&str]] =
+        &[&["", "", ""], &["2019", "1203", "1180"], &["2020", "1250", "1199"], &["2021", "1340", "1207"]];
+    // The names are set to the right as the numbers are, which are four tenths of their size apart.
+    let names = [("Year", 5.0, 12.0, 10.0), ("Q1", 39.0, 12.0, 10.0), ("Q2", 63.0, 12.0, 10.0)];
+    let found = tables(&[names.to_vec(), set(numbers, &[5.0, 29.0, 53.0])].concat(), Vec::new());
+    let expected = [&[&["Year", "Q1", "Q2"][..]], &numbers[1..]].concat();
+    assert_eq!(found.iter().map(|table| &table.rows).collect::<Vec<_>>(), [&rows(&expected)]);
+    // Thousands with a blank between them are one number.
+    let thousands = set(&[&["1", "203"], &["1", "250"], &["1", "340"]], &[5.0, 12.5]);
+    assert_eq!(tables(&thousands, Vec::new()), []);
+}
+
+#[test]
 fn years_name_columns() {
     let text: &[&[&str]] = &[&["", "2019", "2020"], &["Ducks", "14", "17"], &["Geese", "3", "5"]];
     let found = tables(&set(text, &PLACES), Vec::new());
