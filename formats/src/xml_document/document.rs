@@ -16,6 +16,8 @@ use crate::{
 
 /// Further titles are paragraphs.
 const HEADINGS: usize = 2000;
+/// Values that are pieces of web pages are read as what they show, so many of them; a page takes longer than a value.
+const PAGES: usize = 20_000;
 /// What is shown of a path: its last names.
 const NAMES: usize = 8;
 
@@ -55,6 +57,7 @@ pub(super) struct Document<'a> {
     headings: usize,
     was_end: bool,
     skipped: usize,
+    pages: usize,
 }
 
 impl<'a> Document<'a> {
@@ -73,6 +76,7 @@ impl<'a> Document<'a> {
             headings: 0,
             was_end: false,
             skipped: 0,
+            pages: 0,
         }
     }
 
@@ -263,10 +267,12 @@ impl<'a> Document<'a> {
     /// Writes the text of an element that holds nothing else.
     fn value(&mut self) -> Result<(), FormatError> {
         let text = std::mem::take(&mut self.text);
-        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        let Some(frame) = self.frames.last() else { return Ok(()) };
         if self.survey.kind == Kind::Feed && may_hold_page(&frame.name) && text.contains('<') {
             return self.page(&text);
         }
+        let text = self.as_page(text);
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         if markup::is_encoded_value(&text) {
             return Ok(());
         }
@@ -302,9 +308,19 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
+    /// A value as what it shows, if it is a piece of a web page.
+    fn as_page(&mut self, value: String) -> String {
+        if self.pages >= PAGES || !markup::is_page_value(&value) {
+            return value;
+        }
+        self.pages += 1;
+        html::piece(&value).unwrap_or(value)
+    }
+
     fn write_attributes(&mut self) -> Result<(), FormatError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         for (name, value) in std::mem::take(&mut frame.attributes) {
+            let value = self.as_page(value);
             self.field(self.frames.len(), Some(name), &value)?;
         }
         Ok(())
