@@ -2,6 +2,7 @@
 //! are read in the same way.
 
 mod images;
+mod tables;
 
 use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, charset, text};
 use dom_smoothie::{Config, ParsePolicy, Readability, TextMode};
@@ -137,6 +138,7 @@ impl Source {
                 caption.remove_from_parent();
             }
         }
+        tables::square(&page);
         page.doc.select(LINES).rename("div");
         page.doc.select("menu").rename("ul");
         Some(page)
