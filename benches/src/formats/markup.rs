@@ -250,5 +250,5 @@ fn quoted(text: &[u8]) -> usize {
 /// The length of the key of a member with its quotes and its colon.
 fn key(text: &[u8]) -> usize {
     let length = text[1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_- ./".contains(byte)).count();
-    if length > 0 && text.get(1 + length..3 + length) == Some(b"\":") { length + 3 } else { 0 }
+    if length > 0 && text.get(1 + length..3 + length) == Some(b"\":".as_slice()) { length + 3 } else { 0 }
 }
