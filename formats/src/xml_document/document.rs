@@ -3,7 +3,9 @@
 use super::{
     fields::Fields,
     survey::{Survey, path},
-    vocabulary::{Kind, Role, is_citation, is_exhibit, is_front, is_technical, known, may_hold_page, role, shown},
+    vocabulary::{
+        Kind, Role, is_citation, is_exhibit, is_front, is_note, is_technical, known, may_hold_page, role, shown,
+    },
 };
 use crate::{
     Extraction, FormatError, Limits,
@@ -123,6 +125,9 @@ impl<'a> Document<'a> {
             if matches!(name.as_str(), "br" | "lb") || (was_end && is_apart) {
                 self.text.push(if context == Role::Lines { '\n' } else { ' ' });
             }
+            if is_note(&name, context) {
+                self.text.push_str(" (");
+            }
         } else {
             self.flush()?;
         }
@@ -198,6 +203,13 @@ impl<'a> Document<'a> {
         let Some(frame) = self.frames.last() else { return Ok(()) };
         let is_leaf = !frame.has_children;
         match frame.role {
+            Role::Inline if is_note(&frame.name, frame.context) => {
+                self.text.truncate(self.text.trim_end().len());
+                match self.text.strip_suffix(" (").map(str::len) {
+                    Some(before) => self.text.truncate(before),
+                    None => self.text.push(')'),
+                }
+            }
             Role::Inline => {
                 // Paragraphs within a cell or an item are words of it.
                 if role(&frame.name) == Some(Role::Paragraph) {

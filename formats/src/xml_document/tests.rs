@@ -115,6 +115,16 @@ fn every_encoding_is_read() {
 }
 
 #[test]
+fn notes_stand_in_brackets_where_they_belong() {
+    let read = of(
+        "<article><title>Pond</title><para>The heron<footnote><para>It is grey.</para></footnote> waits<note/>.</para>\
+        <para>So does the egret <note>a white one</note>, and fishes.</para></article>",
+    );
+    let expected = "# Pond\n\nThe heron (It is grey.) waits.\n\nSo does the egret (a white one), and fishes.";
+    assert_eq!(read.text, expected);
+}
+
+#[test]
 fn pages_in_values_are_read_as_what_they_show() {
     let read =
         of("<posts><row Id='1' Body='&lt;p&gt;The heron &lt;b&gt;waits&lt;/b&gt;.&lt;/p&gt;' Tags='&lt;birds&gt;'/>\
