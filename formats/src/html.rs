@@ -134,8 +134,8 @@ impl Source {
         // A name within a table would be lost.
         for caption in page.doc.select("table > caption").nodes() {
             if let Some(table) = caption.parent() {
-                table.before_html(format!("<p>{}</p>", caption.inner_html()));
-                caption.remove_from_parent();
+                table.insert_before(caption);
+                caption.rename("div");
             }
         }
         tables::square(&page);
