@@ -327,7 +327,7 @@ pub(crate) fn is_page_value(value: &str) -> bool {
 }
 
 /// Whether a line is a piece of base64 as programs wrap it.
-pub(crate) fn is_encoded(line: &str) -> bool {
+fn is_encoded(line: &str) -> bool {
     let line = line.trim_end();
     (60..=1000).contains(&line.len())
         && line.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))

@@ -34,12 +34,14 @@ impl Block {
     }
 
     fn add(&mut self, line: &str) {
+        if line.is_empty() {
+            return;
+        }
         let is_encoded = match self.is_file {
             true => line.bytes().all(|byte| (b' '..=b'`').contains(&byte)),
             false => line.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')),
         };
-        if line.is_empty() {
-        } else if is_encoded {
+        if is_encoded {
             self.encoded += 1;
             self.has_long |= line.len() >= LONG;
         } else if self.is_file || !line.contains(": ") {
