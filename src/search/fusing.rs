@@ -1,6 +1,7 @@
 //! Two legs whose ranks count together.
 use super::{
     LEG_DEPTH,
+    bm25::Query,
     legs::{Leg, bm25_leg, vector_leg},
 };
 use crate::{
@@ -62,17 +63,17 @@ impl Fusing {
     }
 }
 
-/// Ranks by both legs, as deep as the last rung.
+/// Ranks by both legs, as deep as the last rung. What is added to the query counts for BM25 alone.
 pub(super) async fn fusing(
     core: &Core,
     eligible: &Eligible,
-    (index, query): (Option<&str>, &str),
+    (index, query): (Option<&str>, Query<'_>),
     asked: Option<HybridWeights>,
     rungs: &[u32],
 ) -> Result<Fusing, Failure> {
     let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
     let (vector, bm25) =
-        tokio::try_join!(vector_leg(core, eligible, query, deep), bm25_leg(core, eligible, index, query, deep))?;
+        tokio::try_join!(vector_leg(core, eligible, query.text, deep), bm25_leg(core, eligible, index, query, deep))?;
     Ok(Fusing { vector, bm25, weights: weights(asked) })
 }
 
