@@ -319,9 +319,8 @@ pub(crate) fn is_page_value(value: &str) -> bool {
     let value = value.trim();
     let Some(tag) = value.strip_prefix('<') else { return false };
     let (name, behind) = tag.split_at(tag.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(tag.len()));
-    let name = name.to_ascii_lowercase();
-    let is_element =
-        PIECES.contains(&name.as_str()) && behind.starts_with(|c: char| c.is_whitespace() || "/>".contains(c));
+    let is_element = PIECES.iter().any(|piece| piece.eq_ignore_ascii_case(name))
+        && behind.starts_with(|c: char| c.is_whitespace() || "/>".contains(c));
     let is_closed = value.ends_with('>') && value.contains("</");
     (is_element || is_whole_page(value)) && is_closed
 }
