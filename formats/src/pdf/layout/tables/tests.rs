@@ -69,6 +69,15 @@ fn a_cell_may_span_columns_and_hold_several_lines() {
 }
 
 #[test]
+fn a_few_boxes_of_which_one_is_empty_are_a_drawing() {
+    let of = |text: &[&[&str]]| tables(&set(text, &PLACES), grid(&BORDERS[..3], text.len())).len();
+    assert_eq!(of(&[&["Mandatory", "Optional"], &["Optional", ""]]), 0);
+    assert_eq!(of(&[&["Mandatory", "Optional"], &["Optional", "None"]]), 1);
+    assert_eq!(of(&[&["", "Ducks"], &["Mill", "14"]]), 1, "the corner of a table");
+    assert_eq!(of(&[&["Pond", "Ducks"], &["Mill", "14"], &["Lock", ""], &["Quay", "3"]]), 1, "four rows");
+}
+
+#[test]
 fn cells_below_each_other_make_a_table_if_they_are_numbers() {
     let text: &[&[&str]] = &[
         &["Model", "Recall", "Time"],
