@@ -159,27 +159,96 @@ def table(page):
     return rows, page % 2 == 0
 
 
-def make_tables(pages, path):
-    """Pages with a table between two paragraphs, every second with lines between its cells. The tables stand beside it in JSON."""
+def plain(page):
+    """A table of texts and numbers; every second has lines between its cells."""
+    rows, is_ruled = table(page)
+    return rows, [84] * len(rows[0]), is_ruled, []
+
+
+def narrow(page):
+    """Many columns of numbers, set to the right with hardly more than a blank between them."""
+    columns, count = 9 + page % 4, 5 + page * 3 % 7
+    rows = [["Year"] + [f"Q{column}" for column in range(1, columns)]]
+    for row in range(count):
+        rows.append([f"{2001 + row}"] + [f"{(page * 613 + row * 97 + column * 41) * 7919 % 9973}" for column in range(1, columns)])
+    return rows, [40] + [21] * (columns - 1), page % 2 == 0, []
+
+
+def merged(page):
+    """Lines between all cells but those of names over two columns, and of a name beside two rows."""
+    count = 2 + page % 3
+    rows = [["Pond", "Ducks", "", "Geese", ""], ["", "spring", "autumn", "spring", "autumn"]]
+    for row in range(count):
+        name = f"{WORDS[(page + row) % len(WORDS)]} {WORDS[(page * 3 + row * 7) % len(WORDS)]}"
+        for part in range(2):
+            numbers = [f"{(page * 613 + row * 97 + part * 13 + column * 41) * 7919 % 997}" for column in range(4)]
+            rows.append([name if part == 0 else ""] + numbers)
+    # Row and column of the first cell, and how many rows and columns it takes.
+    spans = [(0, 0, 2, 1), (0, 1, 1, 2), (0, 3, 1, 2)] + [(2 + 2 * row, 0, 2, 1) for row in range(count)]
+    return rows, [110, 70, 70, 70, 70], True, spans
+
+
+def continued(page):
+    """A table over three pages, each with its header; every second one has lines between its cells."""
+    part, number = page % 3, page // 3
+    rows = [["Station", "Depth", f"Survey {number}", "Change"]]
+    for row in range(part * 30, part * 30 + 30):
+        values = [f"{(number * 613 + row * 97 + column * 41) * 7919 % 100003 / 8:.2f}" for column in range(3)]
+        rows.append([f"{WORDS[(number + row) % len(WORDS)]} {row + 1}"] + values)
+    return rows, [110, 84, 84, 84], number % 2 == 0, []
+
+
+TABLES = {"tables": plain, "tables-narrow": narrow, "tables-merged": merged, "tables-continued": continued}
+
+
+def make_tables(kind, pages, path):
+    """Pages with a table between two paragraphs. The tables stand beside it in JSON."""
+    of_page = TABLES[kind]
+    left, top, high = 48, 660, 16
+
+    def rulings(rows, xs, spans):
+        """Lines on all sides of all cells, but none within a cell that spans others."""
+        covered = {}
+        for row, column, down, across in spans:
+            covered |= {(y, x): (row, column) for y in range(row, row + down) for x in range(column, column + across)}
+        owner = lambda row, column: covered.get((row, column), (row, column))
+        count, wide = len(rows), len(xs) - 1
+        for row in range(count + 1):
+            for column in range(wide):
+                if row in (0, count) or owner(row - 1, column) != owner(row, column):
+                    yield f"{xs[column]} {top - row * high} m {xs[column + 1]} {top - row * high} l S"
+        for row in range(count):
+            for column in range(wide + 1):
+                if column in (0, wide) or owner(row, column - 1) != owner(row, column):
+                    yield f"{xs[column]} {top - row * high} m {xs[column]} {top - (row + 1) * high} l S"
 
     def content(page):
-        rows, is_ruled = table(page)
-        left, top, wide, high = 60, 640, 84, 16
-        parts = [f"BT /F 10 Tf 14 TL {left} 720 Td ({line(page)}.) Tj T* ({line(page + 1)}.) Tj ET"]
+        rows, widths, is_ruled, spans = of_page(page)
+        xs = [left + sum(widths[:column]) for column in range(len(widths) + 1)]
+        parts = []
+        if kind != "tables-continued":
+            parts.append(f"BT /F 10 Tf 14 TL {left} 730 Td ({line(page)}.) Tj T* ({line(page + 1)}.) Tj ET")
         for number, row in enumerate(rows):
             for column, cell in enumerate(row):
-                place = f"{left + 4 + column * wide} {top - number * high - 11}"
-                parts.append(f"BT /F 10 Tf {place} Td ({cell}) Tj ET")
-        bottom, right = top - len(rows) * high, left + len(rows[0]) * wide
+                if not cell:
+                    continue
+                x, size = xs[column] + 4, 10
+                if kind == "tables-narrow":
+                    # The digits of the font are 556 thousandths wide, and the letters of its names take about as much.
+                    x, size = xs[column + 1] - 3 - len(cell) * 0.556 * 8, 8
+                parts.append(f"BT /F {size} Tf {x:.2f} {top - number * high - 11} Td ({cell}) Tj ET")
         if is_ruled:
-            parts += [f"{left} {y} m {right} {y} l S" for y in range(bottom, top + 1, high)]
-            parts += [f"{x} {bottom} m {x} {top} l S" for x in range(left, right + 1, wide)]
-        parts.append(f"BT /F 10 Tf 14 TL {left} {bottom - 60} Td ({line(page + 2)}.) Tj T* ({line(page + 3)}.) Tj ET")
+            parts += rulings(rows, xs, spans)
+        bottom = top - len(rows) * high
+        if kind == "tables-continued":
+            parts.append(f"BT /F 9 Tf 290 40 Td ({page + 1}) Tj ET")
+        else:
+            parts.append(f"BT /F 10 Tf 14 TL {left} {bottom - 60} Td ({line(page + 2)}.) Tj T* ({line(page + 3)}.) Tj ET")
         return "\n".join(parts)
 
     write_pdf(pages, content, path)
     with open(f"{path}.json", "w") as out:
-        json.dump([[table(page)[0]] for page in range(pages)], out)
+        json.dump([[of_page(page)[0]] for page in range(pages)], out)
 
 
 def tables(path):
@@ -287,8 +356,8 @@ def make_workbook(rows, path, packed=zipfile.ZIP_DEFLATED):
 def make(kind, size, path):
     if kind == "pdf":
         make_pdf(size, path)
-    elif kind == "tables":
-        make_tables(size, path)
+    elif kind in TABLES:
+        make_tables(kind, size, path)
     elif kind == "workbook":
         make_workbook(size, path)
     elif kind == "stored-workbook":

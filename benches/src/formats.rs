@@ -3,7 +3,9 @@
 //! The files are those of the corpus, if it is beside the repository and has the format, else the samples. Large files are
 //! made for the run.
 mod clock;
+mod headings;
 mod job;
+mod markup;
 pub mod ocr;
 mod peers;
 mod tables;
@@ -12,7 +14,7 @@ mod worker;
 
 use crate::figure::{BoxError, Figure, Peer, median};
 use job::{Job, Round, Work};
-use peers::Peers;
+use peers::{Peers, make_markup};
 pub use peers::{folder, installed, make};
 use std::path::{Path, PathBuf};
 use svc_formats::{ChunkOptions, Format, Limits, chunk, extract};
@@ -27,30 +29,40 @@ const PROBED_PAGES: usize = 500;
 /// This makes a stored sheet of about 100 MB.
 const PROBED_ROWS: usize = 110_000;
 const CHUNKED_BYTES: usize = 2 << 20;
-/// The pages of the PDF with a table on each.
-const TABLE_PAGES: usize = 200;
+/// The paragraphs of each file in markup.
+const PARAGRAPHS: usize = 200;
+/// The kinds of PDF with a table on each page, and their pages.
+const TABLES: [(&str, usize); 4] =
+    [("tables", 200), ("tables-narrow", 60), ("tables-merged", 60), ("tables-continued", 60)];
 
 type Out<'a> = &'a mut dyn FnMut(Figure);
 
 pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
     let peers = Peers::install()?;
     let folder = tempfile::Builder::new().prefix("svc-bench.").tempdir()?;
+    let made = folder.path().join("markup");
+    make_markup(PARAGRAPHS, &made)?;
     for (name, unit, work, peer, files) in [
         ("formats/pdf", "ms/page", Work::Pdf, "pypdfium2", files("pdf")?),
         ("formats/docx", "ms/file", Work::Markdown, "markitdown", files("docx")?),
         ("formats/pptx", "ms/file", Work::Markdown, "markitdown", files("pptx")?),
-        ("formats/html", "ms/file", Work::Markdown, "markitdown", files("html")?),
+        ("formats/html", "ms/file", Work::Markdown, "markitdown", with_made("html", &made)?),
+        ("formats/ipynb", "ms/file", Work::Markdown, "markitdown", with_made("ipynb", &made)?),
         ("formats/epub", "ms/file", Work::Markdown, "markitdown", files("epub")?),
         ("formats/xlsx", "ms/file", Work::Cells, "markitdown", files("xlsx")?),
         ("formats/ods", "ms/file", Work::Sheets, "python-calamine", files("ods")?),
         ("formats/xls", "ms/file", Work::Sheets, "python-calamine", files("xls")?),
         ("formats/csv", "ms/file", Work::Rows, "csv of Python", files("csv")?),
-        ("formats/eml", "ms/file", Work::Mail, "email of Python", files("eml")?),
+        ("formats/eml", "ms/file", Work::Mail, "email of Python", with_made("eml", &made)?),
     ] {
         small(name, unit, work, peer, files, &peers, out)?;
     }
     words::run(out)?;
-    tables::run(&make("tables", TABLE_PAGES, folder.path())?, &peers, out)?;
+    headings::run(out)?;
+    for (kind, pages) in TABLES {
+        tables::run(kind, &make(kind, pages, folder.path())?, &peers, out)?;
+    }
+    markup::run(&made, out)?;
     chunks(out)?;
     large(
         "formats/pdf_large",
@@ -78,20 +90,33 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
 fn files(extension: &str) -> Result<Vec<PathBuf>, BoxError> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let corpus = repository.join("../shared/corpus").join(extension);
-    let mut files = Vec::new();
     for folder in [corpus, repository.join("tests/samples"), repository.join("formats/tests/files")] {
         if !folder.is_dir() {
             continue;
         }
-        for entry in folder.canonicalize()?.read_dir()? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|found| found == extension) {
-                files.push(path);
-            }
-        }
+        let files = with_extension(&folder.canonicalize()?, extension)?;
         if !files.is_empty() {
             eprintln!("bench: {} files of {}", files.len(), folder.display());
-            break;
+            return Ok(files);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The files of a format with those of it that were made for the run.
+fn with_made(extension: &str, made: &Path) -> Result<Vec<PathBuf>, BoxError> {
+    let mut files = files(extension)?;
+    files.extend(with_extension(made, extension)?);
+    Ok(files)
+}
+
+/// The files of a folder whose names end so, by name.
+fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, BoxError> {
+    let mut files = Vec::new();
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
         }
     }
     files.sort();

@@ -2,6 +2,7 @@
 //! are read in the same way.
 
 mod images;
+mod tables;
 
 use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, charset, text};
 use dom_smoothie::{Config, ParsePolicy, Readability, TextMode};
@@ -19,6 +20,10 @@ const FACT_CHARACTERS: usize = 1000;
 const NO_CONTENT: &str = "script, style, noscript, template, iframe, object, embed, svg, canvas, nav, dialog, button, \
     input, select, textarea, body > footer, body > aside, [role=navigation], [role=search], [role=contentinfo], \
     [hidden], [aria-hidden=true], annotation, annotation-xml";
+/// What people see as lines of their own, and what writes Markdown takes for words of a line.
+const LINES: &str = "dt, dd, details, summary, address, center, figure, figcaption, legend";
+/// More of that; the main part of a page is told by them.
+const LINES_OF_PAGE: &str = "fieldset, form, header, hgroup, label";
 /// Schemes of addresses that lead somewhere, and do nothing else.
 const SCHEMES: [&str; 6] = ["http", "https", "mailto", "tel", "ftp", "sftp"];
 /// More elements within each other, and more attributes of one, take a reader of pages more than the square of their number.
@@ -126,6 +131,16 @@ impl Source {
             }
         }
         page.doc.select("img:not([alt]), img[alt='']").remove();
+        // A name within a table would be lost.
+        for caption in page.doc.select("table > caption").nodes() {
+            if let Some(table) = caption.parent() {
+                table.insert_before(caption);
+                caption.rename("div");
+            }
+        }
+        tables::square(&page);
+        page.doc.select(LINES).rename("div");
+        page.doc.select("menu").rename("ul");
         Some(page)
     }
 
@@ -164,6 +179,13 @@ impl Source {
             published_time: fact(article.published_time),
         })
     }
+}
+
+/// What a piece of a page shows, as Markdown; `None` if no reader of pages opens it.
+pub(crate) fn piece(html: &str) -> Option<String> {
+    within_reason(html).ok()?;
+    let page = Source::of_text(html).open(None)?;
+    Some(without_escapes(&charset::clean(&whole(&page))))
 }
 
 /// Whether an address may stay: it has no scheme, or one that is known to be harmless.
@@ -255,6 +277,7 @@ fn within_reason(html: &str) -> Result<(), FormatError> {
 /// All of the page but what is no content.
 fn whole(page: &Readability) -> String {
     page.doc.select(NO_CONTENT).remove();
+    page.doc.select(LINES_OF_PAGE).rename("div");
     let body = page.doc.select("body");
     let main = page.doc.select("main, [role=main]");
     let words = |text: &str| text.split_whitespace().count();

@@ -1,5 +1,6 @@
 //! Reads e-mail: single messages, and mailboxes of them. Of a body in several forms the best is taken.
 
+mod armour;
 mod writer;
 
 use crate::{

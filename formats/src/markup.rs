@@ -313,6 +313,18 @@ pub(crate) fn is_encoded_value(value: &str) -> bool {
     value.len() > SHORTEST && data.unwrap_or(value).bytes().all(is_data)
 }
 
+/// Whether a whole value is a page or a piece of one, as programs keep texts with their markup: it begins with an element of a page
+/// and ends with a tag.
+pub(crate) fn is_page_value(value: &str) -> bool {
+    let value = value.trim();
+    let Some(tag) = value.strip_prefix('<') else { return false };
+    let (name, behind) = tag.split_at(tag.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(tag.len()));
+    let is_element = PIECES.iter().any(|piece| piece.eq_ignore_ascii_case(name))
+        && behind.starts_with(|c: char| c.is_whitespace() || "/>".contains(c));
+    let is_closed = value.ends_with('>') && value.contains("</");
+    (is_element || is_whole_page(value)) && is_closed
+}
+
 /// Whether a line is a piece of base64 as programs wrap it.
 fn is_encoded(line: &str) -> bool {
     let line = line.trim_end();

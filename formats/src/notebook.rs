@@ -1,4 +1,4 @@
-//! Reads Jupyter notebooks (nbformat 3 to 5): cells of Markdown as they are, code with its language, and what it printed,
+//! Reads Jupyter notebooks (nbformat 3 to 5): cells of Markdown with what HTML in them shows, code with its language, and what it printed,
 //! without images.
 
 mod cell;
@@ -6,14 +6,18 @@ mod cell;
 use crate::{
     Extraction, Format, FormatError, Limits, Patterns, charset,
     extraction::check_text,
+    html,
     json::{self, Fault, Token, Tokens},
     text,
 };
 use cell::{Cell, Kind, Output};
+use pulldown_cmark::{Event, Parser, Tag};
 use std::io::{BufRead, Read, Seek};
 
 /// Bytes of what one cell printed; the rest is counted.
 const PRINTED: usize = 4000;
+/// Blocks of HTML that are read as what they show; further ones stay as they are.
+const BLOCKS: usize = 20_000;
 /// A longer name is none of a language.
 const LANGUAGE: usize = 40;
 
@@ -25,7 +29,7 @@ pub(crate) fn extract<R: Read + Seek>(mut source: R, limits: &Limits) -> Result<
     let charset = json::open(&mut source, limits)?;
     let described = language(Tokens::new(charset.reader(&mut source)?, limits));
     let language = described.map_err(|fault| fault.of(Format::Ipynb, limits))?;
-    let mut writer = Writer { language, limits, read: Extraction::default(), cells: 0 };
+    let mut writer = Writer { language, limits, read: Extraction::default(), cells: 0, blocks: 0 };
     writer.notebook(&mut Tokens::new(charset.reader(&mut source)?, limits))?;
     let Writer { mut read, language, cells, .. } = writer;
     if !read.headings.is_empty() {
@@ -78,6 +82,8 @@ struct Writer<'a> {
     limits: &'a Limits,
     read: Extraction,
     cells: u64,
+    /// How many blocks of HTML were read.
+    blocks: usize,
 }
 
 impl Writer<'_> {
@@ -114,7 +120,10 @@ impl Writer<'_> {
         self.cells += 1;
         let source = charset::clean(&cell.source);
         match cell.kind {
-            Kind::Markdown => self.markdown(&without_data(source.trim())),
+            Kind::Markdown => {
+                let shown = self.without_tags(&without_data(source.trim()));
+                self.markdown(shown.trim())
+            }
             Kind::Heading(level) => {
                 let level = usize::from(level.clamp(1, 6));
                 self.markdown(&format!("{} {}", "#".repeat(level), crate::markdown::one_line(&source)))
@@ -128,6 +137,30 @@ impl Writer<'_> {
                 self.outputs(&cell.outputs)
             }
         }
+    }
+
+    /// Markdown with what the HTML in it shows.
+    fn without_tags(&mut self, markdown: &str) -> String {
+        let mut out = String::with_capacity(markdown.len());
+        let mut from = 0;
+        for (event, range) in Parser::new_ext(markdown, text::MARKDOWN).into_offset_iter() {
+            let shown = match event {
+                Event::Start(Tag::HtmlBlock) if self.blocks < BLOCKS => {
+                    self.blocks += 1;
+                    html::piece(&markdown[range.clone()]).unwrap_or_default() + "\n"
+                }
+                Event::InlineHtml(tag) => String::from(if tag.starts_with("<br") { " " } else { "" }),
+                _ => continue,
+            };
+            // What is within another one was read with it.
+            if let Some(before) = markdown.get(from..range.start) {
+                out.push_str(before);
+                out.push_str(&shown);
+                from = range.end;
+            }
+        }
+        out.push_str(&markdown[from..]);
+        out
     }
 
     /// Appends Markdown with its headings. What it leaves open ends with the cell.

@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 /// Options that a reader of Markdown expects. The YAML block must be known, because otherwise its fence reads as a
 /// heading's underline.
-const MARKDOWN: Options = Options::ENABLE_TABLES.union(Options::ENABLE_YAML_STYLE_METADATA_BLOCKS);
+pub(crate) const MARKDOWN: Options = Options::ENABLE_TABLES.union(Options::ENABLE_YAML_STYLE_METADATA_BLOCKS);
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let text = charset::decode(&read_all(source, limits)?).text;

@@ -68,6 +68,14 @@ pub fn make(kind: &str, size: usize, folder: &Path) -> Result<PathBuf, BoxError>
     if status.success() { Ok(path) } else { Err(format!("no {kind} was made").into()) }
 }
 
+/// Writes files in markup into a new folder, and beside each the words that a reader sees; this needs no package.
+pub fn make_markup(size: usize, into: &Path) -> Result<(), BoxError> {
+    std::fs::create_dir(into)?;
+    let status =
+        Command::new("python3").arg("-B").arg(folder().join("markup.py")).arg(size.to_string()).arg(into).status()?;
+    if status.success() { Ok(()) } else { Err("no files in markup were made".into()) }
+}
+
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }

@@ -1,9 +1,10 @@
-//! How many cells of the tables of a PDF are found where they stand, beside pdfplumber on the same file.
+//! How many cells of the tables of a PDF are found where they stand, beside pdfplumber on the same file, and how many tables over
+//! several pages come as one.
 use super::peers::Peers;
 use crate::figure::{BoxError, Figure, Peer};
 use serde::Deserialize;
 use std::{collections::HashSet, fs::File, path::Path};
-use svc_formats::{Format, Limits, extract};
+use svc_formats::{Extraction, Format, Limits, extract, tables};
 
 /// The tables of a page, each by its rows.
 type Page = Vec<Vec<Vec<String>>>;
@@ -14,23 +15,45 @@ struct Theirs {
     pages: Vec<Page>,
 }
 
-/// The file was made with tables that are known: half of them have lines between their cells.
-pub fn run(file: &Path, peers: &Peers, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+/// The pages of each table that goes on.
+const CONTINUED_PAGES: usize = 3;
+
+/// The file was made with tables of this kind that are known: half of them have lines between their cells, and all of those with cells
+/// that span others.
+pub fn run(kind: &str, file: &Path, peers: &Peers, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let expected: Vec<Page> = serde_json::from_slice(&std::fs::read(file.with_extension("json"))?)?;
     let read = extract(Format::Pdf, File::open(file)?, &Limits::default())?;
     let mut ours: Vec<Page> = vec![Vec::new(); read.pages.len()];
-    for table in read.tables {
+    for table in &read.tables {
         let page = read.pages.partition_point(|page| page.end <= table.span().start);
-        ours[page].push(table.rows);
+        ours[page].push(table.rows.clone());
+    }
+    if kind == "tables-continued" {
+        joined(&read, &expected, out);
     }
     let Theirs { version, pages } = serde_json::from_slice(&peers.tables(file)?)?;
     let expected = cells(&expected);
     let (ours, theirs) = (f1(&cells(&ours), &expected), f1(&cells(&pages), &expected));
     let peer = Peer { name: "pdfplumber", version: version.into(), value: theirs };
     // Of shares, more is better.
-    let figure = Figure::beside("formats/pdf_tables", expected.len(), "cell F1", ours, peer);
+    let name = format!("formats/pdf_{}", kind.replace('-', "_"));
+    let figure = Figure::beside(&name, expected.len(), "cell F1", ours, peer);
     out(Figure { ratio: Some(ours / theirs), ..figure });
     Ok(())
+}
+
+/// The share of tables over several pages that come as one, with all rows below one header.
+fn joined(read: &Extraction, expected: &[Page], out: &mut dyn FnMut(Figure)) {
+    let whole = |pages: &[Page]| {
+        let (first, rest) = pages.split_first()?;
+        let rows = first.first()?.iter().chain(rest.iter().flatten().flat_map(|table| table.iter().skip(1)));
+        Some(rows.cloned().collect::<Vec<_>>())
+    };
+    let expected: Vec<_> = expected.chunks(CONTINUED_PAGES).filter_map(whole).collect();
+    let found = tables(read).tables;
+    let is_found = |rows: &&Vec<Vec<String>>| found.iter().any(|table| table.rows == **rows);
+    let share = expected.iter().filter(is_found).count() as f64 / expected.len() as f64;
+    out(Figure::alone("formats/pdf_tables_joined", expected.len(), "share", share));
 }
 
 /// Each cell with text: its page, table, row and column.

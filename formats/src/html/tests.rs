@@ -46,6 +46,42 @@ fn a_file_keeps_all_of_its_content_and_nothing_else() {
 }
 
 #[test]
+fn what_people_see_as_lines_of_their_own_does_not_run_together() {
+    let read = of(
+        "<p>start</p><dl><dt>one</dt><dd>two</dd><dt>three</dt></dl><figure><img src='a.png' alt='x'><figcaption>four</figcaption>\
+        </figure><form><fieldset><legend>five</legend><label>six</label><label>seven</label></fieldset></form><address>eight</address>\
+        <details><summary>nine</summary>ten</details><center>eleven</center><menu><li>twelve<li>thirteen</menu>\
+        <table><caption>The name</caption><tr><th>a<th>b<tr><td>c<td>d</table>",
+    );
+    let lines: Vec<&str> = read.text.lines().map(|line| line.trim_start_matches("- ").trim()).collect();
+    for line in [
+        "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+        "The name",
+    ] {
+        assert!(lines.contains(&line), "{line}: {}", read.text);
+    }
+    assert!(read.text.contains("| c | d |"), "{}", read.text);
+}
+
+#[test]
+fn cells_that_span_others_and_tables_within_tables_keep_their_words_apart() {
+    let read = of(
+        "<p>start</p><table><tr><th rowspan=2>Pond<th colspan=2>Ducks<tr><th>spring<th>autumn<tr><td rowspan=2>Mill<td>12<td>14<tr>\
+        <td>13<td>15<tr></tr></table>",
+    );
+    let expected = "| Pond | Ducks |  |\n";
+    assert!(read.text.contains(expected), "{}", read.text);
+    for row in ["|  | spring | autumn |", "| Mill | 12 | 14 |", "|  | 13 | 15 |"] {
+        assert!(read.text.contains(row), "{row}: {}", read.text);
+    }
+    let layout = of("<p>start</p><table><tr><td>left<td><table><tr><th>a<th>b<tr><td>c<td>d</table><td>right</table>");
+    let lines: Vec<&str> = layout.text.lines().collect();
+    for line in ["left", "| a | b |", "| c | d |", "right"] {
+        assert!(lines.contains(&line), "{line}: {}", layout.text);
+    }
+}
+
+#[test]
 fn the_title_is_a_heading_where_the_content_does_not_show_it() {
     let read = of("<title>Heron counts</title><p>Seventy-two birds were counted at the mill.</p>");
     assert_eq!(headings(&read), [(1, "Heron counts")]);

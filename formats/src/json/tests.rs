@@ -74,6 +74,20 @@ fn many_numbers_are_counted_and_encoded_bytes_left_out() {
 }
 
 #[test]
+fn pages_in_values_are_read_as_what_they_show() {
+    let read = of(
+        r#"[{"id": 7, "body": "<p>The <b>heron</b> waits &amp; <a href='https://example.org/x'>fishes</a>.</p>\n<ul><li>one</li></ul>",
+        "code": "if a <b and c> d", "short": "<div class='x'>It is <i>deep</i>.</div>"}]"#,
+    );
+    assert!(read.text.contains("The **heron** waits & [fishes](https://example.org/x)."), "{}", read.text);
+    assert!(read.text.contains("one") && read.text.contains("deep"), "{}", read.text);
+    assert!(read.text.contains("code: if a <b and c> d"), "{}", read.text);
+    for gone in ["<p>", "<li>", "&amp;", "<i>", "class"] {
+        assert!(!read.text.contains(gone), "{gone}: {}", read.text);
+    }
+}
+
+#[test]
 fn what_only_looks_like_json_stays_text() {
     for text in [
         "[a link](b.html) and words",

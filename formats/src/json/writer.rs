@@ -2,7 +2,7 @@
 //! and each object of an array a paragraph like a record.
 
 use super::Token;
-use crate::{Extraction, FormatError, Heading, Limits, extraction::check_text, markdown, markup};
+use crate::{Extraction, FormatError, Heading, Limits, extraction::check_text, html, markdown, markup};
 use std::fmt::Write;
 
 /// Keys of the whole that become headings; further ones are written as what is deeper.
@@ -15,6 +15,8 @@ const PARAGRAPH: usize = 400;
 const LINE: usize = 200;
 /// Numbers that follow each other without a key or a text between them; the others are counted.
 const NUMBERS: usize = 1000;
+/// Values that are pieces of web pages are read as what they show, so many of them; a page takes longer than a value.
+const PAGES: usize = 20_000;
 /// What is shown of a path: its last steps, and so many bytes of a key.
 const STEPS: usize = 8;
 const KEY: usize = 200;
@@ -75,6 +77,7 @@ pub(super) struct Writer<'a> {
     numbers: usize,
     left_out: usize,
     all_left_out: usize,
+    pages: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -94,6 +97,7 @@ impl<'a> Writer<'a> {
             numbers: 0,
             left_out: 0,
             all_left_out: 0,
+            pages: 0,
         }
     }
 
@@ -134,7 +138,8 @@ impl<'a> Writer<'a> {
                 if markup::is_encoded_value(&text) {
                     self.value(&format!("({} characters of encoded data are left out)", text.len()))?;
                 } else {
-                    self.value(&crate::charset::clean(&text))?;
+                    let page = self.page(&text);
+                    self.value(&page.unwrap_or_else(|| crate::charset::clean(&text)))?;
                 }
                 self.path.pop();
             }
@@ -151,6 +156,15 @@ impl<'a> Writer<'a> {
             self.read.facts.insert("numbers_left_out".to_owned(), self.all_left_out.into());
         }
         self.read
+    }
+
+    /// What a value shows that is a piece of a web page.
+    fn page(&mut self, text: &str) -> Option<String> {
+        if self.pages >= PAGES || !markup::is_page_value(text) {
+            return None;
+        }
+        self.pages += 1;
+        html::piece(text)
     }
 
     /// Adds the step to an element; the key of a member was added before it.

@@ -1,6 +1,7 @@
 //! Writes messages, whatever kind of file they came in: what people see of the headers becomes lines of the text, and
 //! attachments are listed.
 
+use super::armour::without_armour;
 use crate::{
     Extraction, FormatError, Heading, Limits,
     extraction::check_text,
@@ -159,8 +160,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The better one of two forms of a body: the plain text, unless it is missing or much shorter than the other.
+/// The better one of two forms of a body: the plain text without what is in it for programs, unless it is missing or much shorter than the other.
 pub(crate) fn best_body(plain: String, rich: Extraction) -> Extraction {
+    let plain = without_armour(plain);
     let words = |text: &str| text.split_whitespace().count() as f64;
     let is_whole = words(&plain) > 0.0 && words(&plain) >= WHOLE_BODY * words(&rich.text);
     if is_whole { Extraction { text: plain, ..Extraction::default() } } else { rich }

@@ -83,3 +83,20 @@ fn brackets_without_an_end_take_no_time() {
     assert_eq!(tags(&text), 0);
     assert!(!is_markup(&"< ".repeat(1_000_000)));
 }
+
+#[test]
+fn values_that_are_pieces_of_pages_are_told_from_code_and_comparisons() {
+    for page in [
+        "<p>The heron waits.</p>",
+        " <div class=\"a\">x<br/></div>\n",
+        "<!doctype html><html>x</html>",
+        "<b>x</b>, <i>y</i>",
+    ] {
+        assert!(is_page_value(page), "{page}");
+    }
+    for other in
+        ["a <b and c> d", "Vec<String>", "<birds><water>", "<p>", "<pond>x</pond>", "a <p>b</p>", "<p>x</p> y", "<", ""]
+    {
+        assert!(!is_page_value(other), "{other}");
+    }
+}

@@ -103,6 +103,20 @@ fn a_cell_that_leaves_a_block_open_ends_with_the_cell_however_its_fences_are_ind
     }
 }
 
+#[test]
+fn cells_of_markdown_have_what_their_html_shows() {
+    let source = "<h1 align=\"center\">Herons</h1>\n<a href=\"https://example.org/x\"><img src=\"badge.svg\"/></a>\n\n\
+        They eat <font color=\"red\">fish</font>,<br/>and H<sub>2</sub>O is `<b>` where `a < b`.\n\n<!-- not yet -->\n\n- one\n";
+    let read = of(notebook(json!([{"cell_type": "markdown", "source": source}])));
+    assert!(read.text.starts_with("# Herons\n"), "{}", read.text);
+    assert!(read.text.contains("They eat fish, and H2O is `<b>` where `a < b`."), "{}", read.text);
+    assert!(read.text.ends_with("- one"), "{}", read.text);
+    for gone in ["align", "badge", "color", "not yet", "</"] {
+        assert!(!read.text.contains(gone), "{gone}: {}", read.text);
+    }
+    assert_eq!(read.headings.iter().map(|heading| heading.title.as_str()).collect::<Vec<_>>(), ["Herons"]);
+}
+
 proptest! {
     #[test]
     fn any_cells_are_read_and_their_headings_are_where_they_say(

@@ -3,7 +3,9 @@
 use super::{
     fields::Fields,
     survey::{Survey, path},
-    vocabulary::{Kind, Role, is_citation, is_exhibit, is_front, is_technical, known, may_hold_page, role, shown},
+    vocabulary::{
+        Kind, Role, is_citation, is_exhibit, is_front, is_note, is_technical, known, may_hold_page, role, shown,
+    },
 };
 use crate::{
     Extraction, FormatError, Limits,
@@ -16,6 +18,8 @@ use crate::{
 
 /// Further titles are paragraphs.
 const HEADINGS: usize = 2000;
+/// Values that are pieces of web pages are read as what they show, so many of them; a page takes longer than a value.
+const PAGES: usize = 20_000;
 /// What is shown of a path: its last names.
 const NAMES: usize = 8;
 
@@ -55,6 +59,7 @@ pub(super) struct Document<'a> {
     headings: usize,
     was_end: bool,
     skipped: usize,
+    pages: usize,
 }
 
 impl<'a> Document<'a> {
@@ -73,6 +78,7 @@ impl<'a> Document<'a> {
             headings: 0,
             was_end: false,
             skipped: 0,
+            pages: 0,
         }
     }
 
@@ -118,6 +124,9 @@ impl<'a> Document<'a> {
             let is_apart = matches!(context, Role::Item | Role::Cell) || is_citation(parent);
             if matches!(name.as_str(), "br" | "lb") || (was_end && is_apart) {
                 self.text.push(if context == Role::Lines { '\n' } else { ' ' });
+            }
+            if is_note(&name, context) {
+                self.text.push_str(" (");
             }
         } else {
             self.flush()?;
@@ -194,6 +203,13 @@ impl<'a> Document<'a> {
         let Some(frame) = self.frames.last() else { return Ok(()) };
         let is_leaf = !frame.has_children;
         match frame.role {
+            Role::Inline if is_note(&frame.name, frame.context) => {
+                self.text.truncate(self.text.trim_end().len());
+                match self.text.strip_suffix(" (").map(str::len) {
+                    Some(before) => self.text.truncate(before),
+                    None => self.text.push(')'),
+                }
+            }
             Role::Inline => {
                 // Paragraphs within a cell or an item are words of it.
                 if role(&frame.name) == Some(Role::Paragraph) {
@@ -263,10 +279,12 @@ impl<'a> Document<'a> {
     /// Writes the text of an element that holds nothing else.
     fn value(&mut self) -> Result<(), FormatError> {
         let text = std::mem::take(&mut self.text);
-        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        let Some(frame) = self.frames.last() else { return Ok(()) };
         if self.survey.kind == Kind::Feed && may_hold_page(&frame.name) && text.contains('<') {
             return self.page(&text);
         }
+        let text = self.as_page(text);
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         if markup::is_encoded_value(&text) {
             return Ok(());
         }
@@ -302,9 +320,19 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
+    /// A value as what it shows, if it is a piece of a web page.
+    fn as_page(&mut self, value: String) -> String {
+        if self.pages >= PAGES || !markup::is_page_value(&value) {
+            return value;
+        }
+        self.pages += 1;
+        html::piece(&value).unwrap_or(value)
+    }
+
     fn write_attributes(&mut self) -> Result<(), FormatError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         for (name, value) in std::mem::take(&mut frame.attributes) {
+            let value = self.as_page(value);
             self.field(self.frames.len(), Some(name), &value)?;
         }
         Ok(())

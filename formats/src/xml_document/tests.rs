@@ -114,6 +114,30 @@ fn every_encoding_is_read() {
     assert_eq!(of(b"<?xml version='1.0' encoding=\"KOI8-R\"?><a><b>\xC1</b></a>").text, "b: а");
 }
 
+#[test]
+fn notes_stand_in_brackets_where_they_belong() {
+    let read = of(
+        "<article><title>Pond</title><para>The heron<footnote><para>It is grey.</para></footnote> waits<note/>.</para>\
+        <para>So does the egret <note>a white one</note>, and fishes.</para></article>",
+    );
+    let expected = "# Pond\n\nThe heron (It is grey.) waits.\n\nSo does the egret (a white one), and fishes.";
+    assert_eq!(read.text, expected);
+}
+
+#[test]
+fn pages_in_values_are_read_as_what_they_show() {
+    let read =
+        of("<posts><row Id='1' Body='&lt;p&gt;The heron &lt;b&gt;waits&lt;/b&gt;.&lt;/p&gt;' Tags='&lt;birds&gt;'/>\
+        <row Id='2' Body='&lt;p&gt;Deep.&lt;/p&gt;'/>\
+        <item><description><![CDATA[<p>A <i>page</i> in a value.</p>]]></description></item></posts>");
+    for shown in ["Body: The heron **waits**.", "Body: Deep.", "Tags: <birds>", "page", "in a value."] {
+        assert!(read.text.contains(shown), "{shown}: {}", read.text);
+    }
+    for gone in ["<p>", "<b>", "<i>", "</"] {
+        assert!(!read.text.contains(gone), "{gone}: {}", read.text);
+    }
+}
+
 const NAMES: [&str; 16] = [
     "a",
     "b",

@@ -50,6 +50,12 @@ pub(super) fn is_citation(name: &str) -> bool {
     matches!(name, "mixed-citation" | "element-citation" | "nlm-citation" | "bibl" | "biblstruct" | "biblioentry")
 }
 
+/// Whether an element within a text is a note to it, which stands in brackets where it belongs.
+pub(super) fn is_note(name: &str, context: Role) -> bool {
+    matches!(name, "footnote" | "endnote" | "note" | "fn")
+        && matches!(context, Role::Paragraph | Role::Item | Role::Cell)
+}
+
 /// Whether a title in such an element is that of the element around it.
 pub(super) fn is_front(name: &str) -> bool {
     const FRONTS: [&str; 15] = [

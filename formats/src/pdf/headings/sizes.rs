@@ -3,7 +3,7 @@
 //!
 //! No headings are better than noise: what fills a page, or runs along all of them, heads nothing.
 
-use super::titles::{is_caption, is_prose, is_title, key, number};
+use super::titles::{comes_next, is_caption, is_prose, is_title, key, number, parts};
 use crate::{
     Heading,
     pdf::layout::{Laid, LaidLine},
@@ -21,6 +21,10 @@ const MOST_BYTES: usize = 480;
 /// text, they are not headings.
 const MOST_ON_A_PAGE: usize = 12;
 const MOST_OF_TEXT: f64 = 0.2;
+/// With prose directly below each of them, they may hold this share.
+const MOST_ABOVE_PROSE: f64 = 0.5;
+/// A file with so many numbered headings numbers them.
+const FEWEST_NUMBERED: usize = 4;
 /// A title on more than this share of the pages, and on at least three, is a running header.
 const RUNNING: f64 = 0.25;
 /// So is a line that is no larger than the body and begins or ends so many pages.
@@ -135,13 +139,23 @@ impl Sizes {
         let body = Body { size, is_bold: self.bold_characters * 2 > all };
         let running = running(&self.candidates, &body, self.pages);
         let kinds = self.candidates.iter().zip(running).map(|(found, runs)| body.kind(found).filter(|_| !runs));
-        let kinds = without_text(&self.candidates, kinds.collect());
+        let kinds: Vec<Option<Kind>> = kinds.collect();
+        let mut headed = without_text(&self.candidates, kinds.clone());
+        keep_what_counts_on(&self.candidates, &kinds, &mut headed);
+        drop_unnumbered(&self.candidates, &mut headed);
+        let kinds = headed;
         let kept = kinds.iter().enumerate().filter_map(|(index, kind)| Some((index, (*kind)?)));
         let mut kept: Vec<(usize, Kind)> = kept.collect();
         drop_front_matter(&self.candidates, &mut kept);
         let too_many = |kept: &[(usize, Kind)]| {
-            let length: usize = kept.iter().map(|(index, _)| self.candidates[*index].title.chars().count()).sum();
-            kept.len() > MOST_ON_A_PAGE * self.pages || length as f64 > MOST_OF_TEXT * all as f64
+            let length = |index: &usize| self.candidates[*index].title.chars().count();
+            let titles = || kept.iter().map(|(index, _)| index);
+            let of_all: usize = titles().map(length).sum();
+            let without_prose: usize =
+                titles().filter(|index| !is_followed(&self.candidates, **index)).map(length).sum();
+            kept.len() > MOST_ON_A_PAGE * self.pages
+                || without_prose as f64 > MOST_OF_TEXT * all as f64
+                || of_all as f64 > MOST_ABOVE_PROSE * all as f64
         };
         if too_many(&kept) {
             kept.retain(|(_, kind)| *kind == Kind::Larger);
@@ -266,6 +280,36 @@ fn without_text(candidates: &[Candidate], mut kinds: Vec<Option<Kind>>) -> Vec<O
         });
     }
     kinds
+}
+
+/// Takes back what has no text below it, as above a drawing or a list, but whose number comes next after that of the heading before.
+fn keep_what_counts_on(candidates: &[Candidate], kinds: &[Option<Kind>], headed: &mut [Option<Kind>]) {
+    let mut before: Vec<u16> = Vec::new();
+    for (index, found) in candidates.iter().enumerate() {
+        let Some(number) = kinds[index].and_then(|_| parts(&found.title)) else { continue };
+        // Items of a list have numbers of one part.
+        if number.len() > 1 && comes_next(&number, &before) {
+            headed[index] = kinds[index];
+        }
+        if headed[index].is_some() {
+            before = number;
+        }
+    }
+}
+
+/// In a file that numbers its headings, takes out what has no number, is in another type than those that have one, and has no
+/// prose below it: the labels of drawings.
+fn drop_unnumbered(candidates: &[Candidate], headed: &mut [Option<Kind>]) {
+    let is_numbered = |index: &usize| headed[*index].is_some() && candidates[*index].number.is_some();
+    let numbered: Vec<usize> = (0..candidates.len()).filter(is_numbered).collect();
+    let Some(&first) = numbered.first().filter(|_| numbered.len() >= FEWEST_NUMBERED) else { return };
+    let types: FxHashSet<(u32, bool)> =
+        numbered.iter().map(|index| (candidates[*index].size, candidates[*index].bold)).collect();
+    for (index, found) in candidates.iter().enumerate().skip(first) {
+        if found.number.is_none() && !types.contains(&(found.size, found.bold)) && !is_followed(candidates, index) {
+            headed[index] = None;
+        }
+    }
 }
 
 /// Whether prose comes directly after a candidate.
@@ -483,6 +527,40 @@ mod tests {
             (10.0, false, BODY),
         ];
         assert_eq!(titles(&[contents]), ["Contents", "1 Ducks"]);
+    }
+
+    #[test]
+    fn a_number_that_comes_next_heads_a_drawing_too_and_labels_in_it_are_no_headings() {
+        let first: &[_] = &[
+            (10.0, true, "1 Overview"),
+            (10.0, false, BODY),
+            (10.0, true, "2 Model"),
+            (10.0, false, BODY),
+            (10.0, true, "2.1 Views"),
+            (10.0, true, "2.1.1 Logical view"),
+        ];
+        let drawing: &[_] = &[
+            (10.0, true, "2.1.2 Network"),
+            (16.0, false, "Stations Of Lines"),
+            (6.0, false, "id: Number"),
+            (6.0, false, "kind: Code"),
+            (10.0, true, "2.1.9 Far Away"),
+            (6.0, false, "id: Number"),
+            (16.0, false, "A Larger Part"),
+            (10.0, false, BODY),
+        ];
+        let expected = ["1 Overview", "2 Model", "2.1 Views", "2.1.1 Logical view", "2.1.2 Network", "A Larger Part"];
+        assert_eq!(titles(&[first, drawing]), expected);
+    }
+
+    #[test]
+    fn short_pages_have_headings_if_prose_is_below_them() {
+        let page = |title: &'static str, text: &'static str| [(24.0, false, title), (12.0, false, text)];
+        let (first, last) =
+            (page("First Topic", "What there is to say of it"), page("Summary", "This was all there is to it"));
+        assert_eq!(titles(&[&first, &last]), ["First Topic", "Summary"]);
+        let (first, last) = (page("First Topic", "12 300 4500"), page("Summary", "12 300 4500"));
+        assert_eq!(titles(&[&first, &last]), Vec::<String>::new());
     }
 
     #[test]

@@ -100,6 +100,21 @@ fn numbered(title: &str) -> Option<(usize, &str)> {
     (is_first && parts().all(is_number)).then(|| (1 + parts().count(), rest))
 }
 
+/// The parts of a number of digits that a title begins with, as 3 and 1 for `3.1 Method`.
+pub(super) fn parts(title: &str) -> Option<Vec<u16>> {
+    let (first, _) = title.split_once(' ')?;
+    let part = |part: &str| if is_number(part) { part.parse().ok() } else { None };
+    first.trim_end_matches(['.', ')', ':']).split('.').map(part).collect()
+}
+
+/// Whether a number comes next after another: below it, beside it, or beside what it is below.
+pub(super) fn comes_next(number: &[u16], before: &[u16]) -> bool {
+    let Some((last, outer)) = number.split_last() else { return false };
+    let is_below = *last == 1 && outer == before;
+    let is_beside = before.strip_prefix(outer).and_then(<[u16]>::first).is_some_and(|before| before + 1 == *last);
+    is_below || is_beside
+}
+
 fn is_letter(word: &str) -> bool {
     matches!(word.as_bytes(), [b'A'..=b'Z'])
 }
@@ -152,6 +167,24 @@ mod tests {
         ];
         for (title, depth) in cases {
             assert_eq!(number(title), depth, "{title}");
+        }
+    }
+
+    #[test]
+    fn numbers_come_one_after_the_other() {
+        let parts = |title: &str| parts(&format!("{title} Title"));
+        assert_eq!((parts("3.1.2."), parts("A.1"), parts("1..2")), (Some(vec![3, 1, 2]), None, None));
+        for (before, number, is_next) in [
+            ("3", "3.1", true),
+            ("3.1", "3.2", true),
+            ("3.1.4.3", "3.1.5", true),
+            ("3.1.4.3", "4", true),
+            ("3", "3.2", false),
+            ("3.1", "3.1", false),
+            ("3.1", "4.2", false),
+            ("3.1", "3.3", false),
+        ] {
+            assert_eq!(comes_next(&parts(number).unwrap(), &parts(before).unwrap()), is_next, "{before}, {number}");
         }
     }
 

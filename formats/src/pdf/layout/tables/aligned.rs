@@ -12,6 +12,8 @@ use crate::{
 /// A blank at least this wide, in font sizes, is between two cells; beside a number the second does.
 const CELL_GAP: f64 = 0.9;
 const NUMBER_CELL_GAP: f64 = 0.6;
+/// Between two numbers it is as wide as no blank between words is.
+const GAP_BETWEEN_NUMBERS: f64 = 0.36;
 /// What is left between two columns, in font sizes.
 const GUTTER: f64 = 0.2;
 /// The least and the most distance of two rows, in font sizes.
@@ -110,7 +112,11 @@ impl<'a> Row<'a> {
 fn gap(before: &str, after: &str) -> f64 {
     let last = before.rsplit(' ').next().unwrap_or_default();
     let is_figure = |word: &str| is_number(word) || matches!(word, "-" | "–" | "—");
-    if is_figure(last) || is_figure(after) { NUMBER_CELL_GAP } else { CELL_GAP }
+    match (is_figure(last), is_figure(after)) {
+        (true, true) => GAP_BETWEEN_NUMBERS,
+        (false, false) => CELL_GAP,
+        _ => NUMBER_CELL_GAP,
+    }
 }
 
 /// A table that still grows: rows `start..end`, and where its columns are.

@@ -17,6 +17,9 @@ const SLACK: f64 = 0.4;
 /// so few rows.
 const STACKED: usize = 3;
 const FEW_ROWS: usize = 3;
+/// As few rows and columns are boxes of a drawing if one of them is empty; the first one of a table may be.
+const FEW_COLUMNS: usize = 2;
+const FEW_CELLS: usize = 100;
 
 pub(super) fn find(lines: &[&Line], rulings: &Rulings) -> Vec<Found> {
     let Rulings { across, down } = rulings;
@@ -168,10 +171,14 @@ impl Grid {
         if is_stacked || characters > PROSE * filled {
             return None;
         }
-        let rows = sound(cells.chunks(columns).map(<[String]>::to_vec).collect())?;
+        let made = sound(cells.chunks(columns).map(<[String]>::to_vec).collect())?;
+        let is_small = made.len() <= FEW_ROWS && made[0].len() <= FEW_COLUMNS && cells.len() <= FEW_CELLS;
+        if is_small && blanks(&cells, &roots, columns) > usize::from(made[0][0].is_empty()) {
+            return None;
+        }
         taken.sort_unstable();
-        let has_header = has_header(&rows);
-        Some(Found { lines: taken, rows, rule: TableRule::Lines, has_header })
+        let has_header = has_header(&made);
+        Some(Found { lines: taken, rows: made, rule: TableRule::Lines, has_header })
     }
 
     /// For each cell the one that has its text: the first of those without a line between them.
@@ -207,6 +214,20 @@ impl Grid {
         }
         roots
     }
+}
+
+/// How many cells are empty that no other one spans, in rows and columns with text.
+fn blanks(cells: &[String], roots: &[usize], columns: usize) -> usize {
+    let has_text = |cell: &usize| !cells[*cell].is_empty();
+    let is_blank = |cell: &usize| {
+        let mut row = (0..cells.len()).filter(|other| other / columns == cell / columns);
+        let mut column = (0..cells.len()).filter(|other| other % columns == cell % columns);
+        roots[*cell] == *cell
+            && !has_text(cell)
+            && row.any(|other| has_text(&other))
+            && column.any(|other| has_text(&other))
+    };
+    (0..cells.len()).filter(is_blank).count()
 }
 
 /// The border that a line lies on.

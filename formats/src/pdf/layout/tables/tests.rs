@@ -69,6 +69,15 @@ fn a_cell_may_span_columns_and_hold_several_lines() {
 }
 
 #[test]
+fn a_few_boxes_of_which_one_is_empty_are_a_drawing() {
+    let of = |text: &[&[&str]]| tables(&set(text, &PLACES), grid(&BORDERS[..3], text.len())).len();
+    assert_eq!(of(&[&["Mandatory", "Optional"], &["Optional", ""]]), 0);
+    assert_eq!(of(&[&["Mandatory", "Optional"], &["Optional", "None"]]), 1);
+    assert_eq!(of(&[&["", "Ducks"], &["Mill", "14"]]), 1, "the corner of a table");
+    assert_eq!(of(&[&["Pond", "Ducks"], &["Mill", "14"], &["Lock", ""], &["Quay", "3"]]), 1, "four rows");
+}
+
+#[test]
 fn cells_below_each_other_make_a_table_if_they_are_numbers() {
     let text: &[&[&str]] = &[
         &["Model", "Recall", "Time"],
@@ -86,6 +95,20 @@ fn cells_below_each_other_make_a_table_if_they_are_numbers() {
     ];
     assert_eq!(found.len(), 1);
     assert_eq!((&found[0].rows, found[0].rule, found[0].has_header), (&rows(expected), TableRule::Alignment, true));
+}
+
+#[test]
+fn numbers_of_narrow_columns_stay_apart() {
+    let numbers: &[&[&str]] =
+        &[&["", "", ""], &["2019", "1203", "1180"], &["2020", "1250", "1199"], &["2021", "1340", "1207"]];
+    // The names are set to the right as the numbers are, which are four tenths of their size apart.
+    let names = [("Year", 5.0, 12.0, 10.0), ("Q1", 39.0, 12.0, 10.0), ("Q2", 63.0, 12.0, 10.0)];
+    let found = tables(&[names.to_vec(), set(numbers, &[5.0, 29.0, 53.0])].concat(), Vec::new());
+    let expected = [&[&["Year", "Q1", "Q2"][..]], &numbers[1..]].concat();
+    assert_eq!(found.iter().map(|table| &table.rows).collect::<Vec<_>>(), [&rows(&expected)]);
+    // Thousands with a blank between them are one number.
+    let thousands = set(&[&["1", "203"], &["1", "250"], &["1", "340"]], &[5.0, 12.5]);
+    assert_eq!(tables(&thousands, Vec::new()), []);
 }
 
 #[test]
