@@ -76,6 +76,11 @@ impl Tree {
         ranked.iter().map(|(id, _)| *id).filter(|id| !self.members.contains_key(id)).collect()
     }
 
+    /// How many texts it has as its children, if that is known.
+    pub fn texts_in(&self, id: DocumentId) -> Option<i64> {
+        self.members.get(&id)?.texts
+    }
+
     pub fn has_text(&self, id: DocumentId) -> bool {
         self.members.get(&id).is_some_and(|member| member.has_text)
     }
@@ -183,6 +188,7 @@ mod tests {
             has_text: marks.contains('t'),
             readable: !marks.contains('h'),
             may_be_shown: !marks.contains('h') && !marks.contains('f'),
+            texts: None,
         };
         tree.learn(nodes.iter().map(member).collect());
         tree

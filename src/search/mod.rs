@@ -27,7 +27,7 @@ use crate::{
     error::OrFail,
     store::{
         self,
-        search::{Composed, Eligible},
+        search::{Composed, Eligible, groups::Member},
     },
     usetype::{Indexed, Usetype},
 };
@@ -193,6 +193,8 @@ struct Found {
     no_tokens: HashSet<DocumentId>,
     /// How the legs came to it.
     ran: Vec<LegExplanation>,
+    /// What the groups of all these are made of, where the first stage has read it along.
+    members: Option<Vec<Member>>,
 }
 
 impl Found {
@@ -219,6 +221,7 @@ impl Found {
             legs: HashMap::new(),
             no_tokens: HashSet::new(),
             ran: Vec::new(),
+            members: None,
         }
     }
 }
@@ -251,6 +254,11 @@ impl Ranking<'_> {
             Ranking::Maxsim(body) => body.index.as_deref(),
             Ranking::Hybrid(body) => body.index.as_deref(),
         }
+    }
+
+    /// Whether it searches an index of BM25.
+    fn has_words(&self) -> bool {
+        matches!(self, Ranking::Bm25(_) | Ranking::Maxsim(_) | Ranking::Hybrid(_))
     }
 
     /// Whether it compares the vector of the query, so that there is a model.
@@ -346,7 +354,7 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
 
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
     let rungs = rungs(MAXSIM_DEPTH, depth);
-    let legs = fusing(core, eligible, (body.index.as_deref(), &body.query), None, &rungs).await?;
+    let legs = fusing(core, eligible, (body.index.as_deref(), &body.query), None, &rungs).await?.close().await?;
     let (mut ranked, mut no_tokens, mut seen) = (Ranked::new(), HashSet::new(), HashSet::new());
     let mut fused = Vec::new();
     for rung in rungs {
@@ -385,8 +393,10 @@ pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Res
 
 async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, depth: u32) -> Result<Found, Failure> {
     let rungs = rungs(LEG_DEPTH, depth);
-    let legs = fusing(core, eligible, (body.index.as_deref(), &body.query), body.weights, &rungs).await?;
-    let not_held = legs.not_held(core, body.index.as_deref()).await?;
+    let index = body.index.as_deref();
+    let legs = fusing(core, eligible, (index, &body.query), body.weights, &rungs).await?;
+    let grouped = (body.grouping() != GroupBy::None).then_some(body.limit);
+    let (legs, not_held, members) = legs.close_with(core, eligible, index, grouped).await?;
     let (mut ranked, mut fused) = (Ranked::new(), Vec::new());
     for rung in rungs {
         // A result that only its leg's depth brought behind the others may be better on the next rung.
@@ -401,7 +411,7 @@ async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, dep
     ranked.truncate(depth as usize);
     let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
     let ran = explain::weighted(vector.ran, bm25.ran, weights);
-    Ok(Found { legs, ran, ..Found::new(ranked, total) })
+    Ok(Found { legs, ran, members, ..Found::new(ranked, total) })
 }
 
 /// The place of each document in a ranking.
