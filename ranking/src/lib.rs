@@ -1,5 +1,5 @@
-//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, late
-//! interaction, changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
+//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion,
+//! changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
 //! decides what is stored where.
 
 mod analyzer;
@@ -12,7 +12,6 @@ mod coverage;
 mod diversity;
 mod extract;
 mod fusion;
-mod late_interaction;
 mod meant;
 mod mixture;
 mod network;
@@ -36,7 +35,6 @@ pub use coverage::{Chosen, Coverage, GUARANTEE, Portfolio, Rule, choose};
 pub use diversity::{by_diversity, by_recency, relevance};
 pub use extract::{extract, sentences};
 pub use fusion::{Fused, LegRanking, Place, Weights, fuse};
-pub use late_interaction::{sum_of_nearest, unpack};
 pub use meant::meant;
 pub use network::{Betweenness, Communities, DAMPING, EXACT, Forest, Network, PageRank, Spine, Stop};
 pub use points::{Points, dot};

@@ -14,8 +14,7 @@ use svc_client::{
     wire::{RunnerTextKind, Settled},
 };
 use svc_ids::DocumentId;
-use svc_models::{ModelError, TokenVectors};
-use svc_ranking::{sum_of_nearest, unpack};
+use svc_models::{ModelError, TokenVectors, sum_of_nearest, unpack};
 
 /// The widths that have columns.
 pub const WIDTHS: [usize; 3] = [256, 384, 512];
