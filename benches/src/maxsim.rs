@@ -52,8 +52,10 @@ async fn measure(app: &App, documents: usize, width: usize, out: &mut dyn FnMut(
         members: None,
     };
     client.create_index(Json(index)).await?;
-    let text =
-        |number: usize| (0..WORDS).map(|at| word(number * 31 + at * (number % 7 + 1))).collect::<Vec<_>>().join(" ");
+    let text = |number: usize| {
+        let words: Vec<&str> = (0..WORDS).map(|at| word(number * 31 + at * (number % 7 + 1))).collect();
+        format!("{} {number}", words.join(" "))
+    };
     let item = |number| BatchItem { title: "Bird".into(), content: text(number), ..BatchItem::default() };
     let batch = NewBatch { documents: (0..documents).map(item).collect(), priority: 0 };
     for stored in client.create_documents(Json(batch)).await?.documents {

@@ -75,8 +75,8 @@ pub(super) async fn answer(
     // What is sorted is what stands for a group, whichever of its texts is best.
     let shown: Vec<DocumentId> = places.iter().map(|place| if is_sorted { place.shown } else { place.first }).collect();
     let key = shown.last().and_then(|id| keys.get(id)).and_then(|(_, key)| key.clone());
-    let sorted_by = is_sorted.then_some((asked.depth, key));
-    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, sorted_by);
+    let again = asked.ranks_again().then_some((asked.depth, key));
+    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, again);
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
@@ -258,10 +258,10 @@ async fn grouped(
     ranking: &Ranking<'_>,
     laps: &mut Laps,
 ) -> Result<(Shown, Found), Failure> {
-    // A later stage ranks the same groups for every page.
+    // A later stage ranks the same groups for every page, however many that one shows.
     let (wanted, limit) = match asked.ranks_again() {
         true if asked.sorting.is_some() => (asked.depth as usize, asked.depth as usize),
-        true => (asked.limit as usize, asked.depth as usize),
+        true => (asked.page.first().min(asked.depth as usize), asked.depth as usize),
         false => (asked.page.reach(), asked.page.reach()),
     };
     // So many groups with all words of the query are enough.

@@ -61,6 +61,9 @@ const LEG_DEPTH: u32 = 100;
 /// The fewest documents that late interaction takes from each leg.
 const MAXSIM_DEPTH: u32 = 200;
 
+/// The most candidates that a search may ask to have ranked again.
+const RANKED_AGAIN: u32 = 100;
+
 /// By how much more the first stage is asked for, as long as its results are too few.
 const GROWTH: u32 = 4;
 
@@ -155,7 +158,8 @@ macro_rules! asked {
             started: $started,
             query: &$body.query,
             limit: $body.limit,
-            depth: if $body.sorting().is_some() { $page.sorted($body.depth()) } else { $body.depth() },
+            // A cursor that nobody gave out asks for no more than a request may.
+            depth: $page.candidates($body.depth()).min(if $body.sorting().is_some() { u32::MAX } else { RANKED_AGAIN }),
             page: $page,
             second_stage: $body.second_stage(),
             reorder: Reorder::of($body.mmr_lambda, $body.recency_half_life_days),
