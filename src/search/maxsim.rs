@@ -22,7 +22,7 @@ pub const WIDTHS: [usize; 3] = [256, 384, 512];
 /// The documents whose token vectors are held at a time.
 const AT_ONCE: usize = 256;
 /// The texts whose token vectors the model makes in one call.
-const TOGETHER: usize = 16;
+pub const TOGETHER: usize = 16;
 
 /// The sum of the cosines for each of the documents that has token vectors of the model.
 pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<HashMap<DocumentId, f64>, Failure> {
