@@ -1,4 +1,4 @@
-//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion,
+//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, feedback,
 //! changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
 //! decides what is stored where.
 
@@ -11,6 +11,7 @@ mod config;
 mod coverage;
 mod diversity;
 mod extract;
+mod feedback;
 mod fusion;
 mod meant;
 mod mixture;
@@ -34,6 +35,7 @@ pub use config::{Config, ConfigError};
 pub use coverage::{Chosen, Coverage, GUARANTEE, Portfolio, Rule, choose};
 pub use diversity::{by_diversity, by_recency, relevance};
 pub use extract::{extract, sentences};
+pub use feedback::{Weighted, characteristic, relevance_model};
 pub use fusion::{Fused, LegRanking, Place, Weights, fuse};
 pub use meant::meant;
 pub use network::{Betweenness, Communities, DAMPING, EXACT, Forest, Network, PageRank, Spine, Stop};

@@ -128,6 +128,7 @@ pub(super) async fn answer(
         method: asked.method,
         why: None,
         searched_instead: None,
+        expanded_by: None,
         no_vector: found.ran.iter().any(has_no_vector).then(|| NO_VECTOR.to_owned()),
         group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
         reranked: asked.second_stage,
@@ -270,6 +271,11 @@ async fn grouped(
     let reach = asked.depth.max(limit as u32);
     let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), asked.enough(reach));
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
+    // By words containers are not found, and a later stage decides by itself.
+    let by_wholes =
+        asked.with_whole && !asked.ranks_again() && matches!(ranking, Ranking::Vector(_) | Ranking::Hybrid(..));
+    let compared = LEG_DEPTH as usize;
+    let kept = if by_wholes { limit.max(compared) } else { limit };
     let (mut found, mut groups, total) = loop {
         let mut found = ranking.first(core, eligible, depth, enough).await?;
         laps.end(SearchStage::Rank);
@@ -284,7 +290,7 @@ async fn grouped(
                 tree.learn(rows::members(&mut conn, eligible, &unknown, counted).await.or_fail()?);
             }
         }
-        let (groups, keys) = tree.groups(&found.ranked, limit);
+        let (groups, keys) = tree.groups(&found.ranked, kept);
         laps.end(SearchStage::Group);
         let count = keys.len() as u64;
         if found.is_whole && found.is_narrow && groups.len() < content && asked.page.is_first() {
@@ -314,6 +320,11 @@ async fn grouped(
         laps.end(SearchStage::Facets);
     }
     found.total = total;
+    if by_wholes {
+        // However deep a page looks, it sees the same results here, and so the same order.
+        let best = &found.ranked[..compared.min(found.ranked.len())];
+        tree.put_by_wholes(best, &mut groups);
+    }
     let (mut sorted, mut keys, mut count, mut before) = (None, Left::new(), groups.len(), 0);
     if let Some(sorting) = asked.sorting {
         let shown: Vec<DocumentId> = groups.iter().map(|group| group.shown).collect();

@@ -1,6 +1,7 @@
 //! Two legs whose ranks count together.
 use super::{
     LEG_DEPTH, Ranked,
+    bm25::Query,
     legs::{Leg, Open, bm25_leg, vector_leg_after},
 };
 use crate::{
@@ -106,17 +107,18 @@ impl Fusing {
     }
 }
 
-/// Ranks by both legs, as deep as the last rung: by words while the query is embedded, and then by vectors.
+/// Ranks by both legs, as deep as the last rung: by words while the query is embedded, and then by vectors. What is added to the query counts
+/// for BM25 alone.
 pub(super) async fn fusing(
     core: &Core,
     eligible: &Eligible,
-    (index, query): (Option<&str>, &str),
+    (index, query): (Option<&str>, Query<'_>),
     asked: Option<HybridWeights>,
     rungs: &[u32],
 ) -> Result<FusingOpen, Failure> {
     let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
     let by_words = bm25_leg(core, eligible, index, query, deep);
-    let (Open { leg: vector, tx }, bm25) = vector_leg_after(core, eligible, query, deep, by_words).await?;
+    let (Open { leg: vector, tx }, bm25) = vector_leg_after(core, eligible, query.text, deep, by_words).await?;
     Ok(FusingOpen { legs: Fusing { vector, bm25, weights: weights(asked) }, tx })
 }
 

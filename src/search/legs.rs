@@ -15,7 +15,7 @@ use crate::{
         vectors::{LOOKED_AT, Layout, Nearest, Stored, WIDEST},
     },
 };
-use bm25::{Allowed, Answer, Verify};
+use bm25::{Allowed, Answer, Query, Verify};
 use sqlx::PgConnection;
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -249,7 +249,7 @@ pub(super) async fn bm25_leg(
     core: &Core,
     eligible: &Eligible,
     index: Option<&str>,
-    query: &str,
+    query: Query<'_>,
     limit: u32,
 ) -> Result<Leg, Failure> {
     let name = index.unwrap_or("default");

@@ -37,6 +37,8 @@ const KNOWN: usize = 100;
 /// How many words of a query may be replaced, and how many bytes one has that is put in: a cursor carries them all.
 pub(super) const REPLACED: usize = 4;
 pub(super) const WORD_BYTES: usize = 192;
+/// How many documents feed terms back into a query, which a cursor carries too.
+pub(super) const FED_BACK: usize = 10;
 /// How many bytes the key of a result has by which it is sorted: 60 characters of a title at most.
 const KEY_BYTES: usize = 240;
 /// How many bytes of a text one number of a cursor holds, below a one that says where they begin.
@@ -68,26 +70,33 @@ struct Begin {
 }
 
 impl Begin {
-    /// What the numbers of a cursor of this search say, with the words that they put into its query.
-    fn of(numbers: &[u64], method: usize, search: u64) -> Option<(Begin, Vec<Replaced>)> {
-        let [of_method, skipped, of_search, by_all_words, first, candidates, key, words, rest @ ..] = numbers else {
+    /// What the numbers of a cursor of this search say, with the words that they put into its query and the documents that feed terms back into it.
+    fn of(numbers: &[u64], method: usize, search: u64) -> Option<(Begin, Vec<Replaced>, Vec<DocumentId>)> {
+        let [of_method, skipped, of_search, by_all_words, first, candidates, key, words, fed_back, rest @ ..] = numbers
+        else {
             return None;
         };
         let (key, rest) = rest.split_at_checked(usize::try_from(*key).ok()?)?;
-        let (words, shown) = rest.split_at_checked(usize::try_from(*words).ok()?)?;
+        let (words, rest) = rest.split_at_checked(usize::try_from(*words).ok()?)?;
+        let fed_back = usize::try_from(*fed_back).ok().filter(|count| *count <= FED_BACK)?;
+        let (fed_back, shown) = rest.split_at_checked(fed_back)?;
         let is_of_this = *of_method == method as u64 && *of_search == search;
         let is_bounded = *skipped < MOST as u64 && *first <= MOST as u64 && *candidates <= MOST as u64;
         if !is_of_this || !is_bounded || !(1..=KNOWN).contains(&shown.len()) {
             return None;
         }
-        let shown = shown.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect();
+        let ids = |ids: &[u64]| -> Vec<DocumentId> {
+            ids.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect()
+        };
+        let (shown, fed_back) = (ids(shown), ids(fed_back));
         let (skipped, first, by_all_words) = (*skipped as usize, *first as usize, *by_all_words != 0);
         let key = match key {
             [] => None,
             packed => Some(unpacked(packed).filter(|key| key.len() <= KEY_BYTES && !key.contains('\0'))?),
         };
         let candidates = *candidates as u32;
-        Some((Begin { skipped, by_all_words, first, candidates, key, shown }, replaced(words)?))
+        let begin = Begin { skipped, by_all_words, first, candidates, key, shown };
+        Some((begin, replaced(words)?, fed_back))
     }
 }
 
@@ -101,6 +110,8 @@ pub(super) struct Page {
     begin: Option<Begin>,
     /// The words that the first page put into its query, and so does each further one, whatever has been stored meanwhile.
     pub replaced: Vec<Replaced>,
+    /// The best texts of the first page's plain search, whose terms each page adds to the query.
+    pub fed_back: Vec<DocumentId>,
 }
 
 impl Page {
@@ -113,11 +124,12 @@ impl Page {
         let hash = Sha256::digest(asked.to_string());
         let search = hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)) >> 1;
         let method = METHODS.iter().position(|known| *known == method).unwrap_or_default();
-        let page = Page { method, search, limit: limit as usize, begin: None, replaced: Vec::new() };
+        let page =
+            Page { method, search, limit: limit as usize, begin: None, replaced: Vec::new(), fed_back: Vec::new() };
         let Some(cursor) = cursor else { return Ok(page) };
         let known = numbers(cursor).and_then(|numbers| Begin::of(&numbers, method, search));
-        let (begin, replaced) = known.ok_or_else(of_another)?;
-        Ok(Page { begin: Some(begin), replaced, ..page })
+        let (begin, replaced, fed_back) = known.ok_or_else(of_another)?;
+        Ok(Page { begin: Some(begin), replaced, fed_back, ..page })
     }
 
     /// How many results of the ranking are looked at: a page more than are shown, since others may have come before the last page's end.
@@ -209,18 +221,14 @@ impl Page {
         let words: Vec<u64> = self.replaced.iter().flat_map(carried).collect();
         let (narrow, (candidates, key)) = (u8::from(by_all_words), again.unwrap_or_default());
         let key = key.map(|key| packed(&key)).unwrap_or_default();
+        let counts = format!("{}.{}.{}", key.len(), words.len(), self.fed_back.len());
         let first = self.first();
-        let mut cursor = format!(
-            "{}.{end}.{}.{narrow}.{first}.{candidates}.{}.{}",
-            self.method,
-            self.search,
-            key.len(),
-            words.len()
-        );
+        let mut cursor = format!("{}.{end}.{}.{narrow}.{first}.{candidates}.{counts}", self.method, self.search);
         for number in key.into_iter().chain(words) {
             cursor.push_str(&format!(".{number}"));
         }
-        for id in &known[known.len().saturating_sub(KNOWN)..] {
+        let known = known[known.len().saturating_sub(KNOWN)..].iter().copied();
+        for id in self.fed_back.iter().chain(known) {
             cursor.push_str(&format!(".{}", id.0));
         }
         Some(cursor)
@@ -345,6 +353,7 @@ mod tests {
             [vec![], vec![word(0..5, "heron"), word(13..18, "reeds")], vec![word(8_000..8_009, &longest); REPLACED]]
         {
             first.replaced = replaced.clone();
+            first.fed_back = (1..=FED_BACK as i64).map(|at| DocumentId(i64::MAX - at)).collect();
             let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
             let key = "é".repeat(KEY_BYTES / 2);
             let sorted = Some((200, Some(key.clone())));
@@ -353,7 +362,7 @@ mod tests {
             let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
             assert_eq!((second.candidates(100), second.is_first(), second.key()), (200, false, Some(key.as_str())));
             assert_eq!(second.first(), 10, "whatever its own limit");
-            assert_eq!(second.replaced, replaced);
+            assert_eq!((second.replaced, second.fed_back), (replaced, first.fed_back.clone()));
         }
         for numbers in [
             vec![0, 5],
