@@ -3,7 +3,7 @@ use super::{
     Asked, Found, GROWTH, LEG_DEPTH, Ranked, Ranking, Total,
     explain::Laps,
     facets,
-    groups::{Group, Text, Tree, parts},
+    groups::{Group, Text, Tree, looked_at, parts},
     paging::{self, Page},
     rerank,
     results::{self, Read},
@@ -284,7 +284,7 @@ async fn grouped(
             None => {
                 let mut conn = core.pool.acquire().await.or_fail()?;
                 let best: Vec<DocumentId> =
-                    found.ranked.iter().take(2 * asked.limit as usize).map(|(id, _)| *id).collect();
+                    found.ranked.iter().take(looked_at(asked.limit)).map(|(id, _)| *id).collect();
                 let counted = rows::Counted { among: &best, most: 2 * i64::from(asked.limit) };
                 let unknown = tree.unknown(&found.ranked);
                 tree.learn(rows::members(&mut conn, eligible, &unknown, counted).await.or_fail()?);

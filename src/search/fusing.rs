@@ -2,6 +2,7 @@
 use super::{
     LEG_DEPTH, Ranked,
     bm25::Query,
+    groups::looked_at,
     legs::{Leg, Open, bm25_leg, vector_leg_after},
 };
 use crate::{
@@ -77,7 +78,7 @@ impl FusingOpen {
         }
         if let Some(limit) = grouped {
             let all: Vec<DocumentId> = near.union(&worded).copied().collect();
-            let best = |ranked: &Ranked| ranked.iter().take(2 * limit as usize).map(|(id, _)| *id).collect::<Vec<_>>();
+            let best = |ranked: &Ranked| ranked.iter().take(looked_at(limit)).map(|(id, _)| *id).collect::<Vec<_>>();
             let among = [best(&legs.vector.ranked), best(&legs.bm25.ranked)].concat();
             let counted = Counted { among: &among, most: 2 * i64::from(limit) };
             statements.push(rows::groups::statement(&eligible.scope, &all, counted));

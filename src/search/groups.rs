@@ -27,6 +27,11 @@ pub(super) fn parts(group_by: GroupBy) -> Vec<&'static str> {
     Usetype::ALL.iter().map(|usetype| usetype.as_str()).filter(|usetype| is_part(usetype, group_by)).collect()
 }
 
+/// Of how many of the best results the sections are looked at along, where so many are shown: containers stand between the texts.
+pub(super) fn looked_at(limit: u32) -> usize {
+    (4 * limit as usize).max(40)
+}
+
 /// What is known of the documents of a ranking and of those above them.
 pub(super) struct Tree {
     members: HashMap<DocumentId, Member>,
