@@ -25,6 +25,7 @@ mod llm;
 #[expect(clippy::unwrap_used, reason = "a script that does not fit ends the bench")]
 mod llm_endpoint;
 mod markdown;
+mod maxsim;
 mod queue;
 mod raptor;
 mod recall;
@@ -169,6 +170,10 @@ const BENCHES: &[(&str, &str)] = &[
         "timing",
         "refusals of each kind of call, for ids of documents that their caller may not read and for ids that never were; SIZE: rounds, default 500",
     ),
+    (
+        "maxsim",
+        "a query's tokens against those of documents of 100 words: scored, read and scored, in SQL, and searched over HTTP; SIZE: documents, default 100",
+    ),
     ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
     (
         "scale",
@@ -284,6 +289,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "latency" => latency::run(size.unwrap_or(100_000), &mut out).await?,
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
         "raptor" => raptor::run(size.unwrap_or(75), &mut out).await?,
+        "maxsim" => maxsim::run(size.unwrap_or(100), &mut out).await?,
         "recall" => recall::run(size.unwrap_or(50_000), &mut out).await?,
         "timing" => timing::run(size.unwrap_or(500), &mut out).await?,
         "spool" => spool::run(size.unwrap_or(100), &mut out).await?,

@@ -1,5 +1,5 @@
-//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, feedback, late
-//! interaction, changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
+//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, feedback,
+//! changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
 //! decides what is stored where.
 
 mod analyzer;
@@ -13,7 +13,6 @@ mod diversity;
 mod extract;
 mod feedback;
 mod fusion;
-mod late_interaction;
 mod meant;
 mod mixture;
 mod network;
@@ -38,7 +37,6 @@ pub use diversity::{by_diversity, by_recency, relevance};
 pub use extract::{extract, sentences};
 pub use feedback::{Weighted, characteristic, relevance_model};
 pub use fusion::{Fused, LegRanking, Place, Weights, fuse};
-pub use late_interaction::{sum_of_nearest, unpack};
 pub use meant::meant;
 pub use network::{Betweenness, Communities, DAMPING, EXACT, Forest, Network, PageRank, Spine, Stop};
 pub use points::{Points, dot};

@@ -3,9 +3,11 @@ use super::{
     Asked, Found, GROWTH, LEG_DEPTH, Ranked, Ranking, Total,
     explain::Laps,
     facets,
-    groups::{Group, Text, Tree, parts},
+    groups::{Group, Text, Tree, looked_at, parts},
     paging::{self, Page},
-    rerank, results, snippets,
+    rerank,
+    results::{self, Read},
+    snippets,
 };
 use crate::{
     core::Core,
@@ -73,27 +75,29 @@ pub(super) async fn answer(
     // What is sorted is what stands for a group, whichever of its texts is best.
     let shown: Vec<DocumentId> = places.iter().map(|place| if is_sorted { place.shown } else { place.first }).collect();
     let key = shown.last().and_then(|id| keys.get(id)).and_then(|(_, key)| key.clone());
-    let sorted_by = is_sorted.then_some((asked.depth, key));
-    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, sorted_by);
+    let again = asked.ranks_again().then_some((asked.depth, key));
+    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, again);
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
     };
     let ids: Vec<DocumentId> = places.iter().flat_map(of).collect();
     let mixed = core.serving.mixed().filter(|_| ranking.has_vectors() || matches!(ranking, Ranking::Similar(_)));
+    let speakers: Vec<DocumentId> = match asked.snippets {
+        true => places.iter().flat_map(Place::speakers).collect(),
+        false => Vec::new(),
+    };
     let mut conn = core.pool.acquire().await.or_fail()?;
+    let Read { mut documents, beginnings, waiting } =
+        results::show(core, &mut conn, &eligible.scope, &ids, &speakers, &asked.shows).await?;
     let Unsettled { in_flight, failed, other_model } =
-        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id, mixed.as_deref())
+        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id, mixed.as_deref(), waiting)
             .await
             .or_fail()?;
-    let mut documents = results::show(core, &mut conn, &eligible.scope, &ids, &asked.shows).await?;
     drop(conn);
     laps.end(SearchStage::Show);
     let mut snippets = match asked.snippets {
-        true => {
-            let speakers: Vec<DocumentId> = places.iter().flat_map(Place::speakers).collect();
-            snippets::of(core, &eligible.scope, asked.query, &ranking, &speakers).await?
-        }
+        true => snippets::of(core, asked.query, &ranking, beginnings).await?,
         false => HashMap::new(),
     };
     if asked.snippets {
@@ -255,10 +259,10 @@ async fn grouped(
     ranking: &Ranking<'_>,
     laps: &mut Laps,
 ) -> Result<(Shown, Found), Failure> {
-    // A later stage ranks the same groups for every page.
+    // A later stage ranks the same groups for every page, however many that one shows.
     let (wanted, limit) = match asked.ranks_again() {
         true if asked.sorting.is_some() => (asked.depth as usize, asked.depth as usize),
-        true => (asked.limit as usize, asked.depth as usize),
+        true => (asked.page.first().min(asked.depth as usize), asked.depth as usize),
         false => (asked.page.reach(), asked.page.reach()),
     };
     // So many groups with all words of the query are enough.
@@ -273,12 +277,19 @@ async fn grouped(
     let compared = LEG_DEPTH as usize;
     let kept = if by_wholes { limit.max(compared) } else { limit };
     let (mut found, mut groups, total) = loop {
-        let found = ranking.first(core, eligible, depth, enough).await?;
+        let mut found = ranking.first(core, eligible, depth, enough).await?;
         laps.end(SearchStage::Rank);
-        let mut conn = core.pool.acquire().await.or_fail()?;
-        let unknown = tree.unknown(&found.ranked);
-        tree.learn(rows::members(&mut conn, eligible, &unknown).await.or_fail()?);
-        drop(conn);
+        match found.members.take() {
+            Some(members) => tree.learn(members),
+            None => {
+                let mut conn = core.pool.acquire().await.or_fail()?;
+                let best: Vec<DocumentId> =
+                    found.ranked.iter().take(looked_at(asked.limit)).map(|(id, _)| *id).collect();
+                let counted = rows::Counted { among: &best, most: 2 * i64::from(asked.limit) };
+                let unknown = tree.unknown(&found.ranked);
+                tree.learn(rows::members(&mut conn, eligible, &unknown, counted).await.or_fail()?);
+            }
+        }
         let (groups, keys) = tree.groups(&found.ranked, kept);
         laps.end(SearchStage::Group);
         let count = keys.len() as u64;
@@ -407,8 +418,9 @@ async fn find_texts(
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let texts = rows::texts_of(&mut tx, eligible, &silent, &parts, query.as_ref(), asked.per_group).await.or_fail()?;
     let ids: Vec<DocumentId> = texts.iter().map(|(_, id, _)| *id).collect();
-    tree.learn(rows::members(&mut tx, eligible, &ids).await.or_fail()?);
-    tx.commit().await.or_fail()?;
+    let last = rows::statement(&eligible.scope, &ids, rows::Counted::default());
+    let members = tx.commit_after_all(&[last]).await.or_fail()?.pop().unwrap_or_default();
+    tree.learn(rows::read(eligible, &members).or_fail()?);
     for (container, id, cosine) in texts {
         if let Some(group) = groups.iter_mut().find(|group| group.shown == container) {
             // The cosine is a score only where all scores are.
@@ -431,11 +443,15 @@ async fn sections(
         return Ok(HashMap::new());
     }
     let mut crowded = tree.crowded(ranked, asked.limit as usize);
-    if !crowded.is_empty() {
-        let ids: Vec<DocumentId> = crowded.keys().copied().collect();
+    // Most were counted when they were read.
+    let mut counts: HashMap<DocumentId, i64> =
+        crowded.keys().filter_map(|id| Some((*id, tree.texts_in(*id)?))).collect();
+    let others: Vec<DocumentId> = crowded.keys().filter(|id| !counts.contains_key(id)).copied().collect();
+    if !others.is_empty() {
         let mut conn = core.pool.acquire().await.or_fail()?;
-        let counts = rows::texts_in(&mut conn, &eligible.scope, &ids, 2 * i64::from(asked.limit)).await.or_fail()?;
-        crowded.retain(|id, texts| counts.get(id).is_some_and(|count| 2 * texts.len() as i64 > *count));
+        let most = 2 * i64::from(asked.limit);
+        counts.extend(rows::texts_in(&mut conn, &eligible.scope, &others, most).await.or_fail()?);
     }
+    crowded.retain(|id, texts| counts.get(id).is_some_and(|count| 2 * texts.len() as i64 > *count));
     Ok(crowded)
 }

@@ -60,7 +60,7 @@ async fn of_both(
     asked: (Option<&str>, Query<'_>),
     weights: Option<HybridWeights>,
 ) -> Result<(Vec<DocumentId>, bool), Failure> {
-    let legs = fusing(core, eligible, asked, weights, &[COUNTED]).await?;
+    let legs = fusing(core, eligible, asked, weights, &[COUNTED]).await?.close().await?;
     let fused = legs.at_rung(&NotHeld::default(), COUNTED);
     let Fusing { vector, bm25, weights } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
@@ -86,7 +86,7 @@ pub(super) async fn count(
         GroupBy::None => ids.clone(),
         GroupBy::File | GroupBy::Section => {
             let mut tree = Tree::new(asked.group_by, eligible.parent_id);
-            tree.learn(groups::members(&mut tx, eligible, &ids).await.or_fail()?);
+            tree.learn(groups::members(&mut tx, eligible, &ids, groups::Counted::default()).await.or_fail()?);
             ids.iter().map(|id| tree.key(*id)).collect()
         }
     };

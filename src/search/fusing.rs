@@ -1,13 +1,21 @@
 //! Two legs whose ranks count together.
 use super::{
-    LEG_DEPTH,
+    LEG_DEPTH, Ranked,
     bm25::Query,
-    legs::{Leg, bm25_leg, vector_leg},
+    groups::looked_at,
+    legs::{Leg, Open, bm25_leg, vector_leg_after},
 };
 use crate::{
     core::Core,
     error::OrFail,
-    store::{self, search::Eligible},
+    store::{
+        search::{
+            self as rows, Eligible,
+            groups::{Counted, Member},
+        },
+        transaction::Transaction,
+        vectors::Layout,
+    },
 };
 use std::collections::HashSet;
 use svc_client::{
@@ -24,6 +32,12 @@ pub(super) struct Fusing {
     pub weights: Weights,
 }
 
+/// Two legs, of which that of vectors has not ended its transaction.
+pub(super) struct FusingOpen {
+    legs: Fusing,
+    tx: Option<(Transaction, Layout)>,
+}
+
 /// What a leg cannot find because it is not in its index, of what the other one found.
 #[derive(Default)]
 pub(super) struct NotHeld {
@@ -31,29 +45,60 @@ pub(super) struct NotHeld {
     bm25: HashSet<i64>,
 }
 
-impl Fusing {
-    /// The index of BM25 is `default` if none is named.
-    pub async fn not_held(&self, core: &Core, index: Option<&str>) -> Result<NotHeld, Failure> {
-        // A leg that found nothing ranks nothing higher than what it cannot hold.
-        if self.vector.ranked.is_empty() || self.bm25.ranked.is_empty() {
-            return Ok(NotHeld::default());
+impl FusingOpen {
+    pub async fn close(self) -> Result<Fusing, Failure> {
+        if let Some((tx, _)) = self.tx {
+            tx.commit().await.or_fail()?;
         }
-        let ids = |leg: &Leg| leg.ranked.iter().map(|(id, _)| *id).collect::<HashSet<DocumentId>>();
-        let (near, worded) = (ids(&self.vector), ids(&self.bm25));
-        let only_near: Vec<DocumentId> = near.difference(&worded).copied().collect();
-        let only_worded: Vec<DocumentId> = worded.difference(&near).copied().collect();
-        if only_near.is_empty() && only_worded.is_empty() {
-            return Ok(NotHeld::default());
-        }
-        let model = core.model().await?;
-        let near = (only_near.as_slice(), index.unwrap_or("default"));
-        let worded = (only_worded.as_slice(), model.identity());
-        let mut conn = core.pool.acquire().await.or_fail()?;
-        let (bm25, vector) = store::search::not_held(&mut conn, near, worded).await.or_fail()?;
-        let numbers = |ids: Vec<DocumentId>| ids.into_iter().map(|id| id.0).collect();
-        Ok(NotHeld { vector: numbers(vector), bm25: numbers(bm25) })
+        Ok(self.legs)
     }
 
+    /// Ends the transaction with what is yet to be known, all in one message: what a leg cannot hold of what the other found, and, if they
+    /// are to be grouped, of what the groups of that many results are made. The index of BM25 is `default` if none is named.
+    pub async fn close_with(
+        self,
+        core: &Core,
+        eligible: &Eligible,
+        index: Option<&str>,
+        grouped: Option<u32>,
+    ) -> Result<(Fusing, NotHeld, Option<Vec<Member>>), Failure> {
+        let FusingOpen { legs, tx } = self;
+        let Some((tx, layout)) = tx else { return Ok((legs, NotHeld::default(), None)) };
+        let ids = |leg: &Leg| leg.ranked.iter().map(|(id, _)| *id).collect::<HashSet<DocumentId>>();
+        let (near, worded) = (ids(&legs.vector), ids(&legs.bm25));
+        let only_near: Vec<DocumentId> = near.difference(&worded).copied().collect();
+        let only_worded: Vec<DocumentId> = worded.difference(&near).copied().collect();
+        // A leg that found nothing ranks nothing higher than what it cannot hold.
+        let is_split = !near.is_empty() && !worded.is_empty() && !(only_near.is_empty() && only_worded.is_empty());
+        let mut statements = Vec::with_capacity(2);
+        if is_split {
+            let model = core.model().await?;
+            let near = (only_near.as_slice(), index.unwrap_or("default"));
+            statements.push(rows::not_held(near, (only_worded.as_slice(), model.identity()), &layout));
+        }
+        if let Some(limit) = grouped {
+            let all: Vec<DocumentId> = near.union(&worded).copied().collect();
+            let best = |ranked: &Ranked| ranked.iter().take(looked_at(limit)).map(|(id, _)| *id).collect::<Vec<_>>();
+            let among = [best(&legs.vector.ranked), best(&legs.bm25.ranked)].concat();
+            let counted = Counted { among: &among, most: 2 * i64::from(limit) };
+            statements.push(rows::groups::statement(&eligible.scope, &all, counted));
+        }
+        let mut answers = tx.commit_after_all(&statements).await.or_fail()?.into_iter();
+        let mut not_held = NotHeld::default();
+        if is_split {
+            let (bm25, vector) = rows::read_not_held(&answers.next().unwrap_or_default()).or_fail()?;
+            let numbers = |ids: Vec<DocumentId>| ids.into_iter().map(|id| id.0).collect();
+            not_held = NotHeld { vector: numbers(vector), bm25: numbers(bm25) };
+        }
+        let members = match grouped {
+            Some(_) => Some(rows::groups::read(eligible, &answers.next().unwrap_or_default()).or_fail()?),
+            None => None,
+        };
+        Ok((legs, not_held, members))
+    }
+}
+
+impl Fusing {
     /// What the legs rank together as far as a rung.
     pub fn at_rung(&self, not_held: &NotHeld, rung: u32) -> Vec<Fused> {
         let (vector, bm25) = (numbers(&self.vector, rung), numbers(&self.bm25, rung));
@@ -63,18 +108,19 @@ impl Fusing {
     }
 }
 
-/// Ranks by both legs, as deep as the last rung. What is added to the query counts for BM25 alone.
+/// Ranks by both legs, as deep as the last rung: by words while the query is embedded, and then by vectors. What is added to the query counts
+/// for BM25 alone.
 pub(super) async fn fusing(
     core: &Core,
     eligible: &Eligible,
     (index, query): (Option<&str>, Query<'_>),
     asked: Option<HybridWeights>,
     rungs: &[u32],
-) -> Result<Fusing, Failure> {
+) -> Result<FusingOpen, Failure> {
     let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
-    let (vector, bm25) =
-        tokio::try_join!(vector_leg(core, eligible, query.text, deep), bm25_leg(core, eligible, index, query, deep))?;
-    Ok(Fusing { vector, bm25, weights: weights(asked) })
+    let by_words = bm25_leg(core, eligible, index, query, deep);
+    let (Open { leg: vector, tx }, bm25) = vector_leg_after(core, eligible, query.text, deep, by_words).await?;
+    Ok(FusingOpen { legs: Fusing { vector, bm25, weights: weights(asked) }, tx })
 }
 
 /// Without weights: vector 0.86, BM25 0.14. With an empty object: equal weights.

@@ -27,6 +27,11 @@ pub(super) fn parts(group_by: GroupBy) -> Vec<&'static str> {
     Usetype::ALL.iter().map(|usetype| usetype.as_str()).filter(|usetype| is_part(usetype, group_by)).collect()
 }
 
+/// Of how many of the best results the sections are looked at along, where so many are shown: containers stand between the texts.
+pub(super) fn looked_at(limit: u32) -> usize {
+    (4 * limit as usize).max(40)
+}
+
 /// What is known of the documents of a ranking and of those above them.
 pub(super) struct Tree {
     members: HashMap<DocumentId, Member>,
@@ -74,6 +79,11 @@ impl Tree {
     /// Those documents of which nothing is known yet.
     pub fn unknown(&self, ranked: &Ranked) -> Vec<DocumentId> {
         ranked.iter().map(|(id, _)| *id).filter(|id| !self.members.contains_key(id)).collect()
+    }
+
+    /// How many texts it has as its children, if that is known.
+    pub fn texts_in(&self, id: DocumentId) -> Option<i64> {
+        self.members.get(&id)?.texts
     }
 
     pub fn has_text(&self, id: DocumentId) -> bool {
@@ -211,6 +221,7 @@ mod tests {
             has_text: marks.contains('t'),
             readable: !marks.contains('h'),
             may_be_shown: !marks.contains('h') && !marks.contains('f'),
+            texts: None,
         };
         tree.learn(nodes.iter().map(member).collect());
         tree

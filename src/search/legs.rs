@@ -11,6 +11,7 @@ use crate::{
         growth::Timed,
         indexes::postings::Resolved,
         search::{EXACT_LIMIT, Eligible, Expected},
+        transaction::Transaction,
         vectors::{LOOKED_AT, Layout, Nearest, Stored, WIDEST},
     },
 };
@@ -24,13 +25,28 @@ use svc_client::{
     Code, Failure,
     wire::{LegExplanation, LegPlan, LegWay, SearchMethod},
 };
-use svc_ids::{DocumentId, IndexId};
+use svc_ids::IndexId;
 
 /// What one leg found, and how many documents match it in all.
 pub(super) struct Leg {
     pub ranked: Ranked,
     pub total: Total,
     pub ran: LegExplanation,
+}
+
+/// A leg of vectors whose transaction has not ended, so that more may be read in it. It has none where the query has no vector.
+pub(super) struct Open {
+    pub leg: Leg,
+    pub tx: Option<(Transaction, Layout)>,
+}
+
+impl Open {
+    pub async fn close(self) -> Result<Leg, Failure> {
+        if let Some((tx, _)) = self.tx {
+            tx.commit().await.or_fail()?;
+        }
+        Ok(self.leg)
+    }
 }
 
 /// How many spare candidates for each result the HNSW index is asked for where everything is eligible, because it may miss some
@@ -89,19 +105,34 @@ impl Way {
 
 /// Ranks by cosine similarity to the query.
 pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
+    let (leg, ()) = vector_leg_after(core, eligible, query, limit, async { Ok(()) }).await?;
+    leg.close().await
+}
+
+/// Does the same once something else is done, beside which the query is embedded: nothing waits for a connection while this leg has one.
+pub(super) async fn vector_leg_after<T>(
+    core: &Core,
+    eligible: &Eligible,
+    query: &str,
+    limit: u32,
+    first: impl Future<Output = Result<T, Failure>>,
+) -> Result<(Open, T), Failure> {
     let model = core.model().await?;
     let begun = Instant::now();
-    let (embedded, expected) =
-        tokio::try_join!(async { core.queries.of(&model, query).await.or_fail() }, expected(core, eligible))?;
-    let embed_ms = milliseconds(begun.elapsed());
+    let embed = async {
+        let embedded = core.queries.of(&model, query).await.or_fail()?;
+        Ok::<_, Failure>((embedded, milliseconds(begun.elapsed())))
+    };
+    let ((embedded, embed_ms), expected, done) = tokio::try_join!(embed, expected(core, eligible), first)?;
     let Some(embedded) = embedded else {
         let ran = ran(SearchMethod::Vector, begun, limit, 0, plan(LegWay::NoVector, Some(expected)));
-        return Ok(Leg { ranked: Vec::new(), total: Total { count: 0, exact: true }, ran });
+        let leg = Leg { ranked: Vec::new(), total: Total { count: 0, exact: true }, ran };
+        return Ok((Open { leg, tx: None }, done));
     };
     let query = Stored::new(model.identity(), model.native_width(), &embedded);
-    let mut leg = nearest_leg(core, eligible, &query, expected, limit).await?;
-    leg.ran.embed_ms = Some(embed_ms);
-    Ok(leg)
+    let mut open = nearest_leg(core, eligible, &query, expected, limit).await?;
+    open.leg.ran.embed_ms = Some(embed_ms);
+    Ok((open, done))
 }
 
 /// Ranks by cosine similarity to a vector.
@@ -111,10 +142,14 @@ pub(super) async fn nearest_leg(
     query: &Stored<'_>,
     of_all: Expected,
     depth: u32,
-) -> Result<Leg, Failure> {
+) -> Result<Open, Failure> {
     let (limit, begun) = (i64::from(depth), Instant::now());
-    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
-    let layout = store::vectors::layout(&mut tx, eligible, query).await.or_fail()?;
+    // As it is for most: one table with an index of halves.
+    let entries = match Way::approximate(of_all, limit) {
+        Way::Approximate { candidates, entries } => Layout::default().looked_at(entries, candidates),
+        Way::Exact { .. } => LOOKED_AT,
+    };
+    let (mut tx, layout) = store::vectors::begin(&core.pool, eligible, query, entries).await.or_fail()?;
     let expected = of_all.beside(&layout);
     let mut way = Way::choose(expected, limit, &layout, eligible.is_open());
     let mut exact = None;
@@ -141,7 +176,6 @@ pub(super) async fn nearest_leg(
             exact = store::vectors::exact(&mut tx, eligible, query, limit, i64::MAX, &layout).await.or_fail()?;
         }
     }
-    tx.commit().await.or_fail()?;
     core.load.record(Timed::Search, begun.elapsed());
     let (ranked, total) = match exact {
         Some(Nearest { ranked, count }) => (ranked, Total { count: count.unsigned_abs(), exact: true }),
@@ -150,7 +184,8 @@ pub(super) async fn nearest_leg(
             (approximate, total)
         }
     };
-    Ok(Leg { ran: ran(SearchMethod::Vector, begun, depth, ranked.len(), plan), ranked, total })
+    let leg = Leg { ran: ran(SearchMethod::Vector, begun, depth, ranked.len(), plan), ranked, total };
+    Ok(Open { leg, tx: Some((tx, layout)) })
 }
 
 /// What the planner expects, asked on a connection that is given back at once: the embedding beside it may have to wait.
@@ -186,11 +221,11 @@ impl Verify for StillEligible<'_> {
         Box::pin(store::search::resolve(conn, self.eligible, index, docnos))
     }
 
-    fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+    fn list<'a>(&'a self, conn: &'a mut PgConnection, index: IndexId) -> Answer<'a, Option<Vec<Resolved>>> {
         Box::pin(async move {
-            let ids = store::search::ids_of_few(conn, self.eligible).await?;
-            self.are_listed.store(ids.is_some(), Ordering::Relaxed);
-            Ok(ids)
+            let listed = store::search::listed(conn, self.eligible, index).await?;
+            self.are_listed.store(listed.is_some(), Ordering::Relaxed);
+            Ok(listed)
         })
     }
 
@@ -252,6 +287,7 @@ async fn has_bm25(core: &Core, name: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use svc_ids::DocumentId;
 
     fn way(eligible: f64, all: f64, limit: i64) -> Way {
         Way::choose(Expected { eligible, all }, limit, &Layout::default(), false)

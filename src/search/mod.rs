@@ -28,7 +28,7 @@ use crate::{
     error::OrFail,
     store::{
         self,
-        search::{Composed, Eligible},
+        search::{Composed, Eligible, groups::Member},
     },
     usetype::{Indexed, Usetype},
 };
@@ -62,6 +62,9 @@ const LEG_DEPTH: u32 = 100;
 
 /// The fewest documents that late interaction takes from each leg.
 const MAXSIM_DEPTH: u32 = 200;
+
+/// The most candidates that a search may ask to have ranked again.
+const RANKED_AGAIN: u32 = 100;
 
 /// By how much more the first stage is asked for, as long as its results are too few.
 const GROWTH: u32 = 4;
@@ -158,7 +161,8 @@ macro_rules! asked {
             started: $started,
             query: &$body.query,
             limit: $body.limit,
-            depth: if $body.sorting().is_some() { $page.sorted($body.depth()) } else { $body.depth() },
+            // A cursor that nobody gave out asks for no more than a request may.
+            depth: $page.candidates($body.depth()).min(if $body.sorting().is_some() { u32::MAX } else { RANKED_AGAIN }),
             page: $page,
             second_stage: $body.second_stage(),
             reorder: Reorder::of($body.mmr_lambda, $body.recency_half_life_days),
@@ -197,6 +201,8 @@ struct Found {
     no_tokens: HashSet<DocumentId>,
     /// How the legs came to it.
     ran: Vec<LegExplanation>,
+    /// What the groups of all these are made of, where the first stage has read it along.
+    members: Option<Vec<Member>>,
 }
 
 impl Found {
@@ -223,6 +229,7 @@ impl Found {
             legs: HashMap::new(),
             no_tokens: HashSet::new(),
             ran: Vec::new(),
+            members: None,
         }
     }
 }
@@ -255,6 +262,11 @@ impl Ranking<'_> {
             Ranking::Maxsim(body) => body.index.as_deref(),
             Ranking::Hybrid(body, _) => body.index.as_deref(),
         }
+    }
+
+    /// Whether it searches an index of BM25.
+    fn has_words(&self) -> bool {
+        matches!(self, Ranking::Bm25(..) | Ranking::Maxsim(_) | Ranking::Hybrid(..))
     }
 
     /// Whether it compares the vector of the query, so that there is a model.
@@ -361,7 +373,7 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
     let rungs = rungs(MAXSIM_DEPTH, depth);
     let query = Query::from(body.query.as_str());
-    let legs = fusing(core, eligible, (body.index.as_deref(), query), None, &rungs).await?;
+    let legs = fusing(core, eligible, (body.index.as_deref(), query), None, &rungs).await?.close().await?;
     let (mut ranked, mut no_tokens, mut seen) = (Ranked::new(), HashSet::new(), HashSet::new());
     let mut fused = Vec::new();
     for rung in rungs {
@@ -409,8 +421,10 @@ async fn hybrid_first(
     depth: u32,
 ) -> Result<Found, Failure> {
     let (rungs, query) = (rungs(LEG_DEPTH, depth), Query { text: &body.query, added });
-    let legs = fusing(core, eligible, (body.index.as_deref(), query), body.weights, &rungs).await?;
-    let not_held = legs.not_held(core, body.index.as_deref()).await?;
+    let index = body.index.as_deref();
+    let legs = fusing(core, eligible, (index, query), body.weights, &rungs).await?;
+    let grouped = (body.grouping() != GroupBy::None).then_some(body.limit);
+    let (legs, not_held, members) = legs.close_with(core, eligible, index, grouped).await?;
     let (mut ranked, mut fused) = (Ranked::new(), Vec::new());
     for rung in rungs {
         // A result that only its leg's depth brought behind the others may be better on the next rung.
@@ -425,7 +439,7 @@ async fn hybrid_first(
     ranked.truncate(depth as usize);
     let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
     let ran = explain::weighted(vector.ran, bm25.ran, weights);
-    Ok(Found { legs, ran, ..Found::new(ranked, total) })
+    Ok(Found { legs, ran, members, ..Found::new(ranked, total) })
 }
 
 /// The place of each document in a ranking.

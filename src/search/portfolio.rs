@@ -95,7 +95,7 @@ pub async fn portfolio(
     let order = reading_order(&mut tx, id, &rows, &chosen).await?;
     let ids: Vec<DocumentId> = order.iter().map(|turn| rows[chosen.chosen[*turn].candidate].id).collect();
     let shows = Shows::of(None, body.include_content, body.include_embed);
-    let mut documents = results::show(core, &mut tx, &scope, &ids, &shows).await?;
+    let mut documents = results::show(core, &mut tx, &scope, &ids, &[], &shows).await?.documents;
     tx.commit().await.or_fail()?;
     let node = |turn: usize| {
         let pick = chosen.chosen[turn];

@@ -1,15 +1,16 @@
 //! What an answer shows of the documents that were found.
+use super::snippets::beginning;
 use crate::{
     core::Core,
     error::OrFail,
     store::{
         self,
-        documents::{Listed, Shape},
+        documents::{Beginning, Shape, ShownRow, Waiting, Wanted},
         scope::Readable,
     },
 };
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_client::{
     Failure,
     wire::{DocumentField, DocumentResponse},
@@ -38,38 +39,72 @@ impl Shows {
     }
 }
 
-/// The documents of an answer, by rank. Their texts are included as long as there is room: a text that does not fit is
-/// left out, and a shorter one after it may still be included. Their vectors, which are small, are shown if asked for.
+/// What was read of the documents of an answer.
+pub(super) struct Read {
+    pub documents: HashMap<DocumentId, DocumentResponse>,
+    /// How those begin whose words are shown.
+    pub beginnings: Vec<Beginning>,
+    /// Whether anything waits that a search cannot show; absent if nothing was read.
+    pub waiting: Option<Waiting>,
+}
+
+/// The documents of an answer, by rank, and the beginnings of those whose words are shown. Texts of documents are included as long as there is
+/// room: a text that does not fit is left out, and a shorter one after it may still be included. Their vectors, which are small, are shown if
+/// asked for.
 pub(super) async fn show(
     core: &Core,
     conn: &mut PgConnection,
     scope: &Readable,
     ids: &[DocumentId],
+    spoken: &[DocumentId],
     shows: &Shows,
-) -> Result<HashMap<DocumentId, DocumentResponse>, Failure> {
-    let sizes = store::documents::sizes(conn, scope, ids).await.or_fail()?;
-    let sizes: HashMap<DocumentId, Listed> = sizes.into_iter().map(|size| (size.id, size)).collect();
+) -> Result<Read, Failure> {
+    let shape = Shape { embed: shows.embed, content: shows.content, structured_content: shows.structured_content };
     let mut room = core.settings.page_bytes;
-    let (whole, bare): (Vec<DocumentId>, Vec<DocumentId>) =
-        ids.iter().filter(|id| sizes.contains_key(id)).partition(|id| {
-            let size = &sizes[id];
-            let bytes = if shows.structured_content { size.structured_bytes } else { 0 }
-                + if shows.content { size.content_bytes } else { 0 };
-            let fits = bytes.unsigned_abs() <= room;
-            room -= if fits { bytes.unsigned_abs() } else { 0 };
-            fits
+    // Each may have as much, whatever the others have; mostly that is all.
+    let share = room / (ids.len().max(1) as u64);
+    let characters = beginning(spoken.len());
+    let wanted = Wanted { ids, shape, share, spoken, characters: characters as i32 };
+    let mut rows = match ids {
+        [] => Vec::new(),
+        _ => store::documents::shown(conn, scope, &wanted).await.or_fail()?,
+    };
+    let waiting = rows.first().map(|row| row.waiting);
+    let spoken: HashSet<DocumentId> = spoken.iter().copied().collect();
+    let mut beginnings = Vec::with_capacity(spoken.len());
+    for row in rows.iter_mut().filter(|row| spoken.contains(&row.document.id)) {
+        let whole = || row.document.content.chars().take(characters).collect();
+        beginnings.push(Beginning {
+            id: row.document.id,
+            usetype: row.document.usetype.clone(),
+            title: row.document.title.clone(),
+            text: row.beginning.take().unwrap_or_else(whole),
         });
-    let shapes = [(whole, shows.content, shows.structured_content), (bare, false, false)];
+    }
+    let mut rows: HashMap<DocumentId, ShownRow> = rows.into_iter().map(|row| (row.document.id, row)).collect();
     let mut documents: HashMap<DocumentId, DocumentResponse> = HashMap::with_capacity(ids.len());
-    for (ids, content, structured_content) in shapes {
-        if !ids.is_empty() {
-            let shape = Shape { embed: shows.embed, content, structured_content };
-            let rows = store::documents::read_many(conn, scope, &ids, shape).await.or_fail()?;
-            documents.extend(rows.into_iter().map(|row| (row.id, row.into())));
+    let mut larger = Vec::new();
+    for id in ids {
+        let Some(ShownRow { mut document, content_bytes, structured_bytes, fits, .. }) = rows.remove(id) else {
+            continue;
+        };
+        let bytes =
+            if shows.structured_content { structured_bytes } else { 0 } + if shows.content { content_bytes } else { 0 };
+        let has_room = bytes.unsigned_abs() <= room;
+        room -= if has_room { bytes.unsigned_abs() } else { 0 };
+        match (has_room, fits) {
+            (true, false) => larger.push(*id),
+            (false, true) => document.strip(),
+            _ => {}
         }
+        documents.insert(*id, document.into());
+    }
+    if !larger.is_empty() {
+        let rows = store::documents::read_many(conn, scope, &larger, shape).await.or_fail()?;
+        documents.extend(rows.into_iter().map(|row| (row.id, row.into())));
     }
     if let Some(fields) = &shows.fields {
         documents.values_mut().for_each(|document| document.show_only(fields));
     }
-    Ok(documents)
+    Ok(Read { documents, beginnings, waiting })
 }

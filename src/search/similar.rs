@@ -33,8 +33,8 @@ impl Similar {
     pub async fn first(&self, core: &Core, eligible: &Eligible, depth: u32) -> Result<Found, Failure> {
         let asked = depth.saturating_add(u32::try_from(self.above.len()).unwrap_or(u32::MAX));
         let query = Stored { model: &self.model, vector: self.vector.clone() };
-        let Leg { mut ranked, total, ran } =
-            nearest_leg(core, eligible, &query, expected(core, eligible).await?, asked).await?;
+        let open = nearest_leg(core, eligible, &query, expected(core, eligible).await?, asked).await?;
+        let Leg { mut ranked, total, ran } = open.close().await?;
         let is_whole = total.exact && total.count == ranked.len() as u64;
         ranked.retain(|(id, _)| !self.above.contains(id));
         // Which of those above are among what was not returned is unknown.

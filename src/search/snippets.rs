@@ -3,7 +3,7 @@ use super::Ranking;
 use crate::{
     core::Core,
     error::OrFail,
-    store::{self, documents::Beginning, scope::Readable},
+    store::{self, documents::Beginning},
 };
 use std::{collections::HashMap, time::Duration};
 use svc_client::{
@@ -24,21 +24,29 @@ const SENTENCES_OF_ONE: usize = 8;
 /// How long that may take.
 const COMPARE: Duration = Duration::from_millis(300);
 
-/// The snippets of these documents, read in one statement: the piece with most of the query's words; if a text has none and the search goes
+/// How many characters are read of each of so many documents.
+pub(super) fn beginning(documents: usize) -> usize {
+    (READ / documents.max(1)).clamp(READ_OF_ONE.0, READ_OF_ONE.1)
+}
+
+/// The snippets of documents that begin so: the piece with most of the query's words; if a text has none and the search goes
 /// by meaning, the piece from its sentence nearest to the query, among the first ones; otherwise its beginning.
 pub(super) async fn of(
     core: &Core,
-    scope: &Readable,
     query: &str,
     ranking: &Ranking<'_>,
-    ids: &[DocumentId],
+    read: Vec<Beginning>,
 ) -> Result<HashMap<DocumentId, Snippet>, Failure> {
-    let characters = (READ / ids.len().max(1)).clamp(READ_OF_ONE.0, READ_OF_ONE.1);
-    let mut conn = core.pool.acquire().await.or_fail()?;
-    let read = store::documents::beginnings(&mut conn, scope, ids, characters as i32).await.or_fail()?;
-    let index = store::indexes::by_name(&mut conn, ranking.index().unwrap_or("default")).await.or_fail()?;
-    drop(conn);
-    let config = index.map(|index| index.config.0.analyzer).unwrap_or_default();
+    let index = ranking.index().unwrap_or("default");
+    // What a leg has just searched is known.
+    let config = match core.postings.index(index).filter(|_| ranking.has_words()) {
+        Some((_, analyzer)) => analyzer,
+        None => {
+            let mut conn = core.pool.acquire().await.or_fail()?;
+            let index = store::indexes::by_name(&mut conn, index).await.or_fail()?;
+            index.map(|index| index.config.0.analyzer).unwrap_or_default()
+        }
+    };
     let asked = query.to_owned();
     // Long texts take a while, so they do not run on the runtime's threads.
     let work = tokio::task::spawn_blocking(move || {

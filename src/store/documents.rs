@@ -15,6 +15,7 @@ use svc_ids::DocumentId;
 
 mod list;
 pub use list::*;
+use list::{structured_bytes, waiting};
 
 /// The columns of a [`DocumentRow`], from `documents d`; $3 says whether to include the vector.
 macro_rules! columns {
@@ -39,6 +40,14 @@ pub struct Shape {
     pub structured_content: bool,
 }
 
+impl Shape {
+    /// The columns that are left out of a document, of which there may be no room for any of these.
+    fn omitted(self, fits: bool) -> Vec<&'static str> {
+        let columns = [(self.content, "content"), (self.structured_content, "structured_content")];
+        columns.iter().filter(|(is_asked, _)| !(fits && *is_asked)).map(|(_, name)| *name).collect()
+    }
+}
+
 /// A document as it is stored.
 #[derive(Debug, sqlx::FromRow)]
 pub struct DocumentRow {
@@ -60,6 +69,15 @@ pub struct DocumentRow {
     /// Columns that were not asked for.
     #[sqlx(skip)]
     pub omitted: Vec<&'static str>,
+}
+
+impl DocumentRow {
+    /// Leaves out what there is no room for.
+    pub fn strip(&mut self) {
+        self.content.clear();
+        self.structured_content.0.clear();
+        self.omitted = vec!["content", "structured_content"];
+    }
 }
 
 impl From<DocumentRow> for DocumentResponse {
@@ -175,9 +193,8 @@ pub async fn read_many(
     )
     .fetch_all(conn)
     .await?;
-    let omitted = [(shape.content, "content"), (shape.structured_content, "structured_content")];
     for row in &mut rows {
-        row.omitted = omitted.iter().filter(|(shown, _)| !shown).map(|(_, name)| *name).collect();
+        row.omitted = shape.omitted(true);
     }
     Ok(rows)
 }
@@ -211,6 +228,74 @@ pub async fn beginnings(
     )
     .fetch_all(conn)
     .await
+}
+
+/// What an answer shows of documents.
+pub struct Wanted<'a> {
+    pub ids: &'a [DocumentId],
+    pub shape: Shape,
+    /// The most bytes of each for which its text and structured content come at once.
+    pub share: u64,
+    /// Of these the beginnings are wanted as well, and of each so many characters.
+    pub spoken: &'a [DocumentId],
+    pub characters: i32,
+}
+
+/// A document of an answer.
+#[derive(Debug, sqlx::FromRow)]
+pub struct ShownRow {
+    #[sqlx(flatten)]
+    pub document: DocumentRow,
+    /// As [`Listed`] has them.
+    pub content_bytes: i64,
+    pub structured_bytes: i64,
+    /// Whether it is within the share, so that what was asked for of it is here.
+    pub fits: bool,
+    /// Where it was asked for and the whole text is not here.
+    pub beginning: Option<String>,
+    #[sqlx(flatten)]
+    pub waiting: Waiting,
+}
+
+/// Reads the documents of an answer that the scope covers, in any order, and whether anything waits, see [`unsettled`], in one statement.
+pub async fn shown(conn: &mut PgConnection, scope: &Readable, wanted: &Wanted<'_>) -> sqlx::Result<Vec<ShownRow>> {
+    let Wanted { ids, shape, share, spoken, characters } = *wanted;
+    let mut arguments = scope.arguments();
+    add(&mut arguments, shape.embed);
+    add(&mut arguments, [ids, spoken].concat());
+    add(&mut arguments, shape.content);
+    add(&mut arguments, shape.structured_content);
+    add(&mut arguments, i64::try_from(share).unwrap_or(i64::MAX));
+    add(&mut arguments, ids.to_vec());
+    add(&mut arguments, spoken.to_vec());
+    add(&mut arguments, characters);
+    let mut rows: Vec<ShownRow> = sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            columns!(
+                "CASE WHEN $5::boolean AND f.fits THEN d.content ELSE '' END",
+                "CASE WHEN $6::boolean AND f.fits THEN d.structured_content ELSE '{}'::jsonb END"
+            ),
+            ", s.content_bytes, s.structured_bytes, f.fits,
+                 CASE WHEN d.id = ANY($9::bigint[]) AND NOT ($5 AND f.fits) THEN left(d.content, $10::int) END AS beginning, ",
+            waiting!(),
+            " FROM documents d
+              CROSS JOIN LATERAL (SELECT octet_length(d.content)::bigint AS content_bytes, ",
+            structured_bytes!(),
+            " AS structured_bytes) s
+              CROSS JOIN LATERAL (SELECT d.id = ANY($8::bigint[])
+                  AND CASE WHEN $5 THEN s.content_bytes ELSE 0 END + CASE WHEN $6 THEN s.structured_bytes ELSE 0 END <= $7::bigint AS fits) f
+              WHERE d.id = ANY($4::bigint[]) AND ",
+            readable!()
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await?;
+    for row in &mut rows {
+        row.document.omitted = shape.omitted(row.fits);
+    }
+    Ok(rows)
 }
 
 /// Whether a document exists and the scope covers it.

@@ -502,7 +502,7 @@ async fn recall(pool: &PgPool, sample: i32, model: &str, index: &str) -> sqlx::R
     .fetch_all(&mut *conn)
     .await?;
     drop(conn);
-    let layout = Layout { parts: if parts > 1 { parts as i64 } else { 0 }, root: None, bits: Some(bits) };
+    let layout = Layout { parts: if parts > 1 { parts as i64 } else { 0 }, root: None, bits: Some(bits), set: None };
     let (mut found, mut wanted) = (0, 0);
     for (id, vector) in &queries {
         let query = Stored { model, vector: vector.clone() };

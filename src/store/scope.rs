@@ -54,6 +54,13 @@ impl Readable {
     pub fn arguments(&self) -> PgArguments {
         self.0.arguments()
     }
+
+    /// A statement that holds the macro `readable!`, with its two arguments written into it.
+    pub(super) fn written(&self, statement: &str) -> String {
+        let guards: Vec<String> = self.0.guards.iter().map(|guard| guard.0.to_string()).collect();
+        let guards = format!("'{{{}}}'::bigint[]", guards.join(","));
+        statement.replace("$1::boolean", &self.0.everything.to_string()).replace("$2::bigint[]", &guards)
+    }
 }
 
 impl Writable {

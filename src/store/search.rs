@@ -16,7 +16,10 @@ use chrono::{DateTime, Utc};
 pub use composed::{Composed, few_files};
 pub use expectations::Expectations;
 use serde_json::Value;
-use sqlx::{PgConnection, postgres::PgArguments};
+use sqlx::{
+    FromRow, PgConnection,
+    postgres::{PgArguments, PgRow},
+};
 use svc_ids::{DocumentId, IndexId};
 
 /// Up to about this many eligible documents are compared exactly; above, the HNSW index may propose candidates.
@@ -135,39 +138,77 @@ pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Res
     Ok(Expected { eligible, all: f64::from(all).max(eligible) })
 }
 
-/// Which of the documents that were found by their vectors an index of words does not have, and which of those that were found by their words
-/// have no vector of a model.
-pub async fn not_held(
-    conn: &mut PgConnection,
+/// The statement that tells which of the documents that were found by their vectors an index of words does not have, and which of those that were
+/// found by their words have no vector of a model; [`read_not_held`] reads its rows. Of vectors in parts it asks that of the document alone.
+pub fn not_held(
     (near, index): (&[DocumentId], &str),
     (worded, model): (&[DocumentId], &str),
-) -> sqlx::Result<(Vec<DocumentId>, Vec<DocumentId>)> {
-    sqlx::query_as(
-        "SELECT ARRAY(SELECT n.id FROM unnest($1::bigint[]) AS n(id)
+    layout: &Layout,
+) -> String {
+    let part = if layout.parts > 0 { "v.root_id = coalesce(d.path[1], d.id)" } else { "true" };
+    format!(
+        "SELECT ARRAY(SELECT n.id FROM unnest({near}) AS n(id)
                        WHERE NOT EXISTS (SELECT FROM search_index_entries e
                                           WHERE e.document_id = n.id
-                                            AND e.index_id = (SELECT i.id FROM search_indexes i WHERE i.name = $2))),
-                ARRAY(SELECT w.id FROM unnest($3::bigint[]) AS w(id)
-                       WHERE NOT EXISTS (SELECT FROM document_vectors v
-                                          WHERE v.document_id = w.id AND v.embed_model = $4))",
+                                            AND e.index_id = (SELECT i.id FROM search_indexes i WHERE i.name = {index}))),
+                ARRAY(SELECT d.id FROM documents d WHERE d.id = ANY({worded})
+                         AND (SELECT true FROM document_vectors v
+                               WHERE v.document_id = d.id AND v.embed_model = {model} AND {part} LIMIT 1) IS NULL)",
+        near = written_ids(near),
+        index = written(index),
+        worded = written_ids(worded),
+        model = written(model),
     )
-    .bind(near)
-    .bind(index)
-    .bind(worded)
-    .bind(model)
-    .fetch_one(conn)
-    .await
 }
 
-/// The ids of the eligible documents, if they are at most [`EXACT_LIMIT`].
-pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
+/// What the rows of [`not_held`] say.
+pub fn read_not_held(rows: &[PgRow]) -> sqlx::Result<(Vec<DocumentId>, Vec<DocumentId>)> {
+    match rows.first() {
+        Some(row) => FromRow::from_row(row),
+        None => Err(sqlx::Error::RowNotFound),
+    }
+}
+
+/// Ids in a statement without parameters.
+fn written_ids(ids: &[DocumentId]) -> String {
+    let ids: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
+    format!("'{{{}}}'::bigint[]", ids.join(","))
+}
+
+/// A text in a statement without parameters: whatever is in it, it ends nothing.
+fn written(text: &str) -> String {
+    format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex::encode(text))
+}
+
+/// The eligible documents that an index has, ascending by their numbers there, if at most [`EXACT_LIMIT`] documents are eligible.
+pub async fn listed(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    index: IndexId,
+) -> sqlx::Result<Option<Vec<Resolved>>> {
     let mut arguments = eligible.arguments();
+    add(&mut arguments, index);
     add(&mut arguments, EXACT_LIMIT + 1);
-    let statement =
-        eligible.statement(concat!("SELECT d.id FROM documents d WHERE ", eligible!(), " LIMIT $12"), &mut arguments);
+    let statement = eligible.statement(
+        concat!(
+            "WITH few AS MATERIALIZED (SELECT ARRAY(SELECT d.id FROM documents d WHERE ",
+            eligible!(),
+            " LIMIT $13) AS ids)
+             SELECT cardinality(f.ids) < $13, e.docno, e.document_id
+               FROM few f LEFT JOIN (SELECT n.docno, n.document_id FROM search_index_entries n
+                      WHERE n.index_id = $12 AND n.document_id = ANY((SELECT ids FROM few WHERE cardinality(ids) < $13)::bigint[])) e ON true
+              ORDER BY e.docno"
+        ),
+        &mut arguments,
+    );
     // A statement that is not kept is planned for this very filter.
-    let ids: Vec<DocumentId> = sqlx::query_scalar_with(statement, arguments).persistent(false).fetch_all(conn).await?;
-    Ok((ids.len() as i64 <= EXACT_LIMIT).then_some(ids))
+    let rows: Vec<(bool, Option<i32>, Option<DocumentId>)> =
+        sqlx::query_as_with(statement, arguments).persistent(false).fetch_all(conn).await?;
+    let are_few = rows.first().is_some_and(|(are_few, ..)| *are_few);
+    let entry = |(_, docno, document_id): (bool, Option<i32>, Option<DocumentId>)| {
+        Some(Resolved { docno: docno?, document_id: document_id?, passes: true })
+    };
+    Ok(are_few.then(|| rows.into_iter().filter_map(entry).collect()))
 }
 
 /// The documents that have these numbers in an index, each with whether it is eligible.

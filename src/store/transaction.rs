@@ -48,9 +48,18 @@ pub async fn begin_snapshot(pool: &PgPool) -> sqlx::Result<Transaction> {
 /// plan cannot use the partial indexes behind the optional parts. The lock comes before the snapshot, so that the table of vectors which a
 /// statement finds is the one whose rows and form the snapshot shows.
 pub async fn begin_search(pool: &PgPool) -> sqlx::Result<Transaction> {
-    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan;
-                 LOCK TABLE ONLY document_vectors IN ACCESS SHARE MODE";
-    on(pool, begin).await
+    on(pool, BEGIN_SEARCH).await
+}
+
+const BEGIN_SEARCH: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan;
+                            LOCK TABLE ONLY document_vectors IN ACCESS SHARE MODE";
+
+/// Begins the transaction of a search, see [`begin_search`], with a first statement in the same message, which has no parameters. Returns
+/// its rows.
+pub async fn begin_search_with(pool: &PgPool, statement: &str) -> sqlx::Result<(Transaction, Vec<PgRow>)> {
+    let begin = format!("{BEGIN_SEARCH}; {statement}");
+    open_with(Lent::pooled(pool.acquire().await?), pool, &begin).await
 }
 
 /// Begins the transaction of an audit: a search, see [`begin_search`], whose statements read much of a table. What they read is brought together by hashing, because the
@@ -148,12 +157,18 @@ async fn on(pool: &PgPool, begin: &str) -> sqlx::Result<Transaction> {
 }
 
 async fn open(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<Transaction> {
+    open_with(conn, pool, begin).await.map(|(transaction, _)| transaction)
+}
+
+/// Begins a transaction, and returns the rows of what is in the message besides.
+async fn open_with(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<(Transaction, Vec<PgRow>)> {
     // Whatever happens to this future from here on, dropping the value ends the transaction.
     let mut transaction = Transaction { conn: Some(conn), pool: pool.clone(), backend: None };
     let begin = sqlx::AssertSqlSafe(format!("{begin}; SELECT pg_backend_pid()"));
-    let row = sqlx::raw_sql(begin).fetch_one(&mut *transaction).await?;
-    transaction.backend = Some(sqlx::Row::try_get(&row, 0)?);
-    Ok(transaction)
+    let mut rows = sqlx::raw_sql(begin).fetch_all(&mut *transaction).await?;
+    let backend = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
+    transaction.backend = Some(sqlx::Row::try_get(&backend, 0)?);
+    Ok((transaction, rows))
 }
 
 impl Transaction {
@@ -172,6 +187,31 @@ impl Transaction {
             conn.keep();
         }
         Ok(rows)
+    }
+
+    /// Does the same as [`commit_after`](Self::commit_after) with several last statements. Returns the rows of each.
+    pub async fn commit_after_all(mut self, statements: &[String]) -> sqlx::Result<Vec<Vec<PgRow>>> {
+        let message = statements.iter().map(String::as_str).chain(["COMMIT"]).collect::<Vec<_>>().join("; ");
+        // The end of a statement begins the next list.
+        let mut answers: Vec<Vec<PgRow>> = vec![Vec::new()];
+        {
+            let mut answer = sqlx::raw_sql(sqlx::AssertSqlSafe(message)).fetch_many(&mut *self);
+            while let Some(part) = answer.try_next().await? {
+                match part {
+                    Either::Left(_) => answers.push(Vec::new()),
+                    Either::Right(row) => {
+                        if let Some(rows) = answers.last_mut() {
+                            rows.push(row);
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(conn) = self.conn.take() {
+            conn.keep();
+        }
+        answers.truncate(statements.len());
+        Ok(answers)
     }
 
     /// Does the same as [`commit_after`](Self::commit_after), with further statements behind the commit in the same

@@ -10,7 +10,7 @@ use super::{
     search::{Eligible, eligible},
     transaction,
 };
-pub use layout::{Index, Layout, layout, parts};
+pub use layout::{Index, Layout, begin, layout, parts};
 pub(super) use layout::{index_name, rows};
 use pgvector::HalfVector;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
@@ -230,11 +230,15 @@ pub async fn exact(
 
 /// Has the HNSW indexes look at so many entries at a time until the transaction ends, and go on while too few of them are wanted.
 pub(super) async fn look_at(conn: &mut PgConnection, entries: i64) -> sqlx::Result<()> {
-    let settings = format!(
+    sqlx::raw_sql(AssertSqlSafe(looking(entries))).execute(conn).await.map(|_| ())
+}
+
+/// The statements of [`look_at`].
+fn looking(entries: i64) -> String {
+    format!(
         "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {entries};
          SET LOCAL hnsw.max_scan_tuples = 200000; SET LOCAL hnsw.scan_mem_multiplier = 4"
-    );
-    sqlx::raw_sql(AssertSqlSafe(settings)).execute(conn).await.map(|_| ())
+    )
 }
 
 /// How many entries the HNSW index looks at before it returns the first, where everything is eligible.
@@ -255,7 +259,10 @@ pub async fn approximate(
     layout: &Layout,
 ) -> sqlx::Result<Vec<(DocumentId, f64)>> {
     let candidates = candidates.max(layout.least_candidates());
-    look_at(conn, layout.looked_at(entries, candidates)).await?;
+    let entries = layout.looked_at(entries, candidates);
+    if layout.set != Some(entries) {
+        look_at(conn, entries).await?;
+    }
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());

@@ -93,6 +93,7 @@ mod reprocess;
 mod rerank;
 mod retries;
 mod rollup;
+mod round_trips;
 mod rudeness;
 mod runner;
 mod schema;

@@ -218,7 +218,7 @@ async fn a_scoped_search_reads_one_part_and_others_merge_the_indexes_of_all() {
                       WHERE a.amname = 'hnsw' AND c.relkind = 'i'";
         let before: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
         let layout = vectors::layout(&mut tx, eligible, &query).await.unwrap();
-        assert_eq!(layout, Layout { parts: 4, root: eligible.parent_id, bits: None });
+        assert_eq!(layout, Layout { parts: 4, root: eligible.parent_id, bits: None, set: None });
         let near = vectors::approximate(&mut tx, eligible, &query, 5, 20, LOOKED_AT, &layout).await.unwrap();
         let scanned: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
         assert_eq!(scanned - before, read, "the index of each part that is read gives its nearest");

@@ -62,8 +62,8 @@ pub trait Verify: Send + Sync {
         docnos: &'a [i32],
     ) -> Answer<'a, Vec<Resolved>>;
 
-    /// All ids that may be returned if the filter is narrow, otherwise `None`.
-    fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>>;
+    /// All documents of the index that may be returned, ascending by their numbers, if the filter is narrow, otherwise `None`.
+    fn list<'a>(&'a self, conn: &'a mut PgConnection, index: IndexId) -> Answer<'a, Option<Vec<Resolved>>>;
 
     /// The share of the documents that are expected to pass, more than 0 and at most 1; a wrong one costs time alone.
     fn share(&self) -> f64 {
@@ -162,9 +162,9 @@ async fn look(
             && verdicts.len() >= filter.listed_after()
         {
             may_list = false;
-            if let Some(ids) = filter.list(&mut *conn).await? {
-                let docnos = rows::docnos(&mut *conn, index, &ids).await?;
-                scoring.allowed = Some(docnos.into_iter().map(i32::unsigned_abs).collect::<Arc<[u32]>>());
+            if let Some(listed) = filter.list(&mut *conn, index).await? {
+                scoring.allowed = Some(listed.iter().map(|one| one.docno.unsigned_abs()).collect::<Arc<[u32]>>());
+                verdicts.extend(listed.into_iter().map(|one| (one.docno, (one.document_id, one.passes))));
                 scoring.k = limit;
                 verify = None;
             }

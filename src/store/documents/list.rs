@@ -14,11 +14,21 @@ use svc_ids::DocumentId;
 /// 16 times its size.
 macro_rules! listed {
     () => {
-        "d.id, d.position, octet_length(d.content)::bigint AS content_bytes, \
-         pg_column_size(d.structured_content)::bigint \
-         * CASE WHEN pg_column_compression(d.structured_content) IS NULL THEN 1 ELSE 16 END AS structured_bytes"
+        concat!(
+            "d.id, d.position, octet_length(d.content)::bigint AS content_bytes, ",
+            structured_bytes!(),
+            " AS structured_bytes"
+        )
     };
 }
+
+macro_rules! structured_bytes {
+    () => {
+        "pg_column_size(d.structured_content)::bigint \
+         * CASE WHEN pg_column_compression(d.structured_content) IS NULL THEN 1 ELSE 16 END"
+    };
+}
+pub(super) use structured_bytes;
 
 /// A document in a list, with the size of what it holds.
 #[derive(Clone, Copy, Debug, sqlx::FromRow)]
@@ -202,6 +212,24 @@ pub async fn subtree(
     .await
 }
 
+/// Whether there is anything at all that a search cannot show, whoever asks. To count it takes a millisecond of planning alone, and mostly there is
+/// nothing to count for anybody.
+macro_rules! waiting {
+    () => {
+        "(EXISTS (SELECT FROM documents WHERE settled <> 'settled')
+             OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL))) AS are_open,
+          EXISTS (SELECT FROM task_queue WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL)) AS are_titled"
+    };
+}
+pub(super) use waiting;
+
+/// Whether there are nodes that a search cannot show.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Waiting {
+    pub are_open: bool,
+    pub are_titled: bool,
+}
+
 /// Nodes that a search cannot show.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsettled {
@@ -245,26 +273,23 @@ macro_rules! under_changed_titles {
 /// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
 /// it; a chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first 10,000
 /// documents of the scope under changed titles are looked at, and 2,000 chunks among them, because most still have the vectors that they had.
-/// A search by vectors of a model, beside which there are others, cannot show those that have none of it.
+/// A search by vectors of a model, beside which there are others, cannot show those that have none of it. `waiting` is what is known of these already.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,
     scope: &Readable,
     under: Option<DocumentId>,
     model: Option<&str>,
+    waiting: Option<Waiting>,
 ) -> sqlx::Result<Unsettled> {
     let other_model = match model {
         Some(model) => of_another_model(conn, scope, under, model).await?,
         None => 0,
     };
-    // To plan what follows takes a millisecond, and mostly there is nothing to count for anybody.
-    let (are_open, are_titled): (bool, bool) = sqlx::query_as(
-        "SELECT EXISTS (SELECT FROM documents WHERE settled <> 'settled')
-             OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL)),
-                EXISTS (SELECT FROM task_queue WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL))",
-    )
-    .fetch_one(&mut *conn)
-    .await?;
+    let Waiting { are_open, are_titled } = match waiting {
+        Some(waiting) => waiting,
+        None => sqlx::query_as(concat!("SELECT ", waiting!())).fetch_one(&mut *conn).await?,
+    };
     let (mut in_flight, mut failed) = (0, 0);
     // The conditions of the indexes task_queue_document_embeds and task_queue_titles are repeated as they are, so that the planner
     // may use the indexes.

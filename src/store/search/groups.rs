@@ -1,11 +1,11 @@
 //! What a search needs to know in order to put documents together into groups.
-use super::{Composed, Eligible, eligible};
+use super::{Composed, Eligible, eligible, written_ids};
 use crate::store::{
     documents::add,
     scope::{Readable, readable},
     vectors::Stored,
 };
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, FromRow, PgConnection, postgres::PgRow};
 use std::collections::HashMap;
 use svc_ids::DocumentId;
 
@@ -13,7 +13,7 @@ use svc_ids::DocumentId;
 const COMPARED: i64 = 1_000;
 
 /// A document of a ranking, or one above it.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug)]
 pub struct Member {
     pub id: DocumentId,
     /// The ids of its ancestors, root first.
@@ -24,28 +24,68 @@ pub struct Member {
     pub readable: bool,
     /// Whether it is readable and settled, and no excluded usetype keeps it out of results.
     pub may_be_shown: bool,
+    /// How many readable texts it has as its children, where they were counted.
+    pub texts: Option<i64>,
+}
+
+/// Where the readable texts under a document are counted along, as [`texts_in`] does: above at least two of these documents.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted<'a> {
+    pub among: &'a [DocumentId],
+    /// As far as they are counted.
+    pub most: i64,
+}
+
+#[derive(FromRow)]
+struct MemberRow {
+    id: DocumentId,
+    path: Vec<i64>,
+    usetype: String,
+    has_text: bool,
+    readable: bool,
+    is_settled: bool,
+    texts: Option<i64>,
 }
 
 /// The documents and all their ancestors, also those that the caller must not be shown.
-pub async fn members(conn: &mut PgConnection, eligible: &Eligible, ids: &[DocumentId]) -> sqlx::Result<Vec<Member>> {
-    let mut arguments = eligible.scope.arguments();
-    add(&mut arguments, ids.to_vec());
-    add(&mut arguments, eligible.excluded_usetypes.clone());
-    sqlx::query_as_with(
-        concat!(
-            "WITH found AS MATERIALIZED (SELECT f.id, f.path FROM documents f WHERE f.id = ANY($3)),
-                  wanted AS MATERIALIZED (SELECT id FROM found UNION SELECT unnest(path) FROM found)
-             SELECT d.id, d.path, d.usetype, d.content <> '' AS has_text, ",
-            readable!(),
-            " AS readable, ",
-            readable!(),
-            " AND d.settled = 'settled' AND d.usetype <> ALL($4::text[]) AS may_be_shown
-               FROM wanted JOIN documents d ON d.id = wanted.id"
-        ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await
+pub async fn members(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    ids: &[DocumentId],
+    counted: Counted<'_>,
+) -> sqlx::Result<Vec<Member>> {
+    let statement = AssertSqlSafe(statement(&eligible.scope, ids, counted));
+    read(eligible, &sqlx::raw_sql(statement).fetch_all(conn).await?)
+}
+
+/// The statement of [`members`], which has no parameters, so that it can go in one message with others; [`read`] reads its rows.
+pub fn statement(scope: &Readable, ids: &[DocumentId], counted: Counted<'_>) -> String {
+    // The planner does not know how many ids a query returns, so it looks each up.
+    let statement = concat!(
+        "WITH found AS MATERIALIZED (SELECT f.id, f.path FROM documents f WHERE f.id = ANY((SELECT {ids})::bigint[])),
+              wanted AS MATERIALIZED (SELECT id FROM found UNION SELECT unnest(path) FROM found),
+              crowded AS MATERIALIZED (SELECT f.path[cardinality(f.path)] AS id FROM found f WHERE f.id = ANY((SELECT {among})::bigint[])
+                                        GROUP BY 1 HAVING count(*) > 1)
+         SELECT m.*, CASE WHEN m.id IN (SELECT c.id FROM crowded c) THEN (SELECT count(*) FROM (SELECT FROM documents d
+                    WHERE d.parent_id = m.id AND d.settled = 'settled' AND d.content <> '' AND ",
+        readable!(),
+        " LIMIT {most}) t) END AS texts
+           FROM (SELECT d.id, d.path, d.usetype, d.content <> '' AS has_text, d.settled = 'settled' AS is_settled, ",
+        readable!(),
+        " AS readable FROM wanted JOIN documents d ON d.id = wanted.id) m"
+    );
+    let statement = scope.written(statement).replace("{most}", &counted.most.to_string());
+    statement.replace("{among}", &written_ids(counted.among)).replace("{ids}", &written_ids(ids))
+}
+
+/// What the rows of [`statement`] say.
+pub fn read(eligible: &Eligible, rows: &[PgRow]) -> sqlx::Result<Vec<Member>> {
+    let member = |row: &PgRow| -> sqlx::Result<Member> {
+        let MemberRow { id, path, usetype, has_text, readable, is_settled, texts } = MemberRow::from_row(row)?;
+        let may_be_shown = readable && is_settled && !eligible.excluded_usetypes.contains(&usetype);
+        Ok(Member { id, path, usetype, has_text, readable, may_be_shown, texts })
+    };
+    rows.iter().map(member).collect()
 }
 
 /// The most documents of their own inside of groups that are told from the groups.

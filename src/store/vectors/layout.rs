@@ -1,8 +1,11 @@
 //! How the table of vectors is laid out: in parts by the root of a document or not, and under which kind of index.
-use super::{Stored, WIDEST};
-use crate::store::search::Eligible;
+use super::{Stored, WIDEST, looking};
+use crate::store::{
+    search::Eligible,
+    transaction::{Transaction, begin_search_with},
+};
 use sha2::{Digest, Sha256};
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, postgres::PgRow};
 use svc_ids::DocumentId;
 
 /// Even a small part has to be looked at in so many places.
@@ -42,6 +45,8 @@ pub struct Layout {
     pub root: Option<DocumentId>,
     /// How many vectors the index of bits has, where that is the only one.
     pub bits: Option<f64>,
+    /// How many entries the transaction already has the indexes look at, if that was set.
+    pub set: Option<i64>,
 }
 
 impl Layout {
@@ -71,22 +76,48 @@ impl Layout {
 /// How the vectors are laid out that a search meets. It holds until the transaction ends, if that is one of
 /// [`begin_search`](crate::store::transaction::begin_search).
 pub async fn layout(conn: &mut PgConnection, eligible: &Eligible, query: &Stored<'_>) -> sqlx::Result<Layout> {
-    let width = query.vector.to_vec().len();
-    let [halves, bits] =
-        [Index::Halves, Index::Bits].map(|index| index_name("document_vectors", index, query.model, width));
-    let (parts, root, has_bits): (i64, Option<DocumentId>, bool) = sqlx::query_as(
-        "SELECT p.parts, CASE WHEN p.parts > 0 THEN (SELECT coalesce(d.path[1], d.id) FROM documents d WHERE d.id = $3) END,
-                EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass($2) AND i.indisvalid)
-                AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass($1) AND i.indisvalid)
-           FROM (SELECT count(*) AS parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')) p",
+    let row = sqlx::raw_sql(AssertSqlSafe(statement(eligible, query))).fetch_one(&mut *conn).await?;
+    of(conn, &row, query).await
+}
+
+/// Begins the transaction of a search by vectors, see [`begin_search`](crate::store::transaction::begin_search), and reads their layout, in one
+/// message. The HNSW indexes look at so many entries until it ends, or another number is set.
+pub async fn begin(
+    pool: &PgPool,
+    eligible: &Eligible,
+    query: &Stored<'_>,
+    entries: i64,
+) -> sqlx::Result<(Transaction, Layout)> {
+    let first = format!("{}; {}", looking(entries), statement(eligible, query));
+    let (mut tx, rows) = begin_search_with(pool, &first).await?;
+    let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+    let layout = of(&mut tx, row, query).await?;
+    Ok((tx, Layout { set: Some(entries), ..layout }))
+}
+
+/// Reads the layout. It has no parameters, so that it can go with the beginning of its transaction.
+fn statement(eligible: &Eligible, query: &Stored<'_>) -> String {
+    let [halves, bits] = names(query);
+    let parent = eligible.parent_id.map_or("NULL".to_owned(), |id| id.0.to_string());
+    format!(
+        "SELECT p.parts, CASE WHEN p.parts > 0 THEN (SELECT coalesce(d.path[1], d.id) FROM documents d WHERE d.id = {parent}) END,
+                EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{bits}') AND i.indisvalid)
+                AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{halves}') AND i.indisvalid)
+           FROM (SELECT count(*) AS parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')) p"
     )
-    .bind(&halves)
-    .bind(&bits)
-    .bind(eligible.parent_id)
-    .fetch_one(&mut *conn)
-    .await?;
+}
+
+async fn of(conn: &mut PgConnection, row: &PgRow, query: &Stored<'_>) -> sqlx::Result<Layout> {
+    let (parts, root, has_bits): (i64, Option<DocumentId>, bool) = FromRow::from_row(row)?;
+    let [_, bits] = names(query);
     let bits = if has_bits { Some(rows(conn, &bits).await?) } else { None };
-    Ok(Layout { parts, root, bits })
+    Ok(Layout { parts, root, bits, set: None })
+}
+
+/// The names of a model's indexes: of halves, and of bits. They have letters, digits and `_` alone.
+fn names(query: &Stored<'_>) -> [String; 2] {
+    let width = query.vector.to_vec().len();
+    [Index::Halves, Index::Bits].map(|index| index_name("document_vectors", index, query.model, width))
 }
 
 /// About how many rows a table or an index has, with its parts.

@@ -1,0 +1,167 @@
+//! How many messages a search sends to the database and waits for.
+use crate::support::{TestApp, searches::ask, statements::counted};
+use serde_json::json;
+use std::collections::HashMap;
+use svc::store::{
+    scope::Readable,
+    search::{
+        Eligible,
+        groups::{Counted, members, texts_in},
+    },
+};
+use svc_client::{
+    Json,
+    wire::{GroupBy, HybridSearch, LegWay, SearchMethod, SearchQuery, SearchResult},
+};
+use svc_ids::DocumentId;
+
+/// The words by which all of these are found.
+const QUERY: &str = "the heron in the reeds";
+
+/// How many messages a hybrid search takes: the vectors' transaction begins, finds and ends, the words are read and verified, and the answer is read.
+const MOST: usize = 6;
+
+/// Files of two sections, each with two paragraphs that are about the query, beside notes that are not.
+async fn stored(app: &TestApp) -> Vec<i64> {
+    let mut files = Vec::new();
+    for n in 0..4 {
+        let section = |part: i32| {
+            let text = "The heron stands in the reeds and waits for a fish to come by. ".repeat(12);
+            format!("# Part {part} of {n}\n\n{text}\n\n{text}\n\n")
+        };
+        let file = app.upload_bytes(&format!("herons-{n}.md"), section(1) + &section(2)).await.unwrap().document_id;
+        app.settled(file).await;
+        files.push(file);
+    }
+    for n in 0..3 {
+        app.create(&format!("Note {n}"), "Bread rises because yeast makes gas.", None).await;
+    }
+    // The planner would have to guess how many pass a filter.
+    sqlx::raw_sql("ANALYZE documents").execute(&app.pool).await.unwrap();
+    files
+}
+
+#[tokio::test]
+async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
+    let app = TestApp::start().await;
+    let files = stored(&app).await;
+    for limit in [3, 10] {
+        let query = || SearchQuery { limit, ..SearchQuery::new(QUERY) };
+        // The first one learns what all after it know.
+        let first = app.in_process.search(query()).await.unwrap();
+        let (found, statements) = counted(app.in_process.search(query())).await;
+        let found = found.unwrap();
+        assert!((1..=MOST).contains(&statements), "{statements} for {limit} files");
+        assert_eq!((found.method, found.group_by), (SearchMethod::Hybrid, Some(GroupBy::File)));
+        let of = |results: &[SearchResult]| {
+            let snippet = |result: &SearchResult| result.snippet.as_ref().map(|snippet| snippet.text.clone());
+            results.iter().map(|result| (result.document.id, snippet(result))).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&found.results), of(&first.results));
+        assert!(files.contains(&found.results[0].document.id) && found.results[0].snippet.is_some());
+        assert_eq!((found.scope_state.in_flight, found.scope_state.failed), (0, 0));
+    }
+    let filter = json!({"created_at_from": "2000-01-01T00:00:00Z"});
+    for (group_by, filter) in [
+        (GroupBy::None, None),
+        (GroupBy::Section, None),
+        (GroupBy::None, Some(&filter)),
+        (GroupBy::File, Some(&filter)),
+    ] {
+        let body = || {
+            let filter = filter.map(|filter| serde_json::from_value(filter.clone()).unwrap());
+            let usetype = Some(vec!["chunk".to_owned()]);
+            Json(HybridSearch { group_by: Some(group_by), filter, usetype, ..HybridSearch::new(QUERY) })
+        };
+        app.in_process.search_hybrid(body()).await.unwrap();
+        let (found, statements) = counted(app.in_process.search_hybrid(body())).await;
+        assert!(!found.unwrap().results.is_empty());
+        assert!((1..=MOST).contains(&statements), "{statements} {group_by:?} {filter:?}");
+    }
+    // Where few pass, they are listed instead of verified.
+    sqlx::raw_sql(
+        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
+                       SELECT 'note', 'bread', 'note', 'sha256:' || n, 0 FROM generate_series(1, 8000) n RETURNING id)
+         INSERT INTO document_words SELECT id, 'bread:1'::tsvector FROM made;
+         ANALYZE documents",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let body = || {
+        let usetype = Some(vec!["chunk".to_owned()]);
+        Json(HybridSearch { group_by: Some(GroupBy::File), usetype, explain: true, ..HybridSearch::new(QUERY) })
+    };
+    app.in_process.search_hybrid(body()).await.unwrap();
+    let (found, statements) = counted(app.in_process.search_hybrid(body())).await;
+    let legs = found.unwrap().explanation.unwrap().legs;
+    assert_eq!(legs[1].plan.as_ref().unwrap().way, LegWay::Listed);
+    assert!((1..=MOST).contains(&statements), "{statements}");
+    app.end().await;
+}
+
+/// What one leg cannot hold has its rank in the other.
+#[tokio::test]
+async fn a_text_that_a_leg_does_not_have_is_told_from_one_that_it_does_not_find() {
+    let app = TestApp::start().await;
+    stored(&app).await;
+    let one = app.create("Heron", "The heron in the reeds, the heron in the reeds.", None).await.id;
+    for group_by in ["none", "file"] {
+        let body = json!({"query": QUERY, "limit": 100, "group_by": group_by});
+        let found = async || {
+            let found = ask(&app.client, "hybrid", &body).await.unwrap();
+            let result = found.results.into_iter().find(|result| result.document.id == one).unwrap();
+            (result.legs.unwrap(), result.score)
+        };
+        let (legs, score) = found().await;
+        let (near, worded) = (legs.vector.unwrap(), legs.bm25.unwrap());
+        let fused = 0.86 / (60.0 + f64::from(near.rank)) + 0.14 / (60.0 + f64::from(worded.rank));
+        assert!((score - fused).abs() < 1e-9, "{score} {fused}");
+        let taken = "CREATE TABLE taken AS SELECT * FROM document_vectors WHERE document_id = $1";
+        sqlx::raw_sql(sqlx::AssertSqlSafe(taken.replace("$1", &one.to_string()))).execute(&app.pool).await.unwrap();
+        sqlx::query("DELETE FROM document_vectors WHERE document_id = $1").bind(one).execute(&app.pool).await.unwrap();
+        let (legs, score) = found().await;
+        assert_eq!(legs.vector, None);
+        let alone = 1.0 / (60.0 + f64::from(legs.bm25.unwrap().rank));
+        assert!((score - alone).abs() < 1e-9, "{score} {alone}: its rank by words counts for both");
+        sqlx::raw_sql("INSERT INTO document_vectors SELECT * FROM taken; DROP TABLE taken")
+            .execute(&app.pool)
+            .await
+            .unwrap();
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn texts_counted_along_are_the_texts_counted_by_themselves() {
+    let app = TestApp::start().await;
+    let files = stored(&app).await;
+    let eligible = Eligible { scope: Readable::everything(), ..Eligible::default() };
+    let tree = app.subtree(files[0]).await;
+    let chunks: Vec<DocumentId> =
+        tree.iter().filter(|node| node.usetype == "chunk").map(|node| DocumentId(node.id)).collect();
+    let mut children: HashMap<i64, i64> = HashMap::new();
+    for chunk in tree.iter().filter(|node| node.usetype == "chunk") {
+        *children.entry(*chunk.path.last().unwrap()).or_default() += 1;
+    }
+    let mut conn = app.pool.acquire().await.unwrap();
+    for most in [1, 20] {
+        let read = members(&mut conn, &eligible, &chunks, Counted { among: &chunks, most }).await.unwrap();
+        assert!(chunks.iter().all(|id| read.iter().any(|member| member.id == *id && member.has_text)));
+        let known: HashMap<DocumentId, i64> =
+            read.iter().filter_map(|member| Some((member.id, member.texts?))).collect();
+        let crowded: HashMap<DocumentId, i64> = children
+            .iter()
+            .filter(|(_, count)| **count > 1)
+            .map(|(id, count)| (DocumentId(*id), (*count).min(most)))
+            .collect();
+        assert_eq!(known, crowded);
+        let ids: Vec<DocumentId> = crowded.keys().copied().collect();
+        assert_eq!(texts_in(&mut conn, &eligible.scope, &ids, most).await.unwrap(), known);
+    }
+    let hidden = Eligible { scope: Readable::default(), ..eligible };
+    let read = members(&mut conn, &hidden, &chunks, Counted { among: &chunks, most: 20 }).await.unwrap();
+    assert!(read.iter().all(|member| !member.readable && !member.may_be_shown && member.texts.unwrap_or(0) == 0));
+    drop(conn);
+    app.end().await;
+}
