@@ -98,9 +98,17 @@ pub async fn begin(
 /// Reads the layout. It has no parameters, so that it can go with the beginning of its transaction.
 fn statement(eligible: &Eligible, query: &Stored<'_>) -> String {
     let [halves, bits] = names(query);
-    let parent = eligible.parent_id.map_or("NULL".to_owned(), |id| id.0.to_string());
+    // Without a scope no document is read here: whoever holds their table would keep this message waiting, and what waits before its server's
+    // process is known cannot be cancelled.
+    let root = match eligible.parent_id {
+        Some(id) => format!(
+            "CASE WHEN p.parts > 0 THEN (SELECT coalesce(d.path[1], d.id) FROM documents d WHERE d.id = '{}'::bigint) END",
+            id.0
+        ),
+        None => "NULL::bigint".to_owned(),
+    };
     format!(
-        "SELECT p.parts, CASE WHEN p.parts > 0 THEN (SELECT coalesce(d.path[1], d.id) FROM documents d WHERE d.id = {parent}) END,
+        "SELECT p.parts, {root},
                 EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{bits}') AND i.indisvalid)
                 AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{halves}') AND i.indisvalid)
            FROM (SELECT count(*) AS parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')) p"
