@@ -87,6 +87,7 @@ mod readme;
 mod reembed;
 mod refusals;
 mod regions;
+mod release;
 mod replicas;
 mod reprocess;
 mod rerank;
