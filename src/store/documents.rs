@@ -40,7 +40,7 @@ pub struct Shape {
 }
 
 /// A document as it is stored.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct DocumentRow {
     pub id: DocumentId,
     pub parent_id: Option<DocumentId>,
@@ -183,7 +183,7 @@ pub async fn read_many(
 }
 
 /// How a document begins.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Beginning {
     pub id: DocumentId,
     pub usetype: String,

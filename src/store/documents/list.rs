@@ -21,7 +21,7 @@ macro_rules! listed {
 }
 
 /// A document in a list, with the size of what it holds.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Listed {
     pub id: DocumentId,
     pub position: Option<i32>,
@@ -156,7 +156,7 @@ pub async fn children(
 }
 
 /// A document of a subtree.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Descendant {
     /// The ids from the child of the subtree's root down to the document itself.
     pub way: Vec<i64>,

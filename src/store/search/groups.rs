@@ -13,7 +13,7 @@ use svc_ids::DocumentId;
 const COMPARED: i64 = 1_000;
 
 /// A document of a ranking, or one above it.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Member {
     pub id: DocumentId,
     /// The ids of its ancestors, root first.
