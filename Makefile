@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run release test test-outside chaos chaos-feed round-trip standby-reads large-file fuzz fuzz-api test-devices lint fmt bench eval clean-cache
+.PHONY: help setup demo run release test test-outside chaos chaos-feed round-trip standby-reads large-file fuzz fuzz-api test-devices test-arm lint fmt bench eval clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ large-file: setup ## Moves a large file between database and object store, and s
 
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh
+
+test-arm: ## Tests the models' kernels on ARM, on other processors in an emulator; compiles the crate of models for it.
+	@config/arm.sh
 
 # The lints run without default features, with which the tests are compiled; a check of its own would compile all crates once more.
 lint: ## Checks the format, the lints, the code's documentation and the licences of the dependencies.

@@ -34,4 +34,4 @@ cargo test -p svc-models --profile devices --features ndarray,wgpu --lib -- devi
 # Checking that this code compiles needs neither a toolkit nor such a processor. Its backend would bring its own LLVM,
 # hundreds of megabytes from the project's releases, which a check does not need.
 say "cuda, compiled only"
-DOCS_RS=1 cargo check -p svc-models --profile devices --features cuda
+DOCS_RS=1 cargo check -p svc-models --profile devices --features cuda --lib --bench devices

@@ -1,6 +1,8 @@
 """A peer of the encoder: it takes texts and returns mean-pooled unit vectors, as one would write it with the runtime.
 
-    python peer.py torch|onnxruntime FOLDER FILE.onnx THREADS
+    python peer.py torch|onnxruntime FOLDER FILE.onnx THREADS [cuda]
+
+With `cuda`, torch runs in bf16 on the graphics processor, and FILE.onnx is not read.
 
 Each line on standard input is {"texts": [...], "times": n}; each answer {"seconds": the median of n runs, "first": the first text's
 vector}. Tokenising is part of the time; texts are sorted by length and padded in batches of 32.
@@ -13,8 +15,8 @@ import time
 import numpy
 from tokenizers import Tokenizer
 
-runtime, folder, onnx, threads = sys.argv[1:]
-BATCH = 32
+runtime, folder, onnx, threads, *graphics = sys.argv[1:]
+BATCH = 256 if graphics else 32
 
 tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
 tokenizer.no_truncation()
@@ -26,12 +28,17 @@ if runtime == "torch":
 
     torch.set_num_threads(int(threads))
     torch.set_num_interop_threads(1)
-    model = AutoModel.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32).eval()
+    device, dtype = ("cuda", torch.bfloat16) if graphics else ("cpu", torch.float32)
+    model = AutoModel.from_pretrained(folder, attn_implementation="sdpa", dtype=dtype).eval().to(device)
 
-    def rows(ids, mask):
+    def sums(ids, mask):
         with torch.inference_mode():
-            answer = model(input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask))
-        return answer.last_hidden_state.numpy()
+            seen = torch.from_numpy(mask).to(device)
+            rows = model(input_ids=torch.from_numpy(ids).to(device), attention_mask=seen).last_hidden_state
+            if graphics:
+                # Only one row of each text leaves the device.
+                return (rows * seen[:, :, None]).sum(dim=1, dtype=torch.float32).cpu().numpy()
+        return (rows.numpy() * mask[:, :, None]).sum(axis=1)
 
 else:
     import onnxruntime
@@ -41,8 +48,9 @@ else:
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(onnx, options, providers=["CPUExecutionProvider"])
 
-    def rows(ids, mask):
-        return session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+    def sums(ids, mask):
+        rows = session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+        return (rows * mask[:, :, None]).sum(axis=1)
 
 
 def embed(texts):
@@ -53,8 +61,8 @@ def embed(texts):
         encodings = tokenizer.encode_batch([texts[at] for at in batch])
         ids = numpy.array([encoding.ids for encoding in encodings], dtype=numpy.int64)
         mask = numpy.array([encoding.attention_mask for encoding in encodings], dtype=numpy.int64)
-        sums = (rows(ids, mask) * mask[:, :, None]).sum(axis=1)
-        for at, vector in zip(batch, sums / numpy.linalg.norm(sums, axis=1, keepdims=True)):
+        pooled = sums(ids, mask)
+        for at, vector in zip(batch, pooled / numpy.linalg.norm(pooled, axis=1, keepdims=True)):
             vectors[at] = vector
     return vectors
 

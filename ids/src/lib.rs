@@ -11,8 +11,15 @@ macro_rules! ids { ($( $(#[doc = $doc:literal])* $name:ident, )*) => { $(
     $(#[doc = $doc])*
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(transparent)]
-    #[cfg_attr(feature = "sqlx", derive(sqlx::Type), sqlx(transparent))]
+    #[cfg_attr(feature = "sqlx", derive(sqlx_macros::Type), sqlx(transparent))]
     pub struct $name(pub i64);
+
+    #[cfg(feature = "sqlx")]
+    impl sqlx::postgres::PgHasArrayType for $name {
+        fn array_type_info() -> sqlx::postgres::PgTypeInfo {
+            <i64 as sqlx::postgres::PgHasArrayType>::array_type_info()
+        }
+    }
 
     impl fmt::Display for $name {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -136,6 +136,12 @@ impl Engine {
         self.shared.device.encoder().map(drop)
     }
 
+    /// Takes the device as lost, as after several panics in a row, so that a test sees what follows. It is opened again by itself.
+    #[doc(hidden)]
+    pub fn lose_device(&self, reason: &str) {
+        self.shared.device.give_up(reason);
+    }
+
     /// Describes what was loaded.
     pub fn info(&self) -> &ModelInfo {
         &self.shared.info

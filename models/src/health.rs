@@ -68,8 +68,21 @@ impl Watched {
             return;
         }
         tracing::error!(panics = state.panics, message, "the model's device is lost; it will be opened again");
+        self.lose(state, message);
+    }
+
+    /// Takes the device as lost without a panic.
+    pub fn give_up(self: &Arc<Self>, reason: &str) {
+        let state = self.lock();
+        if state.encoder.is_some() {
+            self.lose(state, reason);
+        }
+    }
+
+    /// Frees what is held on the device, and starts to open it again.
+    fn lose(self: &Arc<Self>, mut state: MutexGuard<'_, State>, reason: &str) {
         state.encoder = None;
-        state.reason = message.to_owned();
+        state.reason = reason.to_owned();
         state.next_try = Instant::now() + self.first_delay;
         drop(state);
         let (device, delay) = (Arc::downgrade(self), self.first_delay);

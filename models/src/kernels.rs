@@ -1,6 +1,7 @@
 //! The operations between the matrix products and between token vectors, on plain slices. They are written so that LLVM vectorises them, are
-//! compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target), and are chosen at run time. The
-//! crate's only other unsafe code is in `weights/mapped.rs`.
+//! compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target), and are chosen at run time. On ARM the
+//! build's target has NEON, so that only the matrix products are written for it. The crate's only other unsafe code is in
+//! `weights/mapped.rs`.
 #![expect(
     unsafe_code,
     reason = "calls of functions compiled for features checked at run time, and the pointers of matrix products"

@@ -144,7 +144,7 @@ pub async fn root(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Optio
     Ok(row.map(of))
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct GrantRow {
     document_id: i64,
     principal_id: i64,

@@ -22,7 +22,7 @@ use svc_client::wire::{
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct TaskRow {
     id: i64,
     task_type: String,
@@ -132,7 +132,7 @@ pub async fn task(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<Option<Ta
 const FILES_UNDER: i64 = 10_000;
 
 /// What lies at or under a document.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Under {
     /// The keys of the paths of everything there lie from here on, and before the other.
     first: String,
@@ -224,7 +224,7 @@ pub async fn tasks(
     Ok(rows.into_iter().map(TaskResponse::from).collect())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct AlikeRow {
     task_type: String,
     status: Word<TaskStatus>,
@@ -288,7 +288,7 @@ pub async fn frontier(conn: &mut PgConnection, scope: &Readable, root_id: RootId
     Ok(Unfinished { stages: stages.into_values().collect(), oldest_seconds, blocked_by })
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct TaskTypeRow {
     task_type: String,
     paused_since: Option<DateTime<Utc>>,
@@ -329,7 +329,7 @@ pub async fn task_types(conn: &mut PgConnection, only: Option<&str>) -> sqlx::Re
     Ok(states.collect())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct WorkerRow {
     worker_id: String,
     boot_nonce: Uuid,
@@ -397,7 +397,7 @@ pub async fn actors_of(conn: &mut PgConnection, workers: &[&str], tasks: &[i64])
     Ok(nodes.into_iter().filter_map(|Json(node)| serde_json::from_value(node).ok()).collect())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct ReservationRow {
     task_id: i64,
     task_type: String,

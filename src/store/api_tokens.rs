@@ -13,7 +13,7 @@ macro_rules! columns {
     };
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct ApiTokenRow {
     id: i64,
     principal_id: i64,
@@ -114,7 +114,7 @@ pub async fn revoke(conn: &mut PgConnection, id: ApiTokenId) -> sqlx::Result<Opt
 }
 
 /// A token that is being rotated.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Rotated {
     pub principal_id: PrincipalId,
     pub name: String,
@@ -144,7 +144,7 @@ pub async fn outdate(conn: &mut PgConnection, id: ApiTokenId, grace: Duration) -
 }
 
 /// Who holds a living token, and the guards under its grants.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Holder {
     /// `None` if it was found without a token.
     pub token_id: Option<ApiTokenId>,

@@ -30,7 +30,7 @@ macro_rules! no_summary {
 pub(super) use no_summary;
 
 /// A document in the order of the tree.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Line {
     /// The ids from its root down to itself.
     pub line: Vec<i64>,
@@ -81,7 +81,7 @@ pub async fn lines(
 }
 
 /// A document with all that hangs on it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Exported {
     pub id: DocumentId,
     pub parent_id: Option<DocumentId>,
@@ -155,7 +155,7 @@ pub async fn read(
 }
 
 /// A link with both ends.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct ExportedLink {
     pub id: i64,
     pub source_id: DocumentId,
@@ -211,7 +211,7 @@ pub async fn links(
 }
 
 /// A grant, with the name of its principal.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct ExportedGrant {
     pub document_id: DocumentId,
     pub principal_id: PrincipalId,

@@ -106,7 +106,7 @@ pub async fn record_unprotected(
     .map(|_| ())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     id: i64,
     at: DateTime<Utc>,

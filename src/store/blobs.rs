@@ -86,7 +86,7 @@ impl FromRow<'_, PgRow> for BlobPlace {
 }
 
 /// The bytes of a file node, or of a picture of a file.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct BlobRow {
     pub document_id: DocumentId,
     #[sqlx(flatten)]

@@ -33,7 +33,7 @@ pub struct Receipt {
 }
 
 /// What became of a message.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Outcome {
     /// `accepted` or `duplicate`.
     pub outcome: String,
@@ -135,7 +135,7 @@ pub async fn dead(
 }
 
 /// An event, and the message that is to be told of it.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Told {
     pub seq: i64,
     /// `None` if the event is of no message.
@@ -223,7 +223,7 @@ pub async fn rates(conn: &mut PgConnection) -> sqlx::Result<(FeedCounts, FeedCou
     Ok((minute, hour))
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct UploaderRow {
     principal_id: i64,
     name: String,
@@ -262,7 +262,7 @@ pub async fn uploaders(conn: &mut PgConnection, default: &str) -> sqlx::Result<V
         .collect())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct OutcomeRow {
     at: DateTime<Utc>,
     message_id: String,

@@ -28,7 +28,7 @@ pub async fn fail_containers(conn: &mut PgConnection, file: &Place) -> sqlx::Res
 }
 
 /// Leaves that were marked as failed.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct FailedPart {
     pub nodes: i64,
     /// The highest id among them.

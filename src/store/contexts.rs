@@ -8,7 +8,7 @@ use sqlx::{PgConnection, types::Json};
 use svc_client::wire::ContextConfig;
 use svc_ids::ContextId;
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ContextRow {
     pub id: ContextId,
     pub name: String,

@@ -22,7 +22,7 @@ macro_rules! columns {
     };
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     id: i64,
     webhook_id: i64,
@@ -105,7 +105,7 @@ pub async fn retry(conn: &mut PgConnection, of: Of, id: DeliveryId) -> sqlx::Res
 }
 
 /// A delivery that this process sends now.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Claimed {
     pub id: DeliveryId,
     pub webhook_id: WebhookId,

@@ -49,7 +49,7 @@ impl Shape {
 }
 
 /// A document as it is stored.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct DocumentRow {
     pub id: DocumentId,
     pub parent_id: Option<DocumentId>,
@@ -200,7 +200,7 @@ pub async fn read_many(
 }
 
 /// How a document begins.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Beginning {
     pub id: DocumentId,
     pub usetype: String,
@@ -242,7 +242,7 @@ pub struct Wanted<'a> {
 }
 
 /// A document of an answer.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct ShownRow {
     #[sqlx(flatten)]
     pub document: DocumentRow,

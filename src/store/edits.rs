@@ -17,7 +17,7 @@ use svc_ids::{DocumentId, RootId, TaskId};
 pub const CHARACTERS_OF_A_TOKEN: i64 = 4;
 
 /// What ingestion knows of a document.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Part {
     /// The file whose ingestion made the document; `None` for the file itself and for what a caller created.
     pub file: Option<RootId>,

@@ -12,7 +12,7 @@ const LOOKED_AT: i64 = 100;
 const NEAREST: i64 = 10;
 
 /// An entity that has a name.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct NamedEntity {
     pub document_id: DocumentId,
     pub zone: DocumentId,
@@ -33,7 +33,7 @@ pub async fn named(conn: &mut PgConnection, zone: DocumentId, names: &[&str]) ->
 }
 
 /// A name near to one that was asked for, by the position of that, from 1.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct NearName {
     pub at: i64,
     pub document_id: DocumentId,

@@ -57,7 +57,7 @@ pub async fn number(conn: &mut PgConnection) -> sqlx::Result<i32> {
 }
 
 /// The numbers of the events that are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Kept {
     /// The number of the oldest event; the next number to be given if none is kept.
     pub oldest: i64,
@@ -150,7 +150,7 @@ macro_rules! told_data {
     };
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     seq: i64,
     kind: Word<EventKind>,

@@ -74,7 +74,7 @@ pub(super) async fn facts(conn: &mut PgConnection, kind: EventKind, facts: &[Tri
 }
 
 /// Where a document is before it moves.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Origin {
     id: DocumentId,
     parent_id: Option<DocumentId>,

@@ -172,7 +172,7 @@ pub async fn read_each(
     Ok(values.into_iter().collect())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct AttemptRow {
     id: i64,
     task_id: i64,

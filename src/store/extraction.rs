@@ -20,7 +20,7 @@ pub const TASK: &str = "extract:facts";
 const NO_TEXTS: [&str; 7] = ["entity", "summary", "raptor", "profile", "image", "template", "ontology"];
 
 /// A text whose facts are wanted.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct TextNode {
     #[sqlx(flatten)]
     pub place: Place,
@@ -119,7 +119,7 @@ pub async fn recorded(conn: &mut PgConnection, documents: &[DocumentId], name: E
 }
 
 /// A text as a language model is to read it.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct SourceText {
     pub content: String,
     pub content_hash: String,
@@ -146,7 +146,7 @@ pub async fn text(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Optio
 }
 
 /// A predicate that somebody made, as a language model is told of it.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct VocabularyRow {
     pub id: PredicateId,
     pub namespace: String,
@@ -238,7 +238,7 @@ pub async fn extracted(
 pub const NAMESPACE: &str = "extracted";
 
 /// A believed fact that another one of a functional predicate may take the place of.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Rival {
     pub id: TripleId,
     /// The fact that may take its place.

@@ -14,7 +14,7 @@ use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
 /// A document in its tree.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Node {
     pub id: i64,
     pub parent_id: Option<i64>,
@@ -103,7 +103,7 @@ pub async fn links(
 }
 
 /// What a document is called.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Named {
     pub id: i64,
     pub title: String,

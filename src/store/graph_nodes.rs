@@ -30,7 +30,7 @@ pub async fn in_zone(conn: &mut PgConnection, zone: DocumentId, iris: &[&str]) -
 }
 
 /// A document that an IRI stands for.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Resolved {
     /// The position of the IRI, from 1.
     pub at: i64,
@@ -64,7 +64,7 @@ pub async fn resolve(
 }
 
 /// A document of an archive that an IRI stands for.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Brought {
     /// The position of the IRI, from 1.
     pub at: i64,

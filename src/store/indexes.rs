@@ -25,7 +25,7 @@ pub enum IndexError {
     Database(#[from] sqlx::Error),
 }
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct SearchIndex {
     pub id: IndexId,
     pub name: String,

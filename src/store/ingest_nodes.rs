@@ -167,7 +167,7 @@ svc_client::words! {
 }
 
 /// A container with done children or tasks, after its counts were brought up to date.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Touched {
     pub document_id: DocumentId,
     /// The root of ingestion that it belongs to.
@@ -236,7 +236,7 @@ pub async fn close(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Re
 }
 
 /// Where a node belongs in an ingestion.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Belongs {
     pub root_id: RootId,
     /// The container whose count falls when the node is done.
@@ -272,7 +272,7 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>>
 }
 
 /// What is left to do once the events of a root were taken.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Left {
     pub root_id: RootId,
     /// There are events that nobody has taken.
@@ -349,7 +349,7 @@ pub async fn forget(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Resul
 }
 
 /// A container that waits for a node.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Waiting {
     pub root_id: RootId,
     pub parent_id: DocumentId,

@@ -34,7 +34,7 @@ macro_rules! expired {
 }
 
 /// A held task that must end for good.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Held {
     pub id: TaskId,
     pub claim_token: Uuid,

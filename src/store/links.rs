@@ -11,7 +11,7 @@ use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{LinkResponse, NewLink};
 use svc_ids::DocumentId;
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct LinkRow {
     id: i64,
     source_id: i64,

@@ -51,7 +51,7 @@ pub struct BatchCaps {
 }
 
 /// A batch as its worker sees it.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct BatchRow {
     pub id: i64,
     pub key: Uuid,
@@ -497,7 +497,7 @@ pub async fn tidy(conn: &mut PgConnection, kept: Duration) -> sqlx::Result<Vec<(
         .await
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct ShownRow {
     id: i64,
     provider: String,

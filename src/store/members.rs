@@ -9,7 +9,7 @@ pub const RULE: &str = "extract:members";
 const LOCK: i32 = 7379;
 
 /// What the members under a root of ingestion have together, however deep they lie.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Taken {
     pub members: i64,
     pub bytes: i64,

@@ -56,7 +56,7 @@ pub async fn undo(conn: &mut PgConnection, kept: &Place, id: i64, at: DateTime<U
     Ok(done.rows_affected() == 1)
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct MergeRow {
     id: i64,
     kept_id: i64,

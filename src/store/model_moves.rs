@@ -37,7 +37,7 @@ macro_rules! lacks {
 }
 
 /// The last move.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Move {
     pub serving: String,
     pub from_model: String,
@@ -82,7 +82,7 @@ pub async fn take(conn: &mut PgConnection) -> sqlx::Result<Option<Move>> {
 }
 
 /// The model whose vectors serve, the one that it replaced, and whether vectors are being moved between two models.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Served {
     pub serving: String,
     pub replaced: Option<String>,
@@ -109,7 +109,7 @@ pub async fn has_others(conn: &mut PgConnection, model: &str) -> sqlx::Result<bo
 }
 
 /// The documents that have vectors of other models alone.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct LeftBehind {
     model: String,
     /// How many there are, up to 10,000, the first of them, and their models.
@@ -215,7 +215,7 @@ pub async fn unfinished(conn: &mut PgConnection, task_type: &str) -> sqlx::Resul
 }
 
 /// A document that lacks a vector of the new model.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Lacking {
     #[sqlx(flatten)]
     pub place: Place,
@@ -299,7 +299,7 @@ pub async fn forget_tokens(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx:
 }
 
 /// How a document gets its vector.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Kind {
     pub id: DocumentId,
     /// The ids above it, root first.

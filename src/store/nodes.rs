@@ -164,7 +164,7 @@ macro_rules! titles_of_text {
 }
 
 /// A node whose text must be embedded.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct TextRow {
     pub id: DocumentId,
     pub title: String,
@@ -218,7 +218,7 @@ pub async fn leaves(
 }
 
 /// A node that left flight.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Landed {
     pub id: DocumentId,
     pub parent_id: Option<DocumentId>,

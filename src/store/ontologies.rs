@@ -9,7 +9,7 @@ use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
 use svc_ids::{DocumentId, PredicateId, PrincipalId};
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct OntologyRow {
     pub document_id: DocumentId,
     pub iri: Option<String>,
@@ -141,7 +141,7 @@ pub async fn page(
 }
 
 /// A class of an ontology.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ClassRow {
     pub document_id: DocumentId,
     pub iri: Option<String>,
@@ -260,7 +260,7 @@ pub async fn describe(
 }
 
 /// What an ontology says of a predicate, with the names that the predicate has.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct SaidRow {
     pub ontology_id: DocumentId,
     pub predicate_id: PredicateId,

@@ -6,7 +6,7 @@ use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{ErrorType, FailureChoice, FailureGroup, FailurePlace, LaneUse, MinuteCount, WorkerOverview};
 use svc_ids::{DocumentId, RootId, TaskId};
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct MinuteRow {
     minute: DateTime<Utc>,
     arrived: i64,
@@ -86,7 +86,7 @@ pub async fn regions_held(conn: &mut PgConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("SELECT count(*) FROM task_reservation").fetch_one(conn).await
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct WorkerRow {
     worker_id: String,
     version: String,
@@ -159,7 +159,7 @@ macro_rules! failed_tasks {
     };
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct FailureRow {
     task_type: String,
     error_type: Word<ErrorType>,

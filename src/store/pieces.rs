@@ -32,7 +32,7 @@ pub async fn occupied(conn: &mut PgConnection, pieces: &[Place]) -> sqlx::Result
 }
 
 /// A reason why the model refused documents or left their ends out, and how many.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Refused {
     pub documents: i64,
     pub reason: String,

@@ -17,7 +17,7 @@ use svc_ids::DocumentId;
 pub const DEEPEST: usize = 240;
 
 /// The place of a node in the tree, whose holder may change the node.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Place {
     pub(super) id: DocumentId,
     pub(super) path: Vec<i64>,

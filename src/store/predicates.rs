@@ -12,7 +12,7 @@ use svc_ids::{DocumentId, PredicateId, PrincipalId};
 /// The namespace of a predicate that is named without one.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct PredicateRow {
     pub id: PredicateId,
     pub namespace: String,

@@ -6,7 +6,7 @@ use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{NewPrincipal, PrincipalChange, PrincipalKind, PrincipalResponse};
 use svc_ids::PrincipalId;
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     id: i64,
     name: String,

@@ -57,7 +57,7 @@ pub async fn listens(listener: &mut PgListener) -> sqlx::Result<()> {
 pub const COUNTED: i64 = 10_000;
 
 /// Tasks that are alike: of one type, in one state, for one reason.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct TaskCount {
     pub task_type: String,
     pub lane: Word<TaskLane>,
@@ -98,7 +98,7 @@ pub async fn unfinished(conn: &mut PgConnection) -> sqlx::Result<Vec<TaskCount>>
 }
 
 /// Tasks of a type that failed for good.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct FailedCount {
     pub task_type: String,
     pub tasks: i64,

@@ -54,7 +54,7 @@ fn no_leaves(excluded: &[String]) -> Vec<String> {
 }
 
 /// How much there is to summarise.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Extent {
     pub leaves: i64,
     pub bytes: i64,
@@ -86,7 +86,7 @@ pub async fn extent(
 }
 
 /// A leaf to be summarised.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct LeafRow {
     pub id: DocumentId,
     /// The ids of its ancestors, root first.
@@ -332,7 +332,7 @@ pub async fn record(conn: &mut PgConnection, within: &Place, made: &[(DocumentId
 }
 
 /// What may be chosen for a portfolio.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct CandidateRow {
     pub id: DocumentId,
     /// The ids of its ancestors, root first.

@@ -13,7 +13,7 @@ const BOXES: i64 = 60;
 const COUNTED: i64 = 100_000;
 
 /// The regions of one file in numbers.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct FileRegions {
     pub root_id: RootId,
     pub title: String,
@@ -29,7 +29,7 @@ pub struct AllRegions {
     pub waiting: i64,
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct PageRow {
     files: i64,
     all_held: i64,
@@ -80,7 +80,7 @@ pub async fn files(
 }
 
 /// A child of a file.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Column {
     pub id: i64,
     pub title: String,
@@ -101,7 +101,7 @@ pub async fn columns(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<V
 }
 
 /// A region as the queue has it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct RegionRow {
     pub task_id: i64,
     pub task_type: String,

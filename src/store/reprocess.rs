@@ -16,7 +16,7 @@ use svc_ids::{DocumentId, RootId};
 pub use swap::*;
 
 /// A generation of a file.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Generation {
     pub id: RootId,
     pub options: Value,

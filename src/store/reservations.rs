@@ -8,7 +8,7 @@ use svc_client::{Code, Failure};
 use svc_ids::TaskId;
 
 /// The holder of an overlapping region.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Holder {
     pub task_id: TaskId,
     pub task_type: String,

@@ -71,7 +71,7 @@ pub async fn queue_again(conn: &mut PgConnection, at: DocumentId, containers: &[
 }
 
 /// A container that waits for its rollup.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Container {
     #[sqlx(flatten)]
     pub place: Place,
@@ -208,7 +208,7 @@ pub async fn done(conn: &mut PgConnection, root_id: RootId, containers: &[Docume
 }
 
 /// A container under which nothing is open any more.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Finished {
     pub id: DocumentId,
     /// The container that waits for it.

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, migrate::Migrator};
 use std::collections::HashMap;
 
 /// The numbered files of `migrations/`, in sqlx's ledger.
-pub static MIGRATIONS: Migrator = sqlx::migrate!();
+pub static MIGRATIONS: Migrator = sqlx_macros::migrate!();
 
 /// The functions and views, in the order in which they can be made.
 const SOURCES: &[Source] = include!(concat!(env!("OUT_DIR"), "/schema_sources.rs"));
@@ -27,7 +27,7 @@ impl Source {
 }
 
 /// A row of the ledger of functions and views.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 struct Made {
     name: String,
     hash: String,

@@ -60,7 +60,7 @@ fn cursor(after: After) -> (i64, DocumentId) {
 }
 
 /// One child of a container.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Child {
     pub id: DocumentId,
     pub position: Option<i32>,
@@ -178,7 +178,7 @@ pub async fn are_expected(conn: &mut PgConnection, documents: &[DocumentId]) -> 
 }
 
 /// A segment that `POST /documents/{id}/segment` made.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Made {
     #[sqlx(flatten)]
     pub place: Place,

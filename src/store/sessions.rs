@@ -44,7 +44,7 @@ pub async fn begin(conn: &mut PgConnection, hash: &[u8; 32], shown: Shown, csrf:
 }
 
 /// A session that has not ended.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Session {
     pub token_id: Option<ApiTokenId>,
     pub owner_mark: Option<Vec<u8>>,

@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use svc_client::wire::ShapeMode;
 use svc_ids::{DocumentId, ShapeBindingId};
 
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct BindingRow {
     pub id: ShapeBindingId,
     pub ontology_id: DocumentId,
@@ -137,7 +137,7 @@ pub async fn delete(conn: &mut PgConnection, id: ShapeBindingId) -> sqlx::Result
 }
 
 /// A binding that concerns writes, with those of the written documents that it covers.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Concerned {
     pub id: ShapeBindingId,
     pub ontology_id: DocumentId,

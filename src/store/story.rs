@@ -12,7 +12,7 @@ use svc_ids::{DocumentId, RootId};
 /// How many files a search for a name looks at.
 const NAMED: i64 = 10_000;
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct FileRow {
     id: i64,
     title: String,
@@ -72,7 +72,7 @@ pub async fn files(
     Ok(rows.into_iter().map(read).collect())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct EntryRow {
     task_type: String,
     outcome: Option<Word<AttemptOutcome>>,

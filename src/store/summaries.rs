@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use svc_ids::{DocumentId, TaskId};
 
 /// A text under a container: that of a leaf, or the summary of a container below.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Source {
     /// The container that is told of.
     pub container: DocumentId,
@@ -79,7 +79,7 @@ pub async fn texts(conn: &mut PgConnection, sources: &[DocumentId]) -> sqlx::Res
 }
 
 /// What a language model answered.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct LlmAnswer {
     pub answer: String,
     /// Whether the endpoint cut it off.
@@ -121,7 +121,7 @@ pub async fn answer(conn: &mut PgConnection, asker: Asker<'_>, asked: &[u8]) -> 
     .await
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct AnswerRow {
     document_id: DocumentId,
     #[sqlx(flatten)]

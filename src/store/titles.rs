@@ -69,7 +69,7 @@ pub async fn under(
 }
 
 /// What a document is to the titles above chunks.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Above {
     /// It is a part of another document, whose titles stand above its chunks too.
     pub is_part: bool,
@@ -168,7 +168,7 @@ pub async fn begins_anew(conn: &mut PgConnection, place: &Place, task_type: &str
 }
 
 /// A document at or under another one.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Below {
     pub id: DocumentId,
     /// The ids from the upper one's child down to it; empty for the upper one itself.

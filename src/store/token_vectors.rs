@@ -19,7 +19,7 @@ pub struct TokenRows<'a> {
 }
 
 /// A document's pack.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 pub struct Pack {
     pub document_id: DocumentId,
     pub width: i32,

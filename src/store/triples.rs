@@ -39,7 +39,7 @@ macro_rules! fact_readable {
 pub(super) use fact_readable;
 
 /// A fact, with its predicate's name.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct FactRow {
     pub id: TripleId,
     pub zone: DocumentId,
@@ -209,7 +209,7 @@ pub async fn history(
     .await
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct CitationRow {
     triple_id: TripleId,
     document_id: i64,

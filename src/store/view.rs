@@ -12,7 +12,7 @@ use svc_ids::DocumentId;
 const LOOKED_INTO: i64 = 5000;
 
 /// The file that a document is, or comes from.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct FileRow {
     pub document_id: DocumentId,
     pub title: String,

@@ -47,7 +47,7 @@ impl Of {
     }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     id: i64,
     principal_id: Option<i64>,
@@ -158,7 +158,7 @@ pub async fn rotate(
 }
 
 /// What must be known of a webhook to choose its events.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Served {
     pub id: WebhookId,
     pub kinds: Vec<Word<EventKind>>,

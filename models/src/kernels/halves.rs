@@ -1,5 +1,6 @@
 //! Products of bf16 rows and bf16 weights by `vdpbf16ps`, which adds two products to each f32 sum. Only some processors
 //! have it; the others widen the weights and keep the rows in f32.
+#![cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86_64 has processors with the instruction"))]
 
 #[cfg(target_arch = "x86_64")]
 use super::{

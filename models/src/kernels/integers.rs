@@ -1,5 +1,7 @@
 //! Products of i16 rows and i8 weights, exact in i32, for processors that cannot multiply quads ([`super::quads`]).
 
+#[cfg(target_arch = "aarch64")]
+use super::lanes::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
 use super::{
@@ -169,6 +171,7 @@ pub(super) unsafe fn multiply(
     out_stride: usize,
     columns: usize,
 ) {
+    #[cfg(target_arch = "x86_64")]
     macro_rules! on {
         ($lanes:ty, $features:literal) => {{
             #[target_feature(enable = $features)]
@@ -194,6 +197,9 @@ pub(super) unsafe fn multiply(
         Isa::Avx2 => on!(Avx2, "avx2,fma"),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => on!(Avx512, "avx512f,avx512bw,fma"),
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the caller's promise is passed on, and the build's target has the feature.
+        Isa::Neon => unsafe { multiply_body::<Neon>(x, lines, scales, out, out_stride, columns) },
     }
 }
 

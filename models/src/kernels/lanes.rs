@@ -1,5 +1,7 @@
 //! Sixteen numbers at once, as the processor's registers hold them.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
@@ -303,5 +305,119 @@ impl Lanes for Avx512 {
     unsafe fn of_sums(sums: Self::Sums) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm512_cvtepi32_ps(sums) })
+    }
+}
+
+/// NEON, which every processor of this architecture has.
+#[cfg(target_arch = "aarch64")]
+#[derive(Clone, Copy)]
+pub(super) struct Neon([float32x4_t; 4]);
+
+#[cfg(target_arch = "aarch64")]
+impl Lanes for Neon {
+    const TILE_ROWS: usize = 6;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller's promise, here and below.
+        Self(unsafe { [vdupq_n_f32(0.0); 4] })
+    }
+
+    #[inline(always)]
+    unsafe fn all(value: f32) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { [vdupq_n_f32(value); 4] })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: as above.
+        unsafe { Self([vld1q_f32(from), vld1q_f32(from.add(4)), vld1q_f32(from.add(8)), vld1q_f32(from.add(12))]) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        let [first, second, third, fourth] = self.0;
+        // SAFETY: as above.
+        unsafe {
+            vst1q_f32(to, first);
+            vst1q_f32(to.add(4), second);
+            vst1q_f32(to.add(8), third);
+            vst1q_f32(to.add(12), fourth);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(self, left: Self, right: Self) -> Self {
+        let ([a, b, c, d], x, y) = (self.0, left.0, right.0);
+        // SAFETY: as above.
+        Self(unsafe {
+            [vfmaq_f32(a, x[0], y[0]), vfmaq_f32(b, x[1], y[1]), vfmaq_f32(c, x[2], y[2]), vfmaq_f32(d, x[3], y[3])]
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        // SAFETY: as above. A bf16 is the upper half of an f32.
+        unsafe {
+            let (first, second) = (vld1q_u16(from), vld1q_u16(from.add(8)));
+            Self([
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(first))),
+                vreinterpretq_f32_u32(vshll_high_n_u16::<16>(first)),
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(second))),
+                vreinterpretq_f32_u32(vshll_high_n_u16::<16>(second)),
+            ])
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        let ([a, b, c, d], x) = (self.0, other.0);
+        // SAFETY: as above.
+        Self(unsafe { [vmulq_f32(a, x[0]), vmulq_f32(b, x[1]), vmulq_f32(c, x[2]), vmulq_f32(d, x[3])] })
+    }
+
+    type Sums = [int32x4_t; 4];
+    /// The first number of each pair, and the second.
+    type Pairs = [[int16x8_t; 2]; 2];
+
+    #[inline(always)]
+    unsafe fn no_sums() -> Self::Sums {
+        // SAFETY: as above.
+        unsafe { [vdupq_n_s32(0); 4] }
+    }
+
+    #[inline(always)]
+    unsafe fn load_pairs(from: *const i8) -> Self::Pairs {
+        // SAFETY: as above.
+        unsafe {
+            let int8x16x2_t(first, second) = vld2q_s8(from);
+            [
+                [vmovl_s8(vget_low_s8(first)), vmovl_high_s8(first)],
+                [vmovl_s8(vget_low_s8(second)), vmovl_high_s8(second)],
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_pairs(sums: Self::Sums, pairs: Self::Pairs, pair: *const [i16; 2]) -> Self::Sums {
+        let [mut a, mut b, mut c, mut d] = sums;
+        // SAFETY: as above.
+        unsafe {
+            for ([low, high], number) in pairs.into_iter().zip(pair.read_unaligned()) {
+                a = vmlal_n_s16(a, vget_low_s16(low), number);
+                b = vmlal_high_n_s16(b, low, number);
+                c = vmlal_n_s16(c, vget_low_s16(high), number);
+                d = vmlal_high_n_s16(d, high, number);
+            }
+        }
+        [a, b, c, d]
+    }
+
+    #[inline(always)]
+    unsafe fn of_sums(sums: Self::Sums) -> Self {
+        let [a, b, c, d] = sums;
+        // SAFETY: as above.
+        Self(unsafe { [vcvtq_f32_s32(a), vcvtq_f32_s32(b), vcvtq_f32_s32(c), vcvtq_f32_s32(d)] })
     }
 }

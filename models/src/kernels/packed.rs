@@ -25,6 +25,7 @@ pub(crate) struct Packed {
     depth: usize,
 }
 
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86_64 reads pairs and quads"))]
 enum Lines {
     F32(Vec<Line>),
     Bf16(Vec<HalfLine>),
@@ -37,6 +38,7 @@ enum Lines {
 }
 
 /// Rows in the form that a product reads.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86_64 reads pairs and quads"))]
 enum Left<'a> {
     Floats(&'a [f32]),
     Halves(Halves),

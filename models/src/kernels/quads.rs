@@ -1,12 +1,13 @@
 //! Products of u8 rows and i8 weights by `vpdpbusd`, which adds four products to each i32 sum. Only some processors have
 //! it; the others multiply pairs ([`super::integers`]).
+#![cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86_64 has processors with the instruction"))]
 
-use super::{
-    lanes::WIDTH,
-    tile::{Line, Panel},
-};
+use super::{lanes::WIDTH, tile::Line};
 #[cfg(target_arch = "x86_64")]
-use {super::lanes::Avx512, std::arch::x86_64::*};
+use {
+    super::{lanes::Avx512, tile::Panel},
+    std::arch::x86_64::*,
+};
 
 /// The weights of sixteen outputs for four inputs.
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,7 @@
 //! Matrix products whose right side is in panels: sixteen columns each, line by line.
 
+#[cfg(target_arch = "aarch64")]
+use super::lanes::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Portable, WIDTH};
@@ -256,6 +258,8 @@ pub(super) enum Isa {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
 }
 
 impl Isa {
@@ -273,6 +277,10 @@ impl Isa {
                 return Self::Avx2;
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("neon") {
+            return Self::Neon;
+        }
         Self::Portable
     }
 
@@ -285,6 +293,8 @@ impl Isa {
             Self::Avx512 => true,
             best => set == best,
         }));
+        #[cfg(target_arch = "aarch64")]
+        sets.push(Self::Neon);
         sets
     }
 }
@@ -351,6 +361,10 @@ unsafe fn multiply_on<W: PanelLine>(
             // SAFETY: as above, and the features were detected.
             unsafe { v4(x, right, out, out_stride, is_added) }
         }
+        // The build's target has the feature.
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as for what is portable.
+        Isa::Neon => unsafe { multiply_body::<Neon, W>(x, right, out, out_stride, is_added) },
     }
 }
 

@@ -9,7 +9,7 @@ use svc_client::wire::TaskStatus;
 use svc_ids::{DocumentId, RootId, TaskId};
 
 /// A task that was failed from outside, or put back.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Moved {
     pub id: TaskId,
     pub scope_document_id: DocumentId,
@@ -170,7 +170,7 @@ async fn follow_moves(conn: &mut PgConnection, tasks: &[TaskId]) -> sqlx::Result
 }
 
 /// How many nodes were put back in flight, by what they were before.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Returned {
     pub settled: i64,
     pub failed: i64,

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use svc_ids::DocumentId;
 
 /// A document that has token vectors.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Packed {
     pub id: DocumentId,
     pub model: String,
@@ -55,7 +55,7 @@ pub async fn packed(
 }
 
 /// A token of a document, with its vector in each width that is kept.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct TokenRow {
     pub document_id: DocumentId,
     pub token_idx: i32,

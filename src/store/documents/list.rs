@@ -31,7 +31,7 @@ macro_rules! structured_bytes {
 pub(super) use structured_bytes;
 
 /// A document in a list, with the size of what it holds.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Listed {
     pub id: DocumentId,
     pub position: Option<i32>,
@@ -166,7 +166,7 @@ pub async fn children(
 }
 
 /// A document of a subtree.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Descendant {
     /// The ids from the child of the subtree's root down to the document itself.
     pub way: Vec<i64>,
@@ -224,7 +224,7 @@ macro_rules! waiting {
 pub(super) use waiting;
 
 /// Whether there are nodes that a search cannot show.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Waiting {
     pub are_open: bool,
     pub are_titled: bool,

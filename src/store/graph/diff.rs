@@ -20,7 +20,7 @@ pub struct Compared {
 }
 
 /// A fact that changed, with the one that took its place.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Change {
     pub id: TripleId,
     pub kind: Word<FactChange>,

@@ -37,7 +37,7 @@ impl Within {
 }
 
 /// Something that is wrong, with how much of its kind there is.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Found {
     pub total: i64,
     pub document_id: Option<i64>,
@@ -238,7 +238,7 @@ pub async fn dangling(conn: &mut PgConnection, within: &Within) -> sqlx::Result<
 }
 
 /// An object of a fact: a document, or a literal with its datatype and language.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Value {
     pub id: TripleId,
     pub object_id: Option<DocumentId>,
@@ -472,7 +472,7 @@ pub async fn given_up(conn: &mut PgConnection, within: &Within) -> sqlx::Result<
 }
 
 /// The settled documents with text of a usetype, how many of them can be found by what, and how many facts cite.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Covered {
     pub usetype: String,
     pub all: i64,

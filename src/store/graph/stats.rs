@@ -8,7 +8,7 @@ use sqlx::{PgConnection, postgres::PgArguments};
 use svc_ids::DocumentId;
 
 /// Facts by what they are.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Counts {
     pub facts: i64,
     pub literals: i64,

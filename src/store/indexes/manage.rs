@@ -8,7 +8,7 @@ use svc_ids::{DocumentId, IndexId};
 use svc_ranking::Config;
 
 /// An index as its owner sees it.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct IndexRow {
     pub id: IndexId,
     pub name: String,
@@ -167,7 +167,7 @@ pub async fn follow_move(conn: &mut PgConnection, from: &Place, to: &Place) -> s
 }
 
 /// Where the build of an index is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Building {
     /// Which one it is of those that were begun.
     pub build: i64,

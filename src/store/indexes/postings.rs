@@ -28,7 +28,7 @@ pub struct Entry {
 }
 
 /// The place of a sealed row.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Head {
     pub term_id: i32,
     pub first_doc: i32,
@@ -205,7 +205,7 @@ pub async fn bury(conn: &mut PgConnection, index: Option<IndexId>, documents: &[
 }
 
 /// A document of an index by its number there.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Resolved {
     pub docno: i32,
     pub document_id: DocumentId,

@@ -36,7 +36,7 @@ pub enum PartOf {
     Dead(Vec<i32>),
 }
 
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 struct Row {
     kind: i16,
     term_id: Option<i32>,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use svc_ids::{DocumentId, RootId};
 
 /// The counts of nodes under a root, or changes of these counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Frontier {
     pub total: i64,
     pub in_flight: i64,
@@ -79,7 +79,7 @@ pub async fn count_by_path(conn: &mut PgConnection, scope: &Readable, id: Docume
     .await
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct FoldedRow {
     root_id: RootId,
     #[sqlx(flatten)]

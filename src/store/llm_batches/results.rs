@@ -13,7 +13,7 @@ pub struct BatchResult {
 }
 
 /// What came back of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct BatchCounts {
     pub answered: i32,
     pub failed: i32,
@@ -164,7 +164,7 @@ pub async fn end(
 }
 
 /// What a provider said against a question of a task.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub struct Said {
     #[sqlx(rename = "error_code")]
     pub code: String,

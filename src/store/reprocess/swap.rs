@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use svc_ids::{DocumentId, TripleId};
 
 /// A node under a file.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Descendant {
     pub id: DocumentId,
     pub parent_id: DocumentId,
@@ -79,7 +79,7 @@ pub async fn counterparts(
 }
 
 /// A link with an end among nodes that go.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Link {
     pub id: i64,
     pub source_id: DocumentId,
@@ -113,7 +113,7 @@ pub async fn links(conn: &mut PgConnection, file: &Place, gone: &[DocumentId]) -
 }
 
 /// A fact about or of nodes that go.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct ShownFact {
     pub id: TripleId,
     pub subject_id: DocumentId,

@@ -10,7 +10,7 @@ use svc_client::wire::{SortBy, SortOrder};
 use svc_ids::DocumentId;
 
 /// A document in an order.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Sorted {
     pub id: DocumentId,
     /// What it is sorted by: the microseconds of a time since 1970, or the first 60 characters of a title; absent where it has no time.

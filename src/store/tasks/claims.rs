@@ -26,7 +26,7 @@ pub struct Claimer {
     pub lease: Duration,
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct ClaimedRow {
     id: TaskId,
     task_type: String,

@@ -18,7 +18,7 @@ pub struct Moment {
 }
 
 /// What a fact leads to, with the IRI that a node came with and whether it came without.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct End {
     pub id: Option<DocumentId>,
     pub iri: Option<String>,
@@ -29,7 +29,7 @@ pub struct End {
 }
 
 /// A fact beside what was asked for, by the position of that, from 1.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Beside {
     pub at: i64,
     pub triple_id: TripleId,
@@ -260,7 +260,7 @@ pub async fn below(
 }
 
 /// A fact between two nodes.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Between {
     pub subject_id: DocumentId,
     pub object_id: DocumentId,

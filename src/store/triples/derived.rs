@@ -54,7 +54,7 @@ pub async fn catch_up(conn: &mut PgConnection, changes: &[i64], predicates: &[Pr
 }
 
 /// What somebody says of a predicate that rules go by. What several say of one are several of these.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Axiom {
     pub id: PredicateId,
     /// The predicate's own; an ontology says none.
@@ -81,7 +81,7 @@ pub async fn axioms(conn: &mut PgConnection) -> sqlx::Result<Vec<Axiom>> {
 }
 
 /// An asserted fact that is believed, with the guards of its ends.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct AssertedRow {
     pub id: TripleId,
     pub zone: DocumentId,
@@ -168,7 +168,7 @@ pub async fn large_zones(
 }
 
 /// A derived fact that is believed.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct DerivedRow {
     pub id: TripleId,
     pub statement: Uuid,

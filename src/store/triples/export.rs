@@ -12,7 +12,7 @@ use svc_client::wire::FactType;
 use svc_ids::{DocumentId, PredicateId, TripleId};
 
 /// A fact between two nodes, or from a node to a literal.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Edge {
     pub id: TripleId,
     pub subject_id: DocumentId,
@@ -70,7 +70,7 @@ pub struct Limit {
 }
 
 /// A fact of a page, with the number of facts that the page would have if it had no limit of bytes.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     #[sqlx(flatten)]
     edge: Edge,

@@ -43,7 +43,7 @@ pub async fn into_zones(conn: &mut PgConnection, root: DocumentId) -> sqlx::Resu
 }
 
 /// A believed fact whose time is believed already where it comes, in part or as a whole, and the first fact that says so.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Met {
     id: TripleId,
     zone: DocumentId,
@@ -231,7 +231,7 @@ pub struct Counterpart {
 }
 
 /// An end of a fact that is replaced.
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Redirected {
     id: TripleId,
     subject_id: DocumentId,

@@ -20,7 +20,7 @@ pub struct Along {
 }
 
 /// A fact that leads from a document of the frontier to another one.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Edge {
     pub id: TripleId,
     pub from: DocumentId,
@@ -80,7 +80,7 @@ pub async fn edges(
 }
 
 /// A fact on a path, as it is shown.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct StepRow {
     pub id: TripleId,
     pub subject_id: DocumentId,

@@ -101,7 +101,7 @@ pub struct Asked {
 }
 
 /// A believed fact that overlaps what is asked.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Believed {
     pub id: TripleId,
     pub statement: Uuid,

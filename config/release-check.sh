@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Checks a release, a folder or its tarball, and builds nothing: none of its programs needs a newer glibc or a library that it does not
+# bring, and its service starts from another folder in an empty environment, takes files and finds what is in them.
+#
+#     config/release-check.sh FOLDER|TARBALL [GLIBC]
+#
+# Without the version of a glibc it does not look at what the programs need.
+set -euo pipefail
+
+say() { printf 'release: %s\n' "$*"; }
+fail() { printf 'release: %s\n' "$*" >&2; exit 1; }
+
+[ $# -ge 1 ] || fail "name a folder or a tarball: config/release-check.sh FOLDER|TARBALL [GLIBC]"
+release=$(realpath "$1")
+glibc=${2:-}
+# The user that the database runs as cannot enter root's home.
+work=$(mktemp -d "${TMPDIR:-/tmp}/svc-release.XXXXXX")
+chmod 711 "$work"
+service=
+
+finish() {
+  local status=$?
+  trap - EXIT
+  if [ -n "$service" ] && kill -0 "$service" 2>/dev/null; then
+    kill -TERM "$service" 2>/dev/null || true
+    wait "$service" 2>/dev/null || true
+  fi
+  if [ "$status" -ne 0 ] && [ -s "$work/log" ]; then
+    echo "release: the end of the service's log:" >&2
+    tail -n 30 "$work/log" >&2
+  fi
+  rm -rf "$work"
+  exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+if [ -f "$release" ]; then
+  mkdir "$work/unpacked"
+  tar --extract --gzip --file "$release" --directory "$work/unpacked"
+  release=$(echo "$work"/unpacked/*)
+fi
+for part in svc svc-worker svc-batch-worker postgres/bin/postgres postgres/lib models/all-MiniLM-L6-v2/model.safetensors \
+  config/svc.toml docs licenses/crates.txt LICENSE-MIT LICENSE-APACHE README.md CHANGELOG.md; do
+  [ -e "$release/$part" ] || fail "$release has no $part"
+done
+
+# What every system with glibc has; anything else must be in the folder.
+of_system=' libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libgcc_s.so.1 libz.so.1 '
+if [ -n "$glibc" ]; then
+  command -v readelf >/dev/null || fail "readelf is missing: install binutils"
+  for program in "$release"/svc* "$release"/postgres/bin/* "$release"/postgres/lib/postgresql/*.so; do
+    name=${program#"$release"/}
+    newest=$(readelf --wide --version-info "$program" | grep -oE 'GLIBC_[0-9]+(\.[0-9]+)+' | sort -u -V | tail -n 1 || true)
+    [ "$(printf '%s\n' "$newest" "GLIBC_$glibc" | sort -V | tail -n 1)" = "GLIBC_$glibc" ] \
+      || fail "$name needs $newest, and a release may need glibc $glibc at most"
+    for library in $(readelf --wide --dynamic "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+      case $of_system in *" $library "*) continue ;; esac
+      case $library in ld-linux*) continue ;; esac
+      [ -e "$release/postgres/lib/$library" ] || fail "$name needs $library, which the release does not bring"
+    done
+  done
+  say "nothing in it needs a newer glibc than $glibc"
+fi
+
+mkdir "$work/elsewhere"
+cd "$work/elsewhere"
+env -i SVC_DATA_DIR="$work/data" SVC_LISTEN=127.0.0.1:0 SVC_CONSOLE_LISTEN=127.0.0.1:0 \
+  "$release/svc" serve </dev/null >"$work/log" 2>&1 &
+service=$!
+url=
+for _ in $(seq 1500); do
+  url=$(sed -n 's,^svc .* serves \(http://[^/]*\)/.*,\1,p' "$work/log")
+  [ -z "$url" ] || break
+  kill -0 "$service" 2>/dev/null || fail "the service ended"
+  sleep 0.2
+done
+[ -n "$url" ] || fail "the service does not serve after five minutes"
+ask() { env -i SVC_DATA_DIR="$work/data" SVC_URL="$url" "$release/svc" "$@" </dev/null; }
+ask ingest "$release/docs" >"$work/ingested" || fail "svc ingest docs ended with $?: $(cat "$work/ingested")"
+ask search "what a lane is" >"$work/found"
+[ -s "$work/found" ] || fail "svc search finds nothing in docs"
+for program in svc-worker svc-batch-worker; do
+  env -i "$release/$program" --help >/dev/null || fail "$program does not start"
+done
+kill -TERM "$service"
+wait "$service" || fail "svc serve ended with $?"
+service=
+say "it starts from another folder, in an empty environment"
