@@ -36,7 +36,7 @@ pub struct Counted<'a> {
     pub most: i64,
 }
 
-#[derive(FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct MemberRow {
     id: DocumentId,
     path: Vec<i64>,
