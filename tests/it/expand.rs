@@ -83,7 +83,10 @@ async fn what_has_no_terms_to_add_refuses_the_option_and_the_command_line_says_w
     ] {
         let search = MethodSearch { method, expand: Some(true), ..MethodSearch::new("heron") };
         match app.client.search_batch(Json(SearchBatch { searches: vec![search] })).await {
-            Ok(_) => assert!(is_known, "{method:?}"),
+            Ok(batch) => {
+                let found = batch.answers[0].found.as_ref().unwrap();
+                assert!(is_known && has(found, "marsh"), "{method:?}: {found:?}");
+            }
             Err(refused) => {
                 assert!(!is_known, "{method:?}: {refused}");
                 assert_eq!(
