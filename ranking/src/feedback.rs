@@ -1,6 +1,6 @@
 //! Pseudo-relevance feedback: the best texts of a ranking are taken for relevant, and what they are about is searched for too. The relevance model is that of Lavrenko and
 //! Croft (2001); joined with the query it is RM3 (Abdul-Jaleel et al., "UMass at TREC 2004: Novelty and HARD").
-use crate::Analyzer;
+use crate::{Analyzer, Language};
 use std::collections::HashMap;
 
 /// A longer term, in bytes, is no word that others use too.
@@ -49,9 +49,11 @@ pub fn characteristic(model: Vec<Weighted>, idf: impl Fn(&str) -> f64, most: usi
     chosen
 }
 
-/// Numbers and lone characters say nothing of a subject.
+/// Numbers and lone characters say nothing of a subject. What a term says of its language is no part of it.
 fn may_be_added(term: &str) -> bool {
-    term.len() <= TERM_BYTES && term.chars().nth(1).is_some() && term.chars().any(char::is_alphabetic)
+    let is_language = |name: &str| Language::NAMES.iter().any(|(known, _)| *known == name);
+    let word = term.rsplit_once('/').filter(|(_, name)| is_language(name)).map_or(term, |(word, _)| word);
+    word.len() <= TERM_BYTES && word.chars().nth(1).is_some() && word.chars().any(char::is_alphabetic)
 }
 
 #[cfg(test)]
@@ -75,6 +77,8 @@ mod tests {
         assert_eq!(model(&["heron egret heron reeds"], 1).len(), 1);
         let long = "a".repeat(TERM_BYTES + 1);
         assert!(model(&[&long, "", "  "], 9).is_empty());
+        assert!(may_be_added("heron/english") && may_be_added("x/heron"), "a name may have a slash");
+        assert!(!may_be_added("x/english") && !may_be_added("7/english"));
         let (better, worse) = (model(&["heron", "egret"], 9), model(&["egret", "heron"], 9));
         assert_eq!((&*better[0].0, &*worse[0].0), ("heron", "egret"));
     }

@@ -27,6 +27,7 @@ pub const HIDDEN: &[&str] = &[
     "sort_top",
     "sorted",
     "with_whole",
+    "expand",
     "expanded_by",
 ];
 

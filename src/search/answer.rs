@@ -271,7 +271,7 @@ async fn grouped(
     let reach = asked.depth.max(limit as u32);
     let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), asked.enough(reach));
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
-    // By words containers are not found, and a later stage decides by itself.
+    // By words containers are found by their titles alone, and a later stage decides by itself.
     let by_wholes =
         asked.with_whole && !asked.ranks_again() && matches!(ranking, Ranking::Vector(_) | Ranking::Hybrid(..));
     let compared = LEG_DEPTH as usize;

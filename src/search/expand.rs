@@ -26,7 +26,8 @@ const LIKELIEST: usize = 64;
 const READ: i32 = 8_000;
 
 /// The terms that are added to the query of a search, which ranks by `plain` without them; `None` if nobody asked for some. They stand in texts that the search finds, and so in
-/// none that its caller may not read: only how rare each of them is, as in every score of BM25, follows from all texts. A further page takes them from the texts of the first.
+/// none that its caller may not read: only how rare each of them is, as in every score of BM25, follows from all texts. A further page takes them from the texts of the first;
+/// whoever makes a cursor up names others, but gets no term that none of these has in the index.
 pub(super) async fn terms(
     core: &Core,
     eligible: &Eligible,
@@ -67,11 +68,11 @@ pub(super) async fn terms(
     let model = work.await.map_err(|error| Failure::new(Code::Internal, error))?;
     let likeliest: Vec<&str> = model.iter().map(|(term, _)| &**term).collect();
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let known = store::indexes::terms::frequencies(&mut conn, name, &likeliest).await.or_fail()?;
+    let known = store::indexes::terms::frequencies(&mut conn, name, &page.fed_back, &likeliest).await.or_fail()?;
     drop(conn);
     let rarity: HashMap<String, f64> =
         known.into_iter().map(|(term, df, docs)| (term, idf(docs as f64, df.max(0) as f64))).collect();
-    // What the index does not know, it does not find.
+    // By what the texts do not have in the index, they are not found.
     let chosen = characteristic(model, |term| rarity.get(term).copied().unwrap_or_default(), ADDED);
     Ok(Some(chosen.into_iter().map(|(term, share)| (term, SHARE * share)).collect()))
 }

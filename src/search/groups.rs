@@ -140,7 +140,7 @@ impl Tree {
     }
 
     /// Puts the groups that are among these best results into the order of two scores together: that of the whole, which stands for the group, and that of its best part.
-    /// What is in neither place, but further behind, counts as the last of these results; a text without parts is both.
+    /// What is in neither place, but further behind, counts as the last of these results; a text without parts among them is both.
     pub fn put_by_wholes(&self, best: &[(DocumentId, f64)], groups: &mut Vec<Group>) {
         let Some((_, last)) = best.last() else { return };
         let places: HashMap<DocumentId, usize> =

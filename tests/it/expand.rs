@@ -8,8 +8,8 @@ use serde_json::json;
 use svc_client::{
     Code, Json,
     wire::{
-        ContextConfig, DocumentPath, GrantPath, GrantRight, MethodSearch, NewContext, SearchBatch, SearchMethod,
-        SearchQuery, SearchResponse,
+        ContextConfig, DocumentPath, GrantPath, GrantRight, MethodSearch, NewContext, NewIndex, SearchBatch,
+        SearchMethod, SearchQuery, SearchResponse,
     },
 };
 
@@ -83,7 +83,10 @@ async fn what_has_no_terms_to_add_refuses_the_option_and_the_command_line_says_w
     ] {
         let search = MethodSearch { method, expand: Some(true), ..MethodSearch::new("heron") };
         match app.client.search_batch(Json(SearchBatch { searches: vec![search] })).await {
-            Ok(_) => assert!(is_known, "{method:?}"),
+            Ok(batch) => {
+                let found = batch.answers[0].found.as_ref().unwrap();
+                assert!(is_known && has(found, "marsh"), "{method:?}: {found:?}");
+            }
             Err(refused) => {
                 assert!(!is_known, "{method:?}: {refused}");
                 assert_eq!(
@@ -159,6 +162,41 @@ async fn a_further_page_adds_the_terms_of_the_first_as_long_as_their_texts_may_b
         assert!(has(&closed, "marsh") && !has(&closed, "bittern"), "{method}: {:?}", closed.expanded_by);
         grant(&app, &reader, known[0], GrantRight::Read).await;
         app.client.delete_document(DocumentPath { id: better }).await.unwrap();
+    }
+    app.end().await;
+}
+
+/// Who makes a cursor up may name any text, also one that is in another index or in none, and must not learn by it which of its words the texts of others have.
+#[tokio::test]
+async fn a_cursor_that_nobody_gave_adds_no_term_that_only_other_texts_have_in_the_index() {
+    let app = TestApp::start().await;
+    let home = app.create("Birds", "A heron stands in the reeds.", None).await.id;
+    let marshes = app.create("Marshes", "A heron waits in the marsh.", Some(home)).await.id;
+    let secret = app.create("Plans", "The harpoon is hidden.", Some(home)).await.id;
+    let apart = app.create("Guesses", "A harpoon, a torpedo, or reeds?", None).await.id;
+    let narrow: NewIndex = serde_json::from_value(json!({"name": "narrow", "members": [home]})).unwrap();
+    app.client.create_index(Json(narrow)).await.unwrap();
+    app.client.protect_document(DocumentPath { id: secret }).await.unwrap();
+    let reader = someone(&app, "reader").await;
+    for method in ["bm25", "hybrid"] {
+        let mut body = json!({"query": "heron", "index": "narrow", "expand": true, "limit": 1});
+        let first = ask(&reader.client, method, &body).await.unwrap();
+        assert!(has(&first, "marsh") && has(&first, "reed"), "{method}: {:?}", first.expanded_by);
+        let cursor = first.next_cursor.unwrap();
+        let mut numbers: Vec<i64> = cursor.split('.').map(|number| number.parse().unwrap()).collect();
+        // It ends with the one result that was shown, behind the texts that feed terms back.
+        let end = numbers.len() - 1;
+        let fed_back = &numbers[end - 2..end];
+        assert!(fed_back.contains(&home) && fed_back.contains(&marshes), "{method}: {cursor}");
+        for (named, expected) in [([apart, secret], &[][..]), ([marshes, apart], &["heron", "marsh", "wait"][..])] {
+            numbers[end - 2..end].copy_from_slice(&named);
+            let forged: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            body["cursor"] = forged.join(".").into();
+            let page = ask(&reader.client, method, &body).await.unwrap();
+            let mut added = page.expanded_by.unwrap();
+            added.sort();
+            assert_eq!(added, expected, "{method}");
+        }
     }
     app.end().await;
 }

@@ -180,12 +180,13 @@ async fn a_cursor_that_nobody_gave_puts_in_no_word_that_does_not_fit_and_shows_n
     let mut body = json!({"query": "hreon", "forgiving": true, "limit": 1});
     let cursor = ask(&reader.client, "bm25", &body).await.unwrap().next_cursor.unwrap();
     let numbers: Vec<&str> = cursor.split('.').collect();
-    // The sixth says how long the key is by which results are sorted; then come three numbers about the word, and the word itself in one.
-    assert_eq!(&numbers[5..10], ["0", "4", "0", "5", "1"], "{cursor}");
+    // It ends with three numbers about the word, the word itself in one, and the one result that was shown. Before them stands how many numbers the key takes by
+    // which results are sorted, how many the words take, and how many documents feed terms back.
+    let (begin, about) = numbers.split_at(numbers.len() - 7);
+    assert_eq!((begin.last(), &about[..5]), (Some(&"0"), &["4", "0", "0", "5", "1"][..]), "{cursor}");
     let forged = |from: u64, length: u64, word: &[u8]| {
         let word = word.iter().fold(1_u64, |number, byte| number << 8 | u64::from(*byte));
-        let shown = numbers[11..].join(".");
-        format!("{}.4.{from}.{length}.1.{word}.{shown}", numbers[..6].join("."))
+        format!("{}.4.0.{from}.{length}.1.{word}.{}", begin.join("."), about[6])
     };
     body["cursor"] = forged(0, 5, b"harpoon").into();
     let page = ask(&reader.client, "bm25", &body).await.unwrap();

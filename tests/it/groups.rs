@@ -157,6 +157,17 @@ async fn groups_by_their_wholes_have_one_order_on_all_pages() {
         }
         assert_eq!(paged, whole, "{method}");
     }
+    // Each file is where its own score and the best one of what is in it put it together.
+    let all = ask(&app.client, "vector", &json!({"query": QUERY, "limit": 100})).await.unwrap().results;
+    let last = all.last().unwrap().score;
+    let together = |file: i64| {
+        let whole = all.iter().find(|result| result.document.id == file);
+        let part = all.iter().find(|result| result.document.path.contains(&file));
+        whole.map_or(last, |whole| whole.score) + part.map_or(last, |part| part.score)
+    };
+    let body = json!({"query": QUERY, "limit": 100, "group_by": "file", "with_whole": true});
+    let ordered = ids(&ask(&app.client, "vector", &body).await.unwrap());
+    assert!(ordered.windows(2).all(|two| together(two[0]) >= together(two[1]) - 1e-9), "{ordered:?}");
     app.end().await;
 }
 

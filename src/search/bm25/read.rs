@@ -223,6 +223,8 @@ async fn query_terms(config: AnalyzerConfig, Query { text, added }: Query<'_>) -
     } else {
         Analyzer::new(config).query(text)
     };
+    // Where each text has its own language, a word stands for a term of each, and a text has one of these: so words are counted, and not terms.
+    let words = if bag.terms.is_empty() { 0.0 } else { f64::from(bag.length.max(1)) };
     let mut terms: Vec<(Box<str>, u32)> = bag.terms.into_iter().collect();
     if terms.len() > LOOKED_UP {
         terms.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -230,7 +232,6 @@ async fn query_terms(config: AnalyzerConfig, Query { text, added }: Query<'_>) -
     }
     terms.sort_unstable();
     let mut terms: Vec<Weighted> = terms.into_iter().map(|(term, count)| (term, f64::from(count))).collect();
-    let words: f64 = terms.iter().map(|(_, count)| count).sum();
     for (term, share) in added.iter().filter(|_| words > 0.0) {
         match terms.binary_search_by(|(known, _)| known.cmp(term)) {
             Ok(at) => terms[at].1 += words * share,

@@ -1,7 +1,7 @@
 //! Terms and their document frequencies.
 
 use sqlx::PgConnection;
-use svc_ids::IndexId;
+use svc_ids::{DocumentId, IndexId};
 
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct TermStats {
@@ -86,10 +86,12 @@ pub async fn around(conn: &mut PgConnection, index: &str, term: &str, most: i64)
     .await
 }
 
-/// How many documents of the index of this name have each of these terms, beside how many it has in all. A term that it does not know is left out.
+/// How many documents of the index of this name have each of these terms, beside how many it has in all. A term is left out that none of `documents` has there, so
+/// that nothing is told of one which only others have.
 pub async fn frequencies(
     conn: &mut PgConnection,
     index: &str,
+    documents: &[DocumentId],
     terms: &[&str],
 ) -> sqlx::Result<Vec<(String, i64, i64)>> {
     sqlx::query_as(
@@ -100,10 +102,14 @@ pub async fn frequencies(
                                    WHERE t.index_id = s.index_id AND t.term_id = s.term_id), 0))::bigint,
                 (i.docs + coalesce((SELECT sum(d.docs) FROM search_index_deltas d WHERE d.index_id = i.id), 0))::bigint
            FROM search_indexes i JOIN search_term_stats s ON s.index_id = i.id
-          WHERE i.name = $1 AND s.term = ANY($2)",
+          WHERE i.name = $1 AND s.term = ANY($2)
+            AND s.term_id IN (SELECT unnest(e.terms) FROM search_index_entries e
+                               WHERE e.document_id = ANY($3)
+                                 AND e.index_id = (SELECT named.id FROM search_indexes named WHERE named.name = $1))",
     )
     .bind(index)
     .bind(terms)
+    .bind(documents)
     .fetch_all(conn)
     .await
 }

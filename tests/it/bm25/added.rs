@@ -1,7 +1,7 @@
 //! Terms that are added to a query.
-use super::{find, plain_index, put};
+use super::{create, find, plain_index, put};
 use svc::search::bm25::{self, Allowed, Query};
-use svc_ranking::{Cache, Weighted};
+use svc_ranking::{Analyzer, AnalyzerConfig, Cache, Config, Language, Weighted};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn added_terms_count_their_share_of_what_the_words_count() {
@@ -32,4 +32,21 @@ async fn added_terms_count_their_share_of_what_the_words_count() {
     assert_eq!(least.document_id, whole[0].document_id);
     assert!((least.score - whole[0].score / 4.0).abs() < 1e-9, "{quarter:?}");
     assert!(with("!!!", &[("beta", 1.0)]).await.is_empty(), "where no word counts anything, nothing has a share of it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_word_that_is_looked_for_in_each_language_counts_once() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Cache::new(1 << 20);
+    let analyzer = AnalyzerConfig { language: Language::Detect, ..AnalyzerConfig::default() };
+    let index = create(&pool, "detecting", &Config { analyzer, ..Config::default() }).await;
+    put(&pool, &cache, index, &[(1, "heron".to_owned()), (2, "marsh".to_owned())]).await;
+    let mut added: Vec<Weighted> = Vec::new();
+    Analyzer::new(analyzer).each_term("marsh", |term| added.push((term.into(), 0.5)));
+    assert!(added.len() == 1 && Analyzer::new(analyzer).query("heron").terms.len() > 2);
+    let query = Query { text: "heron", added: &added };
+    let found =
+        bm25::search(&pool, &cache, "detecting", query, 9, Allowed::All).await.expect("searched").expect("there");
+    assert_eq!(found.iter().map(|hit| hit.document_id.0).collect::<Vec<_>>(), [1, 2]);
+    assert!((found[1].score - found[0].score / 2.0).abs() < 1e-9, "both are as rare, and as long: {found:?}");
 }
