@@ -32,8 +32,9 @@ run: setup ## Runs the service, optimised, on its usual data folder, until Ctrl-
 release: setup ## Makes a folder and a tarball that start on another machine by ./svc serve.
 	@config/release.sh
 
+# Tests wait for leases and for moments to come, so a machine with few processors runs one test more at once than it has of them.
 test: setup ## Runs every test, with a PostgreSQL of their own.
-	cargo test --workspace
+	few=$$(nproc); [ "$$few" -gt 3 ] || export RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((few + 1))}; cargo test --workspace
 	@config/openapi.sh
 	@config/fuzz-api.sh 1 45
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"

@@ -25,7 +25,7 @@ use sqlx::{PgConnection, PgPool, postgres::PgConnectOptions};
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use svc::{
     access::Caller,
@@ -256,13 +256,15 @@ impl TestApp {
     /// Follows a file's frontier to its end.
     pub async fn settled(&self, id: i64) -> FrontierResponse {
         let end = async {
+            let begun = Instant::now();
             loop {
                 let frontier = self.client.read_frontier(DocumentPath { id }).await.unwrap();
                 if frontier.is_at_rest() {
                     return frontier;
                 }
-                tokio::task::yield_now().await;
-                tokio::time::timeout(Duration::from_millis(50), std::future::pending::<()>()).await.unwrap_err();
+                // Whoever waits for long looks seldom, because each look takes time from what it waits for.
+                let rest = (begun.elapsed() / 10).clamp(Duration::from_millis(20), Duration::from_millis(200));
+                tokio::time::timeout(rest, std::future::pending::<()>()).await.unwrap_err();
             }
         };
         match tokio::time::timeout(PATIENCE, end).await {
@@ -339,11 +341,14 @@ pub async fn insert(conn: &mut PgConnection, parent: Option<i64>) -> DocumentId 
 /// Asks repeatedly until there is an answer.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let answer = async {
+        let begun = Instant::now();
         loop {
             if let Some(answer) = ask().await {
                 return answer;
             }
-            tokio::time::timeout(Duration::from_millis(20), std::future::pending::<()>()).await.unwrap_err();
+            // What is asked for may be there for a moment only, so that also a long wait looks often.
+            let rest = (begun.elapsed() / 10).clamp(Duration::from_millis(20), Duration::from_millis(60));
+            tokio::time::timeout(rest, std::future::pending::<()>()).await.unwrap_err();
         }
     };
     match tokio::time::timeout(PATIENCE, answer).await {
