@@ -1,5 +1,12 @@
 //! How far a caller knows the store, which keeps a standby from answering it with less.
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// The header of an answer that says how far its caller knows the store from then on: a [`Position`].
 pub const POSITION_HEADER: &str = "svc-position";
@@ -35,9 +42,34 @@ impl FromStr for Position {
     }
 }
 
+/// The latest position that a client and its clones were told of.
+#[derive(Clone, Default)]
+pub(crate) struct Known(Arc<AtomicU64>);
+
+impl Known {
+    pub fn note(&self, position: Position) {
+        self.0.fetch_max(position.0, Ordering::AcqRel);
+    }
+
+    /// `None` before the first.
+    pub fn latest(&self) -> Option<Position> {
+        Some(Position(self.0.load(Ordering::Acquire))).filter(|position| position.0 > 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_known_never_goes_back() {
+        let known = Known::default();
+        assert_eq!(known.latest(), None);
+        for position in [7, 9, 8] {
+            known.clone().note(Position(position));
+        }
+        assert_eq!(known.latest(), Some(Position(9)));
+    }
 
     #[test]
     fn a_position_reads_back_as_it_is_written_and_sorts_by_the_log() {

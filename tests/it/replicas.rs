@@ -17,8 +17,8 @@ use std::sync::{
 };
 use svc::embedded::EmbeddedPostgres;
 use svc_client::{
-    AFTER_HEADER, Json, NOW, OPERATIONS, On, Operation, OperationInfo, POSITION_HEADER, Position, Remote, Sender,
-    Untyped, ops,
+    AFTER_HEADER, Client, Json, NOW, OPERATIONS, On, Operation, OperationInfo, POSITION_HEADER, Position, Remote,
+    Sender, Untyped, ops,
     wire::{
         Bm25Search, CheckedPart, DocumentPath, EmbedQuery, EventQuery, FindingKind, GrantPath, GrantRight,
         HybridSearch, NewDocument, OntologyQuery, WaitQuery,
@@ -283,7 +283,9 @@ async fn a_search_after_a_write_finds_it(world: &World) {
 async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
     let app = &world.app;
     let query = EventQuery { since: Some("now".to_owned()), ..EventQuery::default() };
-    let mut events = app.client.follow_events(query).await.unwrap();
+    // It writes nothing, so it knows no more than it is told.
+    let follower = Client(Remote::new(&app.base, TOKEN, support::http()));
+    let mut events = follower.follow_events(query).await.unwrap();
     world.pause().await;
     let id = app.create("A bird", "dunlin", None).await.id;
     let event = loop {
@@ -300,6 +302,8 @@ async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
         let request = app.raw("POST", "/search/bm25").header(AFTER_HEADER, &position).json(&body);
         let answer: Value = request.send().await.unwrap().json().await.unwrap();
         assert_eq!(answer["results"][0]["id"], id, "whoever was told of it is shown it: {answer}");
+        let found = follower.search_bm25(Json(Bm25Search::new("dunlin"))).await.unwrap();
+        assert!(found.results.iter().any(|result| result.document.id == id), "the client goes on from the event");
     }
     world.resume().await;
 }
