@@ -116,7 +116,7 @@ impl<T: Wire> Reply for Events<T> {
     }
 }
 
-/// Reads events from the pieces of a body. What they tell of is known to the client from then on.
+/// Reads events from the pieces of a body. The client knows what they tell of from then on.
 fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>, known: Known) -> EventStream<T> {
     EventStream::new(stream::try_unfold(Some((pieces, Parser::default(), known)), async |state| {
         let Some((mut pieces, mut parser, known)) = state else { return Ok(None) };
@@ -133,9 +133,7 @@ fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>, known: Know
                     return Err(serde_json::from_str(&raw.data).unwrap_or_else(misread));
                 }
                 let data: T = serde_json::from_str(&raw.data).map_err(misread)?;
-                if let Some(position) = data.position() {
-                    known.note(position);
-                }
+                known.note(data.position());
                 let name = raw.name.map_or(Cow::Borrowed("message"), Cow::Owned);
                 let event = Event { id: raw.id, name, data };
                 return Ok(Some((Sent::Event(event), Some((pieces, parser, known)))));

@@ -108,15 +108,16 @@ impl Remote {
 
     fn request(&self, info: &OperationInfo, path: &Value) -> reqwest::RequestBuilder {
         let request = self.http.request(info.method.clone(), format!("{}{}", self.base, fill(info.path, path)));
-        let request = request.header(VERSION_HEADER, VERSION).bearer_auth(&self.token);
-        match self.known.latest() {
-            Some(position) => request.header(AFTER_HEADER, position.to_string()),
-            None if self.begins_now => request.header(AFTER_HEADER, NOW),
-            None => request,
-        }
+        request.header(VERSION_HEADER, VERSION).bearer_auth(&self.token)
     }
 
     async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Incoming, Failure> {
+        let demand = self.known.demand();
+        let request = match &demand.after {
+            Some(after) => request.header(AFTER_HEADER, after),
+            None if self.begins_now => request.header(AFTER_HEADER, NOW),
+            None => request,
+        };
         let response = match &self.sender {
             None => request.send().await,
             Some(send) => match request.build().and_then(http::Request::try_from) {
@@ -127,7 +128,7 @@ impl Remote {
         let response = response.map_err(|error| lost(&self.base, &error))?;
         let named = response.headers().get(POSITION_HEADER).and_then(|value| value.to_str().ok());
         if let Some(position) = named.and_then(|named| named.parse().ok()) {
-            self.known.note(position);
+            self.known.answered(&demand, position);
         }
         Ok(Incoming::new(response, &self.base, self.answer_limit, self.known.clone()))
     }
