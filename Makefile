@@ -33,8 +33,10 @@ release: setup ## Makes a folder and a tarball that start on another machine by 
 	@config/release.sh
 
 # Tests wait for leases and for moments to come, so a machine with few processors runs one test more at once than it has of them.
+AT_ONCE := few=$$(nproc); [ "$$few" -gt 3 ] || export RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((few + 1))};
+
 test: setup ## Runs every test, with a PostgreSQL of their own.
-	few=$$(nproc); [ "$$few" -gt 3 ] || export RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((few + 1))}; cargo test --workspace
+	$(AT_ONCE) cargo test --workspace
 	@config/openapi.sh
 	@config/fuzz-api.sh 1 45
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
@@ -44,7 +46,7 @@ test: setup ## Runs every test, with a PostgreSQL of their own.
 	@config/setup.sh has-ocr || echo "left out: the text of scanned pages (no tesseract here, and none could be fetched: config/setup.sh ocr)"
 
 test-outside: setup ## Runs the tests of the service with their stored bytes in an object store, in place of the database.
-	SVC_TEST_BLOBS=s3 cargo test --workspace --test it
+	$(AT_ONCE) SVC_TEST_BLOBS=s3 cargo test --workspace --test it
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))

@@ -1,7 +1,7 @@
 //! Answers that come as server-sent events, as the HTML standard defines `text/event-stream`.
 #[cfg(feature = "openapi")]
 use crate::reply::Described;
-use crate::{Failure, Incoming, operation::Wire, reply::Reply};
+use crate::{Failure, Incoming, operation::Wire, position::Known, reply::Reply};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt, stream, stream::BoxStream};
 use std::{
@@ -106,7 +106,8 @@ impl<T: Wire> Reply for Events<T> {
         vec!["last-event-id"]
     }
     async fn receive(answer: Incoming) -> Result<EventStream<T>, Failure> {
-        Ok(read(answer.pieces()))
+        let known = answer.known.clone();
+        Ok(read(answer.pieces(), known))
     }
     #[cfg(feature = "openapi")]
     fn describe(_: &mut crate::reply::Schemas) -> Vec<Described> {
@@ -115,15 +116,15 @@ impl<T: Wire> Reply for Events<T> {
     }
 }
 
-/// Reads events from the pieces of a body.
-fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>) -> EventStream<T> {
-    EventStream::new(stream::try_unfold(Some((pieces, Parser::default())), async |state| {
-        let Some((mut pieces, mut parser)) = state else { return Ok(None) };
+/// Reads events from the pieces of a body. The client knows what they tell of from then on.
+fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>, known: Known) -> EventStream<T> {
+    EventStream::new(stream::try_unfold(Some((pieces, Parser::default(), known)), async |state| {
+        let Some((mut pieces, mut parser, known)) = state else { return Ok(None) };
         loop {
             if let Some(parsed) = parser.next()? {
                 let raw = match parsed {
                     Parsed::Event(raw) => raw,
-                    Parsed::Position(id) => return Ok(Some((Sent::Position(id), Some((pieces, parser))))),
+                    Parsed::Position(id) => return Ok(Some((Sent::Position(id), Some((pieces, parser, known))))),
                 };
                 let failed = raw.name.as_deref() == Some(PROBLEM);
                 let misread =
@@ -131,10 +132,11 @@ fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>) -> EventStr
                 if failed {
                     return Err(serde_json::from_str(&raw.data).unwrap_or_else(misread));
                 }
-                let data = serde_json::from_str(&raw.data).map_err(misread)?;
+                let data: T = serde_json::from_str(&raw.data).map_err(misread)?;
+                known.note(data.position());
                 let name = raw.name.map_or(Cow::Borrowed("message"), Cow::Owned);
                 let event = Event { id: raw.id, name, data };
-                return Ok(Some((Sent::Event(event), Some((pieces, parser)))));
+                return Ok(Some((Sent::Event(event), Some((pieces, parser, known)))));
             }
             match pieces.next().await {
                 Some(piece) => parser.feed(&piece?)?,

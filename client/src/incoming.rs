@@ -1,5 +1,5 @@
 //! An answer that is being received.
-use crate::Failure;
+use crate::{Failure, position::Known};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
 use http::{HeaderMap, HeaderName};
@@ -11,12 +11,14 @@ pub struct Incoming {
     response: reqwest::Response,
     base: String,
     limit: usize,
+    /// What the client knows of the store, for an answer that tells it more on the way.
+    pub(crate) known: Known,
 }
 
 impl Incoming {
-    pub(crate) fn new(mut response: reqwest::Response, base: &str, limit: usize) -> Incoming {
+    pub(crate) fn new(mut response: reqwest::Response, base: &str, limit: usize, known: Known) -> Incoming {
         let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
-        Incoming { status, headers, response, base: base.to_owned(), limit }
+        Incoming { status, headers, response, base: base.to_owned(), limit, known }
     }
 
     /// A header's value as text.

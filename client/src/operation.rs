@@ -1,5 +1,5 @@
 //! One operation: a row of the table, as a type.
-use crate::{Code, Failure, body::Body, constraint::Constraint, meta::Meta, reply::Reply};
+use crate::{Code, Failure, body::Body, constraint::Constraint, meta::Meta, position::Position, reply::Reply};
 use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -152,6 +152,10 @@ pub trait Wire: Clone + Serialize + DeserializeOwned + ToSchema + Send + Sync + 
     /// The most bytes of a body, where a service takes others of so many.
     fn most_bytes(usual: u64) -> u64 {
         usual
+    }
+    /// How far a store is, at the least, that shows what this tells of; `None` if this does not say so.
+    fn position(&self) -> Option<Position> {
+        None
     }
     /// The failure that says what took the place of a field of an earlier release, if the field is one. A request with
     /// such a field gets it, whatever else is wrong with the request.

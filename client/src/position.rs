@@ -1,5 +1,12 @@
 //! How far a caller knows the store, which keeps a standby from answering it with less.
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// The header of an answer that says how far its caller knows the store from then on: a [`Position`].
 pub const POSITION_HEADER: &str = "svc-position";
@@ -35,9 +42,74 @@ impl FromStr for Position {
     }
 }
 
+/// How far a client and its clones know the store.
+#[derive(Clone, Default)]
+pub(crate) struct Known(Arc<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    /// The latest position that they were told of; 0 before the first.
+    position: AtomicU64,
+    /// How many events told them of something without saying where that is.
+    told: AtomicU64,
+    /// How many of these happened before the position.
+    placed: AtomicU64,
+}
+
+/// What a request demands of the store that it is answered from.
+pub(crate) struct Demand {
+    /// The value of [`AFTER_HEADER`], if it demands anything.
+    pub after: Option<String>,
+    /// How many events without a position were before it.
+    told: u64,
+}
+
+impl Known {
+    /// Notes an event, and its position if it has one.
+    pub fn note(&self, position: Option<Position>) {
+        match position {
+            Some(position) => self.0.position.fetch_max(position.0, Ordering::AcqRel),
+            None => self.0.told.fetch_add(1, Ordering::AcqRel),
+        };
+    }
+
+    /// What a request demands, so that it is shown no less than is known.
+    pub fn demand(&self) -> Demand {
+        let told = self.0.told.load(Ordering::Acquire);
+        let is_placed = self.0.placed.load(Ordering::Acquire) >= told;
+        let after = match self.0.position.load(Ordering::Acquire) {
+            _ if !is_placed => Some(NOW.to_owned()),
+            0 => None,
+            position => Some(Position(position).to_string()),
+        };
+        Demand { after, told }
+    }
+
+    /// Notes the position of an answer to a request with this demand: all that was told before the request happened before it.
+    pub fn answered(&self, demand: &Demand, position: Position) {
+        self.0.position.fetch_max(position.0, Ordering::AcqRel);
+        self.0.placed.fetch_max(demand.told, Ordering::AcqRel);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_without_a_position_is_demanded_until_an_answer_to_that_names_one() {
+        let known = Known::default();
+        let earlier = known.demand();
+        assert_eq!(earlier.after, None);
+        known.note(None);
+        // This answers what was asked before the event.
+        known.answered(&earlier, Position(7));
+        let demand = known.clone().demand();
+        assert_eq!(demand.after.as_deref(), Some(NOW));
+        known.note(Some(Position(9)));
+        known.answered(&demand, Position(8));
+        assert_eq!(known.demand().after.as_deref(), Some("0/9"));
+    }
 
     #[test]
     fn a_position_reads_back_as_it_is_written_and_sorts_by_the_log() {

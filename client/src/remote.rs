@@ -3,23 +3,20 @@ use crate::{
     Body, Code, Failure, FileUpload, VERSION, VERSION_HEADER,
     incoming::{Incoming, lost},
     operation::{Call, Operation, OperationInfo, Outcome, Transport},
-    position::{AFTER_HEADER, NOW, POSITION_HEADER, Position},
+    position::{AFTER_HEADER, Known, NOW, POSITION_HEADER},
     reply::Reply,
 };
 use futures_util::future::BoxFuture;
 use http::header;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 /// Carries requests to a service otherwise than over the network.
 pub type Sender =
     Arc<dyn Fn(http::Request<reqwest::Body>) -> BoxFuture<'static, http::Response<reqwest::Body>> + Send + Sync>;
 
-/// A service at a remote address. It and its clones are never answered from an older store than an earlier answer showed them.
+/// A service at a remote address. It and its clones are never answered from an older store than an earlier answer, or an event, showed them.
 #[derive(Clone)]
 pub struct Remote {
     base: String,
@@ -27,8 +24,7 @@ pub struct Remote {
     http: reqwest::Client,
     answer_limit: usize,
     sender: Option<Sender>,
-    /// The latest position that an answer named; 0 before the first.
-    known: Arc<AtomicU64>,
+    known: Known,
     /// Whether the first request asks for the store of its own moment.
     begins_now: bool,
 }
@@ -60,7 +56,7 @@ impl Remote {
     /// Makes a client for the service at `base`, for example `http://127.0.0.1:8000`.
     pub fn new(base: &str, token: &str, http: reqwest::Client) -> Remote {
         let (base, token) = (base.trim_end_matches('/').to_owned(), token.to_owned());
-        let known = Arc::default();
+        let known = Known::default();
         Remote { base, token, http, answer_limit: ANSWER_LIMIT, sender: None, known, begins_now: false }
     }
 
@@ -112,15 +108,16 @@ impl Remote {
 
     fn request(&self, info: &OperationInfo, path: &Value) -> reqwest::RequestBuilder {
         let request = self.http.request(info.method.clone(), format!("{}{}", self.base, fill(info.path, path)));
-        let request = request.header(VERSION_HEADER, VERSION).bearer_auth(&self.token);
-        match self.known.load(Ordering::Acquire) {
-            0 if self.begins_now => request.header(AFTER_HEADER, NOW),
-            0 => request,
-            known => request.header(AFTER_HEADER, Position(known).to_string()),
-        }
+        request.header(VERSION_HEADER, VERSION).bearer_auth(&self.token)
     }
 
     async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Incoming, Failure> {
+        let demand = self.known.demand();
+        let request = match &demand.after {
+            Some(after) => request.header(AFTER_HEADER, after),
+            None if self.begins_now => request.header(AFTER_HEADER, NOW),
+            None => request,
+        };
         let response = match &self.sender {
             None => request.send().await,
             Some(send) => match request.build().and_then(http::Request::try_from) {
@@ -130,10 +127,10 @@ impl Remote {
         };
         let response = response.map_err(|error| lost(&self.base, &error))?;
         let named = response.headers().get(POSITION_HEADER).and_then(|value| value.to_str().ok());
-        if let Some(Position(position)) = named.and_then(|named| named.parse().ok()) {
-            self.known.fetch_max(position, Ordering::AcqRel);
+        if let Some(position) = named.and_then(|named| named.parse().ok()) {
+            self.known.answered(&demand, position);
         }
-        Ok(Incoming::new(response, &self.base, self.answer_limit))
+        Ok(Incoming::new(response, &self.base, self.answer_limit, self.known.clone()))
     }
 
     /// The address that the client calls.

@@ -17,6 +17,8 @@ const LAST_LOSS: i32 = 3;
 /// How many leases of a task may expire over a restart of the server without counting. A task that crashes the whole
 /// machine ends after these.
 const FORGIVEN_RESTARTS: i32 = 10;
+/// A task that has lost this many leases waits for that of a dead service too, so that one which kills every service leaves the next one time to serve.
+const AT_ONCE: i32 = 3;
 
 /// Whether an expired lease of task `t` counts. It does if the worker `w`, as it was when it claimed, is gone. It does
 /// not if that worker sends heartbeats again, as after a pause or an interrupted network, nor if the server restarted
@@ -136,11 +138,6 @@ pub struct Reaped {
 /// Takes back the claims whose lease has expired, each by its own worker's lease, at most a thousand per call. Does
 /// nothing if another worker is doing it.
 pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
-    reap_of(conn, None).await
-}
-
-/// The same, of these workers alone if any are named.
-async fn reap_of(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx::Result<Reaped> {
     let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
         .bind(AdvisoryLock::Reap.key())
         .fetch_one(&mut *conn)
@@ -149,6 +146,11 @@ async fn reap_of(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx::R
         return Ok(Reaped::default());
     }
     forgive(conn).await?;
+    take_back(conn, None).await
+}
+
+/// Takes back the claims whose lease has expired, of these workers alone if any are named; a claim that somebody else is taking back is left to them.
+async fn take_back(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx::Result<Reaped> {
     let again: Vec<(TaskId, DocumentId, RootId, bool)> = sqlx::query_as(concat!(
         "WITH expired AS MATERIALIZED (SELECT t.id, t.lease_losses, w.boot_nonce, ",
         counts!(),
@@ -200,7 +202,8 @@ async fn reap_of(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx::R
 }
 
 /// Takes back at once what workers hold that held the data folder of this database. The caller holds that folder's lock, and no worker of its own has
-/// begun: so all of those are dead, and nobody has to wait for their leases. Workers beside them may live, and keep what they hold.
+/// begun: so all of those are dead, and nobody has to wait for their leases. Workers beside them may live, and keep what they hold. What must end for
+/// good, and what is beyond a thousand, has no lease any more, so that the next [`reap`] finds it.
 pub async fn reap_holders_of_folder(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     // They are silent from now on, as whoever judges their losses expects of the dead.
     let dead: Vec<String> = sqlx::query_scalar(
@@ -213,14 +216,15 @@ pub async fn reap_holders_of_folder(conn: &mut PgConnection) -> sqlx::Result<Rea
     }
     sqlx::query(
         "WITH held AS MATERIALIZED (
-             SELECT id FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running') AND claimed_by = ANY($1)
+             SELECT id FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running') AND claimed_by = ANY($1) AND lapses < $2
               ORDER BY id FOR NO KEY UPDATE)
-         UPDATE task_queue SET lease_until = clock_timestamp() WHERE id IN (SELECT id FROM held)",
+         UPDATE task_queue SET lease_until = NULL WHERE id IN (SELECT id FROM held)",
     )
     .bind(&dead)
+    .bind(AT_ONCE)
     .execute(&mut *conn)
     .await?;
-    reap_of(conn, Some(&dead)).await
+    take_back(conn, Some(&dead)).await
 }
 
 /// Stops counting losses of workers that came back.

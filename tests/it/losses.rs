@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 use svc::{
     store::{
         admin,
+        advisory::AdvisoryLock,
         leases::{self, Lapsed},
         tasks::{self, Claimer},
         workers::{self, WorkerRow},
@@ -154,7 +155,7 @@ async fn a_loss_over_a_restart_of_the_server_counts_only_after_the_tenth() {
 async fn what_a_dead_holder_of_the_data_folder_held_comes_back_at_once_and_what_others_hold_stays() {
     let app = app().await;
     let mut ids = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..3 {
         ids.push(task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await);
     }
     let look = async || {
@@ -180,6 +181,9 @@ async fn what_a_dead_holder_of_the_data_folder_held_comes_back_at_once_and_what_
         workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
         held.extend(tasks::claim(&app.pool, &claimer(worker_id), &[(Lane::Io, 1)]).await.unwrap().grants);
     }
+    // The last one was there when three services died.
+    held.extend(tasks::claim(&app.pool, &claimer("service"), &[(Lane::Io, 1)]).await.unwrap().grants);
+    sqlx::query("UPDATE task_queue SET lapses = 3 WHERE id = $1").bind(ids[2]).execute(&app.pool).await.unwrap();
     // The server of a data folder is another one after such a death.
     for change in [
         "UPDATE task_queue SET heartbeat_at = pg_postmaster_start_time() - interval '1 second' WHERE claimed_by = 'service'",
@@ -188,13 +192,20 @@ async fn what_a_dead_holder_of_the_data_folder_held_comes_back_at_once_and_what_
     ] {
         sqlx::query(change).execute(&app.pool).await.unwrap();
     }
+    // Somebody beside it looks at the leases at that moment.
+    let mut reaper = app.pool.begin().await.unwrap();
+    let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Reap.key());
+    lock.execute(&mut *reaper).await.unwrap();
     assert_eq!(look().await, [Lapsed { id: ids[1], counts: false }]);
     assert!(look().await.is_empty());
+    reaper.rollback().await.unwrap();
     assert_eq!(status(&app, ids[0]).await.0, "claimed");
+    assert_eq!(status(&app, ids[2]).await.0, "claimed", "it waits for the lease");
     assert_eq!(status(&app, ids[1]).await, ("pending".to_owned(), true, None));
     let alive = workers::alive(&mut app.pool.acquire().await.unwrap()).await.unwrap();
     assert_eq!(alive.iter().map(|worker| worker.worker_id.as_str()).collect::<Vec<_>>(), ["beside"]);
     assert!(finish(&app.pool, &held[0]).await && !finish(&app.pool, &held[1]).await);
+    assert!(finish(&app.pool, &held[2]).await);
     let again = tasks::claim(&app.pool, &claimer("next"), &[(Lane::Io, 1)]).await.unwrap().grants.remove(0);
     assert_eq!((again.task_id, again.attempt), (ids[1], 2));
     assert!(finish(&app.pool, &again).await);

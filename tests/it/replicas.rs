@@ -17,8 +17,8 @@ use std::sync::{
 };
 use svc::embedded::EmbeddedPostgres;
 use svc_client::{
-    AFTER_HEADER, Json, NOW, OPERATIONS, On, Operation, OperationInfo, POSITION_HEADER, Position, Remote, Sender,
-    Untyped, ops,
+    AFTER_HEADER, Client, Json, NOW, OPERATIONS, On, Operation, OperationInfo, POSITION_HEADER, Position, Remote,
+    Sender, Untyped, ops,
     wire::{
         Bm25Search, CheckedPart, DocumentPath, EmbedQuery, EventQuery, FindingKind, GrantPath, GrantRight,
         HybridSearch, NewDocument, OntologyQuery, WaitQuery,
@@ -153,6 +153,40 @@ async fn a_client_names_the_latest_position_that_it_was_shown() {
     assert_eq!(*named.lock().unwrap(), [Some(NOW.to_owned())]);
 }
 
+#[tokio::test]
+async fn a_client_that_was_sent_an_event_is_shown_what_it_tells_of() {
+    let named: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
+    let asked = named.clone();
+    let send: Sender = Arc::new(move |request: http::Request<reqwest::Body>| {
+        let after = request.headers().get(AFTER_HEADER).map(|value| value.to_str().unwrap().to_owned());
+        asked.lock().unwrap().push(after);
+        let event = |seq: i64, position: Option<&str>| {
+            let event = json!({
+                "seq": seq, "kind": "document.created", "at": "2026-01-01T00:00:00Z", "document_id": 3, "root_id": 3,
+                "data": {}, "position": position,
+            });
+            format!("id: {seq}\nevent: document.created\ndata: {event}\n\n")
+        };
+        let body = match request.uri().path() {
+            "/events" => event(1, Some("0/20")) + &event(2, None),
+            _ => "{}".to_owned(),
+        };
+        let answer = http::Response::builder().header(POSITION_HEADER, "0/10").body(reqwest::Body::from(body));
+        std::future::ready(answer.unwrap()).boxed()
+    });
+    let remote = Remote::new("http://service", "", support::http()).sent_by(send);
+    let read = async || remote.call(&<ops::read_caller as Operation>::INFO, Untyped::default()).await.unwrap();
+    let mut events = Client(remote.clone()).follow_events(EventQuery::default()).await.unwrap();
+    assert_eq!(events.next().await.unwrap().unwrap().data.seq, 1);
+    read().await;
+    // Where this one happened it does not say.
+    assert_eq!(events.next().await.unwrap().unwrap().data.seq, 2);
+    read().await;
+    read().await;
+    let expected = [None, Some("0/20"), Some(NOW), Some("0/20")];
+    assert_eq!(*named.lock().unwrap(), expected.map(|after| after.map(str::to_owned)));
+}
+
 /// The call of an operation about what there is of its kind.
 fn request(world: &World, row: &OperationInfo, id: i64) -> reqwest::RequestBuilder {
     let request = call(&world.app, TOKEN, row, id, &[]).header(AFTER_HEADER, NOW);
@@ -283,7 +317,9 @@ async fn a_search_after_a_write_finds_it(world: &World) {
 async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
     let app = &world.app;
     let query = EventQuery { since: Some("now".to_owned()), ..EventQuery::default() };
-    let mut events = app.client.follow_events(query).await.unwrap();
+    // It writes nothing, so it knows no more than it is told.
+    let follower = Client(Remote::new(&app.base, TOKEN, support::http()));
+    let mut events = follower.follow_events(query).await.unwrap();
     world.pause().await;
     let id = app.create("A bird", "dunlin", None).await.id;
     let event = loop {
@@ -300,6 +336,11 @@ async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
         let request = app.raw("POST", "/search/bm25").header(AFTER_HEADER, &position).json(&body);
         let answer: Value = request.send().await.unwrap().json().await.unwrap();
         assert_eq!(answer["results"][0]["id"], id, "whoever was told of it is shown it: {answer}");
+        let found = follower.search_bm25(Json(Bm25Search::new("dunlin"))).await.unwrap();
+        assert!(
+            found.results.iter().any(|result| result.document.id == id),
+            "the client goes on from what it was told"
+        );
     }
     world.resume().await;
 }

@@ -1,4 +1,5 @@
-//! Tasks that come at a rate, to more claimers than are needed: how long each takes from when it is due to its durable end.
+//! Tasks that come at a rate, to more claimers than are needed: how long each takes from when it is due to its durable end. All are in the queue
+//! from the beginning, so each claim chooses from a long one; what comes at a rate is that somebody claims the next.
 use super::{claimer_named, fill, peers};
 use crate::{
     figure::{BoxError, Figure},

@@ -3,6 +3,7 @@ use crate::{
     Failure,
     constraint::{Constraint, Form, constrain},
     operation::{Params, Wire},
+    position::Position,
     words::wire_words,
 };
 use chrono::{DateTime, Utc};
@@ -114,7 +115,11 @@ pub struct EventResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<String>,
 }
-impl Wire for EventResponse {}
+impl Wire for EventResponse {
+    fn position(&self) -> Option<Position> {
+        self.position.as_deref()?.parse().ok()
+    }
+}
 
 macro_rules! kinds { ($(
     $(#[doc = $doc:literal])+ $name:ident = $text:literal, for $for:ident, [$($field:literal: $holds:expr),*];
