@@ -273,3 +273,19 @@ fn bytes_that_several_objects_of_a_locked_presentation_claim_are_opened_once() {
     let access = Access { password: Some(&password), ..Access::from(&limits) };
     assert_eq!(extract(Cursor::new(&bytes), access).unwrap().text, "# The pond\n\n- Seventy ducks");
 }
+
+#[test]
+fn damage_anywhere_of_a_locked_presentation_is_survived() {
+    let whole = locked("heron", &[]);
+    let (limits, password) = (Limits::default(), Secret::new("heron"));
+    let access = Access { password: Some(&password), ..Access::from(&limits) };
+    for at in (0..whole.len()).step_by(5) {
+        for value in [0, 0xFF] {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            if let Err(error) = extract(Cursor::new(&bytes), access) {
+                assert!(error.is_permanent(), "{at}: {error}");
+            }
+        }
+    }
+}
