@@ -9,7 +9,10 @@ use crate::{
     cipher::{Hash, Rc4, md5},
     compound::{long, short},
 };
-use encoding_rs::WINDOWS_1252;
+use encoding_rs::{
+    BIG5, EUC_KR, GBK, SHIFT_JIS, WINDOWS_874, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252, WINDOWS_1253, WINDOWS_1254,
+    WINDOWS_1255, WINDOWS_1256, WINDOWS_1257, WINDOWS_1258,
+};
 
 /// The bytes of a salt, and of what tells a right password.
 const SALT: usize = 16;
@@ -174,12 +177,29 @@ impl Veil {
 
     /// The bytes that a password makes; `None` if it does not make this key and this sum.
     pub(crate) fn new(password: &Secret, key: u16, sum: u16) -> Option<Self> {
-        let (mut letters, ..) = WINDOWS_1252.encode(password.reveal());
-        let letters = letters.to_mut();
-        letters.truncate(Self::FILLER.len());
-        if letters.is_empty() || Self::key(letters) != key || Self::sum(letters) != sum {
-            return None;
-        }
+        // Excel takes the letters in the code page of its computer, which the file does not name before it is open.
+        let of_computers = [
+            WINDOWS_1252,
+            WINDOWS_1250,
+            WINDOWS_1251,
+            WINDOWS_1253,
+            WINDOWS_1254,
+            WINDOWS_1255,
+            WINDOWS_1256,
+            WINDOWS_1257,
+            WINDOWS_1258,
+            WINDOWS_874,
+            SHIFT_JIS,
+            GBK,
+            BIG5,
+            EUC_KR,
+        ];
+        let letters = of_computers.into_iter().find_map(|encoding| {
+            let (letters, _, has_others) = encoding.encode(password.reveal());
+            let letters = &letters[..letters.len().min(Self::FILLER.len())];
+            let fits = !has_others && !letters.is_empty() && Self::key(letters) == key && Self::sum(letters) == sum;
+            fits.then(|| letters.to_vec())
+        })?;
         let mut filled = letters.iter().chain(&Self::FILLER);
         let halves = key.to_le_bytes();
         Some(Self(std::array::from_fn(|at| {
@@ -322,8 +342,16 @@ pub(crate) mod tests {
         let long = Veil::new(&Secret::new("VelvetSweatshop"), 0xB359, 0x9A0A).unwrap();
         assert_eq!(long.0, 0x876b_9ae2_1ee3_0562_1e69_9660_986e_9404u128.to_be_bytes());
         assert_eq!(Veil::sum(b"password"), 0x83AF);
-        for wrong in ["Heron", "", "heron "] {
+        for wrong in ["Heron", "", "heron ", "цапля"] {
             assert_eq!(Veil::new(&Secret::new(wrong), 0xCF7E, 0xC7AA), None, "{wrong}");
+        }
+        // Of a computer with another code page.
+        for (password, letters) in [("цапля", &b"\xF6\xE0\xEF\xEB\xFF"[..]), ("サギ", b"\x83T\x83M")] {
+            let veil = Veil::new(&Secret::new(password), Veil::key(letters), Veil::sum(letters));
+            assert_eq!(
+                veil.map(|veil| veil.0[0]),
+                Some((letters[0] ^ Veil::key(letters).to_le_bytes()[0]).rotate_right(1))
+            );
         }
         let mut bytes = *b"\x12\x34";
         veil.clear(30, 1, &mut bytes);

@@ -7,7 +7,7 @@ mod records;
 mod text;
 
 use crate::{
-    Access, CompoundKind, Extraction, Format, FormatError, Limit, Limits, Patterns,
+    Access, CompoundKind, Extraction, Format, FormatError, Limit, Limits, Patterns, Secret,
     compound::{self, Opened, long, short},
     markdown::Block,
     pptx::{Deck, Slide},
@@ -39,20 +39,36 @@ pub(crate) fn extract<'a, R: Read + Seek>(source: R, access: impl Into<Access<'a
     read(source, access.into()).map(|opened| opened.text)
 }
 
+/// The password by which PowerPoint locks a presentation that it protects from changes alone, and which it asks nobody for.
+fn known() -> Secret {
+    Secret::new("/01Hannes Ruescher/01")
+}
+
 fn read<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Opened, FormatError> {
     let limits = access.limits;
     let mut file = compound::open(source, Format::Ppt, limits)?;
     let at = Path::new(if file.is_storage(DUAL) { DUAL } else { "/" });
     let user = compound::read(&mut file, &at.join("Current User"), USER_BYTES)?.unwrap_or_default();
     let refused = |encrypted| FormatError::Compound { kind: CompoundKind::LegacyPowerpoint, encrypted };
-    let was_locked = long(&user, 12) == Some(ENCRYPTED) || file.exists("/EncryptedSummary");
+    let last = long(&user, 16);
+    let is_locked = long(&user, 12) == Some(ENCRYPTED) || file.exists("/EncryptedSummary");
     let document = &at.join("PowerPoint Document");
     let mut stream = compound::read(&mut file, document, limits.input_bytes)?.unwrap_or_default();
-    if was_locked && !objects::unlock(&mut stream, long(&user, 16), access.password)? {
-        return Err(refused(true));
+    let mut was_locked = false;
+    if is_locked {
+        let opened = match objects::unlock(&mut stream, last, Some(&known())) {
+            Err(FormatError::Encrypted { .. }) => {
+                was_locked = true;
+                objects::unlock(&mut stream, last, access.password)?
+            }
+            opened => opened?,
+        };
+        if !opened {
+            return Err(refused(true));
+        }
     }
     // Older versions have another form.
-    let mut objects = Objects::open(&stream, long(&user, 16))?.ok_or_else(|| refused(false))?;
+    let mut objects = Objects::open(&stream, last)?.ok_or_else(|| refused(false))?;
     let Some(document) = objects.document()? else {
         return Err(FormatError::corrupt(Format::Ppt, "its document is not there"));
     };

@@ -410,3 +410,21 @@ fn a_password_opens_documents_of_both_ciphers() {
     made.paragraph("Secret\r", 0, &[]);
     assert_eq!(extract(Cursor::new(made.bytes()), &limits).unwrap_err().code(), "corrupt");
 }
+
+#[test]
+fn damage_anywhere_of_a_locked_document_is_survived() {
+    let mut made = Made::default();
+    made.paragraph("The pond\r", 1, &[]).paragraph("Six herons nest there.\r", 0, &[]);
+    let whole = locked(&made.bytes(), "heron", Some(40));
+    let (limits, password) = (Limits::default(), Secret::new("heron"));
+    let access = Access { password: Some(&password), ..Access::from(&limits) };
+    for at in (0..whole.len()).step_by(31) {
+        for value in [0, 0xFF] {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            if let Err(error) = extract(Cursor::new(&bytes), access) {
+                assert!(error.is_permanent(), "{at}: {error}");
+            }
+        }
+    }
+}

@@ -25,8 +25,9 @@ const ENTRY: usize = 12;
 /// The entries that say where the strips or tiles of a picture are, and those that say how long these are.
 const PLACES: [u16; 2] = [273, 324];
 const LENGTHS: [u16; 2] = [279, 325];
-/// The most strips of a picture that are looked at.
+/// The most strips of a picture that are looked at, and of all pictures of a file: many directories may name the same ones.
 const MOST_STRIPS: u64 = 64 << 10;
+const STRIPS_OF_FILE: u64 = 4 << 20;
 
 /// Width and height in pixels, if the header tells them.
 type Size = Option<(u32, u32)>;
@@ -103,8 +104,14 @@ impl Order {
     }
 
     /// The numbers of the first of these entries that a directory has, and a very large one if some of them are not in the file;
-    /// `None` if it has no such entry.
-    fn numbers<R: Read + Seek>(self, source: &mut R, entries: &[u8], tags: [u16; 2]) -> io::Result<Option<Vec<u64>>> {
+    /// `None` if it has no such entry. Takes them from those that may still be looked at.
+    fn numbers<R: Read + Seek>(
+        self,
+        source: &mut R,
+        entries: &[u8],
+        tags: [u16; 2],
+        left: &mut u64,
+    ) -> io::Result<Option<Vec<u64>>> {
         const SHORT: u16 = 3;
         const LONG: u16 = 4;
         let is_wanted = |entry: &&[u8; ENTRY]| tags.contains(&self.short([entry[0], entry[1]]));
@@ -116,7 +123,9 @@ impl Order {
             LONG => 4,
             _ => return Ok(None),
         };
-        let length = width * u64::from(self.long([*a, *b, *c, *d])).min(MOST_STRIPS);
+        let count = u64::from(self.long([*a, *b, *c, *d])).min(MOST_STRIPS).min(*left);
+        *left -= count;
+        let length = width * count;
         let mut bytes = value.to_vec();
         if length > value.len() as u64 {
             bytes.clear();
@@ -135,9 +144,9 @@ impl Order {
     }
 
     /// Whether a file of this length ends within the pixels that a directory names.
-    fn is_cut<R: Read + Seek>(self, source: &mut R, entries: &[u8], length: u64) -> io::Result<bool> {
-        let Some(places) = self.numbers(source, entries, PLACES)? else { return Ok(false) };
-        let lengths = self.numbers(source, entries, LENGTHS)?.unwrap_or_default();
+    fn is_cut<R: Read + Seek>(self, source: &mut R, entries: &[u8], length: u64, left: &mut u64) -> io::Result<bool> {
+        let Some(places) = self.numbers(source, entries, PLACES, left)? else { return Ok(false) };
+        let lengths = self.numbers(source, entries, LENGTHS, left)?.unwrap_or_default();
         // What the entries do not say is taken for nothing.
         let ends = places.iter().zip(lengths.into_iter().chain(iter::repeat(0))).map(|(place, long)| place + long);
         Ok(ends.max().is_some_and(|end| end > length))
@@ -154,7 +163,7 @@ fn directories<R: Read + Seek>(
     let length = source.seek(SeekFrom::End(0))?;
     let [mark @ .., _, _, _, _] = begin;
     let here = if order.is_little { 8u32.to_le_bytes() } else { 8u32.to_be_bytes() };
-    let (mut pictures, mut met) = (Vec::new(), HashSet::new());
+    let (mut pictures, mut met, mut strips) = (Vec::new(), HashSet::new(), STRIPS_OF_FILE);
     let mut next = begin.last_chunk::<4>().copied().map_or(0, |next| order.long(next));
     // The last one names none. One that names an earlier one would never end.
     while next != 0 && met.insert(next) {
@@ -168,7 +177,7 @@ fn directories<R: Read + Seek>(
         }
         let end = TIFF_HEADER + 2 + ENTRY * usize::from(order.short(*count));
         let entries = moved.get(TIFF_HEADER + 2..end.min(moved.len())).unwrap_or_default();
-        let is_cut = order.is_cut(&mut source, entries, length)?;
+        let is_cut = order.is_cut(&mut source, entries, length, &mut strips)?;
         // Nobody has looked at what follows a directory that is longer than what is read of one.
         let is_whole = end + size_of::<u32>() <= moved.len() || moved.len() < TIFF_HEADER + DIRECTORY as usize;
         pictures.push(Picture { size: look(&moved).and_then(|seen| seen.size).filter(|_| is_whole), is_cut });
@@ -269,6 +278,18 @@ mod tests {
             tiff.resize(20_000, 0);
             let facts = extract(Cursor::new(tiff), &Limits::default()).unwrap().facts;
             assert_eq!(facts.contains_key("width"), is_known, "{entries}");
+        }
+    }
+
+    #[test]
+    fn no_more_strips_are_looked_at_than_a_file_may_have() {
+        let order = Order { is_little: true };
+        let mut entry = [PLACES[0], 4].map(u16::to_le_bytes).concat();
+        entry.extend([100u32, 0].map(u32::to_le_bytes).concat());
+        let mut left = 150;
+        for (expected, rest) in [(100, 50), (50, 0), (0, 0)] {
+            let numbers = order.numbers(&mut Cursor::new([1u8; 400]), &entry, PLACES, &mut left).unwrap();
+            assert_eq!((numbers.map(|numbers| numbers.len()), left), (Some(expected), rest));
         }
     }
 

@@ -79,27 +79,32 @@ impl Saved {
 }
 
 /// Opens the objects of a locked presentation in place, each of which has a key of its own; the edits are plain. Returns whether
-/// the presentation says how it is locked.
+/// the presentation says how it is locked. A wrong password changes nothing.
 pub(super) fn unlock(stream: &mut [u8], last: Option<u32>, password: Option<&Secret>) -> Result<bool, FormatError> {
     const HEAD: usize = 8;
     let plain: &[u8] = stream;
-    let Some(saved) = Saved::read(plain, last)? else { return Ok(false) };
-    let lock = saved.lock.and_then(|number| Record::at(plain, *saved.places.get(&number)? as usize));
+    let Some(Saved { places, lock: lock_number, .. }) = Saved::read(plain, last)? else { return Ok(false) };
+    let lock = lock_number.and_then(|number| Record::at(plain, *places.get(&number)? as usize));
     let Some(lock) = lock.filter(|record| record.kind == kind::LOCK) else { return Ok(false) };
     let keys = Lock::read(Format::Ppt, lock.body)?.keys(password)?;
-    let mut left = stream.len().saturating_mul(TIMES);
-    for (number, at) in &saved.places {
-        if Some(*number) == saved.lock {
+    // In the order of their places, so that no byte is opened twice, whatever the directories claim.
+    let mut objects: Vec<(u32, u32)> = places.into_iter().map(|(number, at)| (at, number)).collect();
+    objects.retain(|(_, number)| Some(*number) != lock_number);
+    objects.sort_unstable();
+    let mut opened = 0;
+    for (at, number) in objects {
+        let at = at as usize;
+        if at < opened {
             continue;
         }
-        let Some(object) = stream.get_mut(*at as usize..).filter(|object| object.len() >= HEAD) else { continue };
+        let Some(object) = stream.get_mut(at..).filter(|object| object.len() >= HEAD) else { continue };
         let (head, body) = object.split_at_mut(HEAD);
-        let mut cipher = keys.cipher(*number);
+        let mut cipher = keys.cipher(number);
         cipher.apply(head);
         let length = long(head, 4).unwrap_or_default() as usize;
         let end = length.min(body.len());
-        left = left.checked_sub(HEAD + end).ok_or_else(again)?;
         cipher.apply(&mut body[..end]);
+        opened = at + HEAD + end;
     }
     Ok(true)
 }

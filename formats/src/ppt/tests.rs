@@ -218,12 +218,12 @@ fn damage_anywhere_is_survived() {
     }
 }
 
-#[test]
-fn a_password_opens_a_presentation_object_by_object() {
-    let (keys, description) = locked_with("Wehr über Erlen", Some(128));
+/// A presentation of one slide that a password locks. Its directory has these numbers besides, for the bytes of its document.
+fn locked(password: &str, also: &[u32]) -> Vec<u8> {
+    let (keys, description) = locked_with(password, Some(128));
     let slide = page(kind::SLIDE, &[], &[text(0, "The pond"), text(1, "Seventy ducks")]);
     let mut made = Made::default();
-    let mut directory = Vec::new();
+    let mut directory: Vec<u32> = also.iter().flat_map(|number| [(1 << 20) | *number, 0]).collect();
     for (number, mut bytes) in [(1, document(&[entry(2, 256, &[])], &[])), (2, slide)] {
         directory.extend([(1 << 20) | number, made.stream.len() as u32]);
         keys.cipher(number).apply(&mut bytes);
@@ -235,8 +235,12 @@ fn a_password_opens_a_presentation_object_by_object() {
     made.stream.extend(atom(kind::DIRECTORY, &directory));
     made.last = made.stream.len() as u32;
     made.stream.extend(atom(kind::EDIT, &[0, 0, 0, directory_at, 1, 0, 0, 9]));
-    let bytes = made.bytes(ENCRYPTED, "");
+    made.bytes(ENCRYPTED, "")
+}
 
+#[test]
+fn a_password_opens_a_presentation_object_by_object() {
+    let bytes = locked("Wehr über Erlen", &[]);
     let limits = Limits::default();
     let password = Secret::new("Wehr über Erlen");
     let access = Access { password: Some(&password), ..Access::from(&limits) };
@@ -251,4 +255,37 @@ fn a_password_opens_a_presentation_object_by_object() {
     let wrong = Secret::new("heron");
     let access = Access { password: Some(&wrong), ..Access::from(&limits) };
     assert_eq!(probe(Cursor::new(&bytes), access).unwrap_err(), refused);
+}
+
+#[test]
+fn a_presentation_that_is_protected_from_changes_alone_is_read_as_others_are() {
+    let bytes = locked("/01Hannes Ruescher/01", &[]);
+    let limits = Limits::default();
+    let patterns = probe(Cursor::new(&bytes), &limits).unwrap();
+    assert!(patterns.holds(Pattern::HasTextLayer) && !patterns.holds(Pattern::IsEncrypted));
+    assert_eq!(extract(Cursor::new(&bytes), &limits).unwrap().text, "# The pond\n\n- Seventy ducks");
+}
+
+#[test]
+fn bytes_that_several_objects_of_a_locked_presentation_claim_are_opened_once() {
+    let bytes = locked("Wehr über Erlen", &[5, 7, 0xF_FFFF]);
+    let (limits, password) = (Limits::default(), Secret::new("Wehr über Erlen"));
+    let access = Access { password: Some(&password), ..Access::from(&limits) };
+    assert_eq!(extract(Cursor::new(&bytes), access).unwrap().text, "# The pond\n\n- Seventy ducks");
+}
+
+#[test]
+fn damage_anywhere_of_a_locked_presentation_is_survived() {
+    let whole = locked("heron", &[]);
+    let (limits, password) = (Limits::default(), Secret::new("heron"));
+    let access = Access { password: Some(&password), ..Access::from(&limits) };
+    for at in (0..whole.len()).step_by(5) {
+        for value in [0, 0xFF] {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            if let Err(error) = extract(Cursor::new(&bytes), access) {
+                assert!(error.is_permanent(), "{at}: {error}");
+            }
+        }
+    }
 }

@@ -38,10 +38,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     for (name, value) in &found {
         store::evidence::record(tx.conn(), id, *name, value).await.classified()?;
     }
-    // A text that is extracted again may come behind the charts.
-    let has_charts = empty.is_some() && images::has_charts(tx.conn(), id).await?;
-    let empty = empty.filter(|_| !has_charts);
-    store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &json!(empty)).await.classified()?;
+    images::record_empty(tx.conn(), id, empty).await?;
     if unread.count > 0 {
         store::evidence::record(tx.conn(), id, Evidence::OcrLeftOut, &unread.into_value()).await.classified()?;
     }

@@ -75,7 +75,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let charts = charts::prepare(of_charts).await?;
 
     let mut tx = apply.begin_creating().await?;
-    make(tools, &mut tx, &found, charts, &options, &Told { format, title: &title }).await?;
+    let made = make(tools, &mut tx, &found, charts, &options, &Told { format, title: &title }).await?;
     let Found { images, same, left_out, .. } = &found;
     let shape = json!({"images": images.len(), "same": same, "charts": count, "left_out": left_out.count});
     store::evidence::record(tx.conn(), id, Evidence::Images, &shape).await.classified()?;
@@ -88,6 +88,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         // What its charts say is content, whatever else the file has.
         store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &Value::Null).await.classified()?;
     }
+    // The task of the text writes its evidence before the counts of the file too, so that the two never wait for each other.
+    grow(&mut tx, made).await?;
     let mut detail = Map::new();
     detail.insert("images".to_owned(), images.len().into());
     detail.insert("charts".to_owned(), count.into());
@@ -96,10 +98,22 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// Whether charts of a file became tables.
-pub(super) async fn has_charts(conn: &mut PgConnection, id: DocumentId) -> Result<bool, TaskFailure> {
+/// Records why a file has no text or no sheets, unless its charts became tables. They are read at the same time, and the task that
+/// writes second sees what the first one wrote.
+pub(super) async fn record_empty(
+    conn: &mut PgConnection,
+    id: DocumentId,
+    reason: Option<&str>,
+) -> Result<(), TaskFailure> {
+    store::evidence::record(conn, id, Evidence::ExtractEmpty, &json!(reason)).await.classified()?;
+    if reason.is_none() {
+        return Ok(());
+    }
     let found = store::evidence::read_one(conn, id, Evidence::Images).await.classified()?;
-    Ok(found.is_some_and(|found| found["charts"].as_u64() > Some(0)))
+    if found.is_some_and(|found| found["charts"].as_u64() > Some(0)) {
+        store::evidence::record(conn, id, Evidence::ExtractEmpty, &Value::Null).await.classified()?;
+    }
+    Ok(())
 }
 
 /// A picture whose bytes are whole.
@@ -310,7 +324,8 @@ fn described(head: &ImageHead, part: &Part) -> Value {
     fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Map<_, _>>().into()
 }
 
-/// Stores the pictures with their bytes and the charts after them, and queues what embeds their texts.
+/// Stores the pictures with their bytes and the charts after them, and queues what embeds their texts. Returns how many tasks and nodes
+/// these are.
 async fn make(
     tools: &Tools,
     tx: &mut Transaction<'_>,
@@ -318,7 +333,7 @@ async fn make(
     charts: Vec<Chart>,
     options: &Value,
     told: &Told<'_>,
-) -> Result<(), TaskFailure> {
+) -> Result<(i32, i32), TaskFailure> {
     let grant = tx.grant();
     let file = Place::of_claim(grant);
     let count = found.images.len() + charts.len();
@@ -371,7 +386,13 @@ async fn make(
         let leaves = Leaves { under: file.clone(), range, runs: runs(&batch) };
         embed::enqueue(tools, tx.conn(), grant.root_id, leaves).await?;
     }
-    store::ingest_nodes::grow(tx.conn(), file.id(), tasks, children, 0).await.classified()?;
+    Ok((tasks, children))
+}
+
+/// Counts the tasks and the nodes of pictures and charts for the file and its root.
+async fn grow(tx: &mut Transaction<'_>, (tasks, children): (i32, i32)) -> Result<(), TaskFailure> {
+    let grant = tx.grant();
+    store::ingest_nodes::grow(tx.conn(), grant.document_id, tasks, children, 0).await.classified()?;
     let total = i64::from(children);
     let change = Frontier { total, in_flight: total, ..Frontier::default() };
     store::ingest_nodes::count(tx.conn(), grant.root_id.document(), change).await.classified()

@@ -66,6 +66,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     store::nodes::insert(tx.conn(), &tools.lexicon, &Place::of_claim(grant), &grant.task_type, &nodes)
         .await
         .classified()?;
+    // Before the counts of the file, as the task of its charts does, so that the two never wait for each other.
+    images::record_empty(tx.conn(), grant.document_id, sheets.is_empty().then_some("no_sheets")).await?;
     count(&mut tx, grant.document_id, grant.root_id, &ids).await?;
     for (sheet, id) in sheets.iter().zip(&ids) {
         let state = serde_json::to_value(sheet).classified()?;
@@ -73,14 +75,6 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         enqueue(tools, &mut tx, sheet, *id).await?;
     }
     store::evidence::record(tx.conn(), grant.document_id, Evidence::StructureSheets, &shape).await.classified()?;
-    let empty = json!(sheets.is_empty().then_some("no_sheets"));
-    store::evidence::record(tx.conn(), grant.document_id, Evidence::ExtractEmpty, &empty).await.classified()?;
-    // The charts of a workbook are read at the same time, and the task that writes second sees what the first one wrote.
-    if sheets.is_empty() && images::has_charts(tx.conn(), grant.document_id).await? {
-        store::evidence::record(tx.conn(), grant.document_id, Evidence::ExtractEmpty, &Value::Null)
-            .await
-            .classified()?;
-    }
     let mut detail = Map::new();
     detail.insert("sheets".to_owned(), sheets.len().into());
     detail.insert("left_out".to_owned(), others.len().into());

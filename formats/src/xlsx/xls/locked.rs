@@ -63,8 +63,8 @@ pub(super) fn open(stream: &mut [u8], password: &Secret) -> Result<(), FormatErr
     let mut at = 0;
     while let (Some(kind), Some(length)) = (short(stream, at), short(stream, at + 2)) {
         let (start, end) = (at + HEAD, at + HEAD + usize::from(length));
-        // The end may be padded, and what is cut is told by who reads it.
-        let Some(body) = stream.get_mut(start..end).filter(|body| kind != 0 || !body.is_empty()) else { break };
+        // What is cut is told by who reads it. The parts, and the end, may be padded with zeros, which are empty records.
+        let Some(body) = stream.get_mut(start..end) else { break };
         match &mut opening {
             Some(opening) => {
                 let plain = match kind {

@@ -405,11 +405,15 @@ fn enciphered(password: &str, bits: Option<u32>) -> Cursor<Vec<u8>> {
     locked(&[&[1, 0][..], &description].concat(), |_, _, place, byte| byte ^ laid[place])
 }
 
+/// A byte as the password `heron` obfuscates it, by the end of its record and its place in the body together.
+fn veiled(at: usize, byte: u8) -> u8 {
+    const VEIL: [u8; 16] = [11, 85, 6, 80, 8, 58, 192, 24, 98, 24, 192, 59, 127, 231, 96, 96];
+    byte.rotate_right(3) ^ VEIL[at % VEIL.len()]
+}
+
 #[test]
 fn a_password_opens_workbooks_of_both_ciphers_and_obfuscated_ones_as_a_text() {
-    const VEIL: [u8; 16] = [11, 85, 6, 80, 8, 58, 192, 24, 98, 24, 192, 59, 127, 231, 96, 96];
-    let obfuscated =
-        |lock: &[u8]| locked(lock, |within, end, _, byte| byte.rotate_right(3) ^ VEIL[(end + within) % VEIL.len()]);
+    let obfuscated = |lock: &[u8]| locked(lock, |within, end, _, byte| veiled(end + within, byte));
     let limits = Limits::default();
     for (kind, bytes) in [
         ("RC4", enciphered("heron", None)),
@@ -445,6 +449,17 @@ fn a_password_opens_workbooks_of_both_ciphers_and_obfuscated_ones_as_a_text() {
         let access = Access { password: Some(&wrong), ..Access::from(&limits) };
         assert_eq!(probe(Format::Xls, bytes, access).unwrap_err(), refused, "{kind}");
     }
+}
+
+#[test]
+fn a_locked_part_behind_padding_is_opened() {
+    let lock = record(0x002F, &[0, 0, 0x7E, 0xCF, 0xAA, 0xC7]);
+    let mut stream = [begin(0x0600, 5), lock, record(0x000A, &[]), vec![0; 8], begin(0x0600, 0x10)].concat();
+    let end = stream.len() + 8;
+    let hidden: Vec<u8> = b"Weir".iter().enumerate().map(|(at, byte)| veiled(end + at, *byte)).collect();
+    stream.extend(record(0x0204, &hidden));
+    super::locked::open(&mut stream, &Secret::new("heron")).unwrap();
+    assert_eq!(stream[end - 4..], *b"Weir");
 }
 
 #[test]
