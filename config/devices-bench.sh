@@ -5,13 +5,14 @@
 #
 #     config/devices-bench.sh [FEATURES [FOLDER_OF_A_MODEL]]
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cache=${SVC_CACHE_DIR:-${HOME:?"HOME is not set: set it, or SVC_CACHE_DIR"}/.cache/svc}
 features=${1:-wgpu,cuda}
-model=${2:-$cache/models/all-MiniLM-L6-v2}
+# Cargo starts the program in the folder of its crate, where paths of this one would be others.
+model=$(realpath "${2:-$cache/models/all-MiniLM-L6-v2}")
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 peer=()
-[ -z "${SVC_BENCH_PYTHON:-}" ] || peer=(benches/encoder/peer.py)
+[ -z "${SVC_BENCH_PYTHON:-}" ] || peer=("$PWD/benches/encoder/peer.py")
 
 say() { printf 'devices: %s\n' "$*" >&2; }
 

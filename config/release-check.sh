@@ -18,13 +18,23 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/svc-release.XXXXXX")
 chmod 711 "$work"
 service=
 
+# stop: asks the service to end and returns as it does; what has not ended after two minutes is killed.
+stop() {
+  local pid=$service
+  service=
+  kill -TERM "$pid" 2>/dev/null || true
+  for _ in $(seq 600); do
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.2
+  done
+  kill -KILL "$pid" 2>/dev/null || true
+  wait "$pid"
+}
+
 finish() {
   local status=$?
   trap - EXIT
-  if [ -n "$service" ] && kill -0 "$service" 2>/dev/null; then
-    kill -TERM "$service" 2>/dev/null || true
-    wait "$service" 2>/dev/null || true
-  fi
+  [ -z "$service" ] || stop 2>/dev/null || true
   if [ "$status" -ne 0 ] && [ -s "$work/log" ]; then
     echo "release: the end of the service's log:" >&2
     tail -n 30 "$work/log" >&2
@@ -50,21 +60,29 @@ done
 of_system=' libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libgcc_s.so.1 libz.so.1 '
 if [ -n "$glibc" ]; then
   command -v readelf >/dev/null || fail "readelf is missing: install binutils"
-  for program in "$release"/svc* "$release"/postgres/bin/* "$release"/postgres/lib/postgresql/*.so; do
+  # A library that the folder brings is looked at once something needs it.
+  needed=("$release"/svc* "$release"/postgres/bin/* "$release"/postgres/lib/postgresql/*.so)
+  for ((at = 0; at < ${#needed[@]}; at++)); do
+    program=${needed[at]}
     name=${program#"$release"/}
     newest=$(readelf --wide --version-info "$program" | grep -oE 'GLIBC_[0-9]+(\.[0-9]+)+' | sort -u -V | tail -n 1 || true)
     [ "$(printf '%s\n' "$newest" "GLIBC_$glibc" | sort -V | tail -n 1)" = "GLIBC_$glibc" ] \
       || fail "$name needs $newest, and a release may need glibc $glibc at most"
-    for library in $(readelf --wide --dynamic "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+    libraries=$(readelf --wide --dynamic "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p') || fail "$name is no program and no library"
+    for library in $libraries; do
       case $of_system in *" $library "*) continue ;; esac
       case $library in ld-linux*) continue ;; esac
-      [ -e "$release/postgres/lib/$library" ] || fail "$name needs $library, which the release does not bring"
+      brought=$release/postgres/lib/$library
+      [ -e "$brought" ] || fail "$name needs $library, which the release does not bring"
+      case " ${needed[*]} " in *" $brought "*) ;; *) needed+=("$brought") ;; esac
     done
   done
   say "nothing in it needs a newer glibc than $glibc"
 fi
 
 mkdir "$work/elsewhere"
+# The log holds the token that the service makes for itself.
+install -m 600 /dev/null "$work/log"
 cd "$work/elsewhere"
 env -i SVC_DATA_DIR="$work/data" SVC_LISTEN=127.0.0.1:0 SVC_CONSOLE_LISTEN=127.0.0.1:0 \
   "$release/svc" serve </dev/null >"$work/log" 2>&1 &
@@ -84,7 +102,5 @@ ask search "what a lane is" >"$work/found"
 for program in svc-worker svc-batch-worker; do
   env -i "$release/$program" --help >/dev/null || fail "$program does not start"
 done
-kill -TERM "$service"
-wait "$service" || fail "svc serve ended with $?"
-service=
+stop || fail "svc serve ended with $?"
 say "it starts from another folder, in an empty environment"

@@ -33,8 +33,11 @@ async fn main() -> Result<(), BoxError> {
         ("tokens/s", "1024 x 10 to 256 tokens", (0..1024).map(|seed| text(10 + seed * 37 % 247, seed)).collect()),
         ("ms", "query of 9 tokens", vec![text(9, 0)]),
     ];
-    let reference = load(&folder, "cpu")?;
     let built = [("wgpu", cfg!(feature = "wgpu")), ("cuda", cfg!(feature = "cuda"))];
+    if built.iter().all(|&(_, is_built)| !is_built) {
+        return Err("no device of a graphics processor is built in: build it with the feature wgpu or cuda".into());
+    }
+    let reference = load(&folder, "cpu")?;
     for (device, _) in built.into_iter().filter(|&(_, is_built)| is_built) {
         let engine = load(&folder, device)?;
         for (unit, work, texts) in &works {

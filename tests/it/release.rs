@@ -1,12 +1,11 @@
 //! A release: a folder that starts on another machine.
-use crate::support::repository;
+use crate::support::{repository, settings};
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
     process::{Command, Output},
 };
-use svc::settings::Settings;
 
 /// A folder as `config/release.sh` makes it, but with the programs of the tests and with one page to ingest.
 fn release() -> tempfile::TempDir {
@@ -24,7 +23,7 @@ fn release() -> tempfile::TempDir {
     for part in ["config", "models", "docs", "licenses"] {
         fs::create_dir(at(part)).unwrap();
     }
-    let settings = Settings::load(None, std::env::vars()).unwrap();
+    let settings = settings(&[]);
     symlink(&settings.postgres_home, at("postgres")).unwrap();
     let model = "models/all-MiniLM-L6-v2";
     symlink(settings.cache_dir.join(model), at(model)).unwrap();
@@ -60,4 +59,29 @@ fn a_release_that_needs_a_newer_glibc_or_lacks_a_part_is_refused() {
     fs::remove_file(folder.path().join("postgres")).unwrap();
     let lacks = refused(&[]);
     assert!(lacks.contains("has no postgres/bin/postgres"), "{lacks}");
+}
+
+/// A library of the release's own needs another one in turn.
+#[test]
+fn a_release_that_lacks_a_library_of_a_library_is_refused() {
+    let folder = release();
+    let postgres = folder.path().join("postgres");
+    let home = fs::read_link(&postgres).unwrap();
+    fs::remove_file(&postgres).unwrap();
+    fs::create_dir_all(postgres.join("lib")).unwrap();
+    symlink(home.join("bin"), postgres.join("bin")).unwrap();
+    let mut left_out = 0;
+    for entry in fs::read_dir(home.join("lib")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().to_str().unwrap().starts_with("libtinfo") {
+            left_out += 1;
+        } else {
+            symlink(entry.path(), postgres.join("lib").join(entry.file_name())).unwrap();
+        }
+    }
+    assert_eq!(left_out, 1, "psql needs libreadline, and that needs libtinfo");
+    let checked = check(folder.path(), &["2.99"]);
+    let refused = String::from_utf8(checked.stderr).unwrap();
+    assert!(!checked.status.success() && refused.contains("which the release does not bring"), "{refused}");
+    assert!(refused.contains("libreadline") && refused.contains("needs libtinfo"), "{refused}");
 }
