@@ -24,9 +24,9 @@ const NO_CONTENT: &str = "script, style, noscript, template, iframe, object, emb
     input, select, textarea, body > footer, body > aside, [role=navigation], [role=search], [role=contentinfo], \
     [hidden], [aria-hidden=true], annotation, annotation-xml";
 /// What people see as lines of their own, and what writes Markdown takes for words of a line.
-const LINES: &str = "dt, dd, details, summary, address, center, figure, figcaption, legend";
+const LINES: &str = "dt, dd, details, summary, address, center, figcaption, legend";
 /// More of that; the main part of a page is told by them.
-const LINES_OF_PAGE: &str = "fieldset, form, header, hgroup, label";
+const LINES_OF_PAGE: &str = "fieldset, figure, form, header, hgroup, label";
 /// What a page has around its content, and what may be all of a piece.
 const AROUND: &str = "nav, dialog, button, footer, aside";
 /// What is nothing without a table around it.
@@ -148,7 +148,8 @@ impl Source {
             }
         }
         tables::square(&page);
-        page.doc.select(LINES).rename("div");
+        // Of all blocks of lines a list of definitions says least about where the article is.
+        page.doc.select(LINES).rename("dl");
         page.doc.select("menu").rename("ul");
         Some(page)
     }
