@@ -275,7 +275,7 @@ fn stands_for(html: &str) -> Option<Tagged> {
     }
     let tag = tag.strip_prefix('/').unwrap_or(tag);
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '-';
-    let name = tag.split(|character| !is_of_name(character)).next().unwrap_or_default();
+    let name = tag.split(|character: char| !is_of_name(character)).next().unwrap_or_default();
     let is_one_of = |names: &str| names.split(' ').any(|known| known.eq_ignore_ascii_case(name));
     if name.eq_ignore_ascii_case("img") {
         Some(Tagged::Picture)
