@@ -38,11 +38,10 @@ def page(size):
             f"fish&nbsp;&amp; chips:<!-- ad slot {number} --> <b>{line(number + 2)}</b>.</p>"
         )
         if number % 5 == 0:
-            cells = [line(number + 3), f"{number} metres"]
-            said += cells
-            row = "".join(f'<td class="cell" colspan="1">{cell}</td>' for cell in cells)
-            body.append(f'<table class="grid"><tr><th>Name</th><th>Depth</th></tr><tr>{row}</tr></table>')
-            said.append("Name Depth")
+            cells = [line(number + 3), f"{number} metres", f"{number + 1} metres"]
+            said += ["Name", "Depth", *cells]
+            rows = f'<tr><td class="cell" rowspan="2">{cells[0]}</td><td>{cells[1]}</td></tr><tr><td>{cells[2]}</td></tr>'
+            body.append(f'<table class="grid"><tr><th>Name</th><th>Depth</th></tr>{rows}</table>')
     text = (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{line(0)}</title>\n<style>\n{style}\n</style>\n'
         f'<script type="application/ld+json">{json.dumps({"@type": "Article", "name": "x" * 40})}</script>\n'
@@ -72,7 +71,9 @@ def letter(number, size):
     if number % 2:
         message.set_content(marked, subtype="html", cte="base64")
     else:
-        message.set_content("\n\n".join(f"{text} – ok" for text in said) + "\n", cte="quoted-printable")
+        signature = base64.encodebytes(blob(number, 400)).decode()
+        signature = f"-----BEGIN PGP SIGNATURE-----\n\n{signature}-----END PGP SIGNATURE-----\n"
+        message.set_content("\n\n".join(f"{text} – ok" for text in said) + f"\n\n{signature}", cte="quoted-printable")
         message.add_alternative(marked, subtype="html", cte="quoted-printable")
     message.add_attachment(blob(number + 1, 20_000), maintype="image", subtype="png", filename="chart.png")
     return bytes(message), said
@@ -122,23 +123,24 @@ def article(size):
     said, body = [], []
     for number in range(size):
         body.append(f'<section xml:id="sec-{number}" role="topic" revision="{number}"><title>{line(number)}</title>')
-        body.append(f'<para role="body" xml:lang="en"><emphasis role="strong">{line(number + 1)}</emphasis> &amp; {line(number + 2)}.</para>')
+        body.append(f'<para role="body" xml:lang="en"><emphasis role="strong">{line(number + 1)}</emphasis> &amp; {line(number + 2)}'
+                    f'<footnote><para>{line(number + 3)}</para></footnote>.</para>')
         body.append(f"<!-- reviewed {number} --><?hard-pagebreak?><programlisting><![CDATA[if x{number} < 3: stop]]></programlisting>")
         if number % 9 == 0:
             picture = base64.b64encode(blob(number, 900)).decode()
             body.append(f'<mediaobject><imageobject><imagedata format="PNG"><![CDATA[{picture}]]></imagedata></imageobject></mediaobject>')
         body.append("</section>\n")
-        said += [line(number), line(number + 1), line(number + 2), f"if x{number} 3 stop"]
+        said += [line(number), line(number + 1), line(number + 2), line(number + 3), f"if x{number} 3 stop"]
     head = '<?xml version="1.0" encoding="UTF-8"?>\n<?xml-stylesheet href="book.css"?>\n'
     return f'{head}<article xmlns="http://docbook.org/ns/docbook" version="5.1">\n{"".join(body)}</article>\n'.encode(), said
 
 
 def notebook(size):
-    """Cells with outputs in several forms, among them pictures."""
+    """Cells with HTML in their text and outputs in several forms, among them pictures."""
     cells, said = [], []
     for number in range(size):
         text = line(number)
-        cells.append({"cell_type": "markdown", "id": f"m{number}", "metadata": {"tags": []}, "source": [f"## {text}\n", "\n", line(number + 1)]})
+        cells.append({"cell_type": "markdown", "id": f"m{number}", "metadata": {"tags": []}, "source": [f"## {text}\n", "\n", f'{line(number + 1)}<br/><font color="red">{line(number + 4)}</font>']})
         frame = f'<div><style scoped>.dataframe tbody tr th {{ vertical-align: top; }}</style><table border="1" class="dataframe"><td>{number}</td></table></div>'
         outputs = [
             {"output_type": "stream", "name": "stdout", "text": [f"\u001b[31m{line(number + 3)}\u001b[0m\n"]},
@@ -147,20 +149,21 @@ def notebook(size):
         ]
         source = [f"# {line(number + 2)}\n", f"count_{number}()"]
         cells.append({"cell_type": "code", "id": f"c{number}", "metadata": {"scrolled": False}, "execution_count": number, "source": source, "outputs": outputs})
-        said += [text, line(number + 1), line(number + 2), line(number + 3), f"count_{number}", f"station {number}"]
+        said += [text, line(number + 1), line(number + 4), line(number + 2), line(number + 3), f"count_{number}", f"station {number}"]
     metadata = {"kernelspec": {"name": "python3", "language": "python"}, "language_info": {"name": "python", "version": "3.12.1"}}
     return json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1).encode(), said
 
 
 def records(size):
-    """Nested records, some with a picture in them."""
+    """Nested records, each with a piece of a page and some with a picture in them."""
     said, rows = [], []
     for number in range(size):
         row = {"id": f"station-{number}", "note": f"{line(number)}\n{line(number + 1)}", "tags": line(number + 2).split()[:3], "place": {"name": "Łódź", "depth": number / 8}}
+        row["page"] = f'<div class="entry"><p>{line(number + 3)}</p><p style="margin: 0">fish &amp; {line(number + 4)}</p></div>'
         if number % 6 == 0:
             row["thumbnail"] = base64.b64encode(blob(number, 900)).decode()
         rows.append(row)
-        said += [f"station-{number}", line(number), line(number + 1), *row["tags"], "Łódź", f"{number / 8}"]
+        said += [f"station-{number}", line(number), line(number + 1), *row["tags"], "Łódź", f"{number / 8}", line(number + 3), "fish", line(number + 4)]
     return json.dumps({"source": line(0), "stations": rows}, indent=2).encode(), said + [line(0)]
 
 

@@ -10,7 +10,10 @@ use encoding_rs::Encoding;
 pub(crate) use images::images;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde_json::Value;
-use std::io::{Read, Seek};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io::{Read, Seek},
+};
 
 /// The encoding must be named within this many bytes.
 const HEAD_BYTES: usize = 1024;
@@ -21,13 +24,19 @@ const NO_CONTENT: &str = "script, style, noscript, template, iframe, object, emb
     input, select, textarea, body > footer, body > aside, [role=navigation], [role=search], [role=contentinfo], \
     [hidden], [aria-hidden=true], annotation, annotation-xml";
 /// What people see as lines of their own, and what writes Markdown takes for words of a line.
-const LINES: &str = "dt, dd, details, summary, address, center, figure, figcaption, legend";
+const LINES: &str = "dt, dd, details, summary, address, center, figcaption, legend";
 /// More of that; the main part of a page is told by them.
-const LINES_OF_PAGE: &str = "fieldset, form, header, hgroup, label";
+const LINES_OF_PAGE: &str = "fieldset, figure, form, header, hgroup, label";
+/// What a page has around its content, and what may be all of a piece.
+const AROUND: &str = "nav, dialog, button, footer, aside";
+/// What is nothing without a table around it.
+const PARTS_OF_TABLE: [&str; 9] = ["caption", "col", "colgroup", "tbody", "td", "tfoot", "th", "thead", "tr"];
 /// Schemes of addresses that lead somewhere, and do nothing else.
 const SCHEMES: [&str; 6] = ["http", "https", "mailto", "tel", "ftp", "sftp"];
 /// More elements within each other, and more attributes of one, take a reader of pages more than the square of their number.
 const DEEPEST: usize = 10_000;
+/// There may be many values that are pieces of pages, and none needs to be so deep.
+const DEEPEST_OF_PIECE: usize = 500;
 const ATTRIBUTES: usize = 5_000;
 /// What has less than this share of a page's words is not its article.
 const ARTICLE_OF_PAGE: f64 = 0.25;
@@ -139,7 +148,8 @@ impl Source {
             }
         }
         tables::square(&page);
-        page.doc.select(LINES).rename("div");
+        // Of all blocks of lines a list of definitions says least about where the article is.
+        page.doc.select(LINES).rename("dl");
         page.doc.select("menu").rename("ul");
         Some(page)
     }
@@ -147,7 +157,7 @@ impl Source {
     /// The content. Of a file it is all of the page, because somebody chose it for what it holds. Of a page that was
     /// fetched from `url` it is the article, because the rest is often about other pages.
     pub(crate) fn content(&self, url: Option<&str>, limits: &Limits) -> Result<Content, FormatError> {
-        within_reason(&self.html)?;
+        within_reason(&self.html, DEEPEST)?;
         let charset = Some(self.charset.to_owned());
         let Some(page) = self.open(url) else { return Ok(Content::default()) };
         let whole = whole(&page);
@@ -181,11 +191,22 @@ impl Source {
     }
 }
 
-/// What a piece of a page shows, as Markdown; `None` if no reader of pages opens it.
+/// What a piece of a page shows, as Markdown; `None` if it is too deep, or if no reader of pages opens it.
 pub(crate) fn piece(html: &str) -> Option<String> {
-    within_reason(html).ok()?;
-    let page = Source::of_text(html).open(None)?;
-    Some(without_escapes(&charset::clean(&whole(&page))))
+    within_reason(html, DEEPEST_OF_PIECE).ok()?;
+    let tag = html.trim_start().strip_prefix('<').unwrap_or_default();
+    let name = &tag[..tag.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(tag.len())];
+    let is_of_table = PARTS_OF_TABLE.iter().any(|part| part.eq_ignore_ascii_case(name));
+    let source = if is_of_table { Source::of_text(&format!("<table>{html}")) } else { Source::of_text(html) };
+    let page = source.open(None)?;
+    let has_around = page.doc.select(AROUND).exists();
+    let mut shown = whole(&page);
+    if shown.is_empty() && has_around {
+        let page = source.open(None)?;
+        page.doc.select(AROUND).rename("div");
+        shown = whole(&page);
+    }
+    Some(without_escapes(&charset::clean(&shown)))
 }
 
 /// Whether an address may stay: it has no scheme, or one that is known to be harmless.
@@ -215,8 +236,9 @@ fn hides(style: &str) -> bool {
     })
 }
 
-/// Refuses a page that a reader would take too long for: with elements too deep in each other, or too many attributes of one.
-fn within_reason(html: &str) -> Result<(), FormatError> {
+/// Refuses a page that a reader would take too long for: with more elements in each other than `deepest`, or too many attributes
+/// of one.
+fn within_reason(html: &str, deepest: usize) -> Result<(), FormatError> {
     /// Elements that end by themselves, or that pages commonly leave open.
     const OPEN: [&str; 28] = [
         "area", "base", "br", "col", "dd", "dt", "embed", "hr", "img", "input", "li", "link", "meta", "option", "p",
@@ -224,6 +246,8 @@ fn within_reason(html: &str) -> Result<(), FormatError> {
     ];
     let refused = |reason: String| Err(FormatError::Unsupported { format: Format::Html, reason });
     let (bytes, mut from, mut depth) = (html.as_bytes(), 0, 0_usize);
+    // How many of each name are open.
+    let mut open: HashMap<String, usize> = HashMap::new();
     while let Some(at) = memchr::memchr(b'<', &bytes[from..]).map(|at| from + at + 1) {
         from = at;
         let is_end = bytes.get(at) == Some(&b'/');
@@ -253,7 +277,8 @@ fn within_reason(html: &str) -> Result<(), FormatError> {
         if attributes > ATTRIBUTES {
             return refused(format!("an element of the page has more than {ATTRIBUTES} attributes"));
         }
-        match (is_end, OPEN.contains(&name.as_str())) {
+        let may_stay_open = OPEN.contains(&name.as_str());
+        match (is_end, may_stay_open) {
             // What stands in a program is no tag.
             (false, _) if name == "script" || name == "style" => {
                 let end = format!("</{name}");
@@ -264,11 +289,23 @@ fn within_reason(html: &str) -> Result<(), FormatError> {
             }
             (true, _) if name == "script" || name == "style" => {}
             (_, true) => {}
-            (true, _) => depth = depth.saturating_sub(1),
-            (false, _) => depth += 1,
+            // An end without a beginning ends nothing.
+            (true, _) => {
+                if let Entry::Occupied(mut begun) = open.entry(name) {
+                    depth -= 1;
+                    *begun.get_mut() -= 1;
+                    if *begun.get() == 0 {
+                        begun.remove();
+                    }
+                }
+            }
+            (false, _) => {
+                depth += 1;
+                *open.entry(name).or_default() += 1;
+            }
         }
-        if depth > DEEPEST {
-            return refused(format!("more than {DEEPEST} elements of the page lie in each other"));
+        if depth > deepest {
+            return refused(format!("more than {deepest} elements of the page lie in each other"));
         }
     }
     Ok(())
@@ -305,6 +342,8 @@ fn of_markdown(text: String, charset: Option<String>) -> Extraction {
 /// beginning of a line an escape says that no structure follows.
 fn without_escapes(text: &str) -> String {
     let (mut dropped, mut in_code) = (Vec::new(), false);
+    // How far the text was looked at, and whether its last line has a letter up to there.
+    let (mut looked_at, mut has_letter) = (0, false);
     for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
         match event {
             Event::Start(Tag::CodeBlock(_)) => in_code = true,
@@ -314,8 +353,11 @@ fn without_escapes(text: &str) -> String {
                 if !escaped || text.as_bytes()[range.start - 1] != b'\\' {
                     continue;
                 }
-                let begin = text[..range.start].rfind('\n').map_or(0, |end| end + 1);
-                if text[begin..range.start].chars().any(char::is_alphabetic) {
+                for character in text.get(looked_at..range.start).unwrap_or_default().chars() {
+                    has_letter = character != '\n' && (has_letter || character.is_alphabetic());
+                }
+                looked_at = looked_at.max(range.start);
+                if has_letter {
                     dropped.push(range.start - 1);
                 }
             }

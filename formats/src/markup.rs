@@ -317,6 +317,11 @@ pub(crate) fn is_encoded_value(value: &str) -> bool {
 /// and ends with a tag.
 pub(crate) fn is_page_value(value: &str) -> bool {
     let value = value.trim();
+    // A page may declare itself as XML; what else does so has names of its own.
+    let value = match value.strip_prefix("<?xml") {
+        Some(rest) => rest.split_once("?>").map_or("", |(_, rest)| rest.trim_start()),
+        None => value,
+    };
     let Some(tag) = value.strip_prefix('<') else { return false };
     let (name, behind) = tag.split_at(tag.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(tag.len()));
     let is_element = PIECES.iter().any(|piece| piece.eq_ignore_ascii_case(name))

@@ -11,13 +11,21 @@ use crate::{
     text,
 };
 use cell::{Cell, Kind, Output};
-use pulldown_cmark::{Event, Parser, Tag};
+use pulldown_cmark::{Event, Options, Parser, Tag};
 use std::io::{BufRead, Read, Seek};
 
 /// Bytes of what one cell printed; the rest is counted.
 const PRINTED: usize = 4000;
 /// Blocks of HTML that are read as what they show; further ones stay as they are.
 const BLOCKS: usize = 20_000;
+/// Elements within words, whose tags are nothing.
+const INLINE: &str = "a abbr b bdi bdo big cite code del dfn em font i ins kbd mark q s samp small span strike strong sub sup \
+    tt u var";
+/// Elements between words. What has another name is no element of a page, but a type in a text or a place to fill in.
+const BETWEEN: &str = "address article aside audio blockquote body br button caption center col colgroup dd details div dl dt \
+    embed figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr html iframe input label li main nav \
+    object ol option p picture pre script section select source style summary svg table tbody td tfoot th \
+    thead tr track ul video wbr";
 /// A longer name is none of a language.
 const LANGUAGE: usize = 40;
 
@@ -141,23 +149,33 @@ impl Writer<'_> {
 
     /// Markdown with what the HTML in it shows.
     fn without_tags(&mut self, markdown: &str) -> String {
+        // In a formula angle brackets compare.
+        let options = text::MARKDOWN.union(Options::ENABLE_MATH);
         let mut out = String::with_capacity(markdown.len());
         let mut from = 0;
-        for (event, range) in Parser::new_ext(markdown, text::MARKDOWN).into_offset_iter() {
-            let shown = match event {
-                Event::Start(Tag::HtmlBlock) if self.blocks < BLOCKS => {
+        for (event, range) in Parser::new_ext(markdown, options).into_offset_iter() {
+            // What is within another one was read with it.
+            let Some(before) = markdown.get(from..range.start) else { continue };
+            let source = &markdown[range.clone()];
+            let shown = match (event, stands_for(source)) {
+                (Event::Start(Tag::HtmlBlock), Some(_)) if self.blocks < BLOCKS => {
                     self.blocks += 1;
-                    html::piece(&markdown[range.clone()]).unwrap_or_default() + "\n"
+                    let Some(shown) = html::piece(source) else { continue };
+                    // It would go on with the line before, or make a heading of it.
+                    let begins_line = before.trim_end_matches(' ').ends_with('\n');
+                    format!("{}{shown}\n", if begins_line { "\n" } else { "" })
                 }
-                Event::InlineHtml(tag) => String::from(if tag.starts_with("<br") { " " } else { "" }),
+                (Event::InlineHtml(_), Some(Tagged::Picture)) if self.blocks < BLOCKS => {
+                    self.blocks += 1;
+                    html::piece(source).unwrap_or_default()
+                }
+                (Event::InlineHtml(_), Some(Tagged::Between)) => " ".to_owned(),
+                (Event::InlineHtml(_), Some(Tagged::Nothing)) => String::new(),
                 _ => continue,
             };
-            // What is within another one was read with it.
-            if let Some(before) = markdown.get(from..range.start) {
-                out.push_str(before);
-                out.push_str(&shown);
-                from = range.end;
-            }
+            out.push_str(before);
+            out.push_str(&shown);
+            from = range.end;
         }
         out.push_str(&markdown[from..]);
         out
@@ -239,6 +257,32 @@ impl Writer<'_> {
         }
         check_text(out.len() + text.len(), self.limits)?;
         Ok(out.len())
+    }
+}
+
+/// What HTML stands for within a line.
+enum Tagged {
+    Nothing,
+    Between,
+    Picture,
+}
+
+/// What HTML stands for by the tag that it begins with; `None` if no page has such an element.
+fn stands_for(html: &str) -> Option<Tagged> {
+    let tag = html.trim_start().strip_prefix('<')?;
+    if tag.starts_with(['!', '?']) {
+        return Some(Tagged::Nothing);
+    }
+    let tag = tag.strip_prefix('/').unwrap_or(tag);
+    let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    let name = tag.split(|character: char| !is_of_name(character)).next().unwrap_or_default();
+    let is_one_of = |names: &str| names.split(' ').any(|known| known.eq_ignore_ascii_case(name));
+    if name.eq_ignore_ascii_case("img") {
+        Some(Tagged::Picture)
+    } else if is_one_of(INLINE) {
+        Some(Tagged::Nothing)
+    } else {
+        is_one_of(BETWEEN).then_some(Tagged::Between)
     }
 }
 

@@ -44,8 +44,9 @@ pub(crate) fn read<R: Read + Seek>(
     let bytes = text::read_all(source, limits)?;
     let source = html::Source::decode(&bytes, charset.as_deref());
     drop(bytes);
-    let citation = source.open(Some(url)).map(|page| citation(&page)).unwrap_or_default();
+    // It refuses what would take too long to open.
     let Content { extraction, title, byline, site_name, lang, published_time } = source.content(Some(url), limits)?;
+    let citation = source.open(Some(url)).map(|page| citation(&page)).unwrap_or_default();
     Ok(WebPage { extraction, title, byline, site_name, lang, published_time, citation })
 }
 
@@ -115,6 +116,13 @@ mod tests {
         for empty in ["", "<html></html>", "<script>x()</script>", "<title>Only a title</title>", "\0\0\0", "<!--"] {
             assert_eq!(of(empty, None).extraction.text, "", "{empty}");
         }
+    }
+
+    #[test]
+    fn a_page_that_is_too_deep_is_refused_before_it_is_opened() {
+        let deep = format!("<table><tr><td>{}x", "<div>".repeat(1_000_000));
+        let source = PageSource { url: "https://birds.example.org/".to_owned(), charset: None };
+        assert_eq!(read(Cursor::new(deep), &source, &Limits::default()).unwrap_err().code(), "unsupported");
     }
 
     #[test]

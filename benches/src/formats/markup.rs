@@ -137,8 +137,8 @@ impl<'a> Marks<'a> {
         }
         for range in tokens(self.kind, text) {
             let token = &text[range.clone()];
-            // The parts of a message may be encoded, so that its tags do not stand in it.
-            let is_of_part = matches!(self.kind, "eml" | "mbox") && token.starts_with(['<', '&']);
+            // The parts of a message may be encoded, and a value has escapes in its tags, so that they do not stand in the file.
+            let is_of_part = matches!(self.kind, "eml" | "mbox" | "json") && token.starts_with(['<', '&']);
             if is_of_part || token.len() >= ENCODED || self.tokens.contains(token) {
                 is_markup[range].fill(true);
             }
@@ -166,8 +166,8 @@ fn tokens(kind: &str, text: &str) -> Vec<Range<usize>> {
     while at < text.len() {
         let rest = &text.as_bytes()[at..];
         let length = match (rest[0], kind) {
-            (b'<', "html" | "xml" | "eml" | "mbox") => tag(rest),
-            (b'&', "html" | "xml" | "eml" | "mbox") => reference(rest),
+            (b'<', "html" | "xml" | "eml" | "mbox" | "json") => tag(rest),
+            (b'&', "html" | "xml" | "eml" | "mbox" | "json") => reference(rest),
             (b'\\', "rtf") => control_word(rest),
             (b'=', "eml" | "mbox") => quoted(rest),
             (b'"', "json" | "ipynb") => key(rest),

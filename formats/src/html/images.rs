@@ -1,6 +1,6 @@
 //! The pictures of web pages, with the text around them.
 
-use super::{Source, within_reason};
+use super::{DEEPEST, Source, within_reason};
 use crate::{
     FormatError, Limits,
     images::{Flow, Giver, Reference, data_uri},
@@ -82,7 +82,7 @@ impl Source {
         flow: &mut Flow,
         name: &mut dyn FnMut(&str) -> Option<String>,
     ) -> Result<(), FormatError> {
-        within_reason(&self.html)?;
+        within_reason(&self.html, DEEPEST)?;
         let Ok(page) = Readability::new(self.html.as_str(), None, None) else { return Ok(()) };
         let mut open = Open { number, text: String::new(), is_caption: false, pictures: Vec::new() };
         let mut node = page.doc.root();

@@ -19,9 +19,11 @@ pub(super) fn square(page: &Readability) {
     let tree = &page.doc.tree;
     // A table that holds another one lays out the page, or may be read as if it did.
     let mut layouts = HashSet::new();
-    for inner in page.doc.select("table table").nodes() {
+    // What is around one table is not looked at again for the next one.
+    let mut seen = HashSet::new();
+    for inner in page.doc.select("table").nodes() {
         let mut around = inner.parent();
-        while let Some(node) = around.filter(|node| !layouts.contains(&node.id)) {
+        while let Some(node) = around.filter(|node| seen.insert(node.id)) {
             if node.has_name("table") {
                 layouts.insert(node.id);
                 break;

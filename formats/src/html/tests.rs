@@ -79,6 +79,35 @@ fn cells_that_span_others_and_tables_within_tables_keep_their_words_apart() {
     for line in ["left", "| a | b |", "| c | d |", "right"] {
         assert!(lines.contains(&line), "{line}: {}", layout.text);
     }
+    // However deep they are, and however many.
+    let inner = format!("{}{}", "<div>".repeat(50), "<table><tr><td>e<td>f</table>".repeat(50));
+    let deep = of(format!("<p>start</p><table><tr><td>left<td>{inner}{}<td>right</table>", "</div>".repeat(50)));
+    assert_eq!(deep.text.matches("| e | f |").count(), 50, "{}", deep.text);
+    assert!(deep.text.lines().any(|line| line == "right"), "{}", deep.text);
+}
+
+#[test]
+fn a_piece_of_a_page_shows_what_is_in_it_whatever_it_begins_with() {
+    for (html, shown) in [
+        ("<p>The <b>heron</b>.</p>", "The **heron**."),
+        ("<nav>Ponds</nav>", "Ponds"),
+        ("<footer>The end</footer>", "The end"),
+        ("<p>Counted</p><nav>Ponds</nav>", "Counted"),
+        ("<p></p>", ""),
+    ] {
+        assert_eq!(piece(html).as_deref(), Some(shown), "{html}");
+    }
+    // Rows without their table.
+    let rows = piece("<tr><td>Mill</td><td>12</td></tr><tr><td>Quay</td><td>3</td></tr>").unwrap();
+    assert!(rows.contains("| Mill | 12 |\n| Quay | 3 |"), "{rows}");
+    assert_eq!(piece(&format!("{}x{}", "<div>".repeat(600), "</div>".repeat(600))), None);
+}
+
+#[test]
+fn what_is_escaped_stays_so_at_the_beginning_of_a_line_alone() {
+    let text = format!("\\_\\_ a\\_b{}\n\n\\*c\\_d\n\n\\[\\]\\[", "\\_".repeat(50_000));
+    let expected = format!("\\_\\_ a_b{}\n\n\\*c_d\n\n\\[\\]\\[", "_".repeat(50_000));
+    assert!(without_escapes(&text) == expected);
 }
 
 #[test]
@@ -173,7 +202,9 @@ fn what_a_style_hides_is_not_read() {
 fn a_page_that_would_take_too_long_is_refused_at_once() {
     let deep = format!("<html><body>{}x", "<div>".repeat(200_000));
     let wide = format!("<html><body><p {}>x</p>", (0..100_000).map(|at| format!("a{at}=1 ")).collect::<String>());
-    for (page, says) in [(deep, "10000 elements"), (wide, "5000 attributes")] {
+    // The end of what was never begun makes nothing less deep.
+    let unmatched = format!("<html><body>{}x", "<div></q>".repeat(200_000));
+    for (page, says) in [(deep, "10000 elements"), (unmatched, "10000 elements"), (wide, "5000 attributes")] {
         let refused = extract(Cursor::new(page), &Limits::default()).unwrap_err();
         assert!(refused.code() == "unsupported" && refused.to_string().contains(says), "{refused}");
     }

@@ -91,12 +91,23 @@ fn values_that_are_pieces_of_pages_are_told_from_code_and_comparisons() {
         " <div class=\"a\">x<br/></div>\n",
         "<!doctype html><html>x</html>",
         "<b>x</b>, <i>y</i>",
+        "<?xml version='1.0'?>\n<!DOCTYPE html>\n<html>x</html>",
     ] {
         assert!(is_page_value(page), "{page}");
     }
-    for other in
-        ["a <b and c> d", "Vec<String>", "<birds><water>", "<p>", "<pond>x</pond>", "a <p>b</p>", "<p>x</p> y", "<", ""]
-    {
+    for other in [
+        "a <b and c> d",
+        "Vec<String>",
+        "<birds><water>",
+        "<p>",
+        "<pond>x</pond>",
+        "a <p>b</p>",
+        "<p>x</p> y",
+        "<",
+        "",
+        "<?xml version='1.0'?><order><id>17</id></order>",
+        "<?xml</p>",
+    ] {
         assert!(!is_page_value(other), "{other}");
     }
 }

@@ -117,6 +117,25 @@ fn cells_of_markdown_have_what_their_html_shows() {
     assert_eq!(read.headings.iter().map(|heading| heading.title.as_str()).collect::<Vec<_>>(), ["Herons"]);
 }
 
+#[test]
+fn html_in_cells_neither_joins_words_nor_takes_any_that_are_no_tags() {
+    let shown = |source: &str| of(notebook(json!([{"cell_type": "markdown", "source": source}]))).text;
+    for (source, expected) in [
+        ("one<BR>two<br/>three", "one two three"),
+        ("a <td>b</td><td>c</td>", "a  b  c "),
+        ("Give it a Vec<String> or the <p-value> of yours.", "Give it a Vec<String> or the <p-value> of yours."),
+        ("<place>\n\nis here", "<place>\n\nis here"),
+        ("See <img src='a.png' alt='A heron'> here.", "See ![A heron](a.png) here."),
+        ("If $p <q and r> s$, <b>then</b>.", "If $p <q and r> s$, then."),
+        ("Above\n<hr>\n\nbelow", "Above\n\n---\n\nbelow"),
+        ("<table>\n\n<tr><td>Mill</td><td>12</td></tr>\n\n</table>", "|   |   |\n| - | - |\n| Mill | 12 |"),
+    ] {
+        assert_eq!(shown(source), expected.trim(), "{source}");
+    }
+    let deep = format!("{}x{}", "<div>".repeat(5_000), "</div>".repeat(5_000));
+    assert_eq!(shown(&deep), deep);
+}
+
 proptest! {
     #[test]
     fn any_cells_are_read_and_their_headings_are_where_they_say(

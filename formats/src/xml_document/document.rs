@@ -207,6 +207,8 @@ impl<'a> Document<'a> {
                 self.text.truncate(self.text.trim_end().len());
                 match self.text.strip_suffix(" (").map(str::len) {
                     Some(before) => self.text.truncate(before),
+                    // A list in the note has ended the paragraph in which its bracket is.
+                    None if self.text.is_empty() => {}
                     None => self.text.push(')'),
                 }
             }

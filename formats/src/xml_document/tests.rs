@@ -122,6 +122,11 @@ fn notes_stand_in_brackets_where_they_belong() {
     );
     let expected = "# Pond\n\nThe heron (It is grey.) waits.\n\nSo does the egret (a white one), and fishes.";
     assert_eq!(read.text, expected);
+    let listed = of(
+        "<article><title>Pond</title><para>The heron<footnote><para>It eats</para><itemizedlist><listitem><para>fish</para>\
+        </listitem></itemizedlist></footnote> waits.</para></article>",
+    );
+    assert_eq!(listed.text, "# Pond\n\nThe heron (It eats\n\n- fish\n\nwaits.");
 }
 
 #[test]

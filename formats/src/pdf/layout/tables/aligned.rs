@@ -14,6 +14,8 @@ const CELL_GAP: f64 = 0.9;
 const NUMBER_CELL_GAP: f64 = 0.6;
 /// Between two numbers it is as wide as no blank between words is.
 const GAP_BETWEEN_NUMBERS: f64 = 0.36;
+/// But a typewriter's blank is as wide as its digits; how much they may differ, in font sizes.
+const EVEN: f64 = 0.03;
 /// What is left between two columns, in font sizes.
 const GUTTER: f64 = 0.2;
 /// The least and the most distance of two rows, in font sizes.
@@ -72,6 +74,18 @@ struct Cell {
     text: String,
 }
 
+impl Cell {
+    /// Whether the next word belongs to this cell, too.
+    fn goes_on(&self, word: &Word, text: &str, size: f64) -> bool {
+        let blank = word.start - self.end;
+        // What is asked for numbers need not count characters.
+        let is_as_wide =
+            |start: f64, end: f64, text: &str| (blank - (end - start) / text.len().max(1) as f64).abs() <= EVEN * size;
+        let is_typewriters = is_as_wide(self.start, self.end, &self.text) && is_as_wide(word.start, word.end, text);
+        blank < gap(&self.text, text) * size || (is_typewriters && blank < NUMBER_CELL_GAP * size)
+    }
+}
+
 impl<'a> Row<'a> {
     fn new(line: &'a Line, is_taken: bool) -> Self {
         let mut cells: Vec<Cell> = Vec::new();
@@ -84,7 +98,7 @@ impl<'a> Row<'a> {
                     cells.clear();
                     break;
                 }
-                Some(last) if word.start - last.end < gap(&last.text, text) * line.size => {
+                Some(last) if last.goes_on(word, text, line.size) => {
                     append(&mut last.text, text);
                     last.end = last.end.max(word.end);
                 }

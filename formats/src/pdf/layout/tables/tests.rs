@@ -106,9 +106,19 @@ fn numbers_of_narrow_columns_stay_apart() {
     let found = tables(&[names.to_vec(), set(numbers, &[5.0, 29.0, 53.0])].concat(), Vec::new());
     let expected = [&[&["Year", "Q1", "Q2"][..]], &numbers[1..]].concat();
     assert_eq!(found.iter().map(|table| &table.rows).collect::<Vec<_>>(), [&rows(&expected)]);
-    // Thousands with a blank between them are one number.
-    let thousands = set(&[&["1", "203"], &["1", "250"], &["1", "340"]], &[5.0, 12.5]);
-    assert_eq!(tables(&thousands, Vec::new()), []);
+    // Thousands with a blank between them are one number, in print and on a typewriter, whose blank is as wide as a digit.
+    let thousands: &[&[&str]] = &[
+        &["Pond", "Count", "", "Boats"],
+        &["Mill", "1", "203", "12"],
+        &["Lock", "1", "250", "7"],
+        &["Quay", "1", "340", "9"],
+    ];
+    let expected: &[&[&str]] =
+        &[&["Pond", "Count", "Boats"], &["Mill", "1 203", "12"], &["Lock", "1 250", "7"], &["Quay", "1 340", "9"]];
+    for behind in [72.5, 75.0] {
+        let found = tables(&set(thousands, &[5.0, 65.0, behind, 125.0]), Vec::new());
+        assert_eq!(found.iter().map(|table| &table.rows).collect::<Vec<_>>(), [&rows(expected)], "{behind}");
+    }
 }
 
 #[test]
