@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run release test chaos chaos-feed round-trip fuzz fuzz-api test-devices lint fmt bench eval clean-cache
+.PHONY: help setup demo run release test test-outside chaos chaos-feed round-trip standby-reads large-file fuzz fuzz-api test-devices lint fmt bench eval clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,8 +32,9 @@ run: setup ## Runs the service, optimised, on its usual data folder, until Ctrl-
 release: setup ## Makes a folder and a tarball that start on another machine by ./svc serve.
 	@config/release.sh
 
+# Tests wait for leases and for moments to come, so a machine with few processors runs one test more at once than it has of them.
 test: setup ## Runs every test, with a PostgreSQL of their own.
-	cargo test --workspace
+	few=$$(nproc); [ "$$few" -gt 3 ] || export RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((few + 1))}; cargo test --workspace
 	@config/openapi.sh
 	@config/fuzz-api.sh 1 45
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
@@ -41,6 +42,9 @@ test: setup ## Runs every test, with a PostgreSQL of their own.
 	@config/setup.sh has-inspector || echo "left out: the MCP inspector as a client of /mcp (no node here, or it could not be fetched: config/setup.sh inspector)"
 	@config/setup.sh has-broker || echo "left out: the bulk feed on a message broker (no RabbitMQ here, and none could be fetched: config/setup.sh broker)"
 	@config/setup.sh has-ocr || echo "left out: the text of scanned pages (no tesseract here, and none could be fetched: config/setup.sh ocr)"
+
+test-outside: setup ## Runs the tests of the service with their stored bytes in an object store, in place of the database.
+	SVC_TEST_BLOBS=s3 cargo test --workspace --test it
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
@@ -51,6 +55,12 @@ chaos-feed: setup ## Kills broker, service and database under a bulk feed, and c
 
 round-trip: setup ## Exports a store, imports it into another one and asks both the same: make round-trip NODES=100000.
 	SVC_TEST_ROUND_TRIP_NODES=$(or $(NODES),100000) cargo test --workspace --test it -- archive::round_trip
+
+standby-reads: setup ## Has standbys answer a search after each of many writes, while files are ingested: make standby-reads WRITES=10000.
+	SVC_TEST_REPLICA_WRITES=$(or $(WRITES),10000) cargo test --workspace --test it -- replicas::standbys_answer
+
+large-file: setup ## Moves a large file between database and object store, and says what memory that takes: make large-file MIB=1024.
+	SVC_TEST_LARGE_FILE=$(or $(MIB),1024) cargo test --workspace --test it -- blobs::moving::a_large_file
 
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh

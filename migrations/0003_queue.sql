@@ -220,6 +220,8 @@ CREATE TABLE workers (
     badges     text[] NOT NULL,
     -- The worker leaves tasks without a badge alone.
     strict     boolean NOT NULL DEFAULT false,
+    -- The worker is in the service whose data folder this database is in. Its process holds that folder's lock for as long as it lives.
+    holds_folder boolean NOT NULL DEFAULT false,
     task_types text[] NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
     beat_at    timestamptz NOT NULL DEFAULT now(),

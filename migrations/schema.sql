@@ -1173,6 +1173,7 @@ CREATE TABLE workers (
     version text NOT NULL,
     badges text[] NOT NULL,
     strict boolean DEFAULT false NOT NULL,
+    holds_folder boolean DEFAULT false NOT NULL,
     task_types text[] NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     beat_at timestamp with time zone DEFAULT now() NOT NULL,

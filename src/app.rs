@@ -16,7 +16,7 @@ use crate::{
     store::{
         database::{self, DatabaseError},
         indexes::{self, IndexError, manage},
-        schema, transaction, vectors,
+        leases, schema, transaction, vectors,
     },
     telemetry, webhooks,
     worker::{Role, RunningWorker, unserved, wakeup},
@@ -114,8 +114,26 @@ impl Backend {
             schema::migrate(&self.pool).await?;
         }
         self.check_schema().await?;
+        if self.embedded.is_some() {
+            self.reap_predecessor().await?;
+        }
         self.compare_parts(settings).await?;
         weigh_indexes(&self.pool, settings).await
+    }
+
+    /// Takes back at once what a service held that was killed on this data folder, instead of waiting for its lease. This process holds the
+    /// folder's lock, so that one is dead; what its worker wrote last went to a server that has ended.
+    async fn reap_predecessor(&self) -> Result<(), AppError> {
+        let mut tx = transaction::begin(&self.pool).await.map_err(DatabaseError::from)?;
+        let reaped = leases::reap_holders_of_folder(&mut tx).await.map_err(DatabaseError::from)?;
+        tx.commit().await.map_err(DatabaseError::from)?;
+        if !reaped.again.is_empty() {
+            tracing::info!(
+                tasks = reaped.again.len(),
+                "took back the tasks of a service that was killed on this data folder"
+            );
+        }
+        Ok(())
     }
 
     /// Says so if the vectors are in other parts than the settings want. Searches are right in any form.
@@ -348,7 +366,8 @@ impl App {
         drop(feed::start(&service));
         telemetry::keep_shown(&service.sampler);
         let worker = if settings.ingest_worker_enabled {
-            Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
+            let role = Role { holds_folder: backend.embedded.is_some(), ..Role::of(&settings) };
+            Some(RunningWorker::start(role, service.tools(), backend.options.clone()).await?)
         } else {
             // The workers are elsewhere; these end with the runtime.
             drop(sequencer::start(backend.pool.clone()));

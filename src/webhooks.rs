@@ -231,7 +231,7 @@ fn test_body(webhook: WebhookId) -> Value {
 
 /// An event as it is sent, never larger than [`BODY_BYTES`].
 fn body(event: EventResponse) -> Value {
-    let EventResponse { seq, kind, at, document_id, root_id, data } = event;
+    let EventResponse { seq, kind, at, document_id, root_id, data, position: _ } = event;
     let of = |data: Value| {
         json!({
             "type": kind, "timestamp": at,
@@ -255,6 +255,7 @@ mod tests {
             document_id: Some(7),
             root_id: Some(7),
             data: json!({"fields": ["x".repeat(size)]}),
+            position: None,
         };
         assert_eq!(body(event(10))["data"]["data"]["fields"][0], "x".repeat(10));
         let cut = body(event(BODY_BYTES));

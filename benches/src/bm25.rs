@@ -1,48 +1,143 @@
 //! BM25 through PostgreSQL beside tantivy, over the same synthetic chunks: a Zipfian background with topics in it.
 
-use crate::figure::{BoxError, Figure, Peer, median};
+use crate::{
+    figure::{BoxError, Figure, Peer, median},
+    sealed::{self, Counted},
+};
 use sqlx::PgPool;
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 use svc::{
     search::bm25::{self, Allowed, Text},
     store::transaction,
 };
 use svc_ids::{DocumentId, IndexId};
-use svc_ranking::{Cache, Config};
+use svc_ranking::{Analyzer, Cache, Config};
 use tantivy::{
     collector::TopDocs,
     query::{BooleanQuery, Occur, Query, TermQuery},
     schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions},
 };
 
-const DOCUMENTS: usize = 100_000;
 const VOCABULARY: usize = 200_000;
 const TOPICS: u64 = 400;
 const TOPIC_WORDS: usize = 3_000;
 const QUERIES: usize = 200;
-const LIMIT: usize = 10;
+/// How many results a search wants.
+const LIMITS: [usize; 2] = [10, 100];
 /// How many are appended at the end, a hundred at a time, while the clock runs.
 const TIMED: usize = 2_000;
+/// More documents are written sealed, because nothing new is learned from appending them.
+const APPENDED: usize = 100_000;
+/// The most memory of the lists that a process keeps, as in the service.
+const CACHE_BYTES: usize = 256 << 20;
 
-pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    let corpus = Corpus::generate(DOCUMENTS, 7);
-    let cache = Cache::new(256 << 20);
+/// The medians of one size, by what was searched: ours and the peer's.
+type Medians = BTreeMap<String, (f64, f64)>;
+
+pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let mut before: Option<(usize, Medians)> = None;
+    for &size in sizes {
+        eprintln!("bench: {size} documents");
+        let now = measure(pool, size, out).await?;
+        if let Some((smaller, medians)) = &before {
+            for (what, (ours, theirs)) in &now {
+                let Some((ours_before, theirs_before)) = medians.get(what) else { continue };
+                let name = format!("bm25/growth from {smaller}, {what}");
+                out(Figure::beside(&name, size, "times", ours / ours_before, tantivy(theirs / theirs_before)));
+            }
+        }
+        before = Some((size, now));
+    }
+    Ok(())
+}
+
+async fn measure(pool: &PgPool, size: usize, out: &mut dyn FnMut(Figure)) -> Result<Medians, BoxError> {
+    let corpus = Corpus::generate(size, 7);
+    let cache = Cache::new(CACHE_BYTES);
     let config: Config = serde_json::from_str(r#"{"analyzer": {"language": "none", "version": 2}}"#)?;
-    let index: IndexId =
-        sqlx::query_scalar("INSERT INTO search_indexes (name, config) VALUES ('bench', $1) RETURNING id")
-            .bind(sqlx::types::Json(config))
-            .fetch_one(pool)
-            .await?;
+    let name = format!("bench-{size}");
+    let index: IndexId = sqlx::query_scalar("INSERT INTO search_indexes (name, config) VALUES ($1, $2) RETURNING id")
+        .bind(&name)
+        .bind(sqlx::types::Json(config))
+        .fetch_one(pool)
+        .await?;
+    match size <= APPENDED {
+        true => append(pool, &cache, index, &corpus, out).await?,
+        false => seal(pool, index, &corpus, &Analyzer::new(config.analyzer), out).await?,
+    }
 
+    let start = Instant::now();
+    let peer = Tantivy::build(&corpus)?;
+    eprintln!("bench: tantivy was built in {:.0} s", start.elapsed().as_secs_f64());
+    let (postings, all): (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT sum(octet_length(data)) FROM search_term_postings WHERE index_id = $1)::bigint,
+                (pg_total_relation_size('search_term_postings') + pg_total_relation_size('search_term_stats')
+                 + pg_total_relation_size('search_index_entries'))::bigint",
+    )
+    .bind(index)
+    .fetch_one(pool)
+    .await?;
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    out(Figure::alone("bm25/packed postings", size, "MB", megabytes(postings as u64)));
+    if size <= APPENDED {
+        // The tables hold nothing else yet.
+        out(Figure::beside("bm25/index on disk", size, "MB", megabytes(all as u64), tantivy(megabytes(peer.bytes()?))));
+    }
+
+    let mut medians = Medians::new();
+    for limit in LIMITS {
+        for (class, queries) in corpus.queries(QUERIES, 11) {
+            let (mut ours, mut theirs) = (vec![], vec![]);
+            for round in 0..3 {
+                for query in &queries {
+                    let text: String = query.iter().map(|term| format!("t{term} ")).collect();
+                    let start = Instant::now();
+                    let found = bm25::search(pool, &cache, &name, text.as_str().into(), limit, Allowed::All).await?;
+                    let mine = start.elapsed().as_secs_f64() * 1e3;
+                    let start = Instant::now();
+                    let other = peer.search(query, limit)?;
+                    let other_ms = start.elapsed().as_secs_f64() * 1e3;
+                    let found = found.map_or(0, |hits| hits.len());
+                    if found != other {
+                        return Err(format!("{class}: {found} results here, {other} there").into());
+                    }
+                    // The first round warms both sides.
+                    if round > 0 {
+                        ours.push(mine);
+                        theirs.push(other_ms);
+                    }
+                }
+            }
+            let (p50, other) = (median(&mut ours), median(&mut theirs));
+            let what = match limit {
+                10 => format!("{class} terms"),
+                _ => format!("{class} terms, k={limit}"),
+            };
+            out(Figure::beside(&format!("bm25/search p50, {what}"), size, "ms", p50, tantivy(other)));
+            medians.insert(what, (p50, other));
+        }
+    }
+    Ok(medians)
+}
+
+/// Appends the documents as ingestion does, and compacts them.
+async fn append(
+    pool: &PgPool,
+    cache: &Cache,
+    index: IndexId,
+    corpus: &Corpus,
+    out: &mut dyn FnMut(Figure),
+) -> Result<(), BoxError> {
     let append = async |from: usize, to: usize| -> Result<(), BoxError> {
         let texts = (from..to).map(|i| Text::new(DocumentId(i as i64), "chunk", "", &corpus.text(i), &[])).collect();
-        let prepared = bm25::prepare(pool, &cache, index, texts).await?;
+        let prepared = bm25::prepare(pool, cache, index, texts).await?;
         let mut tx = transaction::begin(pool).await?;
         bm25::append(&mut tx, &prepared).await?;
         tx.commit().await?;
         Ok(())
     };
-    let bulk = DOCUMENTS - TIMED;
+    let size = corpus.documents.len();
+    let bulk = size.saturating_sub(TIMED);
     let start = Instant::now();
     for from in (0..bulk).step_by(1_000) {
         append(from, (from + 1_000).min(bulk)).await?;
@@ -52,63 +147,56 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     let start = Instant::now();
     bm25::compact(pool, index).await?;
     out(Figure::alone("bm25/compaction of everything", bulk, "s", start.elapsed().as_secs_f64()));
+    let timed = size - bulk;
     let start = Instant::now();
-    for from in (bulk..DOCUMENTS).step_by(100) {
-        append(from, from + 100).await?;
+    for from in (bulk..size).step_by(100) {
+        append(from, (from + 100).min(size)).await?;
     }
     let appended = start.elapsed().as_secs_f64();
-    out(Figure::alone("bm25/append, 100 a transaction", TIMED, "documents/s", TIMED as f64 / appended));
+    out(Figure::alone("bm25/append, 100 a transaction", timed, "documents/s", timed as f64 / appended));
     let start = Instant::now();
     bm25::compact(pool, index).await?;
-    out(Figure::alone("bm25/compaction of new documents", TIMED, "s", start.elapsed().as_secs_f64()));
+    out(Figure::alone("bm25/compaction of new documents", timed, "s", start.elapsed().as_secs_f64()));
     // The remains of the tails are free space for new ones, and not a part of an index's size.
     sqlx::raw_sql("VACUUM (FULL, ANALYZE) search_term_postings, search_term_stats, search_index_entries")
         .execute(pool)
         .await?;
+    Ok(())
+}
 
-    let peer = Tantivy::build(&corpus)?;
-    let (postings, all): (i64, i64) = sqlx::query_as(
-        "SELECT (SELECT sum(octet_length(data)) FROM search_term_postings)::bigint,
-                (pg_total_relation_size('search_term_postings') + pg_total_relation_size('search_term_stats')
-                 + pg_total_relation_size('search_index_entries'))::bigint",
-    )
-    .fetch_one(pool)
-    .await?;
-    let megabytes = |bytes: u64| bytes as f64 / 1e6;
-    out(Figure::alone("bm25/packed postings", DOCUMENTS, "MB", megabytes(postings as u64)));
-    out(Figure::beside(
-        "bm25/index on disk",
-        DOCUMENTS,
-        "MB",
-        megabytes(all as u64),
-        tantivy(megabytes(peer.bytes()?)),
-    ));
-
-    for (class, queries) in corpus.queries(QUERIES, 11) {
-        let (mut ours, mut theirs) = (vec![], vec![]);
-        for round in 0..3 {
-            for query in &queries {
-                let text: String = query.iter().map(|term| format!("t{term} ")).collect();
-                let start = Instant::now();
-                let found = bm25::search(pool, &cache, "bench", &text, LIMIT, Allowed::All).await?;
-                let mine = start.elapsed().as_secs_f64() * 1e3;
-                let start = Instant::now();
-                let other = peer.search(query)?;
-                let other_ms = start.elapsed().as_secs_f64() * 1e3;
-                let found = found.map_or(0, |hits| hits.len());
-                if found != other {
-                    return Err(format!("{class}: {found} results here, {other} there").into());
-                }
-                // The first round warms both sides.
-                if round > 0 {
-                    ours.push(mine);
-                    theirs.push(other_ms);
-                }
-            }
-        }
-        let (p50, other) = (median(&mut ours), median(&mut theirs));
-        out(Figure::beside(&format!("bm25/search p50, {class} terms"), DOCUMENTS, "ms", p50, tantivy(other)));
+/// Writes all documents at once, in the form that compacting them would give them.
+async fn seal(
+    pool: &PgPool,
+    index: IndexId,
+    corpus: &Corpus,
+    analyzer: &Analyzer,
+    out: &mut dyn FnMut(Figure),
+) -> Result<(), BoxError> {
+    // Ours are the terms of the texts only as long as the analyzer leaves such words alone.
+    let mut terms: Vec<Box<str>> = analyzer.bag(&corpus.text(0)).terms.into_keys().collect();
+    let mut words: Vec<Box<str>> =
+        distinct(&corpus.documents[0]).iter().map(|word| format!("t{word}").into()).collect();
+    terms.sort_unstable();
+    words.sort_unstable();
+    if terms != words {
+        return Err("the analyzer makes other terms of the words of this bench".into());
     }
+    let start = Instant::now();
+    let names: Vec<String> = (0..VOCABULARY).map(|word| format!("t{word}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let count = |(number, words): (usize, &Vec<u32>)| {
+        let mut sorted = words.clone();
+        sorted.sort_unstable();
+        let terms = sorted.chunk_by(|left, right| left == right).map(|same| (same[0], same.len() as u32)).collect();
+        Counted { id: DocumentId(number as i64), length: words.len() as u32, terms }
+    };
+    let texts: Vec<Counted> = corpus.documents.iter().enumerate().map(count).collect();
+    sealed::append(pool, index, &names, &texts).await?;
+    sqlx::raw_sql("VACUUM (ANALYZE) search_term_postings, search_term_stats, search_index_entries")
+        .execute(pool)
+        .await?;
+    let seconds = start.elapsed().as_secs_f64();
+    out(Figure::alone("bm25/written sealed", texts.len(), "documents/s", texts.len() as f64 / seconds));
     Ok(())
 }
 
@@ -266,7 +354,7 @@ impl Tantivy {
         Ok(self.searcher.space_usage()?.total().get_bytes())
     }
 
-    fn search(&self, terms: &[u32]) -> tantivy::Result<usize> {
+    fn search(&self, terms: &[u32], limit: usize) -> tantivy::Result<usize> {
         let clauses: Vec<(Occur, Box<dyn Query>)> = terms
             .iter()
             .map(|term| {
@@ -275,6 +363,6 @@ impl Tantivy {
                 (Occur::Should, query)
             })
             .collect();
-        Ok(self.searcher.search(&BooleanQuery::new(clauses), &TopDocs::with_limit(LIMIT))?.len())
+        Ok(self.searcher.search(&BooleanQuery::new(clauses), &TopDocs::with_limit(limit))?.len())
     }
 }

@@ -298,6 +298,7 @@ async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
             version: "bench".to_owned(),
             badges: Vec::new(),
             strict: false,
+            holds_folder: false,
             task_types: ["probe", "extract", "structure", "embed", "summarize"].map(str::to_owned).to_vec(),
             lease: Duration::from_secs(3_600),
         };

@@ -75,6 +75,8 @@ async fn measure(
     rounds: usize,
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
+    // What runs if nobody asks for a precision.
+    let default = load(folder, None)?.info().precision;
     let mut engines = Vec::new();
     for (name, precision) in Precision::NAMES {
         engines.push((name, load(folder, Some(precision))?));
@@ -116,8 +118,9 @@ async fn measure(
                 seconds.push(other.embed(&work.texts, work.times)?.0);
             }
         }
-        for ((precision, _), seconds) in engines.iter().zip(&mut seconds) {
-            let (name, ours) = (format!("{} in {precision}", work.name), median(seconds));
+        for ((precision, engine), seconds) in engines.iter().zip(&mut seconds) {
+            let is_default = if engine.info().precision == default { ", the default" } else { "" };
+            let (name, ours) = (format!("{} in {precision}{is_default}", work.name), median(seconds));
             for (other, theirs) in others.iter().zip(&mut of_others) {
                 let (theirs, version) = (median(theirs), other.version().into());
                 let beside = |unit, n, of: &dyn Fn(f64) -> f64| {

@@ -1,5 +1,5 @@
 //! How well each method answers the questions of a judged collection: through the service, with the abstracts as documents, and again as
-//! files that are cut into sections and chunks, with the titles above the chunks and without.
+//! files that are cut into sections and chunks, with the titles above the chunks and without. A cross-encoder, where there is one, ranks the documents again.
 use crate::{encoder::cranfield::Cranfield, figure::BoxError, sandbox::with_app, uploads};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 use svc_client::{
-    Client, FileUpload, Json, Remote,
+    Client, Code, Failure, FileUpload, Json, Remote,
     wire::{
         BatchItem, Bm25Search, FulltextSearch, GroupBy, HybridSearch, HybridWeights, NewBatch, SearchQuery,
         SearchResponse, UploadQuery, VectorSearch,
@@ -42,16 +42,46 @@ enum Form {
 
 /// What one method came to.
 #[derive(Serialize)]
-struct Judged<'a> {
+struct Judged {
     form: Form,
-    method: &'a str,
+    method: &'static str,
     ndcg10: f64,
     recall100: f64,
     queries: usize,
     p50_ms: f64,
 }
 
-const METHODS: [&str; 6] = ["bm25", "fulltext", "vector", "hybrid", "hybrid, equal weights", "auto"];
+/// A method, and what is asked for beside it.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    method: &'static str,
+    expand: bool,
+    /// It makes a difference to groups alone.
+    with_whole: bool,
+    rerank: bool,
+}
+
+const fn way(name: &'static str, method: &'static str) -> Way {
+    Way { name, method, expand: false, with_whole: false, rerank: false }
+}
+
+const WAYS: [Way; 14] = [
+    way("bm25", "bm25"),
+    Way { expand: true, ..way("bm25, expand", "bm25") },
+    way("fulltext", "fulltext"),
+    way("vector", "vector"),
+    Way { with_whole: true, ..way("vector, with whole", "vector") },
+    way("hybrid", "hybrid"),
+    Way { expand: true, ..way("hybrid, expand", "hybrid") },
+    way("hybrid, equal weights", "equal"),
+    Way { expand: true, ..way("hybrid, equal weights, expand", "equal") },
+    way("auto", "auto"),
+    Way { expand: true, ..way("auto, expand", "auto") },
+    Way { with_whole: true, ..way("auto, with whole", "auto") },
+    Way { expand: true, with_whole: true, ..way("auto, expand, with whole", "auto") },
+    Way { rerank: true, ..way("hybrid, equal weights, rerank", "equal") },
+];
 
 /// Judges the collection in this folder, or the one beside the repository.
 pub async fn run(folder: Option<&Path>) -> Result<(), BoxError> {
@@ -65,8 +95,19 @@ pub async fn run(folder: Option<&Path>) -> Result<(), BoxError> {
             async |app| {
                 let client = uploads::client(&format!("http://{}", app.address))?;
                 let places = load(&client, &collection, form).await?;
-                for method in METHODS {
-                    let judged = judge(&client, &collection, &places, form, method).await?;
+                for way in WAYS {
+                    // No document is in a group here, and a cross-encoder takes too long to read everything three times.
+                    let is_for_form = if form == Form::Documents { !way.with_whole } else { !way.rerank };
+                    if !is_for_form {
+                        continue;
+                    }
+                    let judged = match judge(&client, &collection, &places, form, way).await {
+                        Err(error) if way.rerank && is_without(&error) => {
+                            eprintln!("bench: no line for `{}`: {error}", way.name);
+                            continue;
+                        }
+                        judged => judged?,
+                    };
                     let mut out = std::io::stdout().lock();
                     serde_json::to_writer(&mut out, &judged)?;
                     out.write_all(b"\n")?;
@@ -78,6 +119,11 @@ pub async fn run(folder: Option<&Path>) -> Result<(), BoxError> {
         .await?;
     }
     Ok(())
+}
+
+/// Whether the service lacks what a method needs.
+fn is_without(error: &BoxError) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.code == Code::NotConfigured)
 }
 
 /// Stores the collection and waits until all of it can be found. Returns the place in the collection of each document.
@@ -139,17 +185,17 @@ async fn store(
     Ok(())
 }
 
-async fn judge<'a>(
+async fn judge(
     client: &Client<Remote>,
     collection: &Cranfield,
     places: &HashMap<i64, usize>,
     form: Form,
-    method: &'a str,
-) -> Result<Judged<'a>, BoxError> {
+    way: Way,
+) -> Result<Judged, BoxError> {
     let (mut gained, mut recalled, mut times, mut queries) = (0.0, 0.0, Vec::new(), 0);
     for (&question, relevant) in collection.relevant() {
         let start = Instant::now();
-        let found = search(client, form, method, &collection.questions[question]).await?.results;
+        let found = search(client, form, way, &collection.questions[question]).await?.results;
         if queries >= WARMING {
             times.push(start.elapsed().as_secs_f64() * 1e3);
         }
@@ -164,7 +210,7 @@ async fn judge<'a>(
     let mean = |sum: f64| sum / queries as f64;
     Ok(Judged {
         form,
-        method,
+        method: way.name,
         ndcg10: mean(gained),
         recall100: mean(recalled),
         queries,
@@ -179,15 +225,29 @@ fn ndcg(found: &[usize], relevant: &HashSet<usize>) -> f64 {
     hits.map(|(rank, _)| discount(rank)).sum::<f64>() / (0..relevant.len().min(COUNTED)).map(discount).sum::<f64>()
 }
 
-async fn search(client: &Client<Remote>, form: Form, method: &str, query: &str) -> Result<SearchResponse, BoxError> {
+fn asked(is_asked: bool) -> Option<bool> {
+    is_asked.then_some(true)
+}
+
+async fn search(client: &Client<Remote>, form: Form, way: Way, query: &str) -> Result<SearchResponse, BoxError> {
     // A file is found by its texts.
     let group_by = Some(if form == Form::Documents { GroupBy::None } else { GroupBy::File });
     let (limit, include_content, snippets) = (LIMIT, false, Some(false));
-    let hybrid =
-        |weights| HybridSearch { weights, limit, include_content, group_by, snippets, ..HybridSearch::new(query) };
-    Ok(match method {
+    let (expand, with_whole, rerank) = (asked(way.expand), asked(way.with_whole), asked(way.rerank));
+    let hybrid = |weights| HybridSearch {
+        weights,
+        limit,
+        include_content,
+        group_by,
+        snippets,
+        expand,
+        with_whole,
+        rerank,
+        ..HybridSearch::new(query)
+    };
+    Ok(match way.method {
         "bm25" => {
-            let search = Bm25Search { limit, include_content, group_by, snippets, ..Bm25Search::new(query) };
+            let search = Bm25Search { limit, include_content, group_by, snippets, expand, ..Bm25Search::new(query) };
             client.search_bm25(Json(search)).await?
         }
         "fulltext" => {
@@ -195,15 +255,22 @@ async fn search(client: &Client<Remote>, form: Form, method: &str, query: &str) 
             client.search_fulltext(Json(search)).await?
         }
         "vector" => {
-            let search = VectorSearch { limit, include_content, group_by, snippets, ..VectorSearch::new(query) };
+            let search =
+                VectorSearch { limit, include_content, group_by, snippets, with_whole, ..VectorSearch::new(query) };
             client.search_vector(Json(search)).await?
         }
         "hybrid" => client.search_hybrid(Json(hybrid(None))).await?,
-        "hybrid, equal weights" => {
-            client.search_hybrid(Json(hybrid(Some(HybridWeights { vector: None, bm25: None })))).await?
-        }
+        "equal" => client.search_hybrid(Json(hybrid(Some(HybridWeights { vector: None, bm25: None })))).await?,
         _ => {
-            let search = SearchQuery { limit, include_content, group_by, snippets, ..SearchQuery::new(query) };
+            let search = SearchQuery {
+                limit,
+                include_content,
+                group_by,
+                snippets,
+                expand,
+                with_whole,
+                ..SearchQuery::new(query)
+            };
             client.search(search).await?
         }
     })

@@ -50,3 +50,9 @@ pub fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
+
+/// The value that 95% of the values do not exceed; NaN if there are none.
+pub fn p95(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() * 95 / 100).copied().unwrap_or(f64::NAN)
+}

@@ -1,7 +1,7 @@
 //! End to end: generated Markdown, and short documents that are created one by one, through the whole service, beside the bare encoder on the same
-//! texts.
+//! texts; and what a query waits for the model while files are ingested.
 use crate::{
-    figure::{BoxError, Figure, Peer},
+    figure::{BoxError, Figure, Peer, median, p95},
     markdown::{self, Prose},
     sandbox::with_app,
     uploads,
@@ -22,12 +22,15 @@ const DOCUMENTS: usize = 2000;
 const WORDS: usize = 20;
 const CLIENTS: usize = 16;
 const TITLE: &str = "Note";
+/// How many queries have the model to themselves.
+const ALONE: usize = 50;
 /// The time between two looks at the queue.
 const LOOK: Duration = Duration::from_millis(10);
 
 pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let measure = async |app: &App| {
         measure(app, files, out).await?;
+        beside(app, files, out).await?;
         short(app, out).await
     };
     // The clients create as fast as they can.
@@ -36,7 +39,6 @@ pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
 
 async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let client = uploads::client(&format!("http://{}", app.address))?;
-    let file = |number: usize| (format!("handbook-{number}.md"), markdown::handbook(number));
     // A file that does not count warms up connections, statements and the model's threads.
     uploads::ingest(&client, std::iter::once(file(0))).await?;
     let before: i64 = sqlx::query_scalar("SELECT max(id) FROM documents").fetch_one(&app.service.pool).await?;
@@ -74,6 +76,46 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
         out(Figure::beside(&format!("ingest/{name}"), count, unit, ours, peer));
     }
     Ok(())
+}
+
+fn file(number: usize) -> (String, String) {
+    (format!("handbook-{number}.md"), markdown::handbook(number))
+}
+
+/// Queries one after the other, while as many other files are ingested.
+async fn beside(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let client = uploads::client(&format!("http://{}", app.address))?;
+    let (engine, mut prose) = (engine(app)?, Prose::new(2));
+    let mut alone = Vec::with_capacity(ALONE);
+    for _ in 0..ALONE {
+        alone.push(embed(engine, prose.words(7)).await?);
+    }
+    let mut ingested = std::pin::pin!(uploads::ingest(&client, (files + 1..=2 * files).map(file)));
+    let mut waits = Vec::new();
+    loop {
+        tokio::select! {
+            nodes = &mut ingested => {
+                nodes?;
+                break;
+            }
+            seconds = embed(engine, prose.words(7)) => waits.push(seconds?),
+        }
+    }
+    let (alone, count) = (median(&mut alone), waits.len());
+    let mut tell = |what: &str, seconds: f64| {
+        let name = format!("ingest/beside/{what}");
+        out(Figure::alone(&name, count, "ms", (seconds - alone).max(0.0) * 1e3));
+    };
+    tell("95% of the queries wait at most", p95(&mut waits));
+    tell("longest wait of a query", waits.last().copied().unwrap_or(f64::NAN));
+    Ok(())
+}
+
+/// The seconds that a query takes.
+async fn embed(engine: &Engine, query: String) -> Result<f64, BoxError> {
+    let start = Instant::now();
+    engine.embed_query(query).await?;
+    Ok(start.elapsed().as_secs_f64())
 }
 
 /// Short documents from the first call that creates one until all of them can be found.

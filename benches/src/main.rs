@@ -18,12 +18,14 @@ mod formats;
 mod hostile;
 mod ingest;
 mod knowledge;
+mod latency;
 mod llm;
 #[path = "../../tests/it/support/llm.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
 #[expect(clippy::unwrap_used, reason = "a script that does not fit ends the bench")]
 mod llm_endpoint;
 mod markdown;
+mod maxsim;
 mod queue;
 mod raptor;
 mod recall;
@@ -31,6 +33,8 @@ mod recall;
 mod rude;
 mod sandbox;
 mod scale;
+mod sealed;
+mod sentences;
 mod service_process;
 mod set_aside;
 mod shapes;
@@ -74,7 +78,10 @@ const BENCHES: &[(&str, &str)] = &[
         "feed/queued",
         "what a service takes that finds many files of 1 MiB in the queue of a broker, which keeps them on the disk; SIZE: files, default 1000",
     ),
-    ("ingest", "uploads and short documents to settled, beside the bare encoder; SIZE: files, default 30"),
+    (
+        "ingest",
+        "uploads and 2000 short documents to settled, beside the bare encoder, and what a query waits beside them; SIZE: files, default 10",
+    ),
     (
         "batch",
         "documents of 200 words, stored in batches until found, beside the bare encoder; SIZE: documents, default 5000",
@@ -83,6 +90,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "queue/claims",
         "claims by 1 to 64 connections at once, and beside tasks that hold up others; SIZE: pending tasks, default 10000",
+    ),
+    (
+        "queue/offered",
+        "how long tasks take that come at a rate to 100 claimers, each from when it is due to its durable end; SIZE: tasks a second, default 400",
     ),
     ("queue/fleet", "claims for each task with 100 workers; always 1000 files and then 100"),
     ("queue/backlog", "when half of many files are settled; SIZE: files, default 500"),
@@ -102,7 +113,14 @@ const BENCHES: &[(&str, &str)] = &[
         "view",
         "views of a chunk, of a file of 300 pages and of a document with many children, in process and over HTTP; SIZE: children, default 100000",
     ),
-    ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
+    (
+        "bm25",
+        "appends, compaction, and searches for 10 and 100 results, beside tantivy; SIZE: documents, default 100000 and then 1000000",
+    ),
+    (
+        "latency",
+        "what eight clients at a time wait for vector and hybrid searches, beside bare SQL of pgvector, in a tenth of the store and then in all of it; SIZE: nodes, default 100000",
+    ),
     (
         "encoder/throughput",
         "tokens a second in each precision beside onnxruntime, in f32 and int8, and torch; SIZE: rounds, default 5",
@@ -146,11 +164,15 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "recall",
-        "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; again with the vectors in parts, and as bits; SIZE: nodes, default 50000",
+        "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; again with the vectors in parts, and as bits, for at most 100000; SIZE: nodes, default 50000",
     ),
     (
         "timing",
         "refusals of each kind of call, for ids of documents that their caller may not read and for ids that never were; SIZE: rounds, default 500",
+    ),
+    (
+        "maxsim",
+        "a query's tokens against those of documents of 100 words: scored, read and scored, in SQL, and searched over HTTP; SIZE: documents, default 100",
     ),
     ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
     (
@@ -231,7 +253,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "llm/calls" => llm::calls(size.unwrap_or(200), &mut out).await?,
         "llm/batch" => llm::batch(size.unwrap_or(1000), &mut out).await?,
         "feed/queued" => feed::queued(size.unwrap_or(1_000), &mut out).await?,
-        "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
+        "ingest" => ingest::run(size.unwrap_or(10), &mut out).await?,
         "console" => console::run(size.unwrap_or(1_000_000), &mut out).await?,
         "queue/claim_finish" => {
             let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);
@@ -240,10 +262,14 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "queue/claims" => {
             with_database(async |pool| queue::claims::run(pool, size.unwrap_or(10_000), &mut out).await).await?;
         }
+        "queue/offered" => queue::offered::run(size.unwrap_or(400), &mut out).await?,
         "queue/fleet" => with_database(async |pool| queue::fleet::run(pool, &mut out).await).await?,
         "queue/backlog" => queue::backlog::run(size.unwrap_or(500), &mut out).await?,
         #[cfg(feature = "tantivy")]
-        "bm25" => with_database(async |pool| bm25::run(pool, &mut out).await).await?,
+        "bm25" => {
+            let sizes = size.map_or(vec![100_000, 1_000_000], |size| vec![size]);
+            with_database(async |pool| bm25::run(pool, &sizes, &mut out).await).await?;
+        }
         #[cfg(not(feature = "tantivy"))]
         "bm25" => {
             return Err(
@@ -260,8 +286,10 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
             formats::run(size.unwrap_or(100_000), &mut out)?;
             formats::ocr::run(&mut out).await?;
         }
+        "latency" => latency::run(size.unwrap_or(100_000), &mut out).await?,
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
         "raptor" => raptor::run(size.unwrap_or(75), &mut out).await?,
+        "maxsim" => maxsim::run(size.unwrap_or(100), &mut out).await?,
         "recall" => recall::run(size.unwrap_or(50_000), &mut out).await?,
         "timing" => timing::run(size.unwrap_or(500), &mut out).await?,
         "spool" => spool::run(size.unwrap_or(100), &mut out).await?,

@@ -4,6 +4,7 @@ pub mod backlog;
 pub mod claimer;
 pub mod claims;
 pub mod fleet;
+pub mod offered;
 pub mod peers;
 
 use crate::figure::{BoxError, Figure, median};

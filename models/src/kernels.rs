@@ -1,4 +1,4 @@
-//! The operations between the matrix products, on plain slices. They are written so that LLVM vectorises them, are
+//! The operations between the matrix products and between token vectors, on plain slices. They are written so that LLVM vectorises them, are
 //! compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target), and are chosen at run time. The
 //! crate's only other unsafe code is in `weights/mapped.rs`.
 #![expect(
@@ -66,6 +66,7 @@ mod attention;
 mod halves;
 mod integers;
 mod lanes;
+mod nearest;
 mod normalise;
 mod packed;
 mod quads;
@@ -74,6 +75,7 @@ mod tile;
 
 pub(crate) use activation::{add_bias, add_bias_gelu, gated_gelu, gated_silu};
 pub(crate) use attention::{Attention, RelativeBias};
+pub(crate) use nearest::nearest;
 pub(crate) use normalise::{LayerNorm, add_normalise, normalise};
 pub(crate) use packed::{Packed, ROWS_AT_ONCE};
 pub(crate) use rotary::{Rotary, rotate};

@@ -6,7 +6,8 @@
 //! narrower model are padded with zeros, which leaves every cosine unchanged; a wider model is refused.
 //!
 //! A text is tokenised on the caller's side, packed into a micro-batch with others of its length, queued in a bounded
-//! queue in which queries overtake documents, run by one of the model's threads, pooled and normalised.
+//! queue in which queries overtake documents, run by one of the model's threads, pooled and normalised. [`sum_of_nearest`] compares
+//! the token vectors of a query with those of a document.
 
 mod architecture;
 mod body;
@@ -20,6 +21,7 @@ mod folder;
 mod health;
 mod hub;
 mod kernels;
+mod late_interaction;
 mod library;
 mod location;
 mod matryoshka;
@@ -45,6 +47,7 @@ pub use device::Device;
 pub use engine::Engine;
 pub use error::ModelError;
 pub use hub::{FetchError, HubSettings, Progress, fetch_model};
+pub use late_interaction::{sum_of_nearest, unpack};
 pub use library::{LibraryModel, library};
 pub use passes::Heard;
 pub use pooling::{Embedding, Pooling};

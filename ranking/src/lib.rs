@@ -1,5 +1,5 @@
-//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, late
-//! interaction, changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
+//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, feedback,
+//! changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
 //! decides what is stored where.
 
 mod analyzer;
@@ -11,8 +11,8 @@ mod config;
 mod coverage;
 mod diversity;
 mod extract;
+mod feedback;
 mod fusion;
-mod late_interaction;
 mod meant;
 mod mixture;
 mod network;
@@ -35,8 +35,8 @@ pub use config::{Config, ConfigError};
 pub use coverage::{Chosen, Coverage, GUARANTEE, Portfolio, Rule, choose};
 pub use diversity::{by_diversity, by_recency, relevance};
 pub use extract::{extract, sentences};
+pub use feedback::{Weighted, characteristic, relevance_model};
 pub use fusion::{Fused, LegRanking, Place, Weights, fuse};
-pub use late_interaction::{sum_of_nearest, unpack};
 pub use meant::meant;
 pub use network::{Betweenness, Communities, DAMPING, EXACT, Forest, Network, PageRank, Spine, Stop};
 pub use points::{Points, dot};

@@ -64,7 +64,7 @@ pub enum Bounds {
     Unknown,
 }
 
-/// A list with the weight of its term: idf (k1 + 1), times the term's count in the query.
+/// A list with the weight of its term: idf (k1 + 1), times what the term counts in the query.
 pub struct List {
     pub postings: Arc<Postings>,
     pub weight: f64,

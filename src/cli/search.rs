@@ -65,6 +65,9 @@ pub struct SearchArguments {
     /// What stands for the texts that are found: `none` shows each text and each container by itself. By default `file`, or what the context says.
     #[arg(long, value_enum, value_name = "WHAT")]
     group_by: Option<Group>,
+    /// Orders files or sections by their whole and their best text together, in a search by `vector` or `hybrid`.
+    #[arg(long)]
+    with_whole: bool,
     /// The most texts that a file or section shows, 1 to 10.
     #[arg(long, value_name = "N", default_value_t = 1)]
     per_group: u32,
@@ -77,6 +80,9 @@ pub struct SearchArguments {
     /// Searches for the nearest word instead of each that no text has, and says so; of the last word also for what it is the beginning of.
     #[arg(long)]
     forgiving: bool,
+    /// Adds terms of the best texts to the query of `bm25` or `hybrid`, and ranks again.
+    #[arg(long)]
+    expand: bool,
 }
 
 #[derive(Args)]
@@ -184,7 +190,7 @@ fn facet(text: &str) -> Result<Facet, String> {
 }
 
 macro_rules! body {
-    ($type:ident, $arguments:ident) => {
+    ($type:ident, $arguments:ident $(, $own:ident)*) => {
         Json($type {
             parent_id: $arguments.under,
             filter: $arguments.filter(),
@@ -200,22 +206,27 @@ macro_rules! body {
             fields: (!$arguments.fields.is_empty()).then(|| $arguments.fields.clone()),
             facets: (!$arguments.facet.is_empty()).then(|| $arguments.facet.clone()),
             group_by: $arguments.grouping(),
+            with_whole: $arguments.with_whole.then_some(true),
             per_group: $arguments.per_group,
             snippets: Some(true),
             cursor: $arguments.cursor.clone(),
             explain: $arguments.explain,
             forgiving: $arguments.forgiving,
+            $( $own: $arguments.$own.then_some(true), )*
             ..$type::new(&$arguments.query)
         })
     };
 }
 
 pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchArguments) -> Result<ExitCode, CliError> {
+    if arguments.expand && !matches!(arguments.method, Method::Auto | Method::Bm25 | Method::Hybrid) {
+        return Err(CliError::Other("--expand is for --method auto, bm25 and hybrid".to_owned()));
+    }
     let found = match arguments.method {
-        Method::Auto => client.search_auto(body!(AutoSearch, arguments)).await,
-        Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments)).await,
+        Method::Auto => client.search_auto(body!(AutoSearch, arguments, expand)).await,
+        Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments, expand)).await,
         Method::Vector => client.search_vector(body!(VectorSearch, arguments)).await,
-        Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments)).await,
+        Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments, expand)).await,
         Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments)).await,
         Method::Maxsim => client.search_maxsim(body!(MaxsimSearch, arguments)).await,
     }?;
@@ -265,6 +276,9 @@ async fn print(
     }
     if let Some(instead) = &found.searched_instead {
         writeln!(std::io::stderr(), "searched for “{}” instead", one_line(&instead.query, 80))?;
+    }
+    if let Some(terms) = found.expanded_by.as_ref().filter(|terms| !terms.is_empty()) {
+        writeln!(std::io::stderr(), "searched also for {}", one_line(&terms.join(", "), 200))?;
     }
     if let Some(cursor) = &found.next_cursor {
         writeln!(std::io::stderr(), "more results: --cursor {cursor}")?;

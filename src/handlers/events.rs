@@ -61,6 +61,7 @@ impl Handle<ops::follow_events> for Service {
         };
         let follow = Follow {
             pool: self.pool.clone(),
+            has_standbys: self.replicas().is_some(),
             caller: caller.clone(),
             wanted: Wanted { kinds: call.query.kinds()?, root: call.query.root },
             after,
@@ -88,6 +89,8 @@ fn expired(oldest: i64) -> Failure {
 /// A stream of events. It reads the next page when the caller has taken the one before, with the rights that the caller has then.
 struct Follow {
     pool: PgPool,
+    /// Whether reads may be answered by servers that are behind.
+    has_standbys: bool,
     caller: Caller,
     wanted: Wanted,
     /// The number of the last event that was looked at.
@@ -161,7 +164,12 @@ impl Follow {
         let audience = Audience { readable: self.caller.readable(), principal: self.caller.principal_id() };
         let mut conn = self.pool.acquire().await.or_fail()?;
         let page = store::event_feed::page(&mut conn, &audience, &self.wanted, self.after, PAGE).await.or_fail()?;
-        let Page { events, looked_at } = page;
+        let Page { mut events, looked_at } = page;
+        if self.has_standbys && !events.is_empty() {
+            // It is asked after the page was read, so everything on that is before it.
+            let position = store::replicas::written(&mut conn).await.or_fail()?.position.to_string();
+            events.iter_mut().for_each(|event| event.position = Some(position.clone()));
+        }
         // Numbers have no gaps, so a gap is what was deleted because it was too old.
         match looked_at {
             Some((first, last)) if first == self.after + 1 => {

@@ -145,10 +145,12 @@ impl Handle<ops::search> for Service {
             include_embed,
             fields,
             group_by,
+            with_whole,
             per_group,
             snippets,
             cursor,
             forgiving,
+            expand,
         } = call.query;
         let body = AutoSearch {
             context,
@@ -161,10 +163,12 @@ impl Handle<ops::search> for Service {
             include_embed,
             fields: fields.as_deref().map(document_fields).transpose()?,
             group_by,
+            with_whole,
             per_group,
             snippets,
             cursor,
             forgiving,
+            expand,
             ..AutoSearch::new(&q)
         };
         search::auto(self, caller, body).await

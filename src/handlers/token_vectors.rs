@@ -1,4 +1,4 @@
-//! Embeds one document on request: its vector, and the vectors of its tokens.
+//! Embeds documents on request: the vector of one, and the vectors of the tokens of one or many.
 use crate::{
     access::Caller,
     embedding::{EmbedError, Model},
@@ -9,13 +9,14 @@ use crate::{
     store::{self, evidence::Evidence, nodes::TextRow, token_vectors::TokenRows, vectors::Weighted},
 };
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use svc_actors::WriteMode;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{EmbedResponse, RunnerTextKind, TokensResponse},
+    wire::{EmbedResponse, RunnerTextKind, TokensAnswer, TokensBatchResponse, TokensResponse},
 };
 use svc_ids::DocumentId;
-use svc_models::ModelError;
+use svc_models::{ModelError, TokenVectors};
 
 impl Handle<ops::embed_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_document>) -> Result<EmbedResponse, Failure> {
@@ -69,19 +70,66 @@ impl Handle<ops::embed_tokens> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_tokens>) -> Result<TokensResponse, Failure> {
         let id = DocumentId(call.path.id);
         let row = row(self, caller, id).await?;
-        let text = search::text(&row.usetype, &row.title, &row.content);
         let _place = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
-        let (rows, text_tokens) = tokens(self, &model, text).await?;
-        write(self, caller, &row, None, Some(&rows)).await?;
-        Ok(TokensResponse {
-            document_id: id.0,
-            model: rows.model.to_owned(),
-            text_tokens,
-            token_count: rows.places.len(),
-            widths: self.settings.token_embed_dims.clone(),
-        })
+        store_tokens(self, caller, &model, &row, None).await
     }
+}
+
+impl Handle<ops::embed_many_tokens> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::embed_many_tokens>,
+    ) -> Result<TokensBatchResponse, Failure> {
+        let ids = call.body.0.document_ids;
+        let _place = self.admission.embed(caller.principal_id()).await?;
+        let model = self.model().await?;
+        let mut documents = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(maxsim::TOGETHER) {
+            let mut rows = Vec::with_capacity(ids.len());
+            for id in ids {
+                rows.push(row(self, caller, DocumentId(*id)).await);
+            }
+            let texts: Vec<&TextRow> = rows.iter().filter_map(|row| row.as_ref().ok()).collect();
+            let mut made: HashMap<DocumentId, TokenVectors> =
+                maxsim::made(&model, &texts).await.or_fail()?.into_iter().collect();
+            for (id, row) in ids.iter().zip(rows) {
+                let answer = match row {
+                    Ok(row) => store_tokens(self, caller, &model, &row, made.remove(&row.id)).await,
+                    Err(failure) => Err(failure),
+                };
+                let (stored, failure) = match answer {
+                    Ok(stored) => (Some(stored), None),
+                    Err(failure) => (None, Some(caller.told_failure(failure))),
+                };
+                documents.push(TokensAnswer { document_id: *id, stored, failure });
+            }
+        }
+        Ok(TokensBatchResponse { documents })
+    }
+}
+
+/// Stores the token vectors of a text. Where they have not been made yet, that says what the text is refused for.
+async fn store_tokens(
+    service: &Service,
+    caller: &Caller,
+    model: &Model,
+    row: &TextRow,
+    made: Option<TokenVectors>,
+) -> Result<TokensResponse, Failure> {
+    let (rows, text_tokens) = match made {
+        Some(made) => (maxsim::rows(&service.settings, model.identity(), &made)?, made.len()),
+        None => tokens(service, model, search::text(&row.usetype, &row.title, &row.content)).await?,
+    };
+    write(service, caller, row, None, Some(&rows)).await?;
+    Ok(TokensResponse {
+        document_id: row.id.0,
+        model: rows.model.to_owned(),
+        text_tokens,
+        token_count: rows.places.len(),
+        widths: service.settings.token_embed_dims.clone(),
+    })
 }
 
 /// Offers the document's vector alone, if the text fits the window that the model has for that.

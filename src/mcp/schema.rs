@@ -26,6 +26,8 @@ pub const HIDDEN: &[&str] = &[
     "sort_order",
     "sort_top",
     "sorted",
+    "with_whole",
+    "expanded_by",
 ];
 
 /// A schema of the contract with everything in it that it refers to.

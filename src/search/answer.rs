@@ -3,7 +3,7 @@ use super::{
     Asked, Found, GROWTH, LEG_DEPTH, Ranked, Ranking, Total,
     explain::Laps,
     facets,
-    groups::{Group, Text, Tree, parts},
+    groups::{Group, Text, Tree, looked_at, parts},
     paging::{self, Page},
     rerank,
     results::{self, Read},
@@ -75,8 +75,8 @@ pub(super) async fn answer(
     // What is sorted is what stands for a group, whichever of its texts is best.
     let shown: Vec<DocumentId> = places.iter().map(|place| if is_sorted { place.shown } else { place.first }).collect();
     let key = shown.last().and_then(|id| keys.get(id)).and_then(|(_, key)| key.clone());
-    let sorted_by = is_sorted.then_some((asked.depth, key));
-    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, sorted_by);
+    let again = asked.ranks_again().then_some((asked.depth, key));
+    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, again);
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
@@ -128,6 +128,7 @@ pub(super) async fn answer(
         method: asked.method,
         why: None,
         searched_instead: None,
+        expanded_by: None,
         no_vector: found.ran.iter().any(has_no_vector).then(|| NO_VECTOR.to_owned()),
         group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
         reranked: asked.second_stage,
@@ -258,10 +259,10 @@ async fn grouped(
     ranking: &Ranking<'_>,
     laps: &mut Laps,
 ) -> Result<(Shown, Found), Failure> {
-    // A later stage ranks the same groups for every page.
+    // A later stage ranks the same groups for every page, however many that one shows.
     let (wanted, limit) = match asked.ranks_again() {
         true if asked.sorting.is_some() => (asked.depth as usize, asked.depth as usize),
-        true => (asked.limit as usize, asked.depth as usize),
+        true => (asked.page.first().min(asked.depth as usize), asked.depth as usize),
         false => (asked.page.reach(), asked.page.reach()),
     };
     // So many groups with all words of the query are enough.
@@ -270,6 +271,11 @@ async fn grouped(
     let reach = asked.depth.max(limit as u32);
     let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), asked.enough(reach));
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
+    // By words containers are not found, and a later stage decides by itself.
+    let by_wholes =
+        asked.with_whole && !asked.ranks_again() && matches!(ranking, Ranking::Vector(_) | Ranking::Hybrid(..));
+    let compared = LEG_DEPTH as usize;
+    let kept = if by_wholes { limit.max(compared) } else { limit };
     let (mut found, mut groups, total) = loop {
         let mut found = ranking.first(core, eligible, depth, enough).await?;
         laps.end(SearchStage::Rank);
@@ -278,13 +284,13 @@ async fn grouped(
             None => {
                 let mut conn = core.pool.acquire().await.or_fail()?;
                 let best: Vec<DocumentId> =
-                    found.ranked.iter().take(2 * asked.limit as usize).map(|(id, _)| *id).collect();
+                    found.ranked.iter().take(looked_at(asked.limit)).map(|(id, _)| *id).collect();
                 let counted = rows::Counted { among: &best, most: 2 * i64::from(asked.limit) };
                 let unknown = tree.unknown(&found.ranked);
                 tree.learn(rows::members(&mut conn, eligible, &unknown, counted).await.or_fail()?);
             }
         }
-        let (groups, keys) = tree.groups(&found.ranked, limit);
+        let (groups, keys) = tree.groups(&found.ranked, kept);
         laps.end(SearchStage::Group);
         let count = keys.len() as u64;
         if found.is_whole && found.is_narrow && groups.len() < content && asked.page.is_first() {
@@ -314,6 +320,11 @@ async fn grouped(
         laps.end(SearchStage::Facets);
     }
     found.total = total;
+    if by_wholes {
+        // However deep a page looks, it sees the same results here, and so the same order.
+        let best = &found.ranked[..compared.min(found.ranked.len())];
+        tree.put_by_wholes(best, &mut groups);
+    }
     let (mut sorted, mut keys, mut count, mut before) = (None, Left::new(), groups.len(), 0);
     if let Some(sorting) = asked.sorting {
         let shown: Vec<DocumentId> = groups.iter().map(|group| group.shown).collect();

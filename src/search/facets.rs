@@ -1,5 +1,7 @@
 //! Counts of what a search matches, beyond what it shows.
-use super::{Asked, Found, Fusing, LEG_DEPTH, MAXSIM_DEPTH, NotHeld, Ranking, Total, fusing, groups::Tree};
+use super::{
+    Asked, Found, Fusing, LEG_DEPTH, MAXSIM_DEPTH, NotHeld, Ranking, Total, bm25::Query, fusing, groups::Tree,
+};
 use crate::{
     core::Core,
     error::OrFail,
@@ -35,11 +37,15 @@ async fn matched(
         return Ok((ids(found), true));
     }
     match ranking {
-        Ranking::Hybrid(body) => {
-            Box::pin(of_both(core, eligible, (body.index.as_deref(), &body.query), body.weights)).await
+        Ranking::Hybrid(body, added) => {
+            let query = Query { text: &body.query, added };
+            Box::pin(of_both(core, eligible, (body.index.as_deref(), query), body.weights)).await
         }
         // What the tokens say changes the order alone.
-        Ranking::Maxsim(body) => Box::pin(of_both(core, eligible, (body.index.as_deref(), &body.query), None)).await,
+        Ranking::Maxsim(body) => {
+            let query = Query::from(body.query.as_str());
+            Box::pin(of_both(core, eligible, (body.index.as_deref(), query), None)).await
+        }
         _ => {
             let found = ranking.first(core, eligible, COUNTED, enough).await?;
             Ok((ids(&found), found.is_whole && found.total.exact))
@@ -51,7 +57,7 @@ async fn matched(
 async fn of_both(
     core: &Core,
     eligible: &Eligible,
-    asked: (Option<&str>, &str),
+    asked: (Option<&str>, Query<'_>),
     weights: Option<HybridWeights>,
 ) -> Result<(Vec<DocumentId>, bool), Failure> {
     let legs = fusing(core, eligible, asked, weights, &[COUNTED]).await?.close().await?;

@@ -1,6 +1,8 @@
 //! Two legs whose ranks count together.
 use super::{
     LEG_DEPTH, Ranked,
+    bm25::Query,
+    groups::looked_at,
     legs::{Leg, Open, bm25_leg, vector_leg_after},
 };
 use crate::{
@@ -76,7 +78,7 @@ impl FusingOpen {
         }
         if let Some(limit) = grouped {
             let all: Vec<DocumentId> = near.union(&worded).copied().collect();
-            let best = |ranked: &Ranked| ranked.iter().take(2 * limit as usize).map(|(id, _)| *id).collect::<Vec<_>>();
+            let best = |ranked: &Ranked| ranked.iter().take(looked_at(limit)).map(|(id, _)| *id).collect::<Vec<_>>();
             let among = [best(&legs.vector.ranked), best(&legs.bm25.ranked)].concat();
             let counted = Counted { among: &among, most: 2 * i64::from(limit) };
             statements.push(rows::groups::statement(&eligible.scope, &all, counted));
@@ -106,17 +108,18 @@ impl Fusing {
     }
 }
 
-/// Ranks by both legs, as deep as the last rung: by words while the query is embedded, and then by vectors.
+/// Ranks by both legs, as deep as the last rung: by words while the query is embedded, and then by vectors. What is added to the query counts
+/// for BM25 alone.
 pub(super) async fn fusing(
     core: &Core,
     eligible: &Eligible,
-    (index, query): (Option<&str>, &str),
+    (index, query): (Option<&str>, Query<'_>),
     asked: Option<HybridWeights>,
     rungs: &[u32],
 ) -> Result<FusingOpen, Failure> {
     let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
     let by_words = bm25_leg(core, eligible, index, query, deep);
-    let (Open { leg: vector, tx }, bm25) = vector_leg_after(core, eligible, query, deep, by_words).await?;
+    let (Open { leg: vector, tx }, bm25) = vector_leg_after(core, eligible, query.text, deep, by_words).await?;
     Ok(FusingOpen { legs: Fusing { vector, bm25, weights: weights(asked) }, tx })
 }
 

@@ -27,6 +27,11 @@ pub(super) fn parts(group_by: GroupBy) -> Vec<&'static str> {
     Usetype::ALL.iter().map(|usetype| usetype.as_str()).filter(|usetype| is_part(usetype, group_by)).collect()
 }
 
+/// Of how many of the best results the sections are looked at along, where so many are shown: containers stand between the texts.
+pub(super) fn looked_at(limit: u32) -> usize {
+    (4 * limit as usize).max(40)
+}
+
 /// What is known of the documents of a ranking and of those above them.
 pub(super) struct Tree {
     members: HashMap<DocumentId, Member>,
@@ -132,6 +137,34 @@ impl Tree {
             }
         }
         (groups, places.into_keys().collect())
+    }
+
+    /// Puts the groups that are among these best results into the order of two scores together: that of the whole, which stands for the group, and that of its best part.
+    /// What is in neither place, but further behind, counts as the last of these results; a text without parts is both.
+    pub fn put_by_wholes(&self, best: &[(DocumentId, f64)], groups: &mut Vec<Group>) {
+        let Some((_, last)) = best.last() else { return };
+        let places: HashMap<DocumentId, usize> =
+            groups.iter().enumerate().map(|(at, group)| (self.key(group.first.0), at)).collect();
+        let mut scores: Vec<(Option<f64>, Option<f64>)> = vec![(None, None); groups.len()];
+        for (id, score) in best {
+            let Some(at) = places.get(&self.key(*id)) else { continue };
+            let (whole, part) = &mut scores[*at];
+            let place = if groups[*at].shown == *id { whole } else { part };
+            place.get_or_insert(*score);
+        }
+        let together = |(whole, part): (Option<f64>, Option<f64>), is_text: bool| match (whole, part) {
+            (Some(whole), None) if is_text => 2.0 * whole,
+            (whole, part) => whole.unwrap_or(*last) + part.unwrap_or(*last),
+        };
+        let among = scores.iter().take_while(|(whole, part)| whole.or(*part).is_some()).count();
+        let behind = groups.split_off(among);
+        let mut scored: Vec<(f64, Group)> = std::mem::take(groups)
+            .into_iter()
+            .zip(scores)
+            .map(|(group, scores)| (together(scores, self.has_text(group.shown)), group))
+            .collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+        groups.extend(scored.into_iter().map(|(_, group)| group).chain(behind));
     }
 
     /// The sections of which at least two texts are among the best `most` texts of the ranking, with these texts.
@@ -254,6 +287,26 @@ mod tests {
         let expected = (vec![(6, vec![7]), (4, vec![]), (5, vec![])], 3);
         assert_eq!(shown(&tree(GroupBy::File, Some(3), &nodes()), &[7, 4, 5], 9), expected);
         assert_eq!(shown(&tree(GroupBy::File, Some(8), &nodes()), &[9], 9), (vec![(9, vec![])], 1));
+    }
+
+    #[test]
+    fn groups_are_ordered_by_their_wholes_and_their_best_parts_together() {
+        let tree = tree(GroupBy::File, None, &nodes());
+        let order = |ranked: &[(i64, f64)], compared: usize| -> Vec<i64> {
+            let ranked: Ranked = ranked.iter().map(|(id, score)| (DocumentId(*id), *score)).collect();
+            let (mut groups, _) = tree.groups(&ranked, 9);
+            tree.put_by_wholes(&ranked[..compared.min(ranked.len())], &mut groups);
+            groups.iter().map(|group| group.shown.0).collect()
+        };
+        let ranked = [(9, 0.9), (7, 0.8), (2, 0.7), (8, 0.3), (4, 0.3), (1, 0.2)];
+        assert_eq!(order(&ranked, 9), [2, 8, 1], "0.7 and 0.8 are more than 0.3 and 0.9");
+        assert_eq!(order(&ranked, 3), [8, 2, 1], "a whole that is further behind counts as the last, 0.7");
+        assert_eq!(order(&ranked[..2], 2), [8, 2]);
+        let lone = [(1, 0.6), (7, 0.59), (2, 0.5), (9, 0.1)];
+        assert_eq!(order(&lone, 9), [1, 2, 8], "what has no parts is its own best part");
+        let wholes = [(2, 0.9), (9, 0.8), (8, 0.75), (1, 0.2)];
+        assert_eq!(order(&wholes, 9), [8, 2, 1], "a whole without a text is no part");
+        assert!(order(&[], 9).is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
         vectors::{LOOKED_AT, Layout, Nearest, Stored, WIDEST},
     },
 };
-use bm25::{Allowed, Answer, Verify};
+use bm25::{Allowed, Answer, Query, Verify};
 use sqlx::PgConnection;
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -25,7 +25,7 @@ use svc_client::{
     Code, Failure,
     wire::{LegExplanation, LegPlan, LegWay, SearchMethod},
 };
-use svc_ids::{DocumentId, IndexId};
+use svc_ids::IndexId;
 
 /// What one leg found, and how many documents match it in all.
 pub(super) struct Leg {
@@ -221,11 +221,11 @@ impl Verify for StillEligible<'_> {
         Box::pin(store::search::resolve(conn, self.eligible, index, docnos))
     }
 
-    fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+    fn list<'a>(&'a self, conn: &'a mut PgConnection, index: IndexId) -> Answer<'a, Option<Vec<Resolved>>> {
         Box::pin(async move {
-            let ids = store::search::ids_of_few(conn, self.eligible).await?;
-            self.are_listed.store(ids.is_some(), Ordering::Relaxed);
-            Ok(ids)
+            let listed = store::search::listed(conn, self.eligible, index).await?;
+            self.are_listed.store(listed.is_some(), Ordering::Relaxed);
+            Ok(listed)
         })
     }
 
@@ -249,7 +249,7 @@ pub(super) async fn bm25_leg(
     core: &Core,
     eligible: &Eligible,
     index: Option<&str>,
-    query: &str,
+    query: Query<'_>,
     limit: u32,
 ) -> Result<Leg, Failure> {
     let name = index.unwrap_or("default");
@@ -287,6 +287,7 @@ async fn has_bm25(core: &Core, name: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use svc_ids::DocumentId;
 
     fn way(eligible: f64, all: f64, limit: i64) -> Way {
         Way::choose(Expected { eligible, all }, limit, &Layout::default(), false)

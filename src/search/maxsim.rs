@@ -14,8 +14,7 @@ use svc_client::{
     wire::{RunnerTextKind, Settled},
 };
 use svc_ids::DocumentId;
-use svc_models::{ModelError, TokenVectors};
-use svc_ranking::{sum_of_nearest, unpack};
+use svc_models::{ModelError, TokenVectors, sum_of_nearest, unpack};
 
 /// The widths that have columns.
 pub const WIDTHS: [usize; 3] = [256, 384, 512];
@@ -23,7 +22,7 @@ pub const WIDTHS: [usize; 3] = [256, 384, 512];
 /// The documents whose token vectors are held at a time.
 const AT_ONCE: usize = 256;
 /// The texts whose token vectors the model makes in one call.
-const TOGETHER: usize = 16;
+pub const TOGETHER: usize = 16;
 
 /// The sum of the cosines for each of the documents that has token vectors of the model.
 pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<HashMap<DocumentId, f64>, Failure> {

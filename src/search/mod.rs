@@ -3,6 +3,7 @@ mod answer;
 mod auto;
 mod batch;
 pub mod bm25;
+mod expand;
 mod explain;
 mod facets;
 mod forgiving;
@@ -33,6 +34,7 @@ use crate::{
 };
 pub use auto::auto;
 pub use batch::{batch, by_any};
+use bm25::Query;
 use forgiving::correct;
 use fusing::{Fusing, NotHeld, fusing, places};
 use legs::{Leg, bm25_leg, vector_leg};
@@ -53,13 +55,16 @@ use svc_client::{
     },
 };
 use svc_ids::DocumentId;
-use svc_ranking::Weights;
+use svc_ranking::{Weighted, Weights};
 
 /// The fewest results that a leg of a hybrid search contributes.
 const LEG_DEPTH: u32 = 100;
 
 /// The fewest documents that late interaction takes from each leg.
 const MAXSIM_DEPTH: u32 = 200;
+
+/// The most candidates that a search may ask to have ranked again.
+const RANKED_AGAIN: u32 = 100;
 
 /// By how much more the first stage is asked for, as long as its results are too few.
 const GROWTH: u32 = 4;
@@ -129,6 +134,7 @@ struct Asked<'a> {
     include_scores: bool,
     explain: bool,
     group_by: GroupBy,
+    with_whole: bool,
     per_group: u32,
     snippets: bool,
     facets: &'a [Facet],
@@ -155,7 +161,8 @@ macro_rules! asked {
             started: $started,
             query: &$body.query,
             limit: $body.limit,
-            depth: if $body.sorting().is_some() { $page.sorted($body.depth()) } else { $body.depth() },
+            // A cursor that nobody gave out asks for no more than a request may.
+            depth: $page.candidates($body.depth()).min(if $body.sorting().is_some() { u32::MAX } else { RANKED_AGAIN }),
             page: $page,
             second_stage: $body.second_stage(),
             reorder: Reorder::of($body.mmr_lambda, $body.recency_half_life_days),
@@ -164,6 +171,7 @@ macro_rules! asked {
             include_scores: $body.include_scores,
             explain: $body.explain,
             group_by: $body.grouping(),
+            with_whole: $body.with_whole.unwrap_or_default(),
             per_group: $body.per_group,
             snippets: $body.shows_snippets(),
             facets: facets::of(&$body.facets),
@@ -171,14 +179,14 @@ macro_rules! asked {
     };
 }
 
-/// How the first stage ranks. It can be asked again for more.
+/// How the first stage ranks, some with terms that are added to the query. It can be asked again for more.
 enum Ranking<'a> {
     Vector(&'a VectorSearch),
     Similar(&'a similar::Similar),
     Fulltext(&'a FulltextSearch),
-    Bm25(&'a Bm25Search),
+    Bm25(&'a Bm25Search, &'a [Weighted]),
     Maxsim(&'a MaxsimSearch),
-    Hybrid(&'a HybridSearch),
+    Hybrid(&'a HybridSearch, &'a [Weighted]),
 }
 
 /// The results of the first stage.
@@ -240,9 +248,9 @@ impl Ranking<'_> {
             Ranking::Vector(body) => Box::pin(vector_first(core, eligible, body, depth)),
             Ranking::Similar(similar) => Box::pin(similar.first(core, eligible, depth)),
             Ranking::Fulltext(body) => Box::pin(fulltext_first(core, eligible, &body.query, enough, depth)),
-            Ranking::Bm25(body) => Box::pin(bm25_first(core, eligible, body, depth)),
+            Ranking::Bm25(body, added) => Box::pin(bm25_first(core, eligible, body, added, depth)),
             Ranking::Maxsim(body) => Box::pin(maxsim_first(core, eligible, body, depth)),
-            Ranking::Hybrid(body) => Box::pin(hybrid_first(core, eligible, body, depth)),
+            Ranking::Hybrid(body, added) => Box::pin(hybrid_first(core, eligible, body, added, depth)),
         }
     }
 
@@ -250,20 +258,20 @@ impl Ranking<'_> {
     fn index(&self) -> Option<&str> {
         match self {
             Ranking::Vector(_) | Ranking::Similar(_) | Ranking::Fulltext(_) => None,
-            Ranking::Bm25(body) => body.index.as_deref(),
+            Ranking::Bm25(body, _) => body.index.as_deref(),
             Ranking::Maxsim(body) => body.index.as_deref(),
-            Ranking::Hybrid(body) => body.index.as_deref(),
+            Ranking::Hybrid(body, _) => body.index.as_deref(),
         }
     }
 
     /// Whether it searches an index of BM25.
     fn has_words(&self) -> bool {
-        matches!(self, Ranking::Bm25(_) | Ranking::Maxsim(_) | Ranking::Hybrid(_))
+        matches!(self, Ranking::Bm25(..) | Ranking::Maxsim(_) | Ranking::Hybrid(..))
     }
 
     /// Whether it compares the vector of the query, so that there is a model.
     fn has_vectors(&self) -> bool {
-        !matches!(self, Ranking::Similar(_) | Ranking::Fulltext(_) | Ranking::Bm25(_))
+        !matches!(self, Ranking::Similar(_) | Ranking::Fulltext(_) | Ranking::Bm25(..))
     }
 }
 
@@ -329,13 +337,23 @@ pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<
     let mut page = Page::of(SearchMethod::Bm25, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
+    let plain = Ranking::Bm25(&body, &[]);
+    let added = Box::pin(expand::terms(core, &eligible, body.expand, &mut page, plain)).await?;
     let asked = asked!(Bm25, body, started, page);
-    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Bm25(&body))).await?;
-    Ok(SearchResponse { searched_instead, ..found })
+    let ranking = Ranking::Bm25(&body, added.as_deref().unwrap_or_default());
+    let found = Box::pin(answer::answer(core, &eligible, asked, ranking)).await?;
+    Ok(SearchResponse { searched_instead, expanded_by: expand::named(added), ..found })
 }
 
-async fn bm25_first(core: &Core, eligible: &Eligible, body: &Bm25Search, depth: u32) -> Result<Found, Failure> {
-    let Leg { ranked, total, ran } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
+async fn bm25_first(
+    core: &Core,
+    eligible: &Eligible,
+    body: &Bm25Search,
+    added: &[Weighted],
+    depth: u32,
+) -> Result<Found, Failure> {
+    let query = Query { text: &body.query, added };
+    let Leg { ranked, total, ran } = bm25_leg(core, eligible, body.index.as_deref(), query, depth).await?;
     Ok(Found { ran: vec![ran], ..Found::alone(ranked, total, |legs, leg| legs.bm25 = leg) })
 }
 
@@ -354,7 +372,8 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
 
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
     let rungs = rungs(MAXSIM_DEPTH, depth);
-    let legs = fusing(core, eligible, (body.index.as_deref(), &body.query), None, &rungs).await?.close().await?;
+    let query = Query::from(body.query.as_str());
+    let legs = fusing(core, eligible, (body.index.as_deref(), query), None, &rungs).await?.close().await?;
     let (mut ranked, mut no_tokens, mut seen) = (Ranked::new(), HashSet::new(), HashSet::new());
     let mut fused = Vec::new();
     for rung in rungs {
@@ -386,15 +405,24 @@ pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Res
     let mut page = Page::of(SearchMethod::Hybrid, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
+    let plain = Ranking::Hybrid(&body, &[]);
+    let added = Box::pin(expand::terms(core, &eligible, body.expand, &mut page, plain)).await?;
     let asked = asked!(Hybrid, body, started, page);
-    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body))).await?;
-    Ok(SearchResponse { searched_instead, ..found })
+    let ranking = Ranking::Hybrid(&body, added.as_deref().unwrap_or_default());
+    let found = Box::pin(answer::answer(core, &eligible, asked, ranking)).await?;
+    Ok(SearchResponse { searched_instead, expanded_by: expand::named(added), ..found })
 }
 
-async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, depth: u32) -> Result<Found, Failure> {
-    let rungs = rungs(LEG_DEPTH, depth);
+async fn hybrid_first(
+    core: &Core,
+    eligible: &Eligible,
+    body: &HybridSearch,
+    added: &[Weighted],
+    depth: u32,
+) -> Result<Found, Failure> {
+    let (rungs, query) = (rungs(LEG_DEPTH, depth), Query { text: &body.query, added });
     let index = body.index.as_deref();
-    let legs = fusing(core, eligible, (index, &body.query), body.weights, &rungs).await?;
+    let legs = fusing(core, eligible, (index, query), body.weights, &rungs).await?;
     let grouped = (body.grouping() != GroupBy::None).then_some(body.limit);
     let (legs, not_held, members) = legs.close_with(core, eligible, index, grouped).await?;
     let (mut ranked, mut fused) = (Ranked::new(), Vec::new());

@@ -37,6 +37,8 @@ const KNOWN: usize = 100;
 /// How many words of a query may be replaced, and how many bytes one has that is put in: a cursor carries them all.
 pub(super) const REPLACED: usize = 4;
 pub(super) const WORD_BYTES: usize = 192;
+/// How many documents feed terms back into a query, which a cursor carries too.
+pub(super) const FED_BACK: usize = 10;
 /// How many bytes the key of a result has by which it is sorted: 60 characters of a title at most.
 const KEY_BYTES: usize = 240;
 /// How many bytes of a text one number of a cursor holds, below a one that says where they begin.
@@ -57,8 +59,10 @@ struct Begin {
     skipped: usize,
     /// Whether the first page was content with what has all words of the query.
     by_all_words: bool,
-    /// How many of the best results the first page sorted; 0 where their scores decide.
-    sorted: u32,
+    /// How many results the first page was to show.
+    first: usize,
+    /// How many of the best results the first page ranked again or sorted; 0 where their scores decide.
+    candidates: u32,
     /// What the last one that came before was sorted by, at that time.
     key: Option<String>,
     /// The last ones that came before, in their order.
@@ -66,22 +70,33 @@ struct Begin {
 }
 
 impl Begin {
-    /// What the numbers of a cursor of this search say, with the words that they put into its query.
-    fn of(numbers: &[u64], method: usize, search: u64) -> Option<(Begin, Vec<Replaced>)> {
-        let [of_method, skipped, of_search, by_all_words, sorted, key, words, rest @ ..] = numbers else { return None };
+    /// What the numbers of a cursor of this search say, with the words that they put into its query and the documents that feed terms back into it.
+    fn of(numbers: &[u64], method: usize, search: u64) -> Option<(Begin, Vec<Replaced>, Vec<DocumentId>)> {
+        let [of_method, skipped, of_search, by_all_words, first, candidates, key, words, fed_back, rest @ ..] = numbers
+        else {
+            return None;
+        };
         let (key, rest) = rest.split_at_checked(usize::try_from(*key).ok()?)?;
-        let (words, shown) = rest.split_at_checked(usize::try_from(*words).ok()?)?;
+        let (words, rest) = rest.split_at_checked(usize::try_from(*words).ok()?)?;
+        let fed_back = usize::try_from(*fed_back).ok().filter(|count| *count <= FED_BACK)?;
+        let (fed_back, shown) = rest.split_at_checked(fed_back)?;
         let is_of_this = *of_method == method as u64 && *of_search == search;
-        if !is_of_this || *skipped >= MOST as u64 || *sorted > MOST as u64 || !(1..=KNOWN).contains(&shown.len()) {
+        let is_bounded = *skipped < MOST as u64 && *first <= MOST as u64 && *candidates <= MOST as u64;
+        if !is_of_this || !is_bounded || !(1..=KNOWN).contains(&shown.len()) {
             return None;
         }
-        let shown = shown.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect();
-        let (skipped, by_all_words) = (*skipped as usize, *by_all_words != 0);
+        let ids = |ids: &[u64]| -> Vec<DocumentId> {
+            ids.iter().map(|id| DocumentId(i64::try_from(*id).unwrap_or(i64::MAX))).collect()
+        };
+        let (shown, fed_back) = (ids(shown), ids(fed_back));
+        let (skipped, first, by_all_words) = (*skipped as usize, *first as usize, *by_all_words != 0);
         let key = match key {
             [] => None,
             packed => Some(unpacked(packed).filter(|key| key.len() <= KEY_BYTES && !key.contains('\0'))?),
         };
-        Some((Begin { skipped, by_all_words, sorted: *sorted as u32, key, shown }, replaced(words)?))
+        let candidates = *candidates as u32;
+        let begin = Begin { skipped, by_all_words, first, candidates, key, shown };
+        Some((begin, replaced(words)?, fed_back))
     }
 }
 
@@ -95,6 +110,8 @@ pub(super) struct Page {
     begin: Option<Begin>,
     /// The words that the first page put into its query, and so does each further one, whatever has been stored meanwhile.
     pub replaced: Vec<Replaced>,
+    /// The best texts of the first page's plain search, whose terms each page adds to the query.
+    pub fed_back: Vec<DocumentId>,
 }
 
 impl Page {
@@ -107,11 +124,12 @@ impl Page {
         let hash = Sha256::digest(asked.to_string());
         let search = hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)) >> 1;
         let method = METHODS.iter().position(|known| *known == method).unwrap_or_default();
-        let page = Page { method, search, limit: limit as usize, begin: None, replaced: Vec::new() };
+        let page =
+            Page { method, search, limit: limit as usize, begin: None, replaced: Vec::new(), fed_back: Vec::new() };
         let Some(cursor) = cursor else { return Ok(page) };
         let known = numbers(cursor).and_then(|numbers| Begin::of(&numbers, method, search));
-        let (begin, replaced) = known.ok_or_else(of_another)?;
-        Ok(Page { begin: Some(begin), replaced, ..page })
+        let (begin, replaced, fed_back) = known.ok_or_else(of_another)?;
+        Ok(Page { begin: Some(begin), replaced, fed_back, ..page })
     }
 
     /// How many results of the ranking are looked at: a page more than are shown, since others may have come before the last page's end.
@@ -137,9 +155,15 @@ impl Page {
         }
     }
 
-    /// How many of the best results are sorted, where `first` are for the first page: a further page sorts no others, whatever its own size.
-    pub fn sorted(&self, first: u32) -> u32 {
-        self.begin.as_ref().map(|begin| begin.sorted).filter(|sorted| *sorted > 0).unwrap_or(first)
+    /// How many of the best results are ranked again or sorted, where `first` are for the first page: a further page does so with no others,
+    /// whatever its own size.
+    pub fn candidates(&self, first: u32) -> u32 {
+        self.begin.as_ref().map(|begin| begin.candidates).filter(|candidates| *candidates > 0).unwrap_or(first)
+    }
+
+    /// How many results the first page was to show.
+    pub fn first(&self) -> usize {
+        self.begin.as_ref().map_or(self.limit, |begin| begin.first)
     }
 
     /// The number of results that come before this page in a ranking. The page begins behind the last one shown that is still there; if
@@ -178,14 +202,15 @@ impl Page {
     }
 
     /// What the next page begins with, if there may be one: this page shows `shown`, with which `end` results have been shown.
-    /// `by_all_words` says whether they have all words of the query, and others have some; `sorted`, how many of the best are sorted, and by what the last one shown is.
+    /// `by_all_words` says whether they have all words of the query, and others have some; `again`, how many of the best are ranked again or sorted, and by what
+    /// the last one shown is sorted.
     pub fn next(
         &self,
         end: usize,
         shown: &[DocumentId],
         total: Total,
         by_all_words: bool,
-        sorted: Option<(u32, Option<String>)>,
+        again: Option<(u32, Option<String>)>,
     ) -> Option<String> {
         let has_more = if total.exact { total.count > end as u64 } else { true };
         if shown.is_empty() || !has_more || end >= MOST {
@@ -194,14 +219,16 @@ impl Page {
         let before = self.begin.iter().flat_map(|begin| &begin.shown);
         let known: Vec<&DocumentId> = before.chain(shown).collect();
         let words: Vec<u64> = self.replaced.iter().flat_map(carried).collect();
-        let (narrow, (sorted, key)) = (u8::from(by_all_words), sorted.unwrap_or_default());
+        let (narrow, (candidates, key)) = (u8::from(by_all_words), again.unwrap_or_default());
         let key = key.map(|key| packed(&key)).unwrap_or_default();
-        let mut cursor =
-            format!("{}.{end}.{}.{narrow}.{sorted}.{}.{}", self.method, self.search, key.len(), words.len());
+        let counts = format!("{}.{}.{}", key.len(), words.len(), self.fed_back.len());
+        let first = self.first();
+        let mut cursor = format!("{}.{end}.{}.{narrow}.{first}.{candidates}.{counts}", self.method, self.search);
         for number in key.into_iter().chain(words) {
             cursor.push_str(&format!(".{number}"));
         }
-        for id in &known[known.len().saturating_sub(KNOWN)..] {
+        let known = known[known.len().saturating_sub(KNOWN)..].iter().copied();
+        for id in self.fed_back.iter().chain(known) {
             cursor.push_str(&format!(".{}", id.0));
         }
         Some(cursor)
@@ -319,21 +346,23 @@ mod tests {
     fn a_cursor_carries_the_words_that_were_put_in_and_how_many_were_sorted() {
         let body = Bm25Search::new("hreon in the reedz");
         let mut first = Page::of(SearchMethod::Bm25, &body, None, 10).unwrap();
-        assert_eq!(first.sorted(100), 100);
+        assert_eq!((first.candidates(100), first.first()), (100, 10));
         let longest = "é".repeat(WORD_BYTES / 2);
         let word = |range, searched: &str| Replaced { range, searched: searched.to_owned() };
         for replaced in
             [vec![], vec![word(0..5, "heron"), word(13..18, "reeds")], vec![word(8_000..8_009, &longest); REPLACED]]
         {
             first.replaced = replaced.clone();
+            first.fed_back = (1..=FED_BACK as i64).map(|at| DocumentId(i64::MAX - at)).collect();
             let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
             let key = "é".repeat(KEY_BYTES / 2);
             let sorted = Some((200, Some(key.clone())));
             let cursor = first.next(100, &shown, Total { count: 900, exact: true }, false, sorted).unwrap();
             assert!(cursor.len() < 5_200, "{}", cursor.len());
             let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
-            assert_eq!((second.sorted(100), second.is_first(), second.key()), (200, false, Some(key.as_str())));
-            assert_eq!(second.replaced, replaced);
+            assert_eq!((second.candidates(100), second.is_first(), second.key()), (200, false, Some(key.as_str())));
+            assert_eq!(second.first(), 10, "whatever its own limit");
+            assert_eq!((second.replaced, second.fed_back), (replaced, first.fed_back.clone()));
         }
         for numbers in [
             vec![0, 5],

@@ -94,6 +94,7 @@ pub async fn similar(
         include_scores: false,
         explain: false,
         group_by: body.grouping(),
+        with_whole: false,
         per_group: body.per_group,
         snippets: false,
         facets: &[],

@@ -204,7 +204,7 @@ pub async fn page(
     let looked_at = rows.first().map(|row| row.seq).zip(rows.last().map(|row| row.seq));
     let shown = |row: Row| {
         let Row { seq, kind: Word(kind), at, document_id, root_id, data } = row;
-        data.map(|Json(data)| EventResponse { seq, kind, at, document_id, root_id, data })
+        data.map(|Json(data)| EventResponse { seq, kind, at, document_id, root_id, data, position: None })
     };
     Ok(Page { events: rows.into_iter().filter_map(shown).collect(), looked_at })
 }

@@ -136,6 +136,11 @@ pub struct Reaped {
 /// Takes back the claims whose lease has expired, each by its own worker's lease, at most a thousand per call. Does
 /// nothing if another worker is doing it.
 pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
+    reap_of(conn, None).await
+}
+
+/// The same, of these workers alone if any are named.
+async fn reap_of(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx::Result<Reaped> {
     let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
         .bind(AdvisoryLock::Reap.key())
         .fetch_one(&mut *conn)
@@ -149,7 +154,7 @@ pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
         counts!(),
         " AS counts FROM ",
         expired!(),
-        " AND t.cancel_requested_at IS NULL ORDER BY t.id LIMIT 1000 FOR UPDATE OF t SKIP LOCKED),
+        " AND ($3::text[] IS NULL OR t.claimed_by = ANY($3)) AND t.cancel_requested_at IS NULL ORDER BY t.id LIMIT 1000 FOR UPDATE OF t SKIP LOCKED),
          lost AS MATERIALIZED (SELECT * FROM expired WHERE NOT (counts AND lease_losses + 1 >= $1)),
          attempts AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
@@ -166,6 +171,7 @@ pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     ))
     .bind(LAST_LOSS)
     .bind(FORGIVEN_RESTARTS)
+    .bind(workers)
     .fetch_all(&mut *conn)
     .await?;
     for (task_id, document_id, root_id, counts) in &again {
@@ -180,16 +186,41 @@ pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     let to_end = sqlx::query_as(concat!(
         "SELECT t.id, t.claim_token, t.heartbeat_at, t.scope_document_id, t.task_type, t.params, t.cancel_requested_at IS NOT NULL AS cancelled FROM ",
         expired!(),
-        " AND (t.cancel_requested_at IS NOT NULL OR (t.lease_losses + 1 >= $1 AND ",
+        " AND ($3::text[] IS NULL OR t.claimed_by = ANY($3)) AND (t.cancel_requested_at IS NOT NULL OR (t.lease_losses + 1 >= $1 AND ",
         counts!(),
         ")) ORDER BY t.id LIMIT 1000"
     ))
     .bind(LAST_LOSS)
     .bind(FORGIVEN_RESTARTS)
+    .bind(workers)
     .fetch_all(conn)
     .await?;
     let again = again.into_iter().map(|(id, _, _, counts)| Lapsed { id, counts }).collect();
     Ok(Reaped { again, to_end })
+}
+
+/// Takes back at once what workers hold that held the data folder of this database. The caller holds that folder's lock, and no worker of its own has
+/// begun: so all of those are dead, and nobody has to wait for their leases. Workers beside them may live, and keep what they hold.
+pub async fn reap_holders_of_folder(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
+    // They are silent from now on, as whoever judges their losses expects of the dead.
+    let dead: Vec<String> = sqlx::query_scalar(
+        "UPDATE workers SET beat_at = least(beat_at, clock_timestamp() - lease) WHERE holds_folder RETURNING worker_id",
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    if dead.is_empty() {
+        return Ok(Reaped::default());
+    }
+    sqlx::query(
+        "WITH held AS MATERIALIZED (
+             SELECT id FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running') AND claimed_by = ANY($1)
+              ORDER BY id FOR NO KEY UPDATE)
+         UPDATE task_queue SET lease_until = clock_timestamp() WHERE id IN (SELECT id FROM held)",
+    )
+    .bind(&dead)
+    .execute(&mut *conn)
+    .await?;
+    reap_of(conn, Some(&dead)).await
 }
 
 /// Stops counting losses of workers that came back.

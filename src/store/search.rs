@@ -180,15 +180,35 @@ fn written(text: &str) -> String {
     format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex::encode(text))
 }
 
-/// The ids of the eligible documents, if they are at most [`EXACT_LIMIT`].
-pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
+/// The eligible documents that an index has, ascending by their numbers there, if at most [`EXACT_LIMIT`] documents are eligible.
+pub async fn listed(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    index: IndexId,
+) -> sqlx::Result<Option<Vec<Resolved>>> {
     let mut arguments = eligible.arguments();
+    add(&mut arguments, index);
     add(&mut arguments, EXACT_LIMIT + 1);
-    let statement =
-        eligible.statement(concat!("SELECT d.id FROM documents d WHERE ", eligible!(), " LIMIT $12"), &mut arguments);
+    let statement = eligible.statement(
+        concat!(
+            "WITH few AS MATERIALIZED (SELECT ARRAY(SELECT d.id FROM documents d WHERE ",
+            eligible!(),
+            " LIMIT $13) AS ids)
+             SELECT cardinality(f.ids) < $13, e.docno, e.document_id
+               FROM few f LEFT JOIN (SELECT n.docno, n.document_id FROM search_index_entries n
+                      WHERE n.index_id = $12 AND n.document_id = ANY((SELECT ids FROM few WHERE cardinality(ids) < $13)::bigint[])) e ON true
+              ORDER BY e.docno"
+        ),
+        &mut arguments,
+    );
     // A statement that is not kept is planned for this very filter.
-    let ids: Vec<DocumentId> = sqlx::query_scalar_with(statement, arguments).persistent(false).fetch_all(conn).await?;
-    Ok((ids.len() as i64 <= EXACT_LIMIT).then_some(ids))
+    let rows: Vec<(bool, Option<i32>, Option<DocumentId>)> =
+        sqlx::query_as_with(statement, arguments).persistent(false).fetch_all(conn).await?;
+    let are_few = rows.first().is_some_and(|(are_few, ..)| *are_few);
+    let entry = |(_, docno, document_id): (bool, Option<i32>, Option<DocumentId>)| {
+        Some(Resolved { docno: docno?, document_id: document_id?, passes: true })
+    };
+    Ok(are_few.then(|| rows.into_iter().filter_map(entry).collect()))
 }
 
 /// The documents that have these numbers in an index, each with whether it is eligible.

@@ -16,6 +16,8 @@ pub struct WorkerRow {
     pub badges: Vec<String>,
     /// Whether the worker leaves tasks without a badge to others.
     pub strict: bool,
+    /// Whether the worker is in the service that holds the lock of the database's data folder.
+    pub holds_folder: bool,
     pub task_types: Vec<String>,
     pub lease: Duration,
 }
@@ -26,10 +28,11 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
     sqlx::query(
         "WITH known AS (SELECT 1 FROM workers WHERE worker_id = $1 AND boot_nonce = $2 AND NOT lost),
          beat AS (
-             INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, snapshot, strict) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+             INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, snapshot, strict, holds_folder)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $10)
              ON CONFLICT (worker_id) DO UPDATE SET beat_at = clock_timestamp(), snapshot = EXCLUDED.snapshot, boot_nonce = EXCLUDED.boot_nonce,
                  version = EXCLUDED.version, badges = EXCLUDED.badges, task_types = EXCLUDED.task_types, lease = EXCLUDED.lease, strict = EXCLUDED.strict,
-                 lost = false,
+                 holds_folder = EXCLUDED.holds_folder, lost = false,
                  started_at = CASE WHEN workers.boot_nonce = EXCLUDED.boot_nonce THEN workers.started_at ELSE clock_timestamp() END
              RETURNING worker_id, version, badges)
          INSERT INTO event_outbox (kind, data, owner_only) SELECT $9, to_jsonb(beat), true FROM beat WHERE NOT EXISTS (SELECT 1 FROM known)",
@@ -43,6 +46,7 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
     .bind(snapshot)
     .bind(worker.strict)
     .bind(EventKind::WorkerJoined.as_str())
+    .bind(worker.holds_folder)
     .execute(conn)
     .await
     .map(|_| ())

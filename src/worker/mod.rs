@@ -42,6 +42,8 @@ pub struct Role {
     pub badges: Vec<String>,
     /// Whether to leave tasks without a badge to others.
     pub strict_badges: bool,
+    /// Whether this process holds the lock of the data folder that the database is in, so that the next one to hold it knows that this one is dead.
+    pub holds_folder: bool,
     pub poll: Duration,
     pub heartbeat: Duration,
     pub lease: Duration,
@@ -59,6 +61,7 @@ impl Role {
             worker_id: settings.worker_id.clone(),
             badges: settings.worker_badge.clone(),
             strict_badges: false,
+            holds_folder: false,
             poll: settings.ingest_worker_poll,
             heartbeat: settings.worker_heartbeat,
             lease: settings.worker_lease,
@@ -124,6 +127,7 @@ impl RunningWorker {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             badges: role.badges.clone(),
             strict: role.strict_badges,
+            holds_folder: role.holds_folder,
             task_types: tools.types.names_in(batches.then_some(Lane::Llm)).map(str::to_owned).collect(),
             lease: role.lease,
         };

@@ -40,6 +40,7 @@ pub(crate) async fn pretend(app: &TestApp, worker_id: &str, badges: &[&str], str
         version: "test".to_owned(),
         badges: badges.iter().map(|badge| (*badge).to_owned()).collect(),
         strict,
+        holds_folder: false,
         task_types: vec!["test".to_owned()],
         lease: Duration::from_secs(600),
     };
@@ -424,6 +425,7 @@ pub(crate) fn worker_command(app: &TestApp, arguments: &[&str]) -> Command {
         .args(arguments)
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .envs(support::s3::of_all_tests(&app.options))
         .stdin(Stdio::null());
     command
 }

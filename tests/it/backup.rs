@@ -1,5 +1,5 @@
 //! Backups of the embedded database: made of a service at work, and restored into an empty data folder.
-use crate::support::{self, PATIENCE, TOKEN, document, sample, until};
+use crate::support::{self, PATIENCE, TOKEN, document, s3::S3, sample, until};
 use serde_json::Value;
 use std::{
     fs,
@@ -25,13 +25,19 @@ struct Running {
 
 impl Running {
     async fn start(data_dir: &Path) -> Running {
+        Running::start_with(data_dir, &[]).await
+    }
+
+    async fn start_with(data_dir: &Path, more: &[(&str, String)]) -> Running {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let settings = support::settings(&[
+        let mut settings = vec![
             ("SVC_DATA_DIR", data_dir.to_str().unwrap()),
             ("SVC_LISTEN", "127.0.0.1:0"),
             ("SVC_CONSOLE_LISTEN", ""),
             ("SVC_INGEST_WORKER_POLL_SECONDS", "0.2"),
-        ]);
+        ];
+        settings.extend(more.iter().map(|(name, value)| (*name, value.as_str())));
+        let settings = support::settings(&settings);
         let reader = Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")));
         let app = App::start(Arc::new(settings), TOKEN, reader).await.unwrap();
         let client = client(&app, TOKEN);
@@ -180,6 +186,55 @@ async fn a_backup_of_a_service_at_work_restores_to_one_that_answers_alike() {
     support::invariants::check(&again.app.service.pool).await;
     let said = refused(&restored, &["restore", kept_path]).await;
     assert!(said.contains("overwrites nothing"), "{said}");
+    again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_backup_has_the_bytes_of_its_moment_although_the_object_store_went_on() {
+    let s3 = S3::start().await;
+    let folder = tempfile::Builder::new().prefix("svc-backup-").tempdir_in("/tmp").unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (data_dir, kept, restored) =
+        (folder.path().join("data"), folder.path().join("kept"), folder.path().join("restored"));
+    let kept = kept.to_str().unwrap();
+    let upload = async |running: &Running, name: &str, text: &'static str| {
+        let file = FileUpload::from_bytes(name, text, None);
+        running.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id
+    };
+    let read = async |running: &Running, id: i64| {
+        let url = format!("http://{}/documents/{id}/bytes", running.app.address);
+        let answer = support::http().get(url).bearer_auth(TOKEN).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let running = Running::start_with(&data_dir, &s3.settings()).await;
+    let (heron, coot) = (
+        upload(&running, "heron.txt", "The heron waits.").await,
+        upload(&running, "coot.txt", "The coot dives.").await,
+    );
+    for id in [heron, coot] {
+        let settled =
+            async || running.client.read_frontier(DocumentPath { id }).await.unwrap().is_at_rest().then_some(());
+        until("the files", settled).await;
+    }
+    let backed = svc(&data_dir, &["backup", kept]).await;
+    assert!(backed.status.success(), "{}", String::from_utf8_lossy(&backed.stderr));
+    let label: Value = serde_json::from_slice(&backed.stdout).unwrap();
+    assert_eq!(label["files_elsewhere"], 2, "{label}");
+
+    // The store goes on: one file goes, and another one comes.
+    running.client.delete_document(DocumentPath { id: heron }).await.unwrap();
+    let later = upload(&running, "smew.txt", "The smew is late.").await;
+    assert_eq!(running.app.service.blobs.remove_garbage(&running.app.service.pool).await.unwrap(), 0);
+    assert_eq!((read(&running, heron).await.0, read(&running, later).await.0), (404, 200));
+    running.stop().await;
+    assert_eq!(s3.objects().len(), 3, "each has what some moment may need");
+
+    let output = svc(&restored, &["restore", kept]).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let again = Running::start_with(&restored, &s3.settings()).await;
+    assert_eq!(read(&again, heron).await, (200, "The heron waits.".to_owned()));
+    assert_eq!(read(&again, coot).await, (200, "The coot dives.".to_owned()));
+    support::invariants::check(&again.app.service.pool).await;
     again.stop().await;
 }
 

@@ -12,7 +12,7 @@ use crate::{
     principals::{Someone, someone},
     queue::claimer,
     support::{
-        TestApp, Wish, document,
+        IN_DATABASE, TestApp, Wish, document,
         s3::{KEY_ID, S3, SECRET, age, objects_in},
         sample, server, until,
     },
@@ -444,7 +444,8 @@ async fn no_secret_of_the_store_is_shown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_archive_goes_from_a_store_of_objects_into_a_database_and_back() {
     let s3 = S3::start().await;
-    let (outside, inside) = (app_on(&s3.settings(), false).await, TestApp::start().await);
+    let within = Wish { settings: &[IN_DATABASE], ..Wish::default() };
+    let (outside, inside) = (app_on(&s3.settings(), false).await, TestApp::with(within).await);
     let bytes = noise(9 << 20, 3);
     let id = outside.upload_bytes("noise.bin", bytes.clone()).await.unwrap().document_id;
     outside.settled(id).await;

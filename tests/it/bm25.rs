@@ -1,5 +1,6 @@
 //! Tests BM25 with PostgreSQL; each case has an empty, migrated database.
 
+mod added;
 mod answers;
 mod naive;
 mod refusals;
@@ -67,7 +68,10 @@ async fn find(
         .fetch_one(pool)
         .await
         .expect("there");
-    bm25::search(pool, cache, &name, query, limit, allowed).await.expect("searched").expect("there is such an index")
+    bm25::search(pool, cache, &name, query.into(), limit, allowed)
+        .await
+        .expect("searched")
+        .expect("there is such an index")
 }
 
 async fn leftovers(pool: &PgPool, index: IndexId) -> (i64, i64, i64) {

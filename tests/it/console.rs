@@ -299,6 +299,7 @@ async fn what_comes_from_others_is_shown_as_text() {
         version: HOSTILE.to_owned(),
         badges: vec![HOSTILE.to_owned()],
         strict: false,
+        holds_folder: false,
         task_types: vec!["test".to_owned()],
         lease: Duration::from_secs(600),
     };

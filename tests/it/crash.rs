@@ -1,10 +1,11 @@
 //! Processes that die at the worst moment: real programs, killed with SIGKILL.
 use crate::{
     members,
-    support::{self, PATIENCE, TOKEN, TestApp, Wish, invariants, sample},
+    support::{self, PATIENCE, TOKEN, TestApp, Wish, invariants, sample, until},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use rustix::process::{Pid, Signal, kill_process};
+use sqlx::{Connection, PgConnection};
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -48,6 +49,7 @@ pub(crate) fn serve_command(app: &TestApp) -> Command {
         .args(["serve", "--config", "/dev/null"])
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .envs(support::s3::of_all_tests(&app.options))
         .env("SVC_INGEST_WORKER_ENABLED", "false")
         .env("SVC_LISTEN", "127.0.0.1:0")
         .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
@@ -83,6 +85,7 @@ pub(crate) fn worker_command(app: &TestApp, number: usize) -> Command {
         .args(["--log-level", "error", "--config", "/dev/null"])
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .envs(support::s3::of_all_tests(&app.options))
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     command
@@ -175,7 +178,7 @@ struct Serving {
     client: Client<Remote>,
 }
 
-fn serve(data_dir: &Path) -> Serving {
+fn serve(data_dir: &Path, lease: &str) -> Serving {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
     command
         .args(["serve", "--config", "/dev/null"])
@@ -185,7 +188,7 @@ fn serve(data_dir: &Path) -> Serving {
         .env("SVC_API_TOKEN", "kept")
         .env("SVC_LOG_LEVEL", "error")
         .env("SVC_WORKER_HEARTBEAT_SECONDS", "0.5")
-        .env("SVC_WORKER_LEASE_SECONDS", "2")
+        .env("SVC_WORKER_LEASE_SECONDS", lease)
         .env("SVC_WORKER_REAP_SECONDS", "0.5")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
@@ -224,7 +227,7 @@ async fn a_service_killed_in_mid_ingest_goes_on_where_it_was() {
     let folder = Folder(std::env::temp_dir().join(format!("svc-crash-{}", std::process::id())));
     let first = tokio::task::spawn_blocking({
         let folder = folder.0.clone();
-        move || serve(&folder)
+        move || serve(&folder, "2")
     })
     .await
     .unwrap();
@@ -237,7 +240,7 @@ async fn a_service_killed_in_mid_ingest_goes_on_where_it_was() {
     first.process.kill();
     let second = tokio::task::spawn_blocking({
         let folder = folder.0.clone();
-        move || serve(&folder)
+        move || serve(&folder, "2")
     })
     .await
     .unwrap();
@@ -248,10 +251,64 @@ async fn a_service_killed_in_mid_ingest_goes_on_where_it_was() {
     let pool = sqlx::PgPool::connect_with(options).await.unwrap();
     invariants::check_drained(&pool).await;
     pool.close().await;
-    // Asked to stop, it ends in order and with success.
-    let mut process = second.process;
+    stopped(second).await;
+}
+
+/// Asks a service to stop: it ends in order and with success.
+async fn stopped(serving: Serving) {
+    let mut process = serving.process;
     let pid = Pid::from_raw(process.0.id().cast_signed()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     let status = tokio::task::spawn_blocking(move || process.0.wait()).await.unwrap().unwrap();
     assert!(status.success(), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_takes_up_at_once_what_the_killed_one_on_its_data_folder_held() {
+    let folder = Folder(std::env::temp_dir().join(format!("svc-successor-{}", std::process::id())));
+    // Nobody waits for this lease.
+    let start = async || {
+        let folder = folder.0.clone();
+        tokio::task::spawn_blocking(move || serve(&folder, "3600")).await.unwrap()
+    };
+    let first = start().await;
+    let options = svc::embedded::EmbeddedPostgres::connect_options_of(&folder.0).unwrap();
+    let mut conn = PgConnection::connect_with(&options).await.unwrap();
+    let mut locker = PgConnection::connect_with(&options).await.unwrap();
+    until("its worker", async || {
+        let is_there = "SELECT EXISTS (SELECT FROM workers WHERE holds_folder)";
+        sqlx::query_scalar::<_, bool>(is_there).fetch_one(&mut conn).await.unwrap().then_some(())
+    })
+    .await;
+    // No task can end, because its attempt cannot be logged.
+    sqlx::raw_sql("BEGIN; LOCK TABLE task_attempts IN EXCLUSIVE MODE").execute(&mut locker).await.unwrap();
+    let file = FileUpload::from_bytes("heron.md", "# The heron\n\nIt waits in the reeds.", None);
+    let id = first.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id;
+    until("a task that is held", async || {
+        let is_held = "SELECT EXISTS (SELECT FROM task_queue WHERE claim_token IS NOT NULL)";
+        sqlx::query_scalar::<_, bool>(is_held).fetch_one(&mut conn).await.unwrap().then_some(())
+    })
+    .await;
+    first.process.kill();
+    // The server ends what it was asked for by a client that is gone.
+    until("its statements to end", async || {
+        let ended = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
+        sqlx::query_scalar::<_, bool>(ended).fetch_one(&mut conn).await.unwrap().then_some(())
+    })
+    .await;
+    // The start of the next service ends the server, and with it these connections and the lock.
+    let second = start().await;
+    drop((conn, locker));
+    assert_eq!(done(&second.client, id).await, Settled::Settled);
+    let pool = sqlx::PgPool::connect_with(options).await.unwrap();
+    let lost: (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT count(*) FROM task_attempts WHERE outcome = 'lease_lost'), (SELECT coalesce(sum(lease_losses), 0) FROM task_queue)",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert_eq!(lost, (1, 0), "it was taken back, and a service that is killed costs its tasks nothing");
+    invariants::check_drained(&pool).await;
+    pool.close().await;
+    stopped(second).await;
 }

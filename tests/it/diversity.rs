@@ -134,6 +134,20 @@ async fn pages_of_another_order_are_its_results_once_each() {
     let mut newest = ids(&plain);
     newest.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!([ids(&first), ids(&second)].concat(), newest);
+    // So they are on a further page that shows more.
+    for group_by in ["none", "file"] {
+        let mut body = json!({"query": "radar gauge", "limit": 3, "rerank_top": 6, "recency_half_life_days": 1, "group_by": group_by});
+        let first = ask(&app.client, "hybrid", &body).await.unwrap();
+        let next = |limit: u32| json!({"limit": limit, "cursor": first.next_cursor});
+        let mut further = Vec::new();
+        for limit in [3, 100] {
+            body.as_object_mut().unwrap().extend(next(limit).as_object().unwrap().clone());
+            further.push(ask(&app.client, "hybrid", &body).await.unwrap());
+        }
+        let (three, many) = (ids(&further[0]), ids(&further[1]));
+        assert_eq!((three.len(), &many[..3.min(many.len())]), (3, &three[..]), "{group_by}");
+        assert!(group_by == "file" || (many.len() == 3 && further[1].next_cursor.is_none()), "{many:?}");
+    }
     app.end().await;
 }
 

@@ -228,6 +228,7 @@ pub(crate) fn serve(app: &TestApp) -> Command {
         .args(["serve", "--config", "/dev/null"])
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .envs(support::s3::of_all_tests(&app.options))
         .env("SVC_MIGRATE", "auto")
         .env("SVC_LISTEN", "127.0.0.1:0")
         .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")

@@ -9,7 +9,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use svc::store::{
-    search::{Composed, Eligible, few_files, ids_of_few},
+    search::{Composed, Eligible, few_files, listed},
     transaction::begin_search,
 };
 use svc_client::{
@@ -19,6 +19,7 @@ use svc_client::{
         VectorSearch,
     },
 };
+use svc_ids::IndexId;
 
 /// How many of the store's documents pass each filter below.
 const FEW: usize = 20;
@@ -44,6 +45,15 @@ async fn filled(app: &TestApp) {
 async fn what_few_pass_is_found_without_a_look_at_every_document() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     filled(&app).await;
+    let index: IndexId = sqlx::query_scalar(
+        "WITH i AS (SELECT id FROM search_indexes WHERE name = 'default'),
+              e AS (INSERT INTO search_index_entries (index_id, docno, document_id, length, terms, tfs)
+                    SELECT i.id, nextval('search_docno_seq')::int, d.id, 1, '{}', '{}' FROM documents d, i WHERE d.usetype = 'rare')
+         SELECT id FROM i",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
     let everything = Eligible { scope: svc::store::scope::Readable::everything(), ..Eligible::default() };
     let until = |year: i32| Some(format!("{year}-01-01T00:00:00Z").parse().unwrap());
     let of = |filter: Value| Eligible {
@@ -72,8 +82,8 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
     ];
     for filter in filters {
         let mut tx = begin_search(&app.pool).await.unwrap();
-        let ids = ids_of_few(&mut tx, &filter).await.unwrap().expect("few pass");
-        assert_eq!(ids.len(), FEW, "{filter:?}");
+        let few = listed(&mut tx, &filter, index).await.unwrap().expect("few pass");
+        assert!(few.len() == FEW && few.is_sorted_by_key(|one| one.docno), "{filter:?}");
         let scans: i64 =
             sqlx::query_scalar("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'documents'")
                 .fetch_one(&mut *tx)
@@ -86,10 +96,12 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
     let mut filter = of(json!({"format": ["pdf"]}));
     let mut tx = begin_search(&app.pool).await.unwrap();
     filter.composed.few_files = few_files(&mut tx, &["pdf"]).await.unwrap();
-    assert_eq!(ids_of_few(&mut tx, &filter).await.unwrap().map(|ids| ids.len()), Some(0));
+    assert_eq!(listed(&mut tx, &filter, index).await.unwrap().map(|few| few.len()), Some(0));
     let scans = "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
     assert_eq!(sqlx::query_scalar::<_, i64>(scans).fetch_one(&mut *tx).await.unwrap(), 0);
+    assert!(listed(&mut tx, &everything, index).await.unwrap().is_none(), "twenty thousand are not few");
     tx.commit().await.unwrap();
+    sqlx::raw_sql("DELETE FROM search_index_entries").execute(&app.pool).await.unwrap();
     app.end().await;
 }
 

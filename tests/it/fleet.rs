@@ -167,6 +167,7 @@ async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
         version: "test".to_owned(),
         badges: Vec::new(),
         strict: false,
+        holds_folder: false,
         task_types: vec!["test".to_owned()],
         lease: BURNT_LEASE,
     };

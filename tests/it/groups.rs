@@ -1,8 +1,9 @@
 //! Results in groups: containers stand for their texts.
 use crate::{
     principals::{grant, someone},
-    support::{TestApp, Wish, document, invariants, sample},
+    support::{TestApp, Wish, document, invariants, sample, searches::ask},
 };
+use serde_json::json;
 use std::collections::BTreeSet;
 use svc_client::{
     Json,
@@ -124,6 +125,37 @@ async fn as_many_files_as_asked_for_are_shown_each_with_its_text_though_one_fill
             }
             assert_eq!(got[..both], expected[..both], "{} {group_by}", alone.method);
         }
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn groups_by_their_wholes_have_one_order_on_all_pages() {
+    let app = TestApp::start().await;
+    let mut files = BTreeSet::new();
+    for n in 0..9 {
+        files.insert(file(&app, &format!("leaflet-{n}.md"), leaflet(n)).await);
+    }
+    files.insert(file(&app, "book.md", book(3)).await);
+    for method in ["vector", "hybrid", "auto", "bm25", "fulltext", "maxsim"] {
+        let mut body = json!({"query": QUERY, "limit": 100, "group_by": "file"});
+        let alone = ids(&ask(&app.client, method, &body).await.unwrap());
+        body["with_whole"] = json!(true);
+        let whole = ids(&ask(&app.client, method, &body).await.unwrap());
+        assert_eq!(whole.iter().copied().collect::<BTreeSet<_>>(), files, "{method}");
+        if !["vector", "hybrid", "auto"].contains(&method) {
+            assert_eq!(whole, alone, "{method} finds no wholes");
+        }
+        body["limit"] = json!(3);
+        let mut paged = Vec::new();
+        loop {
+            let page = ask(&app.client, method, &body).await.unwrap();
+            paged.extend(ids(&page));
+            let Some(cursor) = page.next_cursor else { break };
+            assert!(paged.len() < files.len(), "{method} comes to no end");
+            body["cursor"] = cursor.into();
+        }
+        assert_eq!(paged, whole, "{method}");
     }
     app.end().await;
 }

@@ -3,7 +3,7 @@ use crate::{
     cli::svc,
     members::archive,
     principals::{Someone, grant, someone},
-    support::{TestApp, Wish, invariants, left_out, repository, until},
+    support::{IN_DATABASE, TestApp, Wish, invariants, left_out, repository, until},
 };
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ async fn find(app: &TestApp, words: &str) -> Vec<DocumentResponse> {
 
 #[tokio::test]
 async fn each_picture_of_a_file_is_a_node_with_its_bytes_and_is_found_by_what_is_said_of_it() {
-    let app = TestApp::start().await;
+    let app = TestApp::with(Wish { settings: &[IN_DATABASE], ..Wish::default() }).await;
     let id = ingested(&app, "report.docx", report()).await;
     let found = pictures(&app, id).await;
     let [sluice, pump] = found.as_slice() else { panic!("{found:?}") };

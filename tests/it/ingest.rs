@@ -1,5 +1,5 @@
 //! Uploads of files, and the ingestion that follows.
-use crate::support::{TestApp, Wish, broken_stream, invariants, repository, sample};
+use crate::support::{IN_DATABASE, TestApp, Wish, broken_stream, invariants, repository, sample};
 use serde_json::{Value, json};
 use svc_client::{
     Code, FileUpload,
@@ -128,7 +128,7 @@ async fn a_container_says_how_it_got_its_embedding() {
 
 #[tokio::test]
 async fn the_same_bytes_are_stored_once() {
-    let app = TestApp::start().await;
+    let app = TestApp::with(Wish { settings: &[IN_DATABASE], ..Wish::default() }).await;
     let first = app.upload(&sample("release-notes.txt")).await.unwrap();
     assert_eq!((first.was_existing, first.settled, first.attempts.len()), (false, Settled::InFlight, 0));
     assert!(first.content_hash.starts_with("sha256:") && first.blob_ref.starts_with("lob:"));
@@ -364,7 +364,7 @@ async fn the_corpus_of_real_files_is_read_or_refused_with_a_reason() {
 
 #[tokio::test]
 async fn a_file_of_some_megabytes_comes_in_whole() {
-    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { settings: &[IN_DATABASE], no_worker: true, ..Default::default() }).await;
     let bytes: Vec<u8> = (0..5 * 1024 * 1024u32).map(|n| b'a' + (n % 26) as u8).collect();
     let stored = app.upload_bytes("large.txt", bytes.clone()).await.unwrap();
     let lob: i64 = stored.blob_ref.trim_start_matches("lob:").parse().unwrap();

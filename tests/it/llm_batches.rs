@@ -56,6 +56,7 @@ fn command(app: &TestApp, arguments: &[&str]) -> Command {
         .args(["--log-level", "error", "--config", "/dev/null"])
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .envs(support::s3::of_all_tests(&app.options))
         .env("SVC_BATCH_OPENAI_KEY", "sk-of-the-test")
         .env("SVC_BATCH_ANTHROPIC_KEY", "sk-of-the-test")
         .env("SVC_WORKER_HEARTBEAT_SECONDS", "0.3")

@@ -2,7 +2,7 @@
 use crate::{
     admin::worker_command,
     crash::Process,
-    queue::{app, claimer, node, task},
+    queue::{app, claimer, finish, node, status, task},
     support::{TestApp, invariants, sample, until},
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,6 +33,7 @@ async fn beat(app: &TestApp, boot_nonce: Uuid) {
         version: "test".to_owned(),
         badges: Vec::new(),
         strict: false,
+        holds_folder: false,
         task_types: vec!["test".to_owned()],
         lease: LEASE,
     };
@@ -146,6 +147,57 @@ async fn a_loss_over_a_restart_of_the_server_counts_only_after_the_tenth() {
         assert_eq!(reap(&app).await.again, [Lapsed { id, counts: round == 11 }], "round {round}");
     }
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_dead_holder_of_the_data_folder_held_comes_back_at_once_and_what_others_hold_stays() {
+    let app = app().await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await);
+    }
+    let look = async || {
+        let mut tx = app.pool.begin().await.unwrap();
+        let reaped = leases::reap_holders_of_folder(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        assert!(reaped.to_end.is_empty(), "{reaped:?}");
+        reaped.again
+    };
+    let mut held = Vec::new();
+    for (worker_id, holds_folder) in [("beside", false), ("service", true)] {
+        assert!(look().await.is_empty(), "nobody of that folder is dead");
+        let row = WorkerRow {
+            worker_id: worker_id.to_owned(),
+            boot_nonce: Uuid::new_v4(),
+            version: "test".to_owned(),
+            badges: Vec::new(),
+            strict: false,
+            holds_folder,
+            task_types: vec!["test".to_owned()],
+            lease: crate::queue::LEASE,
+        };
+        workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
+        held.extend(tasks::claim(&app.pool, &claimer(worker_id), &[(Lane::Io, 1)]).await.unwrap().grants);
+    }
+    // The server of a data folder is another one after such a death.
+    for change in [
+        "UPDATE task_queue SET heartbeat_at = pg_postmaster_start_time() - interval '1 second' WHERE claimed_by = 'service'",
+        "UPDATE workers SET started_at = pg_postmaster_start_time() - interval '1 hour', beat_at = pg_postmaster_start_time() - interval '1 second'
+          WHERE worker_id = 'service'",
+    ] {
+        sqlx::query(change).execute(&app.pool).await.unwrap();
+    }
+    assert_eq!(look().await, [Lapsed { id: ids[1], counts: false }]);
+    assert!(look().await.is_empty());
+    assert_eq!(status(&app, ids[0]).await.0, "claimed");
+    assert_eq!(status(&app, ids[1]).await, ("pending".to_owned(), true, None));
+    let alive = workers::alive(&mut app.pool.acquire().await.unwrap()).await.unwrap();
+    assert_eq!(alive.iter().map(|worker| worker.worker_id.as_str()).collect::<Vec<_>>(), ["beside"]);
+    assert!(finish(&app.pool, &held[0]).await && !finish(&app.pool, &held[1]).await);
+    let again = tasks::claim(&app.pool, &claimer("next"), &[(Lane::Io, 1)]).await.unwrap().grants.remove(0);
+    assert_eq!((again.task_id, again.attempt), (ids[1], 2));
+    assert!(finish(&app.pool, &again).await);
     app.end().await;
 }
 

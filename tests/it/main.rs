@@ -31,6 +31,7 @@ mod embedded;
 mod entries;
 mod event_feed;
 mod events;
+mod expand;
 mod explain;
 mod extension;
 mod extraction;

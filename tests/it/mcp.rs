@@ -168,7 +168,7 @@ async fn every_tool_answers_what_its_operation_answers() {
         if let Some(schema) = &tool.output_schema {
             let schema: &'static Value = Box::leak(Box::new(Value::Object((**schema).clone())));
             let mut broken = Vec::new();
-            contract::validate(schema, &over_http["structuredContent"], "", &mut broken);
+            contract::validate(schema, &over_http["structuredContent"], &mut broken);
             assert!(broken.is_empty(), "{}: {broken:?}", row.name);
             let text: Value = serde_json::from_str(over_http["content"][0]["text"].as_str().unwrap()).unwrap();
             assert_eq!(text, over_http["structuredContent"], "{}", row.name);

@@ -152,6 +152,7 @@ async fn a_worker_that_joins_falls_silent_and_signs_off_is_told_of_each_time_onc
         version: "1".to_owned(),
         badges: vec!["gpu".to_owned()],
         strict: false,
+        holds_folder: false,
         task_types: Vec::new(),
         lease: Duration::from_secs(60),
     };

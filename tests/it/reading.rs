@@ -1,5 +1,6 @@
 //! Closed, hostile or slow files, as the service has them read.
 use crate::{
+    markup::legacy::compound,
     members::archive,
     principals::someone,
     support::{TestApp, Wish, invariants, repository, sample, server, until},
@@ -293,14 +294,6 @@ async fn what_is_wrong_with_a_file_that_its_password_opens_is_told_at_once() {
     app.end().await;
 }
 
-/// A compound file with one stream.
-fn compound(stream: &str, bytes: &[u8]) -> Vec<u8> {
-    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
-    file.create_stream(stream).unwrap().write_all(bytes).unwrap();
-    file.flush().unwrap();
-    file.into_inner().into_inner()
-}
-
 #[tokio::test]
 async fn legacy_and_encrypted_office_files_are_refused_each_by_its_kind() {
     let app = TestApp::start().await;
@@ -310,7 +303,7 @@ async fn legacy_and_encrypted_office_files_are_refused_each_by_its_kind() {
         ("old.ppt", "/PowerPoint Document", "is_legacy_binary"),
         ("closed.docx", "/EncryptedPackage", "is_encrypted"),
     ] {
-        let stored = app.upload_bytes(name, compound(stream, &[0; 600])).await.unwrap();
+        let stored = app.upload_bytes(name, compound(&[(stream, &[0; 600])])).await.unwrap();
         assert_eq!(app.settled(stored.document_id).await.settled, Settled::Failed, "{name}");
         let evidence = evidence(&app, stored.document_id).await;
         let attempts = evidence["attempts"].as_array().unwrap();

@@ -6,10 +6,10 @@ use crate::{
     principals::{Someone, grant, someone},
     reach::call,
     shape_bindings::bind,
-    support::{self, TOKEN, TestApp, Wish, document, sample, server, standby::Standby, until},
+    support::{self, PATIENCE, TOKEN, TestApp, Wish, document, sample, say, server, standby::Standby, until},
     triples::{predicate, says},
 };
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::{
     Arc, Mutex,
@@ -20,15 +20,15 @@ use svc_client::{
     AFTER_HEADER, Json, NOW, OPERATIONS, On, Operation, OperationInfo, POSITION_HEADER, Position, Remote, Sender,
     Untyped, ops,
     wire::{
-        Bm25Search, CheckedPart, DocumentPath, EmbedQuery, FindingKind, GrantPath, GrantRight, HybridSearch,
-        NewDocument, OntologyQuery, WaitQuery,
+        Bm25Search, CheckedPart, DocumentPath, EmbedQuery, EventQuery, FindingKind, GrantPath, GrantRight,
+        HybridSearch, NewDocument, OntologyQuery, WaitQuery,
     },
 };
 
-/// How many writes are each followed by a search.
+/// How many writes are each followed by a search; SVC_TEST_REPLICA_WRITES names another number.
 const WRITES: usize = 60;
-/// How many files are ingested meanwhile.
-const FILES: usize = 5;
+/// After one write in so many the search names no position, as the control.
+const CONTROL: usize = 10;
 /// How often what must never be seen is looked for.
 const LOOKS: usize = 20;
 
@@ -109,6 +109,7 @@ async fn standbys_answer_reads_with_no_less_than_a_caller_knows_and_no_more_than
     every_operation_that_may_read_at_a_standby_is_answered_by_one(&world).await;
     what_is_no_position_is_refused(&world).await;
     a_search_after_a_write_finds_it(&world).await;
+    a_read_at_the_position_of_an_event_shows_what_happened(&world).await;
     a_right_that_was_taken_away_is_never_read(&world).await;
     a_search_that_is_cancelled_for_replay_is_asked_again_at_the_primary(&world).await;
     a_promoted_standby_shows_nothing_of_its_own(&world).await;
@@ -216,24 +217,44 @@ async fn what_is_no_position_is_refused(world: &World) {
 async fn a_search_after_a_write_finds_it(world: &World) {
     let app = &world.app;
     let before = world.answered();
-    // Files are ingested meanwhile, so that the standbys always have something to replay.
-    let mut files = Vec::new();
-    for number in 0..FILES {
-        let part = |n: usize| format!("## Part {n}\n\nThe curlew number {n} of file {number} probes the mud. ");
-        let text: String = (0..20).map(part).collect();
-        files.push(app.upload_bytes(&format!("curlews-{number}.md"), text).await.unwrap().document_id);
-    }
-    for number in 0..WRITES {
-        let word = format!("plover{number}x");
-        let id = app.create("A bird", &word, None).await.id;
-        // The client names the position of its write by itself.
-        let found = app.client.search_bm25(Json(Bm25Search::new(&word))).await.unwrap();
-        assert!(found.results.iter().any(|result| result.document.id == id), "{word} is not found");
-        let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
-        assert_eq!(read.value().unwrap().content, word);
-    }
-    for file in files {
-        app.settled(file).await;
+    let named: Option<usize> =
+        std::env::var("SVC_TEST_REPLICA_WRITES").ok().map(|number| number.parse().expect("a number of writes"));
+    let (writes, is_over) = (named.unwrap_or(WRITES), AtomicBool::new(false));
+    // Files are ingested all the time, so that the standbys always have something to replay.
+    let ingest = async {
+        let mut file = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let part = |n: usize| format!("## Part {n}\n\nThe curlew number {n} of file {file} probes the mud. ");
+            let text: String = (0..20).map(part).collect();
+            let id = app.upload_bytes(&format!("curlews-{file}.md"), text).await.unwrap().document_id;
+            app.settled(id).await;
+            file += 1;
+        }
+    };
+    let write = async {
+        let mut stale = 0;
+        for number in 0..writes {
+            let word = format!("plover{number}x");
+            let id = app.create("A bird", &word, None).await.id;
+            if number % CONTROL == 0 {
+                stale += usize::from(!world.found(&word).await.contains(&id));
+            }
+            // The client names the position of its write by itself.
+            let found = app.client.search_bm25(Json(Bm25Search::new(&word))).await.unwrap();
+            assert!(found.results.iter().any(|result| result.document.id == id), "{word} is not found");
+            let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
+            assert_eq!(read.value().unwrap().content, word);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        stale
+    };
+    let ((), stale) = tokio::join!(ingest, write);
+    if named.is_some() {
+        let controls = writes.div_ceil(CONTROL);
+        say(&format!(
+            "{writes} searches found what was just written; of {controls} without a position {stale} did not"
+        ));
+        assert!(stale > 0, "the control never failed, so nothing is shown");
     }
     until("a standby to have answered some of it", async || {
         app.client.search_bm25(Json(Bm25Search::new("plover0x"))).await.unwrap();
@@ -256,6 +277,30 @@ async fn a_search_after_a_write_finds_it(world: &World) {
     assert_eq!(answer["results"][0]["id"], id, "{answer}");
     // What a standby does not know it denies to nobody.
     assert_eq!(world.title(TOKEN, id).await.as_deref(), Some("A bird"));
+    world.resume().await;
+}
+
+async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
+    let app = &world.app;
+    let query = EventQuery { since: Some("now".to_owned()), ..EventQuery::default() };
+    let mut events = app.client.follow_events(query).await.unwrap();
+    world.pause().await;
+    let id = app.create("A bird", "dunlin", None).await.id;
+    let event = loop {
+        let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event in time").unwrap().unwrap();
+        if event.data.document_id == Some(id) {
+            break event.data;
+        }
+    };
+    let position = event.position.expect("a position beside standbys");
+    // Whoever was told nothing may still be answered without it.
+    until("an answer without it", async || (!world.found("dunlin").await.contains(&id)).then_some(())).await;
+    let body = json!({"query": "dunlin", "group_by": "none"});
+    for _ in 0..LOOKS {
+        let request = app.raw("POST", "/search/bm25").header(AFTER_HEADER, &position).json(&body);
+        let answer: Value = request.send().await.unwrap().json().await.unwrap();
+        assert_eq!(answer["results"][0]["id"], id, "whoever was told of it is shown it: {answer}");
+    }
     world.resume().await;
 }
 

@@ -11,7 +11,7 @@ use svc_client::{
     Code, Json, OptionalJson,
     wire::{
         Bm25Search, DocumentPath, EmbedOptions, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod, SearchMethod,
-        SearchResponse, VectorSearch,
+        SearchResponse, TokensBatch, VectorSearch,
     },
 };
 use svc_models::{Engine, Reranker, default_models_dir};
@@ -215,6 +215,52 @@ async fn tokens_are_stored_as_the_settings_say() {
     assert_eq!(count().await.unwrap(), 14);
     app.client.delete_document(DocumentPath { id }).await.unwrap();
     assert_eq!(count().await.unwrap(), 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_token_vectors_of_many_documents_are_those_of_each_and_one_that_is_refused_stops_no_other() {
+    let window = settings(&[("SVC_EMBEDDING_TOKEN_WINDOW", "48"), ("SVC_EMBEDDING_THREADS", "1")]);
+    let engine = Engine::load(&model_settings(&window)).unwrap();
+    let app = TestApp::with(Wish { engine: Some(engine), ..Wish::default() }).await;
+    let mut good = Vec::new();
+    for (title, content) in FACTS {
+        good.push(app.create(title, content, None).await.id);
+    }
+    let packs = async || {
+        let packs: Vec<(i64, Vec<u8>)> =
+            sqlx::query_as("SELECT document_id, vectors FROM token_packs ORDER BY document_id")
+                .fetch_all(&app.pool)
+                .await
+                .unwrap();
+        packs
+    };
+    let mut alone = Vec::new();
+    for id in &good {
+        alone.push(app.client.embed_tokens(DocumentPath { id: *id }).await.unwrap().token_count);
+    }
+    let expected = packs().await;
+    sqlx::raw_sql("DELETE FROM token_packs; DELETE FROM token_embeddings").execute(&app.pool).await.unwrap();
+    let long = app.create("Tide", &"water ".repeat(60), None).await.id;
+    let empty = app.create("Folder", "", None).await.id;
+    let asked = [&good[..1], &[long, i64::MAX, empty], &good[1..]].concat();
+    let answer = app.client.embed_many_tokens(Json(TokensBatch { document_ids: asked.clone() })).await.unwrap();
+    assert_eq!(answer.documents.iter().map(|answer| answer.document_id).collect::<Vec<_>>(), asked);
+    let stored: Vec<usize> =
+        answer.documents.iter().filter_map(|answer| Some(answer.stored.as_ref()?.token_count)).collect();
+    assert_eq!(stored, alone);
+    let refused: Vec<Code> = answer.documents.iter().filter_map(|answer| Some(answer.failure.as_ref()?.code)).collect();
+    assert_eq!(refused, [Code::TextTooLong, Code::NotFound, Code::InvalidField]);
+    let now = packs().await;
+    assert_eq!(now.len(), expected.len());
+    for ((id, now), (other, expected)) in now.iter().zip(&expected) {
+        // Texts that are embedded together may differ from one alone by what rounding does.
+        assert_eq!((id, now.len()), (other, expected.len()));
+    }
+    for document_ids in [vec![], vec![good[0]; 101]] {
+        let failure = app.client.embed_many_tokens(Json(TokensBatch { document_ids })).await.unwrap_err();
+        assert_eq!(failure.code, Code::InvalidField);
+    }
     app.end().await;
 }
 

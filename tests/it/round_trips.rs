@@ -11,7 +11,7 @@ use svc::store::{
 };
 use svc_client::{
     Json,
-    wire::{GroupBy, HybridSearch, SearchMethod, SearchQuery, SearchResult},
+    wire::{GroupBy, HybridSearch, LegWay, SearchMethod, SearchQuery, SearchResult},
 };
 use svc_ids::DocumentId;
 
@@ -78,6 +78,25 @@ async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
         assert!(!found.unwrap().results.is_empty());
         assert!((1..=MOST).contains(&statements), "{statements} {group_by:?} {filter:?}");
     }
+    // Where few pass, they are listed instead of verified.
+    sqlx::raw_sql(
+        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
+                       SELECT 'note', 'bread', 'note', 'sha256:' || n, 0 FROM generate_series(1, 8000) n RETURNING id)
+         INSERT INTO document_words SELECT id, 'bread:1'::tsvector FROM made;
+         ANALYZE documents",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let body = || {
+        let usetype = Some(vec!["chunk".to_owned()]);
+        Json(HybridSearch { group_by: Some(GroupBy::File), usetype, explain: true, ..HybridSearch::new(QUERY) })
+    };
+    app.in_process.search_hybrid(body()).await.unwrap();
+    let (found, statements) = counted(app.in_process.search_hybrid(body())).await;
+    let legs = found.unwrap().explanation.unwrap().legs;
+    assert_eq!(legs[1].plan.as_ref().unwrap().way, LegWay::Listed);
+    assert!((1..=MOST).contains(&statements), "{statements}");
     app.end().await;
 }
 

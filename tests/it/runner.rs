@@ -490,6 +490,7 @@ async fn a_worker_process_embeds_at_a_runner_process_and_no_key_is_ever_logged()
             .args(["--poll-seconds", "0.1", "--drain"])
             .env("SVC_DATABASE_URL", url(&app.options))
             .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+            .envs(support::s3::of_all_tests(&app.options))
             .envs(far(&base))
             .env("SVC_RUNNER_KEY", key)
             // This proxy does not exist: calls to this machine must not use it.

@@ -1,5 +1,5 @@
 //! What every answer shows, whatever was asked.
-use crate::support::{TestApp, Wish};
+use crate::support::{IN_DATABASE, TestApp, Wish};
 use reqwest::multipart::{Form, Part};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
@@ -115,7 +115,7 @@ fn shape(answer: &Value) -> Map<String, Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_answers_that_the_specification_describes_have_its_fields() {
-    let app = TestApp::start().await;
+    let app = TestApp::with(Wish { settings: &[IN_DATABASE], ..Wish::default() }).await;
     let send = async |request: reqwest::RequestBuilder| -> Value {
         let answer = request.send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());

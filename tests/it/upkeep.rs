@@ -195,6 +195,7 @@ async fn nobody_stands_back_for_a_task_that_cannot_run() {
         version: "test".to_owned(),
         badges: Vec::new(),
         strict: false,
+        holds_folder: false,
         task_types: vec!["test".to_owned()],
         lease: Duration::from_secs(600),
     };

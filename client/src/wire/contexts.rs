@@ -33,6 +33,9 @@ pub struct ContextConfig {
     /// The BM25 index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
+    /// Whether terms of the best texts are added to the query of `bm25` and `hybrid` (RM3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expand: Option<bool>,
     /// The least similarity of results by `vector`; -1 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_similarity: Option<f64>,
@@ -51,6 +54,9 @@ pub struct ContextConfig {
     pub recency_half_life_days: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<GroupBy>,
+    /// Whether groups are ordered by their whole and their best text together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_whole: Option<bool>,
 }
 
 impl ContextConfig {

@@ -110,6 +110,9 @@ pub struct EventResponse {
     /// Further facts, by kind: docs/events.md.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub data: Value,
+    /// Where standbys answer reads: a read that names it as `SVC-After` is answered by a server at which this has happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
 }
 impl Wire for EventResponse {}
 

@@ -27,6 +27,9 @@ pub struct SearchResponse {
     /// What was searched because `forgiving` was asked for and no text has some words of the query; absent if it was searched as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched_instead: Option<SearchedInstead>,
+    /// The terms that `expand` added to the query, as the index has them, the weightiest first; absent unless it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expanded_by: Option<Vec<String>>,
     /// Why the query has no vector, so that nothing was found by meaning; absent if it has one, or needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_vector: Option<String>,

@@ -75,6 +75,9 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// Whether a file or a section stands for the texts in it; by default `file` for `POST /search/auto`, otherwise `none`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub group_by: Option<GroupBy>,
+        /// Whether groups are ordered by their whole and their best text together, in a search by `vector` or `hybrid`; by default by what is best.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub with_whole: Option<bool>,
         /// The most `hits` that a group shows; 1 by default.
         #[serde(default = "default_per_group")]
         pub per_group: u32,
@@ -106,7 +109,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
                 query: query.to_owned(), context: None, parent_id: None, limit: default_limit(), usetype: None, filter: None,
                 rerank: None, rerank_method: None, rerank_top: None, mmr_lambda: None, recency_half_life_days: None,
                 sort: None, sort_order: None, sort_top: None, include_content: true, include_embed: false, fields: None,
-                group_by: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, explain: false, forgiving: false, facets: None, $( $field: None, )* $($( $own: None, )*)?
+                group_by: None, with_whole: None, per_group: default_per_group(), snippets: None, cursor: None, include_scores: false, explain: false, forgiving: false, facets: None, $( $field: None, )* $($( $own: None, )*)?
             }
         }
 
@@ -123,6 +126,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
                 self.recency_half_life_days = self.recency_half_life_days.or(context.recency_half_life_days);
             }
             self.group_by = self.group_by.or(context.group_by);
+            self.with_whole = self.with_whole.or(context.with_whole);
             $( self.$field = self.$field.take().or_else(|| context.$field.clone()); )*
         }
 
@@ -230,6 +234,8 @@ search_body! {
     Bm25Search by None {
         /// The index to search; if absent, the index `default`.
         index: String,
+        /// Whether terms of the best texts that are found without them are added to the query (RM3); false by default.
+        expand: bool,
     } constrain { ("index", NAME) } check |body| NAME.check("index", &body.index)
 }
 search_body! {
@@ -247,6 +253,8 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
+        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3); false by default.
+        expand: bool,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())
@@ -259,6 +267,8 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
+        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        expand: bool,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())
@@ -275,11 +285,13 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
+        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        expand: bool,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())?;
-        check_known(body.method, body.min_similarity.is_some(), body.weights.is_some(), body.index.is_some())
+        check_known(body.method, [body.min_similarity.is_some(), body.weights.is_some(), body.index.is_some(), body.expand.is_some()])
     }
 }
 search_body! {
@@ -289,6 +301,8 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
+        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        expand: bool,
     } own {
         /// The most texts that the language model reads, 1 to 20; 8 by default.
         max_sources: u32,
@@ -323,26 +337,27 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
+        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        expand: bool,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())?;
-        check_known(body.method, body.min_similarity.is_some(), body.weights.is_some(), body.index.is_some())
+        check_known(body.method, [body.min_similarity.is_some(), body.weights.is_some(), body.index.is_some(), body.expand.is_some()])
     }
 }
 
 /// Refuses a field that is given and that the method, or the choice of one, does not know.
 fn check_known(
     method: Option<SearchMethod>,
-    has_min_similarity: bool,
-    has_weights: bool,
-    has_index: bool,
+    [has_min_similarity, has_weights, has_index, has_expand]: [bool; 4],
 ) -> Result<(), Failure> {
-    use SearchMethod::{Fulltext, Hybrid, Vector};
+    use SearchMethod::{Bm25, Fulltext, Hybrid, Vector};
     for (field, is_given, is_known) in [
         ("min_similarity", has_min_similarity, method == Some(Vector)),
         ("weights", has_weights, matches!(method, None | Some(Hybrid))),
         ("index", has_index, !matches!(method, Some(Vector | Fulltext))),
+        ("expand", has_expand, matches!(method, None | Some(Bm25 | Hybrid))),
     ] {
         if is_given && !is_known {
             return Err(Failure::field(field, "is not for this method"));
@@ -361,8 +376,8 @@ macro_rules! by_any_method { ($($name:ident $group_by:expr),*) => { $(
                 filter: body.filter, rerank: body.rerank, rerank_method: body.rerank_method, rerank_top: body.rerank_top,
                 mmr_lambda: body.mmr_lambda, recency_half_life_days: body.recency_half_life_days,
                 sort: body.sort, sort_order: body.sort_order, sort_top: body.sort_top, include_content: body.include_content,
-                include_embed: body.include_embed, fields: body.fields, per_group: body.per_group, snippets: body.snippets, weights: body.weights,
-                index: body.index, cursor: body.cursor, include_scores: body.include_scores, explain: body.explain, forgiving: body.forgiving,
+                include_embed: body.include_embed, fields: body.fields, with_whole: body.with_whole, per_group: body.per_group, snippets: body.snippets, weights: body.weights,
+                index: body.index, expand: body.expand, cursor: body.cursor, include_scores: body.include_scores, explain: body.explain, forgiving: body.forgiving,
                 facets: body.facets, query: body.query,
             }
         }
@@ -378,14 +393,14 @@ macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
                 parent_id: auto.parent_id, limit: auto.limit, usetype: auto.usetype, filter: auto.filter,
                 rerank: auto.rerank, rerank_method: auto.rerank_method, rerank_top: auto.rerank_top, mmr_lambda: auto.mmr_lambda, recency_half_life_days: auto.recency_half_life_days,
                 sort: auto.sort, sort_order: auto.sort_order, sort_top: auto.sort_top, include_content: auto.include_content,
-                include_embed: auto.include_embed, fields: auto.fields, group_by: Some(auto.group_by.unwrap_or(GroupBy::File)), per_group: auto.per_group,
+                include_embed: auto.include_embed, fields: auto.fields, group_by: Some(auto.group_by.unwrap_or(GroupBy::File)), with_whole: auto.with_whole, per_group: auto.per_group,
                 snippets: auto.snippets, cursor: auto.cursor, include_scores: auto.include_scores, explain: auto.explain, forgiving: auto.forgiving, facets: auto.facets, $( $field: auto.$field, )*
                 ..$name::new(&auto.query)
             }
         }
     }
 )* } }
-with_method! { VectorSearch {}, FulltextSearch {}, Bm25Search { index }, MaxsimSearch { index }, HybridSearch { weights, index } }
+with_method! { VectorSearch {}, FulltextSearch {}, Bm25Search { index, expand }, MaxsimSearch { index }, HybridSearch { weights, index, expand } }
 
 /// How much each leg counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -422,13 +437,13 @@ pub enum RerankMethod {
     Maxsim,
 }
 
-fn default_limit() -> u32 {
+pub(super) fn default_limit() -> u32 {
     10
 }
-fn default_per_group() -> u32 {
+pub(super) fn default_per_group() -> u32 {
     1
 }
-fn include_content() -> bool {
+pub(super) fn include_content() -> bool {
     true
 }
 
@@ -469,6 +484,9 @@ pub struct SearchQuery {
     /// Whether a file or a section stands for the texts in it; `file` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<GroupBy>,
+    /// Whether groups are ordered by their whole and their best text together; by default by what is best.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_whole: Option<bool>,
     /// The most `hits` that a group shows, 1 to 10; 1 by default.
     #[serde(default = "default_per_group")]
     pub per_group: u32,
@@ -481,6 +499,9 @@ pub struct SearchQuery {
     /// Whether the nearest word stands for each word of the query that no text has which may be found (`searched_instead`).
     #[serde(default)]
     pub forgiving: bool,
+    /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3); false by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expand: Option<bool>,
 }
 impl SearchQuery {
     /// A search with all defaults.
@@ -497,10 +518,12 @@ impl SearchQuery {
             include_embed: false,
             fields: None,
             group_by: None,
+            with_whole: None,
             per_group: default_per_group(),
             snippets: None,
             cursor: None,
             forgiving: false,
+            expand: None,
         }
     }
 }
@@ -511,65 +534,6 @@ impl Params for SearchQuery {
             check_sorting(query.sort, query.sort_order, query.sort_top, &[])?;
             check_list(query.fields.as_deref(), query.include_content, query.include_embed)
         }
-    }
-}
-
-/// What similar documents are looked for among, and what is shown of them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(IntoParams))]
-#[serde(deny_unknown_fields)]
-pub struct SimilarQuery {
-    /// Finds only documents under this one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_id: Option<i64>,
-    /// Finds only documents of this usetype.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usetype: Option<String>,
-    /// Leaves out less similar documents; -1 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_similarity: Option<f64>,
-    /// The number of results, 1 to 100; 10 by default.
-    #[serde(default = "default_limit")]
-    pub limit: u32,
-    /// Whether to include the results' texts; true by default.
-    #[serde(default = "include_content")]
-    pub include_content: bool,
-    /// Whether to include the results' 768-dimension vectors.
-    #[serde(default)]
-    pub include_embed: bool,
-    /// What the answer shows of each document: these fields alone, with commas between them, such as `id,title`; in place of `include_content` and `include_embed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fields: Option<String>,
-    /// Whether a file or a section stands for the texts in it; `none` by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group_by: Option<GroupBy>,
-    /// The most `hits` that a group shows, 1 to 10; 1 by default.
-    #[serde(default = "default_per_group")]
-    pub per_group: u32,
-    /// Goes on behind an earlier page of the same search: its `next_cursor`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-}
-impl Default for SimilarQuery {
-    fn default() -> SimilarQuery {
-        SimilarQuery {
-            parent_id: None,
-            usetype: None,
-            min_similarity: None,
-            limit: default_limit(),
-            include_content: true,
-            include_embed: false,
-            fields: None,
-            group_by: None,
-            per_group: default_per_group(),
-            cursor: None,
-        }
-    }
-}
-impl Params for SimilarQuery {
-    constrain! {
-        usetype: NAME, min_similarity: SIMILARITY, limit: LIMIT, fields: FIELD_LIST, per_group: PER_GROUP, cursor: CURSOR;
-        |query| check_list(query.fields.as_deref(), query.include_content, query.include_embed)
     }
 }
 

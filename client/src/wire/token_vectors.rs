@@ -1,5 +1,9 @@
 //! Embedding one document on request: its vector, and the vectors of its tokens.
-use crate::operation::{Params, Wire};
+use crate::{
+    Failure,
+    constraint::{Constraint, constrain},
+    operation::{Params, Wire},
+};
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
@@ -44,3 +48,43 @@ pub struct TokensResponse {
     pub widths: Vec<usize>,
 }
 impl Wire for TokensResponse {}
+
+/// Documents whose token vectors are to be made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TokensBatch {
+    /// 1 to 100 documents, each with a text of its own.
+    pub document_ids: Vec<i64>,
+}
+
+impl TokensBatch {
+    /// The most documents of one call.
+    pub const MOST: usize = 100;
+}
+
+impl Wire for TokensBatch {
+    constrain! { document_ids: Constraint::List(1, TokensBatch::MOST, None) }
+}
+
+/// What became of the token vectors of documents.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TokensBatchResponse {
+    /// One for each document of the call, in its order.
+    pub documents: Vec<TokensAnswer>,
+}
+impl Wire for TokensBatchResponse {}
+
+/// The token vectors that were stored for one document, or why there are none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TokensAnswer {
+    pub document_id: i64,
+    /// Absent if they could not be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<TokensResponse>,
+    /// What the document alone would be answered, if they could not be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}

@@ -15,7 +15,7 @@ mod write;
 use crate::{error::IntoFailure, store::indexes::IndexError};
 pub use build::{build, put};
 pub use compact::{Compaction, compact};
-pub use read::{Allowed, Answer, Hit, Verify, search};
+pub use read::{Allowed, Answer, Hit, Query, Verify, search};
 use svc_client::{Code, Failure};
 use svc_ids::IndexId;
 pub use write::{Prepared, Text, append, intern, prepare, remove, replace};

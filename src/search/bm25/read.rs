@@ -13,7 +13,7 @@ use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
 use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{
     Analyzer, AnalyzerConfig, Bounds, Cache, Curve, List, MAX_TERMS, Newest, Posting, Postings, Scoring, SealedKey,
-    decode_row, idf,
+    Weighted, decode_row, idf,
 };
 
 /// The most terms of a query that are looked up, the most repeated ones first.
@@ -35,6 +35,20 @@ pub struct Hit {
     pub score: f64,
 }
 
+/// What is searched for.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'q> {
+    pub text: &'q str,
+    /// Terms of the index that count too, each with its share of what all words of the text count together.
+    pub added: &'q [Weighted],
+}
+
+impl<'q> From<&'q str> for Query<'q> {
+    fn from(text: &'q str) -> Query<'q> {
+        Query { text, added: &[] }
+    }
+}
+
 /// What a [`Verify`] answers later.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = sqlx::Result<T>> + Send + 'a>>;
 
@@ -48,8 +62,8 @@ pub trait Verify: Send + Sync {
         docnos: &'a [i32],
     ) -> Answer<'a, Vec<Resolved>>;
 
-    /// All ids that may be returned if the filter is narrow, otherwise `None`.
-    fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>>;
+    /// All documents of the index that may be returned, ascending by their numbers, if the filter is narrow, otherwise `None`.
+    fn list<'a>(&'a self, conn: &'a mut PgConnection, index: IndexId) -> Answer<'a, Option<Vec<Resolved>>>;
 
     /// The share of the documents that are expected to pass, more than 0 and at most 1; a wrong one costs time alone.
     fn share(&self) -> f64 {
@@ -95,7 +109,7 @@ pub async fn search(
     pool: &PgPool,
     cache: &Cache,
     index: &str,
-    query: &str,
+    query: Query<'_>,
     limit: usize,
     allowed: Allowed<'_>,
 ) -> Result<Option<Vec<Hit>>, Error> {
@@ -148,9 +162,9 @@ async fn look(
             && verdicts.len() >= filter.listed_after()
         {
             may_list = false;
-            if let Some(ids) = filter.list(&mut *conn).await? {
-                let docnos = rows::docnos(&mut *conn, index, &ids).await?;
-                scoring.allowed = Some(docnos.into_iter().map(i32::unsigned_abs).collect::<Arc<[u32]>>());
+            if let Some(listed) = filter.list(&mut *conn, index).await? {
+                scoring.allowed = Some(listed.iter().map(|one| one.docno.unsigned_abs()).collect::<Arc<[u32]>>());
+                verdicts.extend(listed.into_iter().map(|one| (one.docno, (one.document_id, one.passes))));
                 scoring.k = limit;
                 verify = None;
             }
@@ -200,14 +214,14 @@ fn enough(limit: usize, share: f64) -> usize {
     (limit as f64 / share * 1.25) as usize + 16
 }
 
-/// `(term, times in the query)`, by term.
-async fn query_terms(config: AnalyzerConfig, query: &str) -> Result<Vec<(Box<str>, u32)>, Error> {
-    let bag = if query.len() > LONG_QUERY {
-        let query = query.to_owned();
-        let analysis = tokio::task::spawn_blocking(move || Analyzer::new(config).query(&query));
+/// What each term counts in the query, by term: a word as often as it stands there, and what is added its share of all of them.
+async fn query_terms(config: AnalyzerConfig, Query { text, added }: Query<'_>) -> Result<Vec<Weighted>, Error> {
+    let bag = if text.len() > LONG_QUERY {
+        let text = text.to_owned();
+        let analysis = tokio::task::spawn_blocking(move || Analyzer::new(config).query(&text));
         analysis.await.map_err(|_| Error::Stopped)?
     } else {
-        Analyzer::new(config).query(query)
+        Analyzer::new(config).query(text)
     };
     let mut terms: Vec<(Box<str>, u32)> = bag.terms.into_iter().collect();
     if terms.len() > LOOKED_UP {
@@ -215,11 +229,19 @@ async fn query_terms(config: AnalyzerConfig, query: &str) -> Result<Vec<(Box<str
         terms.truncate(LOOKED_UP);
     }
     terms.sort_unstable();
+    let mut terms: Vec<Weighted> = terms.into_iter().map(|(term, count)| (term, f64::from(count))).collect();
+    let words: f64 = terms.iter().map(|(_, count)| count).sum();
+    for (term, share) in added.iter().filter(|_| words > 0.0) {
+        match terms.binary_search_by(|(known, _)| known.cmp(term)) {
+            Ok(at) => terms[at].1 += words * share,
+            Err(at) => terms.insert(at, (term.clone(), words * share)),
+        }
+    }
     Ok(terms)
 }
 
 /// Reads the postings of the query's terms, as of one moment; `None` if there is no index of this name.
-async fn load(conn: &mut PgConnection, cache: &Cache, name: &str, query: &str) -> Result<Option<Loaded>, Error> {
+async fn load(conn: &mut PgConnection, cache: &Cache, name: &str, query: Query<'_>) -> Result<Option<Loaded>, Error> {
     // Mostly the index is what it was; otherwise its own analyzer reads the query again.
     let (mut id, mut analyzer) = cache.index(name).unwrap_or_default();
     loop {
@@ -241,7 +263,7 @@ async fn load(conn: &mut PgConnection, cache: &Cache, name: &str, query: &str) -
     }
 }
 
-fn scoring(cache: &Cache, reading: Reading, wanted: &[(Box<str>, u32)], newest: Vec<Newest>) -> Result<Scoring, Error> {
+fn scoring(cache: &Cache, reading: Reading, wanted: &[Weighted], newest: Vec<Newest>) -> Result<Scoring, Error> {
     let Reading { id: index, totals, stats, parts, .. } = reading;
     let corrupt = |term| move |reason| Error::Corrupt { index, term, reason };
     let mut found: HashMap<i32, Found> = HashMap::with_capacity(stats.len());
@@ -262,8 +284,8 @@ fn scoring(cache: &Cache, reading: Reading, wanted: &[(Box<str>, u32)], newest: 
         let found = found.remove(&term.term_id).unwrap_or_default();
         let df = i64::from(term.df) + found.tail.len() as i64 - found.dead.len() as i64;
         dead.extend(found.dead);
-        let count = wanted.binary_search_by(|(name, _)| (**name).cmp(&term.term)).map_or(1, |at| wanted[at].1);
-        let weight = idf(totals.docs as f64, df.max(0) as f64) * (totals.config.k1 + 1.0) * f64::from(count);
+        let count = wanted.binary_search_by(|(name, _)| (**name).cmp(&term.term)).map_or(1.0, |at| wanted[at].1);
+        let weight = idf(totals.docs as f64, df.max(0) as f64) * (totals.config.k1 + 1.0) * count;
         if term.df > 0 {
             let key = (index.0, term.term_id, term.generation, term.seal);
             let list = match newest.remove(&key) {

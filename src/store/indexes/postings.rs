@@ -224,17 +224,6 @@ pub async fn documents(conn: &mut PgConnection, index: IndexId, docnos: &[i32]) 
     .await
 }
 
-/// The numbers of `documents` in the index, ascending.
-pub async fn docnos(conn: &mut PgConnection, index: IndexId, documents: &[DocumentId]) -> sqlx::Result<Vec<i32>> {
-    sqlx::query_scalar(
-        "SELECT docno FROM search_index_entries WHERE index_id = $1 AND document_id = ANY($2) ORDER BY docno",
-    )
-    .bind(index)
-    .bind(documents)
-    .fetch_all(conn)
-    .await
-}
-
 /// Terms above `after` with tails or tombstones, ascending, at most `limit`.
 pub async fn pending_terms(conn: &mut PgConnection, index: IndexId, after: i32, limit: i64) -> sqlx::Result<Vec<i32>> {
     // This is a loop of index look-ups, because DISTINCT would read every tail of the terms that have thousands.

@@ -86,6 +86,28 @@ pub async fn around(conn: &mut PgConnection, index: &str, term: &str, most: i64)
     .await
 }
 
+/// How many documents of the index of this name have each of these terms, beside how many it has in all. A term that it does not know is left out.
+pub async fn frequencies(
+    conn: &mut PgConnection,
+    index: &str,
+    terms: &[&str],
+) -> sqlx::Result<Vec<(String, i64, i64)>> {
+    sqlx::query_as(
+        "SELECT s.term,
+                (s.df + coalesce((SELECT sum(p.n) FROM search_term_postings p
+                                   WHERE p.index_id = s.index_id AND p.term_id = s.term_id AND NOT p.sealed), 0)
+                      - coalesce((SELECT sum(cardinality(t.docs)) FROM search_term_tombstones t
+                                   WHERE t.index_id = s.index_id AND t.term_id = s.term_id), 0))::bigint,
+                (i.docs + coalesce((SELECT sum(d.docs) FROM search_index_deltas d WHERE d.index_id = i.id), 0))::bigint
+           FROM search_indexes i JOIN search_term_stats s ON s.index_id = i.id
+          WHERE i.name = $1 AND s.term = ANY($2)",
+    )
+    .bind(index)
+    .bind(terms)
+    .fetch_all(conn)
+    .await
+}
+
 /// Whether each of these terms still has this id.
 pub async fn agree(conn: &mut PgConnection, index: IndexId, terms: &[&str], ids: &[i32]) -> sqlx::Result<bool> {
     sqlx::query_scalar(

@@ -47,7 +47,7 @@ impl<F: Fn(i64) -> bool + Send + Sync> Verify for Passing<F> {
         passing(conn, index, docnos, |id| (self.pass)(id.0))
     }
 
-    fn list<'a>(&'a self, _conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+    fn list<'a>(&'a self, _: &'a mut PgConnection, _: IndexId) -> Answer<'a, Option<Vec<Resolved>>> {
         Box::pin(async { Ok(None) })
     }
 }
@@ -68,8 +68,12 @@ impl Verify for Listing {
         passing(conn, index, docnos, |id| self.ids.contains(&id))
     }
 
-    fn list<'a>(&'a self, _conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
-        Box::pin(async { Ok(Some(self.ids.clone())) })
+    fn list<'a>(&'a self, conn: &'a mut PgConnection, index: IndexId) -> Answer<'a, Option<Vec<Resolved>>> {
+        let listed = sqlx::query_as(
+            "SELECT docno, document_id, true AS passes FROM search_index_entries
+              WHERE index_id = $1 AND document_id = ANY($2) ORDER BY docno",
+        );
+        Box::pin(async move { listed.bind(index).bind(&self.ids).fetch_all(conn).await.map(Some) })
     }
 
     fn listed_after(&self) -> usize {

@@ -40,9 +40,9 @@ async fn what_is_refused_is_named_and_leaves_nothing() {
         .execute(&pool)
         .await
         .expect("broken");
-    let corrupt = bm25::search(&pool, &cache, "refusing", "alpha", 5, Allowed::All).await.expect_err("corrupt");
+    let corrupt = bm25::search(&pool, &cache, "refusing", "alpha".into(), 5, Allowed::All).await.expect_err("corrupt");
     assert!(matches!(corrupt, bm25::Error::Corrupt { .. }), "{corrupt}");
-    let missing = bm25::search(&pool, &cache, "nowhere", "alpha", 5, Allowed::All).await.expect("looked for");
+    let missing = bm25::search(&pool, &cache, "nowhere", "alpha".into(), 5, Allowed::All).await.expect("looked for");
     assert_eq!(missing, None);
 
     // An entry that its postings outlive is told of, and no document is missing in silence.
@@ -53,7 +53,8 @@ async fn what_is_refused_is_named_and_leaves_nothing() {
     .execute(&pool)
     .await
     .expect("broken");
-    let dangling = bm25::search(&pool, &cache, "dangling", "alpha", 5, Allowed::All).await.expect_err("dangling");
+    let dangling =
+        bm25::search(&pool, &cache, "dangling", "alpha".into(), 5, Allowed::All).await.expect_err("dangling");
     assert!(matches!(dangling, bm25::Error::Dangling(_)), "{dangling}");
 }
 

@@ -129,6 +129,7 @@ async fn a_count_that_ends_early_says_so_and_many_silent_workers_are_one_thing_t
             version: "0".to_owned(),
             badges: Vec::new(),
             strict: false,
+            holds_folder: false,
             task_types: vec!["test:0".to_owned()],
             lease: Duration::from_secs(1),
         };

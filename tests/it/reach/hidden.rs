@@ -121,6 +121,7 @@ impl Asking<'_> {
                     json!({"searches": [{"query": "heron", "method": "bm25", "parent_id": id}]}),
                 ),
             ),
+            ("embed_many_tokens", post("/documents/tokens".into(), json!({"document_ids": [id]}))),
             ("synthesize", post("/search/synthesize".into(), json!({"query": "heron", "parent_id": id}))),
             ("read_context", get(format!("/search-contexts/{context}"))),
             ("list_contexts", get("/search-contexts".into())),

@@ -9,8 +9,9 @@ use axum::{
 };
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock, Mutex},
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Arc, LazyLock, Mutex, OnceLock},
 };
 use svc::registry::contract;
 use svc_client::Failure;
@@ -87,7 +88,7 @@ fn body(response: &'static Value, parts: &Parts, bytes: Option<&Bytes>, broken: 
         (Some(None), _) => broken.push(format!("`{media_type}` is not documented")),
         (Some(Some(content)), Some(bytes)) if media_type.ends_with("json") => match serde_json::from_slice(bytes) {
             Ok(value) => {
-                validate(&content["schema"], &value, "", broken);
+                validate(&content["schema"], &value, broken);
                 if media_type == "application/problem+json" {
                     members(value, broken);
                 }
@@ -143,121 +144,294 @@ pub fn resolve(value: &'static Value) -> &'static Value {
     }
 }
 
-/// Reports each way in which a value differs from its schema, including members that no schema names and keywords that
-/// are not known here.
-pub fn validate(schema: &'static Value, value: &Value, path: &str, broken: &mut Vec<String>) {
-    shape(schema, value, path, broken);
-    let mut known = BTreeSet::new();
-    if let Value::Object(members) = value
-        && names(schema, value, &mut known)
-        && !known.is_empty()
-    {
-        let unknown = members.keys().filter(|name| !known.contains(name.as_str()));
-        broken.extend(unknown.map(|name| format!("{path}/{name} is not documented")));
+/// A schema as it was read, once, because tests hold every answer against some.
+#[derive(Default)]
+struct Schema {
+    rules: Vec<(&'static str, &'static Value, Rule)>,
+    /// Schemas that hold of the same value.
+    branches: Vec<Part>,
+    entries: Option<Part>,
+    members: HashMap<&'static str, Part>,
+    others: Others,
+}
+
+/// What a keyword says of a value.
+enum Rule {
+    Types(Vec<fn(&Value) -> bool>),
+    Words(&'static [Value]),
+    AtLeast(f64),
+    AtMost(f64),
+    Above(f64),
+    LeastLength(u64),
+    MostLength(u64),
+    LeastEntries(u64),
+    MostEntries(u64),
+    Required(Vec<&'static str>),
+    Time,
+    Base64,
+    Name,
+    One(Vec<Part>),
+    Any(Vec<Part>),
+    /// The keyword is not known here.
+    Unknown,
+}
+
+/// What members may be there that no schema names.
+#[derive(Default)]
+enum Others {
+    /// Those that other schemas of the same value name.
+    #[default]
+    Unsaid,
+    Forbidden,
+    Allowed,
+    As(Part),
+}
+
+/// A schema within a schema. It is read when a value first meets it, because a schema may lead back to itself.
+struct Part {
+    source: &'static Value,
+    schema: OnceLock<&'static Schema>,
+}
+
+impl Part {
+    fn new(source: &'static Value) -> Part {
+        Part { source, schema: OnceLock::new() }
+    }
+
+    fn schema(&self) -> &'static Schema {
+        self.schema.get_or_init(|| Schema::of(self.source))
     }
 }
 
-/// Collects the members that a schema names; returns false if it accepts others too.
-fn names(schema: &'static Value, value: &Value, known: &mut BTreeSet<&'static str>) -> bool {
-    let schema = resolve(schema);
-    known.extend(schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()));
-    let mut closed = schema.get("additionalProperties").is_none_or(|more| *more == false);
-    for branch in schema["allOf"].as_array().into_iter().flatten() {
-        closed &= names(branch, value, known);
+impl Schema {
+    /// Reads a schema, unless it was read before.
+    fn of(source: &'static Value) -> &'static Schema {
+        static READ: Mutex<BTreeMap<usize, &'static Schema>> = Mutex::new(BTreeMap::new());
+        let source = resolve(source);
+        let mut all = READ.lock().unwrap();
+        let read = || -> &'static Schema { Box::leak(Box::new(Schema::read(source))) };
+        *all.entry(std::ptr::from_ref(source).addr()).or_insert_with(read)
     }
-    for choice in ["oneOf", "anyOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten() {
-        if fits(choice, value) {
-            closed &= names(choice, value, known);
+
+    fn read(source: &'static Value) -> Schema {
+        let mut schema = Schema::default();
+        for (keyword, wanted) in source.as_object().expect("a schema is an object") {
+            let (number, size) = (wanted.as_f64(), wanted.as_u64());
+            let list = wanted.as_array().map(Vec::as_slice);
+            let parts = || list.unwrap().iter().map(Part::new).collect::<Vec<Part>>();
+            let rule = match keyword.as_str() {
+                "type" => Rule::Types(match wanted {
+                    Value::Array(kinds) => kinds.iter().map(is_of).collect(),
+                    kind => vec![is_of(kind)],
+                }),
+                "enum" => Rule::Words(list.unwrap()),
+                "minimum" => Rule::AtLeast(number.unwrap()),
+                "maximum" => Rule::AtMost(number.unwrap()),
+                "exclusiveMinimum" => Rule::Above(number.unwrap()),
+                "minLength" => Rule::LeastLength(size.unwrap()),
+                "maxLength" => Rule::MostLength(size.unwrap()),
+                "minItems" => Rule::LeastEntries(size.unwrap()),
+                "maxItems" => Rule::MostEntries(size.unwrap()),
+                "required" => Rule::Required(list.unwrap().iter().map(|name| name.as_str().unwrap()).collect()),
+                "format" => match wanted.as_str().unwrap() {
+                    "date-time" => Rule::Time,
+                    "byte" => Rule::Base64,
+                    _ => continue,
+                },
+                // The only pattern of what is answered.
+                "pattern" if *wanted == "^[a-zA-Z0-9_:.-]+$" => Rule::Name,
+                "oneOf" => Rule::One(parts()),
+                "anyOf" => Rule::Any(parts()),
+                "allOf" => {
+                    schema.branches = parts();
+                    continue;
+                }
+                "items" => {
+                    schema.entries = Some(Part::new(wanted));
+                    continue;
+                }
+                "properties" => {
+                    let members = wanted.as_object().unwrap();
+                    schema.members = members.iter().map(|(name, of)| (name.as_str(), Part::new(of))).collect();
+                    continue;
+                }
+                "additionalProperties" => {
+                    schema.others = match wanted {
+                        Value::Bool(true) => Others::Allowed,
+                        Value::Bool(false) => Others::Forbidden,
+                        of => Others::As(Part::new(of)),
+                    };
+                    continue;
+                }
+                "propertyNames" | "description" | "title" | "default" | "example" | "examples" => continue,
+                _ => Rule::Unknown,
+            };
+            schema.rules.push((keyword.as_str(), wanted, rule));
         }
+        schema
     }
-    closed
+
+    /// The schemas of which one, or some, hold of a value.
+    fn choices(&self) -> impl Iterator<Item = &Part> {
+        self.rules.iter().flat_map(|(_, _, rule)| match rule {
+            Rule::One(parts) | Rule::Any(parts) => parts.as_slice(),
+            _ => <&[Part]>::default(),
+        })
+    }
 }
 
-fn fits(schema: &'static Value, value: &Value) -> bool {
-    let mut broken = Vec::new();
-    shape(schema, value, "", &mut broken);
-    broken.is_empty()
+/// How to tell whether a value is of a type.
+fn is_of(kind: &Value) -> fn(&Value) -> bool {
+    match kind.as_str().unwrap() {
+        "object" => Value::is_object,
+        "array" => Value::is_array,
+        "string" => Value::is_string,
+        "integer" => |value: &Value| value.is_i64() || value.is_u64(),
+        "number" => Value::is_number,
+        "boolean" => Value::is_boolean,
+        "null" => Value::is_null,
+        other => panic!("there is no type {other}"),
+    }
 }
 
-fn shape(schema: &'static Value, value: &Value, path: &str, broken: &mut Vec<String>) {
-    let schema = resolve(schema);
-    let Some(keywords) = schema.as_object() else { return broken.push(format!("{path}: {schema} is no schema")) };
-    let mut say = |text: String| broken.push(format!("{path}: {text}"));
-    for (keyword, wanted) in keywords {
-        let number =
-            |fits: fn(f64, f64) -> bool| value.as_f64().is_none_or(|value| fits(value, wanted.as_f64().unwrap()));
-        let length = value.as_str().map(|text| text.chars().count() as u64);
-        let entries = value.as_array().map(|entries| entries.len() as u64);
-        let holds = match keyword.as_str() {
-            "type" => match wanted {
-                Value::Array(kinds) => kinds.iter().any(|kind| is_of(value, kind)),
-                kind => is_of(value, kind),
-            },
-            "enum" => wanted.as_array().unwrap().contains(value),
-            "minimum" => number(|value, least| value >= least),
-            "maximum" => number(|value, most| value <= most),
-            "exclusiveMinimum" => number(|value, least| value > least),
-            "minLength" => length.is_none_or(|length| length >= wanted.as_u64().unwrap()),
-            "maxLength" => length.is_none_or(|length| length <= wanted.as_u64().unwrap()),
-            "minItems" => entries.is_none_or(|count| count >= wanted.as_u64().unwrap()),
-            "maxItems" => entries.is_none_or(|count| count <= wanted.as_u64().unwrap()),
-            "required" => value.as_object().is_none_or(|members| {
-                wanted.as_array().unwrap().iter().all(|name| members.contains_key(name.as_str().unwrap()))
-            }),
-            "format" => value.as_str().is_none_or(|text| match wanted.as_str().unwrap() {
-                "date-time" => chrono::DateTime::parse_from_rfc3339(text).is_ok(),
-                "byte" => text.len().is_multiple_of(4),
-                _ => true,
-            }),
-            // The only pattern of what is answered.
-            "pattern" if *wanted == "^[a-zA-Z0-9_:.-]+$" => value.as_str().is_none_or(|text| {
+impl Rule {
+    fn holds(&self, value: &Value) -> bool {
+        let number = |fits: &dyn Fn(f64) -> bool| value.as_f64().is_none_or(fits);
+        let length = |fits: &dyn Fn(u64) -> bool| value.as_str().is_none_or(|text| fits(text.chars().count() as u64));
+        let entries = |fits: &dyn Fn(u64) -> bool| value.as_array().is_none_or(|all| fits(all.len() as u64));
+        let text = |fits: &dyn Fn(&str) -> bool| value.as_str().is_none_or(fits);
+        match self {
+            Rule::Types(kinds) => kinds.iter().any(|is_of| is_of(value)),
+            Rule::Words(words) => words.contains(value),
+            Rule::AtLeast(least) => number(&|number| number >= *least),
+            Rule::AtMost(most) => number(&|number| number <= *most),
+            Rule::Above(bound) => number(&|number| number > *bound),
+            Rule::LeastLength(least) => length(&|length| length >= *least),
+            Rule::MostLength(most) => length(&|length| length <= *most),
+            Rule::LeastEntries(least) => entries(&|count| count >= *least),
+            Rule::MostEntries(most) => entries(&|count| count <= *most),
+            Rule::Required(names) => {
+                value.as_object().is_none_or(|members| names.iter().all(|name| members.contains_key(*name)))
+            }
+            Rule::Time => text(&|text| chrono::DateTime::parse_from_rfc3339(text).is_ok()),
+            Rule::Base64 => text(&|text| text.len().is_multiple_of(4)),
+            Rule::Name => text(&|text| {
                 !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:.-".contains(&byte))
             }),
-            "oneOf" => wanted.as_array().unwrap().iter().filter(|choice| fits(choice, value)).count() == 1,
-            "anyOf" => wanted.as_array().unwrap().iter().any(|choice| fits(choice, value)),
-            "properties" | "items" | "additionalProperties" | "allOf" | "propertyNames" => true,
-            "description" | "title" | "default" | "example" | "examples" => true,
-            _ => false,
-        };
-        if !holds {
-            let shown: String = value.to_string().chars().take(200).collect();
-            say(format!("{shown} breaks `{keyword}`: {wanted}"));
+            Rule::One(choices) => choices.iter().filter(|choice| fits(choice.schema(), value)).count() == 1,
+            Rule::Any(choices) => choices.iter().any(|choice| fits(choice.schema(), value)),
+            Rule::Unknown => false,
         }
     }
-    for branch in schema["allOf"].as_array().into_iter().flatten() {
-        shape(branch, value, path, broken);
+}
+
+/// Where a value is in an answer. It is written out only if something is wrong there.
+enum Place<'a> {
+    Top,
+    Member(&'a Place<'a>, &'a str),
+    Entry(&'a Place<'a>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Top => Ok(()),
+            Place::Member(above, name) => write!(f, "{above}/{name}"),
+            Place::Entry(above, at) => write!(f, "{above}/{at}"),
+        }
+    }
+}
+
+/// What differs from a schema: each way, or only whether there is one.
+enum Broken<'a> {
+    Told(&'a mut Vec<String>),
+    Seen(bool),
+}
+
+impl Broken<'_> {
+    fn say(&mut self, text: impl FnOnce() -> String) {
+        match self {
+            Broken::Told(all) => all.push(text()),
+            Broken::Seen(any) => *any = true,
+        }
+    }
+}
+
+/// Reports each way in which a value differs from its schema, including members that no schema names and keywords that
+/// are not known here.
+pub fn validate(schema: &'static Value, value: &Value, broken: &mut Vec<String>) {
+    whole(Schema::of(schema), value, &Place::Top, &mut Broken::Told(broken));
+}
+
+fn whole(schema: &'static Schema, value: &Value, place: &Place<'_>, broken: &mut Broken<'_>) {
+    shape(schema, value, place, broken);
+    let Value::Object(members) = value else { return };
+    let mut schemas = Vec::new();
+    let is_closed = collect(schema, value, &mut schemas);
+    if !is_closed || schemas.iter().all(|schema| schema.members.is_empty()) {
+        return;
+    }
+    for name in members.keys() {
+        if !schemas.iter().any(|schema| schema.members.contains_key(name.as_str())) {
+            broken.say(|| format!("{place}/{name} is not documented"));
+        }
+    }
+}
+
+/// Collects the schemas that hold of a value, and may name its members; returns false if they accept others too.
+fn collect(schema: &'static Schema, value: &Value, schemas: &mut Vec<&'static Schema>) -> bool {
+    schemas.push(schema);
+    let mut is_closed = matches!(schema.others, Others::Unsaid | Others::Forbidden);
+    for branch in &schema.branches {
+        is_closed &= collect(branch.schema(), value, schemas);
+    }
+    for choice in schema.choices() {
+        if fits(choice.schema(), value) {
+            is_closed &= collect(choice.schema(), value, schemas);
+        }
+    }
+    is_closed
+}
+
+fn fits(schema: &'static Schema, value: &Value) -> bool {
+    let mut broken = Broken::Seen(false);
+    shape(schema, value, &Place::Top, &mut broken);
+    matches!(broken, Broken::Seen(false))
+}
+
+fn shape(schema: &'static Schema, value: &Value, place: &Place<'_>, broken: &mut Broken<'_>) {
+    for (keyword, wanted, rule) in &schema.rules {
+        if matches!(broken, Broken::Seen(true)) {
+            return;
+        }
+        if !rule.holds(value) {
+            broken.say(|| {
+                let shown: String = value.to_string().chars().take(200).collect();
+                format!("{place}: {shown} breaks `{keyword}`: {wanted}")
+            });
+        }
+    }
+    for branch in &schema.branches {
+        shape(branch.schema(), value, place, broken);
     }
     match value {
         Value::Array(entries) => {
-            let Some(items) = schema.get("items") else { return };
-            for (place, entry) in entries.iter().enumerate() {
-                validate(items, entry, &format!("{path}/{place}"), broken);
+            let Some(part) = &schema.entries else { return };
+            for (at, entry) in entries.iter().enumerate() {
+                whole(part.schema(), entry, &Place::Entry(place, at), broken);
             }
         }
         Value::Object(members) => {
             for (name, member) in members {
-                let path = format!("{path}/{name}");
-                match (schema["properties"].get(name), schema.get("additionalProperties")) {
-                    (Some(schema), _) => validate(schema, member, &path, broken),
-                    (None, Some(more @ Value::Object(_))) => validate(more, member, &path, broken),
-                    (None, Some(Value::Bool(false))) => broken.push(format!("{path} is not documented")),
-                    _ => {}
+                let place = Place::Member(place, name);
+                match (schema.members.get(name.as_str()), &schema.others) {
+                    (Some(part), _) => whole(part.schema(), member, &place, broken),
+                    (None, Others::As(part)) => whole(part.schema(), member, &place, broken),
+                    (None, Others::Forbidden) => broken.say(|| format!("{place} is not documented")),
+                    (None, Others::Unsaid | Others::Allowed) => {}
                 }
             }
         }
         _ => {}
-    }
-}
-
-fn is_of(value: &Value, kind: &Value) -> bool {
-    match kind.as_str().unwrap() {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
-        other => panic!("there is no type {other}"),
     }
 }

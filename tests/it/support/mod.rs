@@ -25,7 +25,7 @@ use sqlx::{PgConnection, PgPool, postgres::PgConnectOptions};
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use svc::{
     access::Caller,
@@ -72,10 +72,12 @@ pub fn sample(name: &str) -> PathBuf {
     repository().join("tests/samples").join(name)
 }
 
-/// The settings of the environment, overridden by these. With SVC_BLOB_STORE, a folder, all tests have their bytes there.
+/// Keeps the stored bytes of a test in its database, wherever those of the other tests are.
+pub const IN_DATABASE: (&str, &str) = ("SVC_BLOB_STORE", "");
+
+/// The settings of the environment, overridden by these.
 pub fn settings(extra: &[(&str, &str)]) -> Settings {
-    let kept = ["SVC_CACHE_DIR", "SVC_BLOB_STORE"];
-    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || kept.contains(&name.as_str()));
+    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || name == "SVC_CACHE_DIR");
     let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::load(Some(Path::new("/dev/null")), environment.chain(extra)).unwrap()
 }
@@ -136,6 +138,7 @@ impl TestApp {
             None => server::new_database().await,
         };
         let data_dir = server::work_dir().join("data").display().to_string();
+        let outside = s3::of_all_tests(&options);
         let mut extra = vec![
             ("SVC_DATA_DIR", data_dir.as_str()),
             ("SVC_WORKER_HEARTBEAT_SECONDS", "1"),
@@ -153,6 +156,7 @@ impl TestApp {
             // Whoever tests may have a language model where one is by default.
             ("SVC_FALLBACK_LLM_URL", ""),
         ];
+        extra.extend(outside.iter().map(|(name, value)| (*name, value.as_str())));
         extra.extend(wish.settings);
         let settings = Arc::new(settings(&extra));
         let pool = svc::store::database::pool(options.clone(), 12, HELD);
@@ -252,13 +256,15 @@ impl TestApp {
     /// Follows a file's frontier to its end.
     pub async fn settled(&self, id: i64) -> FrontierResponse {
         let end = async {
+            let begun = Instant::now();
             loop {
                 let frontier = self.client.read_frontier(DocumentPath { id }).await.unwrap();
                 if frontier.is_at_rest() {
                     return frontier;
                 }
-                tokio::task::yield_now().await;
-                tokio::time::timeout(Duration::from_millis(50), std::future::pending::<()>()).await.unwrap_err();
+                // Whoever waits for long looks seldom, because each look takes time from what it waits for.
+                let rest = (begun.elapsed() / 10).clamp(Duration::from_millis(20), Duration::from_millis(200));
+                tokio::time::timeout(rest, std::future::pending::<()>()).await.unwrap_err();
             }
         };
         match tokio::time::timeout(PATIENCE, end).await {
@@ -335,11 +341,14 @@ pub async fn insert(conn: &mut PgConnection, parent: Option<i64>) -> DocumentId 
 /// Asks repeatedly until there is an answer.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let answer = async {
+        let begun = Instant::now();
         loop {
             if let Some(answer) = ask().await {
                 return answer;
             }
-            tokio::time::timeout(Duration::from_millis(20), std::future::pending::<()>()).await.unwrap_err();
+            // What is asked for may be there for a moment only, so that also a long wait looks often.
+            let rest = (begun.elapsed() / 10).clamp(Duration::from_millis(20), Duration::from_millis(60));
+            tokio::time::timeout(rest, std::future::pending::<()>()).await.unwrap_err();
         }
     };
     match tokio::time::timeout(PATIENCE, answer).await {

@@ -1,12 +1,15 @@
 //! A server that speaks S3, in this process, that can be taken away and that can stop at a chosen request.
+use super::server;
 use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use s3s_fs::FileSystem;
+use sqlx::postgres::PgConnectOptions;
 use std::{
     convert::Infallible,
+    hash::{DefaultHasher, Hash, Hasher},
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime},
 };
 use tokio::{
@@ -50,9 +53,29 @@ pub struct S3 {
     accepting: tokio::task::JoinHandle<()>,
 }
 
+/// The settings by which a service on this database has its bytes in a server that speaks S3, in a bucket of its own, if SVC_TEST_BLOBS is `s3`;
+/// otherwise none. One server is there for all tests of a run.
+pub fn of_all_tests(database: &PgConnectOptions) -> Vec<(&'static str, String)> {
+    static SERVER: OnceLock<S3> = OnceLock::new();
+    if std::env::var_os("SVC_TEST_BLOBS").is_none_or(|wanted| wanted != "s3") {
+        return Vec::new();
+    }
+    // Nothing drops it, so its folder is where the end of the tests removes everything.
+    let start = || server::runtime().block_on(S3::start_in(tempfile::tempdir_in(server::work_dir()).unwrap()));
+    let s3 = SERVER.get_or_init(|| std::thread::spawn(start).join().expect("the server starts"));
+    let mut hasher = DefaultHasher::new();
+    (database.get_socket(), database.get_host(), database.get_port(), database.get_database()).hash(&mut hasher);
+    let bucket = format!("svc-test-{:016x}", hasher.finish());
+    std::fs::create_dir_all(s3.folder.path().join(&bucket)).unwrap();
+    s3.settings_in(&bucket)
+}
+
 impl S3 {
     pub async fn start() -> S3 {
-        let folder = tempfile::tempdir().unwrap();
+        S3::start_in(tempfile::tempdir().unwrap()).await
+    }
+
+    async fn start_in(folder: tempfile::TempDir) -> S3 {
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
         let mut builder = S3ServiceBuilder::new(FileSystem::new(folder.path()).unwrap());
         builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
@@ -99,8 +122,12 @@ impl S3 {
 
     /// The settings of a service whose bytes are here.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
+        self.settings_in(BUCKET)
+    }
+
+    fn settings_in(&self, bucket: &str) -> Vec<(&'static str, String)> {
         vec![
-            ("SVC_BLOB_STORE", format!("s3://{BUCKET}/{PREFIX}")),
+            ("SVC_BLOB_STORE", format!("s3://{bucket}/{PREFIX}")),
             ("SVC_BLOB_ENDPOINT", format!("http://{}", self.address)),
             ("SVC_BLOB_ALLOW_HTTP", "true".to_owned()),
             ("SVC_BLOB_ACCESS_KEY_ID", KEY_ID.to_owned()),

@@ -36,10 +36,8 @@ fn start() -> Server {
     let work_dir = std::env::temp_dir().join(format!("svc-it-{}", std::process::id()));
     let home = super::settings(&[]).postgres_home;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let postgres =
-        runtime.block_on(EmbeddedPostgres::start(&work_dir.join("server"), &home)).expect("`make setup` was run");
+    let postgres = runtime.block_on(set_up(&work_dir.join("server"), &home));
     let (options, superuser) = (postgres.connect_options(), postgres.superuser_options());
-    runtime.block_on(keep_in_memory(&superuser));
     runtime.block_on(make_template(&options, &superuser));
     let script = format!(
         "cat >/dev/null; kill -INT {pid} 2>/dev/null; while kill -0 {pid} 2>/dev/null; do sleep 0.1; done; rm -rf '{folder}'",
@@ -61,15 +59,26 @@ fn start() -> Server {
     Server { options, superuser, work_dir, runtime: handle, _watchdog: watchdog }
 }
 
-/// Has nothing wait for the disk: what this server holds is of no use after a crash of the machine.
-async fn keep_in_memory(superuser: &PgConnectOptions) {
-    let mut conn = PgConnection::connect_with(superuser).await.unwrap();
-    for statement in
-        ["ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()"]
-    {
-        sqlx::raw_sql(statement).execute(&mut conn).await.unwrap();
+/// Starts the server with settings for tests, which are no settings for data that anybody needs.
+async fn set_up(folder: &Path, home: &Path) -> EmbeddedPostgres {
+    let start = async || EmbeddedPostgres::start(folder, home).await.expect("`make setup` was run");
+    let postgres = start().await;
+    let mut conn = PgConnection::connect_with(&postgres.superuser_options()).await.unwrap();
+    for change in [
+        // Nothing waits for the disk: what this server holds is of no use after a crash of the machine.
+        "ALTER SYSTEM SET fsync = off",
+        "ALTER SYSTEM SET full_page_writes = off",
+        // The copy of the template for each test goes through the log, and takes longer to compress than to write.
+        "ALTER SYSTEM SET wal_compression = off",
+        // Each test that runs has pools of its own.
+        "ALTER SYSTEM SET max_connections = 400",
+    ] {
+        sqlx::raw_sql(change).execute(&mut conn).await.unwrap();
     }
     conn.close().await.unwrap();
+    // The last of them holds from a start on.
+    postgres.stop().await;
+    start().await
 }
 
 async fn make_template(options: &PgConnectOptions, superuser: &PgConnectOptions) {
@@ -99,6 +108,11 @@ pub async fn new_empty_database(name: &str) -> PgConnectOptions {
 /// A folder that is removed when the tests end.
 pub fn work_dir() -> &'static Path {
     &server().work_dir
+}
+
+/// Where what outlives a test runs.
+pub fn runtime() -> &'static Handle {
+    &server().runtime
 }
 
 /// A new database with the schema in it.

@@ -6,6 +6,7 @@ use crate::{
     support::{TestApp, invariants},
 };
 use chrono::{DateTime, Utc};
+use futures_util::future::join_all;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
@@ -279,133 +280,135 @@ fn is_below(rights: &Naive, readable: &BTreeSet<i64>, id: i64, root: i64) -> boo
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_sees_exactly_the_facts_whose_ends_and_source_it_may_read() {
-    for seed in [3, 4, 5] {
-        let app = idle().await;
-        let mut random = Random(seed * 104_729);
-        let mut ids: Vec<i64> = Vec::new();
-        for number in 0..14 {
-            let parent = (number > 3).then(|| ids[random.below(ids.len())]);
-            ids.push(under(&app, &format!("Document {number}"), parent).await);
-        }
-        let id = predicate(&app, "a").await.id;
-        let hidden: i64 = sqlx::query_scalar(
-            "INSERT INTO predicates (namespace, name, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
-                    sub_property_of, disjoint_with, is_declared)
-             VALUES ('v', 'b', false, false, false, false, false, false, '{}', '{}', false) RETURNING id",
-        )
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
-        let shape = "ex:One a sh:NodeShape ; sh:targetSubjectsOf <urn:svc:predicate/default/a> ;
-            sh:property [ sh:path <urn:svc:predicate/default/a> ; sh:maxCount 1 ] .";
-        crate::ontologies::load(&app.client, OntologyQuery::default(), shape).await.unwrap();
-        let binding = crate::shape_bindings::bind(&app.client, "http://example.org/One", None, Some(ShapeMode::Warn))
-            .await
-            .unwrap();
-        let (naive, grants, moments) = (Naive::default(), BTreeMap::new(), Vec::new());
-        let mut world = World { naive, grants, hidden, binding, moments };
-        world.renew(&app).await;
-        let transitive = PredicateChange { transitive: Some(true), ..PredicateChange::default() };
-        app.client.update_predicate(PredicatePath { id }, Json(transitive)).await.unwrap();
-        let deriving = Deriving::start(&app);
-        let people = [someone(&app, "one").await, someone(&app, "two").await];
-        for step in 0..70 {
-            let ids = world.ids();
-            let any = |random: &mut Random| ids[random.below(ids.len())];
-            let id = any(&mut random);
-            match random.below(16) {
-                0..=6 => {
-                    let new = NewFact {
-                        source_id: Some(any(&mut random)).filter(|_| random.below(4) > 0),
-                        on_overlap: Some(svc_client::wire::OnOverlap::Merge),
-                        ..fact(id, if random.below(4) == 0 { "v:b" } else { "a" }, any(&mut random))
-                    };
-                    app.client.assert_fact(Json(new)).await.unwrap();
-                }
-                7 | 8 => {
-                    app.client.protect_document(DocumentPath { id }).await.unwrap();
-                    world.naive.roots.insert(id);
-                }
-                9 | 10 => {
-                    let roots: Vec<i64> = world.naive.roots.iter().copied().collect();
-                    let Some(id) = (!roots.is_empty()).then(|| roots[random.below(roots.len())]) else { continue };
-                    app.client.unprotect_document(DocumentPath { id }).await.unwrap();
-                    world.naive.roots.remove(&id);
-                    world.grants.values_mut().for_each(|grants| grants.retain(|root, _| *root != id));
-                }
-                11 | 12 => {
-                    let who = &people[random.below(2)];
-                    grant(&app, who, id, GrantRight::Read).await;
-                    world.naive.roots.insert(id);
-                    world.grants.entry(who.id).or_default().insert(id, false);
-                }
-                13 => {
-                    let who = &people[random.below(2)];
-                    let Some(id) = world.grants.get(&who.id).and_then(|grants| grants.keys().next().copied()) else {
-                        continue;
-                    };
-                    app.client.delete_grant(GrantPath { id, principal_id: who.id }).await.unwrap();
-                    world.grants.get_mut(&who.id).unwrap().remove(&id);
-                }
-                14 => {
-                    let change = DocumentChange {
-                        parent_id: Some(Some(any(&mut random)).filter(|to| *to != id)),
-                        ..DocumentChange::default()
-                    };
-                    // A circle is refused.
-                    let _ = app.client.update_document(DocumentPath { id }, WaitQuery::default(), Json(change)).await;
-                    world.renew(&app).await;
-                }
-                _ if ids.len() > 8 => {
-                    app.client.delete_document(DocumentPath { id }).await.unwrap();
-                    world.renew(&app).await;
-                    for grants in world.grants.values_mut() {
-                        grants.retain(|id, _| world.naive.path.contains_key(id));
-                    }
-                }
-                _ => {}
-            }
-            if step % 5 == 4 {
-                deriving.done(&app).await;
-                for who in &people {
-                    world.compare(&app, who).await;
-                }
-                if step % 20 == 4 {
-                    world.moments.push(app.client.list_facts(FactQuery::default()).await.unwrap().known_at);
-                }
-                invariants::check(&app.pool).await;
-            }
-        }
-        // Of documents that are taken for one those tell who may read both.
-        let pairs: Vec<(i64, i64)> = sqlx::query_as(
-            "SELECT min(id), max(id) FROM documents WHERE guard >= 0 GROUP BY guard HAVING count(*) > 1 ORDER BY guard",
-        )
-        .fetch_all(&app.pool)
-        .await
-        .unwrap();
-        for (kept_id, merged_id) in pairs {
-            app.client.merge_entities(Json(NewMerge { kept_id, merged_id })).await.unwrap();
-        }
-        let merges = async |client: &Client<Remote>| -> BTreeSet<(i64, i64)> {
-            let found = client.list_merges(MergeQuery::default()).await.unwrap().merges;
-            found.iter().map(|merge| (merge.kept_id, merge.merged_id)).collect()
-        };
-        let made = merges(&app.client).await;
-        for who in &people {
-            let rights = world.of(who);
-            let right = made.iter().filter(|(kept, merged)| rights.may(*kept, false) && rights.may(*merged, false));
-            assert_eq!(merges(&who.client).await, right.copied().collect());
-        }
-        let facts = all(&app.client).await;
-        let reasons: BTreeSet<&str> = facts.iter().filter_map(|fact| fact.invalidation.as_deref()).collect();
-        let zones: i64 =
-            sqlx::query_scalar("SELECT count(DISTINCT zone) FROM triples").fetch_one(&app.pool).await.unwrap();
-        assert!(
-            facts.len() > 15 && zones > 1,
-            "seed {seed} was dull: {} facts, {reasons:?}, {zones} zones: {}",
-            facts.len(),
-            json!(facts)
-        );
-        app.end().await;
+    // Each mostly waits for its requests, one after the other.
+    join_all([3, 4, 5].map(|seed| Box::pin(changed_at_random(seed)))).await;
+}
+
+/// Changes facts, trees and grants of its own at random, and meanwhile compares what its principals see.
+async fn changed_at_random(seed: u64) {
+    let app = idle().await;
+    let mut random = Random(seed * 104_729);
+    let mut ids: Vec<i64> = Vec::new();
+    for number in 0..14 {
+        let parent = (number > 3).then(|| ids[random.below(ids.len())]);
+        ids.push(under(&app, &format!("Document {number}"), parent).await);
     }
+    let id = predicate(&app, "a").await.id;
+    let hidden: i64 = sqlx::query_scalar(
+        "INSERT INTO predicates (namespace, name, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
+                sub_property_of, disjoint_with, is_declared)
+         VALUES ('v', 'b', false, false, false, false, false, false, '{}', '{}', false) RETURNING id",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    let shape = "ex:One a sh:NodeShape ; sh:targetSubjectsOf <urn:svc:predicate/default/a> ;
+        sh:property [ sh:path <urn:svc:predicate/default/a> ; sh:maxCount 1 ] .";
+    crate::ontologies::load(&app.client, OntologyQuery::default(), shape).await.unwrap();
+    let binding =
+        crate::shape_bindings::bind(&app.client, "http://example.org/One", None, Some(ShapeMode::Warn)).await.unwrap();
+    let (naive, grants, moments) = (Naive::default(), BTreeMap::new(), Vec::new());
+    let mut world = World { naive, grants, hidden, binding, moments };
+    world.renew(&app).await;
+    let transitive = PredicateChange { transitive: Some(true), ..PredicateChange::default() };
+    app.client.update_predicate(PredicatePath { id }, Json(transitive)).await.unwrap();
+    let deriving = Deriving::start(&app);
+    let people = [someone(&app, "one").await, someone(&app, "two").await];
+    for step in 0..70 {
+        let ids = world.ids();
+        let any = |random: &mut Random| ids[random.below(ids.len())];
+        let id = any(&mut random);
+        match random.below(16) {
+            0..=6 => {
+                let new = NewFact {
+                    source_id: Some(any(&mut random)).filter(|_| random.below(4) > 0),
+                    on_overlap: Some(svc_client::wire::OnOverlap::Merge),
+                    ..fact(id, if random.below(4) == 0 { "v:b" } else { "a" }, any(&mut random))
+                };
+                app.client.assert_fact(Json(new)).await.unwrap();
+            }
+            7 | 8 => {
+                app.client.protect_document(DocumentPath { id }).await.unwrap();
+                world.naive.roots.insert(id);
+            }
+            9 | 10 => {
+                let roots: Vec<i64> = world.naive.roots.iter().copied().collect();
+                let Some(id) = (!roots.is_empty()).then(|| roots[random.below(roots.len())]) else { continue };
+                app.client.unprotect_document(DocumentPath { id }).await.unwrap();
+                world.naive.roots.remove(&id);
+                world.grants.values_mut().for_each(|grants| grants.retain(|root, _| *root != id));
+            }
+            11 | 12 => {
+                let who = &people[random.below(2)];
+                grant(&app, who, id, GrantRight::Read).await;
+                world.naive.roots.insert(id);
+                world.grants.entry(who.id).or_default().insert(id, false);
+            }
+            13 => {
+                let who = &people[random.below(2)];
+                let Some(id) = world.grants.get(&who.id).and_then(|grants| grants.keys().next().copied()) else {
+                    continue;
+                };
+                app.client.delete_grant(GrantPath { id, principal_id: who.id }).await.unwrap();
+                world.grants.get_mut(&who.id).unwrap().remove(&id);
+            }
+            14 => {
+                let change = DocumentChange {
+                    parent_id: Some(Some(any(&mut random)).filter(|to| *to != id)),
+                    ..DocumentChange::default()
+                };
+                // A circle is refused.
+                let _ = app.client.update_document(DocumentPath { id }, WaitQuery::default(), Json(change)).await;
+                world.renew(&app).await;
+            }
+            _ if ids.len() > 8 => {
+                app.client.delete_document(DocumentPath { id }).await.unwrap();
+                world.renew(&app).await;
+                for grants in world.grants.values_mut() {
+                    grants.retain(|id, _| world.naive.path.contains_key(id));
+                }
+            }
+            _ => {}
+        }
+        if step % 5 == 4 {
+            deriving.done(&app).await;
+            for who in &people {
+                world.compare(&app, who).await;
+            }
+            if step % 20 == 4 {
+                world.moments.push(app.client.list_facts(FactQuery::default()).await.unwrap().known_at);
+            }
+            invariants::check(&app.pool).await;
+        }
+    }
+    // Of documents that are taken for one those tell who may read both.
+    let pairs: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT min(id), max(id) FROM documents WHERE guard >= 0 GROUP BY guard HAVING count(*) > 1 ORDER BY guard",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    for (kept_id, merged_id) in pairs {
+        app.client.merge_entities(Json(NewMerge { kept_id, merged_id })).await.unwrap();
+    }
+    let merges = async |client: &Client<Remote>| -> BTreeSet<(i64, i64)> {
+        let found = client.list_merges(MergeQuery::default()).await.unwrap().merges;
+        found.iter().map(|merge| (merge.kept_id, merge.merged_id)).collect()
+    };
+    let made = merges(&app.client).await;
+    for who in &people {
+        let rights = world.of(who);
+        let right = made.iter().filter(|(kept, merged)| rights.may(*kept, false) && rights.may(*merged, false));
+        assert_eq!(merges(&who.client).await, right.copied().collect());
+    }
+    let facts = all(&app.client).await;
+    let reasons: BTreeSet<&str> = facts.iter().filter_map(|fact| fact.invalidation.as_deref()).collect();
+    let zones: i64 = sqlx::query_scalar("SELECT count(DISTINCT zone) FROM triples").fetch_one(&app.pool).await.unwrap();
+    assert!(
+        facts.len() > 15 && zones > 1,
+        "seed {seed} was dull: {} facts, {reasons:?}, {zones} zones: {}",
+        facts.len(),
+        json!(facts)
+    );
+    app.end().await;
 }

@@ -1,4 +1,5 @@
 //! Late interaction: each token of a query is matched with the nearest token of a document.
+use crate::kernels;
 use half::{f16, slice::HalfFloatSliceExt};
 
 /// The numbers of a pack, which are half-precision and little-endian.
@@ -7,26 +8,15 @@ pub fn unpack(pack: &[u8]) -> Vec<f32> {
     halves.to_f32_vec()
 }
 
-/// Returns the sum, over the rows of `query`, of the largest dot product with any row of `document`. Rows have `width`
+/// Returns the sum, over the rows of `query`, of the largest inner product with any row of `document`. Rows have `width`
 /// numbers, a multiple of 16. A document without rows adds nothing.
 pub fn sum_of_nearest(query: &[f32], document: &[f32], width: usize) -> f64 {
-    if width == 0 {
+    if width == 0 || document.len() < width {
         return 0.0;
     }
-    let nearest = |asked: &[f32]| document.chunks_exact(width).map(|row| dot(asked, row)).reduce(f32::max);
-    query.chunks_exact(width).filter_map(nearest).map(f64::from).sum()
-}
-
-fn dot(left: &[f32], right: &[f32]) -> f32 {
-    // The compiler turns these parallel sums into vector instructions.
-    const LANES: usize = 16;
-    let mut sums = [0f32; LANES];
-    for (left, right) in left.as_chunks::<LANES>().0.iter().zip(right.as_chunks::<LANES>().0) {
-        for lane in 0..LANES {
-            sums[lane] += left[lane] * right[lane];
-        }
-    }
-    sums.iter().sum()
+    let mut best = vec![f32::NEG_INFINITY; query.len() / width];
+    kernels::nearest(query, document, width, &mut best);
+    best.into_iter().map(f64::from).sum()
 }
 
 #[cfg(test)]

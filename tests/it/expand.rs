@@ -1,0 +1,164 @@
+//! Searches that add terms of their best texts to the query.
+use crate::{
+    cli::svc,
+    principals::{grant, someone},
+    support::{TestApp, searches::ask},
+};
+use serde_json::json;
+use svc_client::{
+    Code, Json,
+    wire::{
+        ContextConfig, DocumentPath, GrantPath, GrantRight, MethodSearch, NewContext, SearchBatch, SearchMethod,
+        SearchQuery, SearchResponse,
+    },
+};
+
+fn ids(found: &SearchResponse) -> Vec<i64> {
+    found.results.iter().map(|result| result.document.id).collect()
+}
+
+fn has(found: &SearchResponse, term: &str) -> bool {
+    found.expanded_by.iter().flatten().any(|added| added == term)
+}
+
+#[tokio::test]
+async fn what_the_best_texts_are_about_is_searched_for_too() {
+    let app = TestApp::start().await;
+    let herons = app.create("Herons", "The heron stands in the marsh and eats a frog.", None).await.id;
+    let egrets = app.create("Egrets", "A heron and an egret share the marsh with the frogs.", None).await.id;
+    let frogs = app.create("Frogs", "Frogs live in the marsh.", None).await.id;
+    let bread = app.create("Bread", "Yeast makes the dough rise.", None).await.id;
+    let plain = ask(&app.client, "bm25", &json!({"query": "heron"})).await.unwrap();
+    assert_eq!((ids(&plain).len(), plain.expanded_by.as_ref()), (2, None), "nobody asked");
+    assert!(!ids(&plain).contains(&frogs) && !ids(&plain).contains(&bread));
+
+    let body = json!({"query": "heron", "expand": true, "explain": true, "include_scores": true});
+    for method in ["bm25", "hybrid", "auto"] {
+        let found = ask(&app.client, method, &body).await.unwrap();
+        assert!(has(&found, "marsh") && has(&found, "frog"), "{method}: {:?}", found.expanded_by);
+        assert!(found.expanded_by.as_ref().is_some_and(|added| added.len() <= 10), "{method}");
+        let by_letters: Vec<i64> = found
+            .results
+            .iter()
+            .filter(|result| result.legs.is_some_and(|legs| legs.bm25.is_some()))
+            .map(|result| result.document.id)
+            .collect();
+        assert!(by_letters.contains(&frogs) && !by_letters.contains(&bread), "{method}: {by_letters:?}");
+        let legs = found.explanation.unwrap().legs;
+        assert_eq!(legs.len(), if method == "bm25" { 1 } else { 2 }, "{method}: the plain search is none of its legs");
+        assert_eq!(found.why.is_some(), method == "auto");
+    }
+    // What stands in the query itself weighs more than all that is added.
+    let expanded = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_eq!(ids(&expanded).len(), 3);
+    assert!([herons, egrets].iter().all(|id| ids(&expanded)[..2].contains(id)), "{:?}", ids(&expanded));
+    assert_eq!(ids(&expanded)[2], frogs);
+
+    let asked = SearchQuery { expand: Some(true), ..SearchQuery::new("heron") };
+    assert!(has(&app.client.search(asked).await.unwrap(), "marsh"));
+    let config = ContextConfig { expand: Some(true), ..ContextConfig::default() };
+    app.client.create_context(Json(NewContext { name: "wide".to_owned(), config })).await.unwrap();
+    let by_context = ask(&app.client, "bm25", &json!({"query": "heron", "context": "wide"})).await.unwrap();
+    assert_eq!(ids(&by_context), ids(&expanded));
+    let not_even = json!({"query": "heron", "context": "wide", "expand": false});
+    assert_eq!(ask(&app.client, "bm25", &not_even).await.unwrap().expanded_by, None);
+
+    // Nothing is found that could be fed back.
+    let nothing = ask(&app.client, "bm25", &json!({"query": "zzyzx", "expand": true})).await.unwrap();
+    assert_eq!((nothing.results.len(), nothing.expanded_by.as_deref()), (0, Some(&[][..])));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_has_no_terms_to_add_refuses_the_option_and_the_command_line_says_what_was_added() {
+    let app = TestApp::start().await;
+    app.create("Herons", "The heron stands in the marsh.", None).await;
+    for (method, is_known) in [
+        (None, true),
+        (Some(SearchMethod::Bm25), true),
+        (Some(SearchMethod::Hybrid), true),
+        (Some(SearchMethod::Vector), false),
+        (Some(SearchMethod::Fulltext), false),
+        (Some(SearchMethod::Maxsim), false),
+    ] {
+        let search = MethodSearch { method, expand: Some(true), ..MethodSearch::new("heron") };
+        match app.client.search_batch(Json(SearchBatch { searches: vec![search] })).await {
+            Ok(_) => assert!(is_known, "{method:?}"),
+            Err(refused) => {
+                assert!(!is_known, "{method:?}: {refused}");
+                assert_eq!(
+                    (refused.code, &refused.members["field"]),
+                    (Code::InvalidField, &json!("searches[0].expand"))
+                );
+            }
+        }
+    }
+    let shown = svc(&app, &["search", "heron", "--expand", "--method", "bm25"]).await;
+    let says = String::from_utf8_lossy(&shown.stderr);
+    assert!(shown.status.success() && says.contains("searched also for") && says.contains("marsh"), "{shown:?}");
+    let refused = svc(&app, &["search", "heron", "--expand", "--method", "vector"]).await;
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--expand"), "{refused:?}");
+    app.end().await;
+}
+
+/// Else a search would show which words stand in the texts of others.
+#[tokio::test]
+async fn no_term_of_a_text_that_may_not_be_read_is_added() {
+    let app = TestApp::start().await;
+    let open = app.create("Birds", "A heron stands in the reeds of the marsh.", None).await.id;
+    let secret = app.create("Plans", "The heron is a harpoon: harpoon, heron, harpoon.", None).await.id;
+    let reader = someone(&app, "reader").await;
+    grant(&app, &reader, open, GrantRight::Read).await;
+    app.client.protect_document(DocumentPath { id: secret }).await.unwrap();
+    let body = json!({"query": "heron", "expand": true});
+    let mut before = Vec::new();
+    for method in ["bm25", "hybrid", "auto"] {
+        assert!(has(&ask(&app.client, method, &body).await.unwrap(), "harpoon"), "{method}");
+        let found = ask(&reader.client, method, &body).await.unwrap();
+        assert!(has(&found, "marsh") && !has(&found, "harpoon"), "{method}: {:?}", found.expanded_by);
+        assert_eq!(ids(&found), [open], "{method}");
+        before.push((method, serde_json::to_string(&found.expanded_by).unwrap()));
+        // Nor is a term added that only texts have which the filter leaves out.
+        let without = json!({"query": "heron", "expand": true, "filter": {"exclude": [secret]}});
+        assert!(!has(&ask(&app.client, method, &without).await.unwrap(), "harpoon"), "{method}");
+    }
+    let more = app.create("More plans", "A torpedo is no heron of the marsh, and no torpedo floats.", None).await.id;
+    app.client.protect_document(DocumentPath { id: more }).await.unwrap();
+    for (method, before) in before {
+        let found = ask(&reader.client, method, &body).await.unwrap();
+        assert_eq!(serde_json::to_string(&found.expanded_by).unwrap(), before, "{method}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_further_page_adds_the_terms_of_the_first_as_long_as_their_texts_may_be_read() {
+    let app = TestApp::start().await;
+    let reader = someone(&app, "reader").await;
+    let mut known = Vec::new();
+    for (title, text) in [
+        ("Bitterns", "The heron and the bittern boom in the marsh."),
+        ("Marshes", "A heron waits in the marsh."),
+        ("Frogs", "Frogs live in the marsh."),
+    ] {
+        let id = app.create(title, text, None).await.id;
+        grant(&app, &reader, id, GrantRight::Read).await;
+        known.push(id);
+    }
+    for method in ["bm25", "hybrid"] {
+        let mut body = json!({"query": "heron", "expand": true, "limit": 1});
+        let first = ask(&reader.client, method, &body).await.unwrap();
+        assert!(has(&first, "bittern"), "{method}: {:?}", first.expanded_by);
+        body["cursor"] = first.next_cursor.clone().unwrap().into();
+        let better = app.create("Herons", "Heron, heron, dragon.", None).await.id;
+        grant(&app, &reader, better, GrantRight::Read).await;
+        let second = ask(&reader.client, method, &body).await.unwrap();
+        assert_eq!(second.expanded_by, first.expanded_by, "{method}");
+        app.client.delete_grant(GrantPath { id: known[0], principal_id: reader.id }).await.unwrap();
+        let closed = ask(&reader.client, method, &body).await.unwrap();
+        assert!(has(&closed, "marsh") && !has(&closed, "bittern"), "{method}: {:?}", closed.expanded_by);
+        grant(&app, &reader, known[0], GrantRight::Read).await;
+        app.client.delete_document(DocumentPath { id: better }).await.unwrap();
+    }
+    app.end().await;
+}
