@@ -9,7 +9,7 @@ use crate::{
     store::{self, evidence::Evidence, nodes::TextRow, token_vectors::TokenRows, vectors::Weighted},
 };
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_actors::WriteMode;
 use svc_client::{
     Call, Code, Failure, ops,
@@ -111,6 +111,8 @@ impl Handle<ops::embed_many_tokens> for Service {
 
 /// The token vectors of texts, made in one call of the model; none at all if it refuses any of them, and then each by itself tells which.
 async fn tokens_of_all(model: &Model, rows: &[&TextRow]) -> Result<HashMap<DocumentId, TokenVectors>, Failure> {
+    let mut seen = HashSet::new();
+    let rows: Vec<&TextRow> = rows.iter().copied().filter(|row| seen.insert(row.id)).collect();
     if rows.is_empty() {
         return Ok(HashMap::new());
     }

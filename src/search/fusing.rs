@@ -16,7 +16,7 @@ use crate::{
 use std::collections::HashSet;
 use svc_client::{
     Failure,
-    wire::{HybridWeights, Leg as WireLeg, Legs},
+    wire::{GroupBy, HybridWeights, Leg as WireLeg, Legs},
 };
 use svc_ids::DocumentId;
 use svc_ranking::{Fused, LegRanking, Place, Weights, fuse};
@@ -55,7 +55,7 @@ impl FusingOpen {
         self,
         eligible: &Eligible,
         index: Option<&str>,
-        grouped: Option<u32>,
+        grouped: Option<(GroupBy, u32)>,
     ) -> Result<(Fusing, NotHeld, Option<Vec<Member>>), Failure> {
         let FusingOpen { legs, reading } = self;
         let Some(Reading { tx, layout, model }) = reading else { return Ok((legs, NotHeld::default(), None)) };
@@ -70,9 +70,10 @@ impl FusingOpen {
             let near = (only_near.as_slice(), index.unwrap_or("default"));
             statements.push(rows::not_held(near, (only_worded.as_slice(), &model), &layout));
         }
-        if let Some(limit) = grouped {
+        if let Some((group_by, limit)) = grouped {
             let all: Vec<DocumentId> = near.union(&worded).copied().collect();
-            let best = |ranked: &Ranked| ranked.iter().take(looked_at(limit)).map(|(id, _)| *id).collect::<Vec<_>>();
+            let best =
+                |ranked: &Ranked| ranked.iter().take(looked_at(group_by, limit)).map(|(id, _)| *id).collect::<Vec<_>>();
             let among = [best(&legs.vector.ranked), best(&legs.bm25.ranked)].concat();
             let counted = Counted { among: &among, most: 2 * i64::from(limit) };
             statements.push(rows::groups::statement(&eligible.scope, &all, counted));

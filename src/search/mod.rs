@@ -423,7 +423,7 @@ async fn hybrid_first(
     let (rungs, query) = (rungs(LEG_DEPTH, depth), Query { text: &body.query, added });
     let index = body.index.as_deref();
     let legs = fusing(core, eligible, (index, query), body.weights, &rungs).await?;
-    let grouped = (body.grouping() != GroupBy::None).then_some(body.limit);
+    let grouped = (body.grouping() != GroupBy::None).then_some((body.grouping(), body.limit));
     let (legs, not_held, members) = legs.close_with(eligible, index, grouped).await?;
     let (mut ranked, mut fused) = (Ranked::new(), Vec::new());
     for rung in rungs {

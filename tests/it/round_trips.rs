@@ -159,9 +159,17 @@ async fn texts_counted_along_are_the_texts_counted_by_themselves() {
         let ids: Vec<DocumentId> = crowded.keys().copied().collect();
         assert_eq!(texts_in(&mut conn, &eligible.scope, &ids, most).await.unwrap(), known);
     }
-    let hidden = Eligible { scope: Readable::default(), ..eligible };
+    let hidden = Eligible { scope: Readable::default(), ..eligible.clone() };
     let read = members(&mut conn, &hidden, &chunks, Counted { among: &chunks, most: 20 }).await.unwrap();
-    assert!(read.iter().all(|member| !member.readable && !member.may_be_shown && member.texts.unwrap_or(0) == 0));
+    assert!(read.iter().all(|member| !member.readable && !member.may_be_shown && member.texts.is_none()));
+    // What else has children may have any number of them.
+    let note = app.create("Pond", "A pond has reeds.", None).await.id;
+    let mut beside = Vec::new();
+    for at in 0..2 {
+        beside.push(DocumentId(app.create(&format!("Reed {at}"), "A reed stands.", Some(note)).await.id));
+    }
+    let read = members(&mut conn, &eligible, &beside, Counted { among: &beside, most: 20 }).await.unwrap();
+    assert!(read.len() == 3 && read.iter().all(|member| member.readable && member.texts.is_none()), "{read:?}");
     drop(conn);
     app.end().await;
 }
