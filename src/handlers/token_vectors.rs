@@ -89,7 +89,7 @@ impl Handle<ops::embed_many_tokens> for Service {
         for ids in ids.chunks(maxsim::TOGETHER) {
             let mut rows = Vec::with_capacity(ids.len());
             for id in ids {
-                rows.push(row(self, caller, DocumentId(*id)).await);
+                rows.push(alone(row(self, caller, DocumentId(*id)).await)?);
             }
             let texts: Vec<&TextRow> = rows.iter().filter_map(|row| row.as_ref().ok()).collect();
             let made = tokens_of_all(&model, &texts).await?;
@@ -98,7 +98,7 @@ impl Handle<ops::embed_many_tokens> for Service {
                     Ok(row) => store_tokens(self, caller, &model, &row, made.get(&row.id)).await,
                     Err(failure) => Err(failure),
                 };
-                let (stored, failure) = match answer {
+                let (stored, failure) = match alone(answer)? {
                     Ok(stored) => (Some(stored), None),
                     Err(failure) => (None, Some(caller.told_failure(failure))),
                 };
@@ -106,6 +106,16 @@ impl Handle<ops::embed_many_tokens> for Service {
             }
         }
         Ok(TokensBatchResponse { documents })
+    }
+}
+
+/// What a document alone is answered. What the whole service lacks ends the call, because each of the others would wait for it as long.
+fn alone<T>(answer: Result<T, Failure>) -> Result<Result<T, Failure>, Failure> {
+    match answer {
+        Err(failure) if matches!(failure.code, Code::Unavailable | Code::StorageFull | Code::NotConfigured) => {
+            Err(failure)
+        }
+        answer => Ok(answer),
     }
 }
 
