@@ -3,11 +3,13 @@ use crate::support::{TestApp, searches::ask, statements::counted};
 use serde_json::json;
 use std::collections::HashMap;
 use svc::store::{
+    reindex::{self, Wanted},
     scope::Readable,
     search::{
         Eligible,
         groups::{Counted, members, texts_in},
     },
+    vectors::Index,
 };
 use svc_client::{
     Json,
@@ -97,6 +99,24 @@ async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
     let legs = found.unwrap().explanation.unwrap().legs;
     assert_eq!(legs[1].plan.as_ref().unwrap().way, LegWay::Listed);
     assert!((1..=MOST).contains(&statements), "{statements}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vectors_in_parts_and_under_indexes_of_bits_take_no_more_messages() {
+    let app = TestApp::start().await;
+    stored(&app).await;
+    let body = || Json(HybridSearch { group_by: Some(GroupBy::File), ..HybridSearch::new(QUERY) });
+    let before = app.in_process.search_hybrid(body()).await.unwrap();
+    let of = |found: &[SearchResult]| found.iter().map(|result| result.document.id).collect::<Vec<_>>();
+    for (parts, index) in [(4, Index::Halves), (4, Index::Bits), (1, Index::Bits)] {
+        let wanted = Wanted { parts, index, batch: 100, sample: 20, least_recall: 0.0 };
+        reindex::vectors(&app.pool, &wanted, |_| ()).await.unwrap();
+        app.in_process.search_hybrid(body()).await.unwrap();
+        let (found, statements) = counted(app.in_process.search_hybrid(body())).await;
+        assert_eq!(of(&found.unwrap().results), of(&before.results), "{parts} {index:?}");
+        assert!((1..=MOST).contains(&statements), "{statements} {parts} {index:?}");
+    }
     app.end().await;
 }
 
