@@ -68,6 +68,9 @@ usetypes! {
 }
 
 impl Usetype {
+    /// What holds the texts of a file together, and stands for them.
+    pub const SECTIONS: [Usetype; 2] = [Usetype::Section, Usetype::Sheet];
+
     /// Whether it is a part of the document above it, whose title then stands above the chunks in the part too.
     pub const fn is_part(self) -> bool {
         matches!(self, Usetype::Section | Usetype::Sheet | Usetype::Record | Usetype::Table | Usetype::Chunk)

@@ -224,6 +224,7 @@ mod tests {
             ("search", Class::Costly),
             ("search_fulltext", Class::Costly),
             ("embed_document", Class::Costly),
+            ("embed_many_tokens", Class::Costly),
             ("analyze_file", Class::Costly),
         ] {
             assert_eq!(class(name), Some(expected), "{name}");

@@ -9,7 +9,7 @@ use crate::{
     store::{self, evidence::Evidence, nodes::TextRow, token_vectors::TokenRows, vectors::Weighted},
 };
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_actors::WriteMode;
 use svc_client::{
     Call, Code, Failure, ops,
@@ -89,17 +89,16 @@ impl Handle<ops::embed_many_tokens> for Service {
         for ids in ids.chunks(maxsim::TOGETHER) {
             let mut rows = Vec::with_capacity(ids.len());
             for id in ids {
-                rows.push(row(self, caller, DocumentId(*id)).await);
+                rows.push(alone(row(self, caller, DocumentId(*id)).await)?);
             }
             let texts: Vec<&TextRow> = rows.iter().filter_map(|row| row.as_ref().ok()).collect();
-            let mut made: HashMap<DocumentId, TokenVectors> =
-                maxsim::made(&model, &texts).await.or_fail()?.into_iter().collect();
+            let made = tokens_of_all(&model, &texts).await?;
             for (id, row) in ids.iter().zip(rows) {
                 let answer = match row {
-                    Ok(row) => store_tokens(self, caller, &model, &row, made.remove(&row.id)).await,
+                    Ok(row) => store_tokens(self, caller, &model, &row, made.get(&row.id)).await,
                     Err(failure) => Err(failure),
                 };
-                let (stored, failure) = match answer {
+                let (stored, failure) = match alone(answer)? {
                     Ok(stored) => (Some(stored), None),
                     Err(failure) => (None, Some(caller.told_failure(failure))),
                 };
@@ -110,16 +109,40 @@ impl Handle<ops::embed_many_tokens> for Service {
     }
 }
 
+/// What a document alone is answered. What the whole service lacks ends the call, because each of the others would wait for it as long.
+fn alone<T>(answer: Result<T, Failure>) -> Result<Result<T, Failure>, Failure> {
+    match answer {
+        Err(failure) if matches!(failure.code, Code::Unavailable | Code::StorageFull | Code::NotConfigured) => {
+            Err(failure)
+        }
+        answer => Ok(answer),
+    }
+}
+
+/// The token vectors of texts, made in one call of the model; none at all if it refuses any of them, and then each by itself tells which.
+async fn tokens_of_all(model: &Model, rows: &[&TextRow]) -> Result<HashMap<DocumentId, TokenVectors>, Failure> {
+    let mut seen = HashSet::new();
+    let rows: Vec<&TextRow> = rows.iter().copied().filter(|row| seen.insert(row.id)).collect();
+    if rows.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let texts = rows.iter().map(|row| search::text(&row.usetype, &row.title, &row.content)).collect();
+    match model.token_vectors(texts, RunnerTextKind::Document).await {
+        Err(EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })) => Ok(HashMap::new()),
+        made => Ok(rows.iter().map(|row| row.id).zip(made.or_fail()?).collect()),
+    }
+}
+
 /// Stores the token vectors of a text. Where they have not been made yet, that says what the text is refused for.
 async fn store_tokens(
     service: &Service,
     caller: &Caller,
     model: &Model,
     row: &TextRow,
-    made: Option<TokenVectors>,
+    made: Option<&TokenVectors>,
 ) -> Result<TokensResponse, Failure> {
     let (rows, text_tokens) = match made {
-        Some(made) => (maxsim::rows(&service.settings, model.identity(), &made)?, made.len()),
+        Some(made) => (maxsim::rows(&service.settings, model.identity(), made)?, made.len()),
         None => tokens(service, model, search::text(&row.usetype, &row.title, &row.content)).await?,
     };
     write(service, caller, row, None, Some(&rows)).await?;

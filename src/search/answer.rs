@@ -284,7 +284,7 @@ async fn grouped(
             None => {
                 let mut conn = core.pool.acquire().await.or_fail()?;
                 let best: Vec<DocumentId> =
-                    found.ranked.iter().take(looked_at(asked.limit)).map(|(id, _)| *id).collect();
+                    found.ranked.iter().take(looked_at(asked.group_by, asked.limit)).map(|(id, _)| *id).collect();
                 let counted = rows::Counted { among: &best, most: 2 * i64::from(asked.limit) };
                 let unknown = tree.unknown(&found.ranked);
                 tree.learn(rows::members(&mut conn, eligible, &unknown, counted).await.or_fail()?);

@@ -3,24 +3,20 @@ use super::{
     LEG_DEPTH, Ranked,
     bm25::Query,
     groups::looked_at,
-    legs::{Leg, Open, bm25_leg, vector_leg_after},
+    legs::{Leg, Open, Reading, bm25_leg, vector_leg_after},
 };
 use crate::{
     core::Core,
     error::OrFail,
-    store::{
-        search::{
-            self as rows, Eligible,
-            groups::{Counted, Member},
-        },
-        transaction::Transaction,
-        vectors::Layout,
+    store::search::{
+        self as rows, Eligible,
+        groups::{Counted, Member},
     },
 };
 use std::collections::HashSet;
 use svc_client::{
     Failure,
-    wire::{HybridWeights, Leg as WireLeg, Legs},
+    wire::{GroupBy, HybridWeights, Leg as WireLeg, Legs},
 };
 use svc_ids::DocumentId;
 use svc_ranking::{Fused, LegRanking, Place, Weights, fuse};
@@ -35,7 +31,7 @@ pub(super) struct Fusing {
 /// Two legs, of which that of vectors has not ended its transaction.
 pub(super) struct FusingOpen {
     legs: Fusing,
-    tx: Option<(Transaction, Layout)>,
+    reading: Option<Reading>,
 }
 
 /// What a leg cannot find because it is not in its index, of what the other one found.
@@ -47,7 +43,7 @@ pub(super) struct NotHeld {
 
 impl FusingOpen {
     pub async fn close(self) -> Result<Fusing, Failure> {
-        if let Some((tx, _)) = self.tx {
+        if let Some(Reading { tx, .. }) = self.reading {
             tx.commit().await.or_fail()?;
         }
         Ok(self.legs)
@@ -57,13 +53,12 @@ impl FusingOpen {
     /// are to be grouped, of what the groups of that many results are made. The index of BM25 is `default` if none is named.
     pub async fn close_with(
         self,
-        core: &Core,
         eligible: &Eligible,
         index: Option<&str>,
-        grouped: Option<u32>,
+        grouped: Option<(GroupBy, u32)>,
     ) -> Result<(Fusing, NotHeld, Option<Vec<Member>>), Failure> {
-        let FusingOpen { legs, tx } = self;
-        let Some((tx, layout)) = tx else { return Ok((legs, NotHeld::default(), None)) };
+        let FusingOpen { legs, reading } = self;
+        let Some(Reading { tx, layout, model }) = reading else { return Ok((legs, NotHeld::default(), None)) };
         let ids = |leg: &Leg| leg.ranked.iter().map(|(id, _)| *id).collect::<HashSet<DocumentId>>();
         let (near, worded) = (ids(&legs.vector), ids(&legs.bm25));
         let only_near: Vec<DocumentId> = near.difference(&worded).copied().collect();
@@ -72,13 +67,13 @@ impl FusingOpen {
         let is_split = !near.is_empty() && !worded.is_empty() && !(only_near.is_empty() && only_worded.is_empty());
         let mut statements = Vec::with_capacity(2);
         if is_split {
-            let model = core.model().await?;
             let near = (only_near.as_slice(), index.unwrap_or("default"));
-            statements.push(rows::not_held(near, (only_worded.as_slice(), model.identity()), &layout));
+            statements.push(rows::not_held(near, (only_worded.as_slice(), &model), &layout));
         }
-        if let Some(limit) = grouped {
+        if let Some((group_by, limit)) = grouped {
             let all: Vec<DocumentId> = near.union(&worded).copied().collect();
-            let best = |ranked: &Ranked| ranked.iter().take(looked_at(limit)).map(|(id, _)| *id).collect::<Vec<_>>();
+            let best =
+                |ranked: &Ranked| ranked.iter().take(looked_at(group_by, limit)).map(|(id, _)| *id).collect::<Vec<_>>();
             let among = [best(&legs.vector.ranked), best(&legs.bm25.ranked)].concat();
             let counted = Counted { among: &among, most: 2 * i64::from(limit) };
             statements.push(rows::groups::statement(&eligible.scope, &all, counted));
@@ -119,8 +114,8 @@ pub(super) async fn fusing(
 ) -> Result<FusingOpen, Failure> {
     let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
     let by_words = bm25_leg(core, eligible, index, query, deep);
-    let (Open { leg: vector, tx }, bm25) = vector_leg_after(core, eligible, query.text, deep, by_words).await?;
-    Ok(FusingOpen { legs: Fusing { vector, bm25, weights: weights(asked) }, tx })
+    let (Open { leg: vector, reading }, bm25) = vector_leg_after(core, eligible, query.text, deep, by_words).await?;
+    Ok(FusingOpen { legs: Fusing { vector, bm25, weights: weights(asked) }, reading })
 }
 
 /// Without weights: vector 0.86, BM25 0.14. With an empty object: equal weights.

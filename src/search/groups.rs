@@ -27,9 +27,13 @@ pub(super) fn parts(group_by: GroupBy) -> Vec<&'static str> {
     Usetype::ALL.iter().map(|usetype| usetype.as_str()).filter(|usetype| is_part(usetype, group_by)).collect()
 }
 
-/// Of how many of the best results the sections are looked at along, where so many are shown: containers stand between the texts.
-pub(super) fn looked_at(limit: u32) -> usize {
-    (4 * limit as usize).max(40)
+/// Of how many of the best results the sections are looked at along, where so many are shown: containers stand between the texts. Where sections
+/// are groups themselves, none comes instead of its texts.
+pub(super) fn looked_at(group_by: GroupBy, limit: u32) -> usize {
+    match group_by {
+        GroupBy::File => (4 * limit as usize).max(40),
+        GroupBy::Section | GroupBy::None => 0,
+    }
 }
 
 /// What is known of the documents of a ranking and of those above them.
@@ -174,8 +178,8 @@ impl Tree {
             // A part in the middle is no container for anything but its own texts.
             let mut upwards = self.upwards(*id).skip(1);
             let Some(parent) = upwards.next() else { continue };
-            let is_section = matches!(Usetype::named(&parent.usetype), Some(Usetype::Section | Usetype::Sheet))
-                && parent.may_be_shown;
+            let usetype = Usetype::named(&parent.usetype);
+            let is_section = usetype.is_some_and(|usetype| Usetype::SECTIONS.contains(&usetype)) && parent.may_be_shown;
             if is_section {
                 sections.entry(parent.id).or_default().push(*id);
             }

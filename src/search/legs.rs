@@ -37,12 +37,20 @@ pub(super) struct Leg {
 /// A leg of vectors whose transaction has not ended, so that more may be read in it. It has none where the query has no vector.
 pub(super) struct Open {
     pub leg: Leg,
-    pub tx: Option<(Transaction, Layout)>,
+    pub reading: Option<Reading>,
+}
+
+/// The transaction of a leg of vectors, and which of them it meets. Whoever has it holds a connection, and so waits for nothing but the database.
+pub(super) struct Reading {
+    pub tx: Transaction,
+    pub layout: Layout,
+    /// The model whose vectors these are.
+    pub model: String,
 }
 
 impl Open {
     pub async fn close(self) -> Result<Leg, Failure> {
-        if let Some((tx, _)) = self.tx {
+        if let Some(Reading { tx, .. }) = self.reading {
             tx.commit().await.or_fail()?;
         }
         Ok(self.leg)
@@ -127,7 +135,7 @@ pub(super) async fn vector_leg_after<T>(
     let Some(embedded) = embedded else {
         let ran = ran(SearchMethod::Vector, begun, limit, 0, plan(LegWay::NoVector, Some(expected)));
         let leg = Leg { ranked: Vec::new(), total: Total { count: 0, exact: true }, ran };
-        return Ok((Open { leg, tx: None }, done));
+        return Ok((Open { leg, reading: None }, done));
     };
     let query = Stored::new(model.identity(), model.native_width(), &embedded);
     let mut open = nearest_leg(core, eligible, &query, expected, limit).await?;
@@ -185,7 +193,7 @@ pub(super) async fn nearest_leg(
         }
     };
     let leg = Leg { ran: ran(SearchMethod::Vector, begun, depth, ranked.len(), plan), ranked, total };
-    Ok(Open { leg, tx: Some((tx, layout)) })
+    Ok(Open { leg, reading: Some(Reading { tx, layout, model: query.model.to_owned() }) })
 }
 
 /// What the planner expects, asked on a connection that is given back at once: the embedding beside it may have to wait.

@@ -423,8 +423,8 @@ async fn hybrid_first(
     let (rungs, query) = (rungs(LEG_DEPTH, depth), Query { text: &body.query, added });
     let index = body.index.as_deref();
     let legs = fusing(core, eligible, (index, query), body.weights, &rungs).await?;
-    let grouped = (body.grouping() != GroupBy::None).then_some(body.limit);
-    let (legs, not_held, members) = legs.close_with(core, eligible, index, grouped).await?;
+    let grouped = (body.grouping() != GroupBy::None).then_some((body.grouping(), body.limit));
+    let (legs, not_held, members) = legs.close_with(eligible, index, grouped).await?;
     let (mut ranked, mut fused) = (Ranked::new(), Vec::new());
     for rung in rungs {
         // A result that only its leg's depth brought behind the others may be better on the next rung.

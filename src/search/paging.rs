@@ -382,6 +382,30 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_that_nobody_gave_out_asks_for_no_more_than_pages_show() {
+        let body = Bm25Search::new("heron");
+        let first = Page::of(SearchMethod::Bm25, &body, None, 10).unwrap();
+        let total = Total { count: 900, exact: true };
+        let cursor = first.next(10, &[DocumentId(7)], total, false, Some((50, None))).unwrap();
+        let numbers: Vec<&str> = cursor.split('.').collect();
+        let [skipped, shown_first, candidates] = [1, 4, 5];
+        assert_eq!([numbers[skipped], numbers[shown_first], numbers[candidates]], ["10", "10", "50"]);
+        let forged = |at: usize, number: &str| {
+            let mut numbers = numbers.clone();
+            numbers[at] = number;
+            Page::of(SearchMethod::Bm25, &body, Some(&numbers.join(".")), 10)
+        };
+        for at in [skipped, shown_first, candidates] {
+            for number in ["1001", "4294967296", "18446744073709551615"] {
+                assert!(forged(at, number).is_err(), "{at} {number}");
+            }
+        }
+        assert_eq!(forged(candidates, "1000").unwrap().candidates(50), 1_000);
+        assert_eq!(forged(candidates, "0").unwrap().candidates(50), 50);
+        assert_eq!(forged(shown_first, "0").unwrap().first(), 0);
+    }
+
+    #[test]
     fn a_sorted_page_begins_where_the_last_one_ended_whatever_has_changed_its_place() {
         let body = Bm25Search::new("heron");
         let first = Page::of(SearchMethod::Bm25, &body, None, 3).unwrap();

@@ -104,3 +104,24 @@ macro_rules! readable {
     };
 }
 pub(crate) use readable;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_scope_is_the_scope_and_leaves_no_parameter() {
+        let written = |scope: &Readable| scope.written(readable!());
+        assert_eq!(
+            written(&Readable::everything()),
+            "(d.guard <> -1 AND (true OR d.guard = ANY('{}'::bigint[])))",
+            "what a reprocess builds is out of the owner's reach too"
+        );
+        let under = Readable::under(&[DocumentId(7), DocumentId(i64::MIN)]);
+        assert_eq!(
+            written(&under),
+            "(d.guard <> -1 AND (false OR d.guard = ANY('{0,7,-9223372036854775808}'::bigint[])))"
+        );
+        assert_eq!(written(&Readable::default()), "(d.guard <> -1 AND (false OR d.guard = ANY('{}'::bigint[])))");
+    }
+}

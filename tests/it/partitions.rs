@@ -14,7 +14,7 @@ use std::{
 use svc::store::{
     reindex::{self, ReindexError, Step, Wanted},
     scope::Readable,
-    search::Eligible,
+    search::{Eligible, not_held, read_not_held},
     transaction::{begin_audit, begin_search},
     vectors::{self, Index, LOOKED_AT, Layout, Stored},
 };
@@ -233,6 +233,52 @@ async fn a_scoped_search_reads_one_part_and_others_merge_the_indexes_of_all() {
         let exact = vectors::exact(&mut tx, eligible, &query, 5, i64::MAX, &layout).await.unwrap().unwrap();
         tx.commit().await.unwrap();
         assert!(!near.is_empty() && near == exact.ranked, "{near:?} {exact:?}");
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_leg_does_not_have_is_told_in_parts_as_in_one_table_and_by_any_name() {
+    let app = TestApp::start().await;
+    let roots = filled(&app).await;
+    let bare = DocumentId(app.subtree(roots[1]).await[0].id);
+    let unknown = DocumentId(i64::MAX);
+    let mut near: Vec<DocumentId> = roots[1..].iter().copied().map(DocumentId).collect();
+    near.extend([bare, unknown]);
+    let worded = near.clone();
+    let info = support::engine().info().clone();
+    let vector = support::engine().embed_query("birds that wait in the water".to_owned()).await.unwrap();
+    let query = Stored::new(&info.identity, info.native_width, &vector);
+    let everything = Eligible { scope: Readable::everything(), ..Eligible::default() };
+    sqlx::query("DELETE FROM document_vectors WHERE document_id = $1").bind(bare).execute(&app.pool).await.unwrap();
+    let hostile = "default'; DELETE FROM documents; SELECT '\\";
+    let sorted = |mut ids: Vec<DocumentId>| {
+        ids.sort_unstable();
+        ids
+    };
+    for count in [1, 4] {
+        if count > 1 {
+            reindexed(&app, &wanted(count, Index::Halves)).await;
+        }
+        for (index, without) in [("default", vec![unknown]), (hostile, near.clone())] {
+            for (model, lack) in [(info.identity.as_str(), vec![bare]), (hostile, worded[..worded.len() - 1].to_vec())]
+            {
+                let (mut tx, layout) = vectors::begin(&app.pool, &everything, &query, LOOKED_AT).await.unwrap();
+                assert_eq!((layout.parts, layout.set), (if count > 1 { 4 } else { 0 }, Some(LOOKED_AT)));
+                let looked_at: (String, String) = sqlx::query_as(
+                    "SELECT current_setting('hnsw.ef_search'), current_setting('transaction_isolation')",
+                )
+                .fetch_one(&mut *tx)
+                .await
+                .unwrap();
+                assert_eq!((looked_at.0.as_str(), looked_at.1.as_str()), ("200", "repeatable read"));
+                let statement = not_held((&near, index), (&worded, model), &layout);
+                let rows = tx.commit_after_all(&[statement]).await.unwrap().pop().unwrap();
+                let (by_words, by_vectors) = read_not_held(&rows).unwrap();
+                let told = (sorted(by_words), sorted(by_vectors));
+                assert_eq!(told, (sorted(without.clone()), sorted(lack)), "{index} {model} {count}");
+            }
+        }
     }
     app.end().await;
 }

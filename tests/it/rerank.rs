@@ -1,5 +1,8 @@
 //! The second stage of a search, and late interaction.
-use crate::support::{TOKEN, TestApp, Wish, cross_encoder, server, settings};
+use crate::{
+    principals::{grant, someone},
+    support::{TOKEN, TestApp, Wish, cross_encoder, server, settings},
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use svc::{
@@ -10,8 +13,8 @@ use svc::{
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
-        Bm25Search, DocumentPath, EmbedOptions, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod, SearchMethod,
-        SearchResponse, TokensBatch, VectorSearch,
+        Bm25Search, DocumentPath, EmbedOptions, FulltextSearch, GrantRight, HybridSearch, MaxsimSearch, RerankMethod,
+        SearchMethod, SearchResponse, TokensBatch, VectorSearch,
     },
 };
 use svc_models::{Engine, Reranker, default_models_dir};
@@ -261,6 +264,45 @@ async fn the_token_vectors_of_many_documents_are_those_of_each_and_one_that_is_r
         let failure = app.client.embed_many_tokens(Json(TokensBatch { document_ids })).await.unwrap_err();
         assert_eq!(failure.code, Code::InvalidField);
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn of_many_documents_only_those_get_token_vectors_that_their_caller_may_write() {
+    let app = TestApp::start().await;
+    let (writer, other) = (someone(&app, "writer").await, someone(&app, "other").await);
+    let mut all = Vec::new();
+    for (title, content) in &FACTS[..4] {
+        all.push(app.create(title, content, None).await.id);
+    }
+    let [mine, read, open, hidden] = all[..] else { panic!("{all:?}") };
+    grant(&app, &writer, mine, GrantRight::Write).await;
+    grant(&app, &writer, read, GrantRight::Read).await;
+    grant(&app, &other, hidden, GrantRight::Write).await;
+    let document_ids = vec![read, hidden, mine, open, i64::MAX, mine];
+    let answer = writer.client.embed_many_tokens(Json(TokensBatch { document_ids })).await.unwrap();
+    let became: Vec<Result<usize, Code>> = answer
+        .documents
+        .iter()
+        .map(|answer| match (&answer.stored, &answer.failure) {
+            (Some(stored), None) => Ok(stored.token_count),
+            (None, Some(failure)) => Err(failure.code),
+            both => panic!("{both:?}"),
+        })
+        .collect();
+    let count = became[2].unwrap();
+    let (forbidden, unknown) = (Err(Code::Forbidden), Err(Code::NotFound));
+    assert_eq!(became, [forbidden, unknown, Ok(count), forbidden, unknown, Ok(count)], "one that is named twice too");
+    // What is hidden is refused in the words in which what is not there is.
+    let [gone, closed] = [4, 1].map(|at| {
+        let answer = &answer.documents[at];
+        let failure = serde_json::to_string(answer.failure.as_ref().unwrap()).unwrap();
+        failure.replace(&format!("document {}", answer.document_id), "it")
+    });
+    assert_eq!(gone, closed);
+    let packed: Vec<i64> =
+        sqlx::query_scalar("SELECT document_id FROM token_packs").fetch_all(&app.pool).await.unwrap();
+    assert_eq!(packed, [mine]);
     app.end().await;
 }
 

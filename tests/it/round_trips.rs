@@ -3,11 +3,13 @@ use crate::support::{TestApp, searches::ask, statements::counted};
 use serde_json::json;
 use std::collections::HashMap;
 use svc::store::{
+    reindex::{self, Wanted},
     scope::Readable,
     search::{
         Eligible,
         groups::{Counted, members, texts_in},
     },
+    vectors::Index,
 };
 use svc_client::{
     Json,
@@ -100,6 +102,24 @@ async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
     app.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vectors_in_parts_and_under_indexes_of_bits_take_no_more_messages() {
+    let app = TestApp::start().await;
+    stored(&app).await;
+    let body = || Json(HybridSearch { group_by: Some(GroupBy::File), ..HybridSearch::new(QUERY) });
+    let before = app.in_process.search_hybrid(body()).await.unwrap();
+    let of = |found: &[SearchResult]| found.iter().map(|result| result.document.id).collect::<Vec<_>>();
+    for (parts, index) in [(4, Index::Halves), (4, Index::Bits), (1, Index::Bits)] {
+        let wanted = Wanted { parts, index, batch: 100, sample: 20, least_recall: 0.0 };
+        reindex::vectors(&app.pool, &wanted, |_| ()).await.unwrap();
+        app.in_process.search_hybrid(body()).await.unwrap();
+        let (found, statements) = counted(app.in_process.search_hybrid(body())).await;
+        assert_eq!(of(&found.unwrap().results), of(&before.results), "{parts} {index:?}");
+        assert!((1..=MOST).contains(&statements), "{statements} {parts} {index:?}");
+    }
+    app.end().await;
+}
+
 /// What one leg cannot hold has its rank in the other.
 #[tokio::test]
 async fn a_text_that_a_leg_does_not_have_is_told_from_one_that_it_does_not_find() {
@@ -159,9 +179,17 @@ async fn texts_counted_along_are_the_texts_counted_by_themselves() {
         let ids: Vec<DocumentId> = crowded.keys().copied().collect();
         assert_eq!(texts_in(&mut conn, &eligible.scope, &ids, most).await.unwrap(), known);
     }
-    let hidden = Eligible { scope: Readable::default(), ..eligible };
+    let hidden = Eligible { scope: Readable::default(), ..eligible.clone() };
     let read = members(&mut conn, &hidden, &chunks, Counted { among: &chunks, most: 20 }).await.unwrap();
-    assert!(read.iter().all(|member| !member.readable && !member.may_be_shown && member.texts.unwrap_or(0) == 0));
+    assert!(read.iter().all(|member| !member.readable && !member.may_be_shown && member.texts.is_none()));
+    // What else has children may have any number of them.
+    let note = app.create("Pond", "A pond has reeds.", None).await.id;
+    let mut beside = Vec::new();
+    for at in 0..2 {
+        beside.push(DocumentId(app.create(&format!("Reed {at}"), "A reed stands.", Some(note)).await.id));
+    }
+    let read = members(&mut conn, &eligible, &beside, Counted { among: &beside, most: 20 }).await.unwrap();
+    assert!(read.len() == 3 && read.iter().all(|member| member.readable && member.texts.is_none()), "{read:?}");
     drop(conn);
     app.end().await;
 }

@@ -139,3 +139,31 @@ async fn a_search_leaves_out_the_texts_that_it_has_no_room_for_and_says_so() {
     assert_eq!(answer["results"][0]["omitted"], json!(["content"]));
     app.end().await;
 }
+
+/// Long texts take the room, the next one is short enough for a share of it and does not fit, and the last one does.
+#[tokio::test]
+async fn a_text_within_its_share_is_left_out_if_those_before_it_took_the_room_and_its_snippet_is_shown() {
+    let app = TestApp::with(Wish { settings: SMALL_PAGES, ..Wish::default() }).await;
+    let mut stored = Vec::new();
+    // The more often a text says it, the better it is.
+    for herons in [3_413, 3_412, 3_411, 850, 170] {
+        let new = document(&format!("{herons} times"), &vec!["heron"; herons].join(" "));
+        let created = app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await;
+        stored.push(created.unwrap().document.id);
+    }
+    let body = Bm25Search { snippets: Some(true), ..Bm25Search::new("heron") };
+    let answer = app.client.search_bm25(Json(body)).await.unwrap();
+    let shown: Vec<(i64, usize, Vec<&str>)> = answer
+        .results
+        .iter()
+        .map(|result| {
+            let document = &result.document;
+            (document.id, document.content.len(), document.omitted.iter().map(String::as_str).collect())
+        })
+        .collect();
+    let whole = |at: usize, herons: usize| (stored[at], 6 * herons - 1, vec![]);
+    let bare = (stored[3], 0, vec!["content", "structured_content"]);
+    assert_eq!(shown, [whole(0, 3_413), whole(1, 3_412), whole(2, 3_411), bare, whole(4, 170)]);
+    assert!(answer.results.iter().all(|result| result.snippet.as_ref().unwrap().text.contains("heron heron")));
+    app.end().await;
+}

@@ -1,9 +1,12 @@
 //! What a search needs to know in order to put documents together into groups.
 use super::{Composed, Eligible, eligible, written_ids};
-use crate::store::{
-    documents::add,
-    scope::{Readable, readable},
-    vectors::Stored,
+use crate::{
+    store::{
+        documents::add,
+        scope::{Readable, readable},
+        vectors::Stored,
+    },
+    usetype::Usetype,
 };
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, postgres::PgRow};
 use std::collections::HashMap;
@@ -24,11 +27,12 @@ pub struct Member {
     pub readable: bool,
     /// Whether it is readable and settled, and no excluded usetype keeps it out of results.
     pub may_be_shown: bool,
-    /// How many readable texts it has as its children, where they were counted.
+    /// How many readable texts it has as its children, where they were counted: of a section that may be read.
     pub texts: Option<i64>,
 }
 
-/// Where the readable texts under a document are counted along, as [`texts_in`] does: above at least two of these documents.
+/// Where the readable texts under a section are counted along, as [`texts_in`] does: above at least two of these documents. Under any other container
+/// there may be a million that the caller may not read, and each of them would be looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted<'a> {
     pub among: &'a [DocumentId],
@@ -66,7 +70,8 @@ pub fn statement(scope: &Readable, ids: &[DocumentId], counted: Counted<'_>) -> 
               wanted AS MATERIALIZED (SELECT id FROM found UNION SELECT unnest(path) FROM found),
               crowded AS MATERIALIZED (SELECT f.path[cardinality(f.path)] AS id FROM found f WHERE f.id = ANY((SELECT {among})::bigint[])
                                         GROUP BY 1 HAVING count(*) > 1)
-         SELECT m.*, CASE WHEN m.id IN (SELECT c.id FROM crowded c) THEN (SELECT count(*) FROM (SELECT FROM documents d
+         SELECT m.*, CASE WHEN m.readable AND m.is_settled AND m.usetype IN ({sections}) AND m.id IN (SELECT c.id FROM crowded c)
+                          THEN (SELECT count(*) FROM (SELECT FROM documents d
                     WHERE d.parent_id = m.id AND d.settled = 'settled' AND d.content <> '' AND ",
         readable!(),
         " LIMIT {most}) t) END AS texts
@@ -74,7 +79,9 @@ pub fn statement(scope: &Readable, ids: &[DocumentId], counted: Counted<'_>) -> 
         readable!(),
         " AS readable FROM wanted JOIN documents d ON d.id = wanted.id) m"
     );
-    let statement = scope.written(statement).replace("{most}", &counted.most.to_string());
+    let sections = Usetype::SECTIONS.map(|section| format!("'{}'", section.as_str())).join(", ");
+    let statement =
+        scope.written(statement).replace("{most}", &counted.most.to_string()).replace("{sections}", &sections);
     statement.replace("{among}", &written_ids(counted.among)).replace("{ids}", &written_ids(ids))
 }
 

@@ -76,8 +76,7 @@ impl Layout {
 /// How the vectors are laid out that a search meets. It holds until the transaction ends, if that is one of
 /// [`begin_search`](crate::store::transaction::begin_search).
 pub async fn layout(conn: &mut PgConnection, eligible: &Eligible, query: &Stored<'_>) -> sqlx::Result<Layout> {
-    let row = sqlx::raw_sql(AssertSqlSafe(statement(eligible, query))).fetch_one(&mut *conn).await?;
-    of(conn, &row, query).await
+    of(&sqlx::raw_sql(AssertSqlSafe(statement(eligible, query))).fetch_one(conn).await?)
 }
 
 /// Begins the transaction of a search by vectors, see [`begin_search`](crate::store::transaction::begin_search), and reads their layout, in one
@@ -89,9 +88,8 @@ pub async fn begin(
     entries: i64,
 ) -> sqlx::Result<(Transaction, Layout)> {
     let first = format!("{}; {}", looking(entries), statement(eligible, query));
-    let (mut tx, rows) = begin_search_with(pool, &first).await?;
-    let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-    let layout = of(&mut tx, row, query).await?;
+    let (tx, rows) = begin_search_with(pool, &first).await?;
+    let layout = of(rows.first().ok_or(sqlx::Error::RowNotFound)?)?;
     Ok((tx, Layout { set: Some(entries), ..layout }))
 }
 
@@ -107,18 +105,18 @@ fn statement(eligible: &Eligible, query: &Stored<'_>) -> String {
         ),
         None => "NULL::bigint".to_owned(),
     };
+    let vectors = ROWS.replace("$1", &format!("'{bits}'"));
     format!(
         "SELECT p.parts, {root},
-                EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{bits}') AND i.indisvalid)
-                AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{halves}') AND i.indisvalid)
+                CASE WHEN EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{bits}') AND i.indisvalid)
+                      AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{halves}') AND i.indisvalid)
+                     THEN ({vectors}) END
            FROM (SELECT count(*) AS parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')) p"
     )
 }
 
-async fn of(conn: &mut PgConnection, row: &PgRow, query: &Stored<'_>) -> sqlx::Result<Layout> {
-    let (parts, root, has_bits): (i64, Option<DocumentId>, bool) = FromRow::from_row(row)?;
-    let [_, bits] = names(query);
-    let bits = if has_bits { Some(rows(conn, &bits).await?) } else { None };
+fn of(row: &PgRow) -> sqlx::Result<Layout> {
+    let (parts, root, bits): (i64, Option<DocumentId>, Option<f64>) = FromRow::from_row(row)?;
     Ok(Layout { parts, root, bits, set: None })
 }
 
@@ -128,15 +126,13 @@ fn names(query: &Stored<'_>) -> [String; 2] {
     [Index::Halves, Index::Bits].map(|index| index_name("document_vectors", index, query.model, width))
 }
 
+/// Reads about how many rows a table or an index has, with its parts.
+const ROWS: &str = "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::float8 FROM pg_class c
+     WHERE c.oid = to_regclass($1) OR c.oid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass($1))";
+
 /// About how many rows a table or an index has, with its parts.
 pub(in crate::store) async fn rows(conn: &mut PgConnection, name: &str) -> sqlx::Result<f64> {
-    sqlx::query_scalar(
-        "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::float8 FROM pg_class c
-          WHERE c.oid = to_regclass($1) OR c.oid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass($1))",
-    )
-    .bind(name)
-    .fetch_one(conn)
-    .await
+    sqlx::query_scalar(ROWS).bind(name).fetch_one(conn).await
 }
 
 /// In how many parts the vectors are; 1 for one table.
