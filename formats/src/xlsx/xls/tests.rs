@@ -458,7 +458,7 @@ fn a_locked_part_behind_padding_is_opened() {
     let end = stream.len() + 8;
     let hidden: Vec<u8> = b"Weir".iter().enumerate().map(|(at, byte)| veiled(end + at, *byte)).collect();
     stream.extend(record(0x0204, &hidden));
-    super::locked::open(&mut stream, &Secret::new("heron")).unwrap();
+    locked::open(&mut stream, &Secret::new("heron")).unwrap();
     assert_eq!(stream[end - 4..], *b"Weir");
 }
 
