@@ -17,6 +17,7 @@ pub struct Options {
     pub structure: Structure,
     pub rollup: Rollup,
     pub profile: Profile,
+    pub embed: Embed,
     pub skip: Skip,
     /// The groups of registered task types.
     #[serde(flatten)]
@@ -59,6 +60,14 @@ pub struct Profile {
     pub tables: bool,
 }
 
+/// Used where the leaves of the file are embedded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Embed {
+    /// The leaves get token vectors too, whatever indexes there are. `store/token_vectors.rs` reads this where the options are stored.
+    pub tokens: bool,
+}
+
 /// The tasks that are left out of the file, which says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -95,8 +104,9 @@ pub struct Requested {
     pub password: Option<Secret>,
 }
 
-/// The group of [`Skip`], which older files lack.
+/// The groups of [`Skip`] and [`Embed`], which older files lack.
 const SKIP: &str = "skip";
+const EMBED: &str = "embed";
 /// The group that is not stored.
 const EXTRACT: &str = "extract";
 /// The key of that group.
@@ -174,6 +184,7 @@ impl Options {
         complete(&mut stored, registered);
         if let Some(stored) = stored.as_object_mut() {
             stored.entry(SKIP).or_insert_with(|| json!(Skip::default()));
+            stored.entry(EMBED).or_insert_with(|| json!(Embed::default()));
         }
         let agrees = |group: &Value, stored: &Value| match (group.as_object(), stored.as_object()) {
             (Some(group), Some(stored)) => {
@@ -339,8 +350,12 @@ mod tests {
         assert!(!asked(json!({"profile": {"sketch_columns": false}})).agree_with(&stored, &[]));
         let other = json!({"profile": {"tables": false}});
         assert!(!asked(other).agree_with(&Options::default().to_value(), &[]));
-        stored.as_object_mut().expect("groups").remove("skip");
+        for younger in ["skip", "embed"] {
+            stored.as_object_mut().expect("groups").remove(younger);
+        }
         assert!(asked(json!({})).agree_with(&stored, &[]));
+        let tokens = json!({"embed": {"tokens": true}});
+        assert!(!asked(tokens).agree_with(&stored, &[]), "a file was embedded before it could be asked for them");
         let unread = json!({"skip": {"ocr": true}});
         assert!(!asked(unread).agree_with(&stored, &[]), "a file was read before it could be asked not to");
         stored.as_object_mut().expect("groups").remove("rollup");
@@ -399,6 +414,7 @@ mod tests {
             (json!({"rollup": {"penalty": "x"}}), "rollup.penalty", "takes a number"),
             (json!({"rollup": {"llm_model": 5}}), "rollup.llm_model", "takes a text"),
             (json!({"profile": {"sketch_columns": "x"}}), "profile.sketch_columns", "takes true or false"),
+            (json!({"embed": {"tokens": 1}}), "embed.tokens", "takes true or false"),
         ] {
             let failure = Options::resolve(Some(&wrong), &[]).expect_err("must be refused");
             assert_eq!(failure.members["field"], field, "{wrong}");

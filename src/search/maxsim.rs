@@ -77,20 +77,21 @@ pub async fn made(model: &Model, rows: &[&TextRow]) -> Result<Vec<(DocumentId, T
     Ok(found)
 }
 
-/// Makes the token vectors that documents lack because an index that keeps such covers them, and because they were embedded before it did.
+/// Makes the token vectors that documents are to have and lack, for example because they were embedded before an index that keeps such
+/// covered them.
 pub async fn fill(core: &Core, ids: &[DocumentId]) -> Result<(), Failure> {
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let covered = store::indexes::with_tokens(&mut conn, ids).await.or_fail()?;
+    let wanted = store::token_vectors::wanted(&mut conn, ids).await.or_fail()?;
     drop(conn);
     // Without a model there is no vector of any kind.
-    if covered.is_empty() || core.embedder.is_none() {
+    if wanted.is_empty() || core.embedder.is_none() {
         return Ok(());
     }
     let model = core.model().await?;
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let present = store::token_vectors::present(&mut conn, &covered, model.identity()).await.or_fail()?;
+    let present = store::token_vectors::present(&mut conn, &wanted, model.identity()).await.or_fail()?;
     drop(conn);
-    let missing: Vec<DocumentId> = covered.into_iter().filter(|id| !present.contains(id)).collect();
+    let missing: Vec<DocumentId> = wanted.into_iter().filter(|id| !present.contains(id)).collect();
     for part in missing.chunks(2 * TOGETHER) {
         fill_some(core, &model, part).await?;
     }

@@ -113,6 +113,7 @@ macro_rules! covers {
                              WHERE g.generation_id = d.path[1]))))"
     };
 }
+pub(super) use covers;
 
 /// `(index, document)` for each BM25 index that covers each of `documents`.
 pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<(IndexId, DocumentId)>> {
@@ -121,19 +122,6 @@ pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx
           WHERE d.id = ANY($1) AND (i.capabilities ->> 'bm25')::boolean AND ",
         covers!(),
         " ORDER BY 1, 2"
-    ))
-    .bind(documents)
-    .fetch_all(conn)
-    .await
-}
-
-/// Those of `documents` that an index covers which keeps token vectors.
-pub async fn with_tokens(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
-    sqlx::query_scalar(concat!(
-        "SELECT d.id FROM documents d WHERE d.id = ANY($1) AND EXISTS (
-             SELECT FROM search_indexes i WHERE (i.capabilities ->> 'maxsim')::boolean AND ",
-        covers!(),
-        ") ORDER BY 1"
     ))
     .bind(documents)
     .fetch_all(conn)

@@ -1,5 +1,5 @@
 //! Token vectors: a row per token, and a pack per document that a search reads.
-use super::places::Place;
+use super::{indexes::covers, nodes::NOT_OF_A_FILE, places::Place};
 use pgvector::HalfVector;
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
@@ -24,6 +24,24 @@ pub struct Pack {
     pub document_id: DocumentId,
     pub width: i32,
     pub vectors: Vec<u8>,
+}
+
+/// Those of the documents that are to have token vectors: those that an index covers which keeps such, and the leaves of files whose option
+/// `embed.tokens` asks for them. A generation of a file has options of its own.
+pub async fn wanted(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar(concat!(
+        "SELECT d.id FROM documents d WHERE d.id = ANY($1) AND (EXISTS (
+             SELECT FROM search_indexes i WHERE (i.capabilities ->> 'maxsim')::boolean AND ",
+        covers!(),
+        r#") OR EXISTS (
+             SELECT FROM ingest_node n JOIN node_origins o ON o.document_id = d.id AND o.rule <> ALL($2)
+               LEFT JOIN generations g ON g.generation_id = n.root_id LEFT JOIN document_blobs b ON b.document_id = n.root_id
+              WHERE n.document_id = d.parent_id AND coalesce(g.options, b.options) @> '{"embed": {"tokens": true}}')) ORDER BY 1"#
+    ))
+    .bind(documents)
+    .bind(&NOT_OF_A_FILE[..])
+    .fetch_all(conn)
+    .await
 }
 
 /// Replaces the stored tokens of a document.

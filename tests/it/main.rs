@@ -117,6 +117,7 @@ mod tables;
 mod templates;
 mod terminal;
 mod titles;
+mod tokens;
 mod transactions;
 mod triples;
 mod upkeep;

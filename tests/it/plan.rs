@@ -3,8 +3,8 @@ use crate::support::{TestApp, repository, sample};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use svc_client::{
-    Code, FileUpload, Json,
-    wire::{DocumentPath, ExplainRequest, PatternsSource, Plan, PlanOutcome, UploadQuery},
+    Code, FileUpload, Json, OptionalJson,
+    wire::{DocumentPath, ExplainRequest, PatternsSource, Plan, PlanOutcome, ReprocessRequest, UploadQuery},
 };
 
 /// The tasks that plans show.
@@ -91,6 +91,46 @@ async fn an_upload_queues_what_the_analysis_of_the_same_bytes_showed() {
         let other = FileUpload::from_path(&file, None).await.unwrap();
         let other = app.client.analyze_file(other).await.unwrap().already_stored.unwrap();
         assert_eq!((other.options["structure"]["max_tokens"].as_i64(), other.options_agree), (Some(64), false));
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn token_vectors_are_asked_for_alike_wherever_options_are_taken() {
+    let app = TestApp::start().await;
+    let text = "# Loaves\n\nA loaf is put into the oven after an hour.\n";
+    let upload = |options: Option<Value>| FileUpload::from_bytes("loaves.md", text, options);
+    let explain = async |options: &Value| {
+        let known = json!({"has_text_layer": true, "has_headings": true});
+        let request = json!({"format": "text", "patterns": known, "options": options});
+        app.client.explain_ingest(Json(serde_json::from_value(request).unwrap())).await
+    };
+    let asking = json!({"embed": {"tokens": true}});
+    let without = app.client.analyze_file(upload(None)).await.unwrap().plan.unwrap();
+    assert_eq!(without.options["embed"], json!({"tokens": false}));
+    let analyzed = app.client.analyze_file(upload(Some(asking.clone()))).await.unwrap().plan.unwrap();
+    let explained = explain(&asking).await.unwrap();
+    let id = app.client.upload_file(UploadQuery::default(), upload(Some(asking))).await.unwrap().document_id;
+    app.settled(id).await;
+    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert_eq!(evidence["options"]["embed"], json!({"tokens": true}));
+    for plan in [&analyzed, &explained] {
+        assert_eq!((&plan.options, enqueued(plan)), (&evidence["options"], queued(&app, id).await));
+    }
+    assert_eq!(evidence["plan"]["tasks"], serde_json::to_value(&analyzed.tasks).unwrap());
+    assert_eq!(analyzed.tasks, without.tasks, "the tasks that embed come after the plan, and are the same");
+
+    let unknown = json!({"embed": {"token": true}});
+    let again = ReprocessRequest { options: Some(unknown.clone()), replace: false };
+    let refusals = [
+        app.client.upload_file(UploadQuery::default(), upload(Some(unknown.clone()))).await.map(|_| ()),
+        app.client.analyze_file(upload(Some(unknown.clone()))).await.map(|_| ()),
+        explain(&unknown).await.map(|_| ()),
+        app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(again))).await.map(|_| ()),
+    ];
+    for refused in refusals.map(Result::unwrap_err) {
+        assert_eq!((refused.code, refused.status), (Code::UnknownOption, 400));
+        assert_eq!(refused.members["key"], "embed.token");
     }
     app.end().await;
 }

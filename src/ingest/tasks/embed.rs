@@ -111,11 +111,11 @@ async fn make(tools: &Tools, apply: &Apply<'_>, beside: &[Grant], model: &Model)
     tools.load.record(Timed::Encode, begun.elapsed());
     // A document that had token vectors before its text changed has them again.
     let had_tokens = grant.params["tokens"].as_bool() == Some(true);
-    let with_tokens: HashSet<DocumentId> = {
+    let wanted: HashSet<DocumentId> = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        store::indexes::with_tokens(&mut conn, &ids).await.classified()?.into_iter().collect()
+        store::token_vectors::wanted(&mut conn, &ids).await.classified()?.into_iter().collect()
     };
-    let of_tokens: Vec<&TextRow> = rows.iter().filter(|row| had_tokens || with_tokens.contains(&row.id)).collect();
+    let of_tokens: Vec<&TextRow> = rows.iter().filter(|row| had_tokens || wanted.contains(&row.id)).collect();
     let tokens = maxsim::made(model, &of_tokens).await.classified()?;
     store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
     Ok(Made { is_batch: batch.is_some(), together, rows, is_sum, embedded, tokens, indexes })
