@@ -113,8 +113,10 @@ pub(super) async fn fusing(
     rungs: &[u32],
 ) -> Result<FusingOpen, Failure> {
     let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
-    let by_words = bm25_leg(core, eligible, index, query, deep);
-    let (Open { leg: vector, reading }, bm25) = vector_leg_after(core, eligible, query.text, deep, by_words).await?;
+    // The state of both legs is large, and would be on the stack of whoever polls them, at each level.
+    let by_words = Box::pin(bm25_leg(core, eligible, index, query, deep));
+    let both = Box::pin(vector_leg_after(core, eligible, query.text, deep, by_words));
+    let (Open { leg: vector, reading }, bm25) = both.await?;
     Ok(FusingOpen { legs: Fusing { vector, bm25, weights: weights(asked) }, reading })
 }
 

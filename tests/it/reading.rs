@@ -374,7 +374,8 @@ async fn a_password_opens_a_legacy_workbook_as_a_text_and_without_one_it_names_t
     let opened = upload(&app, &path, password("heron")).await.unwrap();
     assert_eq!((opened.document_id, opened.was_existing), (id, true));
     let frontier = app.settled(id).await;
-    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{:?}", frontier.warnings);
+    let attempts = evidence(&app, id).await["attempts"].clone();
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{attempts}");
     assert!(app.subtree(id).await.iter().any(|node| node.usetype == "section" && node.title == "Ponds"));
     let found = app.client.search_bm25(Json(Bm25Search::new("Quillon"))).await.unwrap();
     assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
