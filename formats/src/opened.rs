@@ -43,7 +43,7 @@ impl Opened {
     /// The text, with the fact `locked_format`.
     pub(crate) fn extract(self, limits: &Limits) -> Result<Extraction, FormatError> {
         let mut extraction = match self.format {
-            Format::Xlsx | Format::Xlsb | Format::Ods => sheets(&self.bytes, limits)?,
+            Format::Xlsx | Format::Xlsb | Format::Xls | Format::Ods => sheets(&self.bytes, limits)?,
             format => crate::extract(format, Cursor::new(&self.bytes), limits)?,
         };
         extraction.facts.insert("locked_format".to_owned(), self.format.as_str().into());

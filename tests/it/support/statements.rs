@@ -83,7 +83,6 @@ struct Statement;
 impl field::Visit for Statement {
     fn record_str(&mut self, field: &field::Field, value: &str) {
         if matches!(field.name(), "summary" | "db.statement") {
-            if std::env::var_os("SVC_SHOW").is_some() { eprintln!("STMT {} {}", field.name(), &value[..value.len().min(400)]); }
             strike_out(value);
         }
     }
