@@ -21,8 +21,8 @@ follows the events reads them in that order.
 * Of an ingestion only files and what fails are told; `?nodes=true` adds `ingest.nodes`, which tells of nodes as they settle.
 * After a break, send the last id in `Last-Event-ID`, as browsers do by themselves. Events are kept for SVC_EVENT_RETENTION_HOURS;
   after that the answer is 410 `events_expired` with the oldest number.
-* Where standbys answer reads, an event has a `position`: a read that sends it as `SVC-After` is answered by a server at which the event
-  has happened. The clients of this project do so by themselves. Who is told by a webhook or a broker sends `SVC-After: now`.
+* Where standbys answer reads, an event has a `position`. A read that sends the position as `SVC-After` sees what the event tells. The
+  clients of this project send it by themselves. Events that come by a webhook or a broker have none: after them, send `SVC-After: now`.
 * `svc events` prints them. With a message broker they are published there too: [docs/feed.md](feed.md).
 
 ## Webhooks
