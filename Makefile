@@ -32,7 +32,7 @@ run: setup ## Runs the service, optimised, on its usual data folder, until Ctrl-
 release: setup ## Makes a folder and a tarball that start on another machine by ./svc serve.
 	@config/release.sh
 
-# Tests wait for leases and for moments to come, so a machine with few processors runs one test more at once than it has of them.
+# Tests often wait, for leases for example, so a machine with few processors runs one test more at once than it has processors.
 AT_ONCE := few=$$(nproc); [ "$$few" -gt 3 ] || export RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((few + 1))};
 
 test: setup ## Runs every test, with a PostgreSQL of their own.
@@ -45,7 +45,7 @@ test: setup ## Runs every test, with a PostgreSQL of their own.
 	@config/setup.sh has-broker || echo "left out: the bulk feed on a message broker (no RabbitMQ here, and none could be fetched: config/setup.sh broker)"
 	@config/setup.sh has-ocr || echo "left out: the text of scanned pages (no tesseract here, and none could be fetched: config/setup.sh ocr)"
 
-test-outside: setup ## Runs the tests of the service with their stored bytes in an object store, in place of the database.
+test-outside: setup ## Runs the tests of the service with their stored bytes in an object store instead of the database.
 	$(AT_ONCE) SVC_TEST_BLOBS=s3 cargo test --workspace --test it
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
@@ -61,13 +61,13 @@ round-trip: setup ## Exports a store, imports it into another one and asks both 
 standby-reads: setup ## Has standbys answer a search after each of many writes, while files are ingested: make standby-reads WRITES=10000.
 	SVC_TEST_REPLICA_WRITES=$(or $(WRITES),10000) cargo test --workspace --test it -- replicas::standbys_answer
 
-large-file: setup ## Moves a large file between database and object store, and says what memory that takes: make large-file MIB=1024.
+large-file: setup ## Moves a large file between database and object store, and prints how much memory that takes: make large-file MIB=1024.
 	SVC_TEST_LARGE_FILE=$(or $(MIB),1024) cargo test --workspace --test it -- blobs::moving::a_large_file
 
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh
 
-test-arm: ## Tests the models' kernels on ARM, on other processors in an emulator; compiles the crate of models for it.
+test-arm: ## Tests the kernels and encoders of the models on ARM, on other processors in an emulator.
 	@config/arm.sh
 
 # The lints run without default features, with which the tests are compiled; a check of its own would compile all crates once more.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the model's kernels, and the encoders on them, as they run on ARM: on such a machine as they are, elsewhere in an emulator. There it
-# compiles the crate of models for aarch64, in a separate folder. Arguments are passed to the tests.
+# Tests the kernels and encoders of the models on ARM: natively on such a machine, in an emulator elsewhere. For the emulator it
+# compiles the crate of models for aarch64, in a separate folder. It passes its arguments to the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,7 +18,7 @@ if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-gcc >/
   packages="qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || fail "no emulator or compiler for ARM is here: install them (Debian: apt-get install $packages)"
   say "installing $packages"
-  # A fresh system has no lists yet; where they cannot be renewed, older ones may do.
+  # A fresh system has no package lists yet; if they cannot be renewed, older ones may do.
   apt-get update --quiet --quiet || true
   # shellcheck disable=SC2086
   apt-get install --quiet --quiet --yes --no-install-recommends $packages >/dev/null

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Measures the encoder on graphics processors, beside torch in bf16 on the same one where SVC_BENCH_PYTHON names a Python with torch,
-# transformers, tokenizers and numpy. It compiles Burn for them, which takes long, in a separate folder; cuda fetches the LLVM of its backend.
-# Where there is no such processor it only builds the program, and says how to run it on a machine that has one.
+# Measures the encoder on a graphics processor. Where SVC_BENCH_PYTHON names a Python with torch, transformers, tokenizers and numpy, it
+# measures torch in bf16 beside it. It compiles Burn, which takes long, in a separate folder; cuda fetches the LLVM of its backend.
+# Where there is no graphics processor, it only builds the program and says how to run it on a machine that has one.
 #
 #     config/devices-bench.sh [FEATURES [FOLDER_OF_A_MODEL]]
 set -euo pipefail
 
 cache=${SVC_CACHE_DIR:-${HOME:?"HOME is not set: set it, or SVC_CACHE_DIR"}/.cache/svc}
 features=${1:-wgpu,cuda}
-# Cargo starts the program in the folder of its crate, where paths of this one would be others.
+# Cargo starts the program in the folder of its crate, so relative paths of this folder would not lead there.
 model=$(realpath "${2:-$cache/models/all-MiniLM-L6-v2}")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 peer=()
@@ -27,4 +27,4 @@ for line in sys.stdin:
     message = json.loads(line)
     if message.get("executable") and message["target"]["name"] == "devices":
         print(message["executable"])')
-say "there: SVC_BENCH_PYTHON=python3 $program $model benches/encoder/peer.py"
+say "on that machine: SVC_BENCH_PYTHON=python3 $program $model benches/encoder/peer.py"

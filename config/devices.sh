@@ -14,7 +14,7 @@ if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ]; then
     packages="libvulkan1 mesa-vulkan-drivers"
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
       say "installing $packages"
-      # A fresh system has no lists yet; where they cannot be renewed, older ones may do.
+      # A fresh system has no package lists yet; if they cannot be renewed, older ones may do.
       apt-get update --quiet --quiet || true
       # shellcheck disable=SC2086
       apt-get install --quiet --quiet --yes --no-install-recommends $packages >/dev/null

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks a release, a folder or its tarball, and builds nothing: none of its programs needs a newer glibc or a library that it does not
-# bring, and its service starts from another folder in an empty environment, takes files and finds what is in them.
+# Checks a release, given as a folder or a tarball, and builds nothing. None of its programs may need a newer glibc, or a library that the
+# release does not bring. Its service must start from another folder in an empty environment, take files, and find what is in them.
 #
 #     config/release-check.sh FOLDER|TARBALL [GLIBC]
 #
-# Without the version of a glibc it does not look at what the programs need.
+# Without the version of a glibc it does not check what the programs need.
 set -euo pipefail
 
 say() { printf 'release: %s\n' "$*"; }
@@ -18,7 +18,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/svc-release.XXXXXX")
 chmod 711 "$work"
 service=
 
-# stop: asks the service to end and returns as it does; what has not ended after two minutes is killed.
+# stop: asks the service to end, kills it if it still runs after two minutes, and returns its exit status.
 stop() {
   local pid=$service
   service=
@@ -56,11 +56,11 @@ for part in svc svc-worker svc-batch-worker postgres/bin/postgres postgres/lib m
   [ -e "$release/$part" ] || fail "$release has no $part"
 done
 
-# What every system with glibc has; anything else must be in the folder.
+# Every system with glibc has these libraries; the release must bring any other.
 of_system=' libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libgcc_s.so.1 libz.so.1 '
 if [ -n "$glibc" ]; then
   command -v readelf >/dev/null || fail "readelf is missing: install binutils"
-  # A library that the folder brings is looked at once something needs it.
+  # A library in the folder is checked only if something needs it.
   needed=("$release"/svc* "$release"/postgres/bin/* "$release"/postgres/lib/postgresql/*.so)
   for ((at = 0; at < ${#needed[@]}; at++)); do
     program=${needed[at]}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a release: a folder with optimised programs, the small model, PostgreSQL, the settings and the licences, and a tarball of
 # it. Nothing in it needs this machine: it starts with glibc 2.28 by `./svc serve`. Zig, pinned in config/zig.txt, links it with
-# the symbols of that glibc; where PyPI is away there is no release. config/release-check.sh starts it before it counts.
+# the symbols of that glibc; where PyPI is away there is no release. config/release-check.sh checks it before it replaces an earlier one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -78,7 +78,7 @@ with open(licenses + "/crates.txt", "w") as file:
             file.write(f'{package["name"]} {package["version"]}: {package["license"]}, {package["repository"] or ""}\n')
 PYTHON
 
-# It is checked as others get it, and only then takes the place of an earlier one.
+# The check takes the tarball, as a user would, and only then does the release replace an earlier one.
 tar --create --gzip --owner=0 --group=0 --sort=name --file "$fresh.tar.gz" --directory "$out/new" "$name"
 config/release-check.sh "$fresh.tar.gz" "$glibc"
 rm -rf "${out:?}/$name"

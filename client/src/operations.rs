@@ -146,7 +146,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions, body: OptionalJson<EmbedOptions>) -> Json<EmbedResponse>, access Write, needs Model, fails [TextTooLong];
     /// Stores the vectors of the most important tokens of a document's text, for search by late interaction.
     POST   "/documents/{id}/tokens"       embed_tokens(path: DocumentPath) -> Json<TokensResponse>, access Write, needs Model, fails [TextTooLong];
-    /// Stores the vectors of the most important tokens of up to 100 documents, each by itself: what one of them is refused for is said in its place, and the others get theirs.
+    /// Stores the vectors of the most important tokens of up to 100 documents, each by itself: the answer names the failure of each document that is refused, and the others get their vectors.
     POST   "/documents/tokens"            embed_many_tokens(body: Json<TokensBatch>) -> Json<TokensBatchResponse>, access Write, needs Model;
 
     /// Searches by the cosine similarity of document vectors.

@@ -391,7 +391,7 @@ pub struct ImportedDocument {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ImportedPart {
-    /// One for each document of the call, in its order.
+    /// One answer for each document of the call, in the order of the call.
     pub documents: Vec<ImportedDocument>,
     /// How many got their vectors from the archive.
     pub vectors: u32,

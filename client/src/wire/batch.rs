@@ -88,7 +88,7 @@ impl BatchItem {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct BatchResponse {
-    /// One for each document of the call, in its order.
+    /// One answer for each document of the call, in the order of the call.
     pub documents: Vec<BatchedDocument>,
 }
 impl Wire for BatchResponse {}

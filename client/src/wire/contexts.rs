@@ -33,7 +33,7 @@ pub struct ContextConfig {
     /// The BM25 index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
-    /// Whether terms of the best texts are added to the query of `bm25` and `hybrid` (RM3).
+    /// Whether terms of the best texts of a first search are added to the query of `bm25` and `hybrid` (RM3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expand: Option<bool>,
     /// The least similarity of results by `vector`; -1 to 1.

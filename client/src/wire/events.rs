@@ -111,7 +111,7 @@ pub struct EventResponse {
     /// Further facts, by kind: docs/events.md.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub data: Value,
-    /// Where standbys answer reads: a read that names it as `SVC-After` is answered by a server at which this has happened.
+    /// A read that sends this as `SVC-After` sees what the event tells; absent unless standbys answer reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<String>,
 }

@@ -75,7 +75,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         /// Whether a file or a section stands for the texts in it; by default `file` for `POST /search/auto`, otherwise `none`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub group_by: Option<GroupBy>,
-        /// Whether groups are ordered by their whole and their best text together, in a search by `vector` or `hybrid`; by default by what is best.
+        /// Whether groups are ordered by their whole and their best text together, in a search by `vector` or `hybrid`; by default, by their best result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub with_whole: Option<bool>,
         /// The most `hits` that a group shows; 1 by default.
@@ -234,7 +234,7 @@ search_body! {
     Bm25Search by None {
         /// The index to search; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts that are found without them are added to the query (RM3); false by default.
+        /// Whether terms of the best texts of a first search are added to the query (RM3); false by default.
         expand: bool,
     } constrain { ("index", NAME) } check |body| NAME.check("index", &body.index)
 }
@@ -253,7 +253,7 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3); false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3); false by default.
         expand: bool,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         NAME.check("index", &body.index)?;
@@ -267,7 +267,7 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
         expand: bool,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         NAME.check("index", &body.index)?;
@@ -285,7 +285,7 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
         expand: bool,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
@@ -301,7 +301,7 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
         expand: bool,
     } own {
         /// The most texts that the language model reads, 1 to 20; 8 by default.
@@ -337,7 +337,7 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
         expand: bool,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
@@ -484,7 +484,7 @@ pub struct SearchQuery {
     /// Whether a file or a section stands for the texts in it; `file` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<GroupBy>,
-    /// Whether groups are ordered by their whole and their best text together; by default by what is best.
+    /// Whether groups are ordered by their whole and their best text together; by default, by their best result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_whole: Option<bool>,
     /// The most `hits` that a group shows, 1 to 10; 1 by default.
@@ -499,7 +499,7 @@ pub struct SearchQuery {
     /// Whether the nearest word stands for each word of the query that no text has which may be found (`searched_instead`).
     #[serde(default)]
     pub forgiving: bool,
-    /// Whether terms of the best texts that are found without them are added to the query of BM25 (RM3); false by default.
+    /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3); false by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expand: Option<bool>,
 }

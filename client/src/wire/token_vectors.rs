@@ -71,7 +71,7 @@ impl Wire for TokensBatch {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct TokensBatchResponse {
-    /// One for each document of the call, in its order.
+    /// One answer for each document of the call, in the order of the call.
     pub documents: Vec<TokensAnswer>,
 }
 impl Wire for TokensBatchResponse {}
@@ -81,10 +81,10 @@ impl Wire for TokensBatchResponse {}
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct TokensAnswer {
     pub document_id: i64,
-    /// Absent if they could not be made.
+    /// Absent if no token vectors could be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<TokensResponse>,
-    /// What the document alone would be answered, if they could not be made.
+    /// The failure that a call for this document alone would answer, if no token vectors could be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
 }
