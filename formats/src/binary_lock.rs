@@ -1,8 +1,8 @@
 //! The locks of binary office files ([MS-OFFCRYPTO] 2.3.5 to 2.3.7).
 //!
-//! Office 97 and 2000 lock by RC4 with keys of 40 bits, which MD5 makes of the password; later versions have SHA-1 make them, as
-//! long as the file says. Each block of a stream, or each object, has a key of its own. What older versions of Excel do is no
-//! encryption: they obfuscate by sixteen bytes, which the password makes.
+//! Office 97 and 2000 lock by RC4 with keys of 40 bits, which MD5 makes of the password. Later versions make keys by SHA-1, of the length
+//! that the file names. Each block of a stream, or each object, has a key of its own. Older versions of Excel do not encrypt: they
+//! obfuscate by sixteen bytes, which they make of the password.
 
 use crate::{
     Format, FormatError, Secret,
@@ -14,7 +14,7 @@ use encoding_rs::{
     WINDOWS_1255, WINDOWS_1256, WINDOWS_1257, WINDOWS_1258,
 };
 
-/// The bytes of a salt, and of what tells a right password.
+/// The length in bytes of a salt, and of the verifier that tells a right password.
 const SALT: usize = 16;
 /// How much of a hash the keys of Office 97 are made of.
 const KEY_OF_97: usize = 5;
@@ -31,7 +31,7 @@ pub(crate) struct Lock {
     format: Format,
     form: Form,
     salt: Vec<u8>,
-    /// What only the right password opens, and its hash.
+    /// The verifier and its hash, which only the right password opens.
     verifier: Vec<u8>,
     verifier_hash: Vec<u8>,
 }
@@ -89,7 +89,7 @@ impl Lock {
 /// The keys of the blocks of a file.
 pub(crate) struct Keys {
     form: Form,
-    /// What all of them are made of.
+    /// The hash that all keys are made of.
     base: Vec<u8>,
 }
 
@@ -122,7 +122,7 @@ impl Keys {
         let mut key = self.hash(&self.base, &block.to_le_bytes());
         if let Form::Sha1 { key_bytes } = self.form {
             key.truncate(key_bytes);
-            // A key of 40 bits is filled up.
+            // A key of 40 bits is padded with zeros.
             if key_bytes == KEY_OF_97 {
                 key.resize(SALT, 0);
             }
@@ -130,13 +130,13 @@ impl Keys {
         Rc4::new(&key)
     }
 
-    /// Opens a stream whose blocks have so many bytes, from its beginning on.
+    /// Opens a stream from its beginning, whose blocks have this many bytes.
     pub(crate) fn stream(self, block_bytes: usize) -> OpenStream {
         OpenStream { cipher: self.cipher(0), keys: self, block_bytes, at: 0 }
     }
 }
 
-/// A stream that is opened piece by piece. What is plain in it is passed over.
+/// A stream that is opened piece by piece. The caller skips its plain pieces.
 pub(crate) struct OpenStream {
     keys: Keys,
     cipher: Rc4,
@@ -172,12 +172,12 @@ pub(crate) struct Veil([u8; Self::BYTES]);
 
 impl Veil {
     const BYTES: usize = 16;
-    /// What a short password is filled up with.
+    /// The bytes that pad a short password.
     const FILLER: [u8; 15] = [0xBB, 0xFF, 0xFF, 0xBA, 0xFF, 0xFF, 0xB9, 0x80, 0x00, 0xBE, 0x0F, 0x00, 0xBF, 0x0F, 0x00];
 
-    /// The bytes that a password makes; `None` if it does not make this key and this sum.
+    /// The bytes that a password makes; `None` if the password does not make this key and this checksum.
     pub(crate) fn new(password: &Secret, key: u16, sum: u16) -> Option<Self> {
-        // Excel takes the letters in the code page of its computer, which the file does not name before it is open.
+        // Excel takes the letters in the code page of its computer, and nothing names that code page before the file is open.
         let of_computers = [
             WINDOWS_1252,
             WINDOWS_1250,
@@ -207,14 +207,14 @@ impl Veil {
         })))
     }
 
-    /// Clears bytes of a record that ends at a place, and whose body is so many bytes longer than these.
+    /// Clears the last bytes of a record that ends at `end`; before them its body has `plain` other bytes.
     pub(crate) fn clear(&self, end: usize, plain: usize, bytes: &mut [u8]) {
         for (byte, at) in bytes.iter_mut().zip(end.wrapping_add(plain)..) {
             *byte = (*byte ^ self.0[at % Self::BYTES]).rotate_left(3);
         }
     }
 
-    /// A bit of a register for each bit of the letters, and one more for each of them.
+    /// The key: a shift register takes a step for each bit of the letters, and one more for each letter.
     fn key(letters: &[u8]) -> u16 {
         const TAPS: u16 = 0x1020;
         let step = |register: u16| match register.rotate_left(1) {
@@ -247,7 +247,7 @@ impl Veil {
 pub(crate) mod tests {
     use super::*;
 
-    /// The keys of a password and the description of their lock, by MD5 or by SHA-1 with keys of so many bits.
+    /// The keys of a password and the description of their lock: by MD5, or by SHA-1 with keys of this many bits.
     pub(crate) fn locked_with(password: &str, bits: Option<u32>) -> (Keys, Vec<u8>) {
         let (salt, mut verifier) = ([7; SALT], vec![9; SALT]);
         let form = match bits {
@@ -276,7 +276,7 @@ pub(crate) mod tests {
         Lock::read(Format::Doc, description)?.keys(Some(&Secret::new(password)))
     }
 
-    /// A lock of Office 97 with its password, as they are known of other programs.
+    /// A lock of Office 97 with its password, as other programs made them.
     #[test]
     fn a_known_lock_is_opened_by_its_password_alone() {
         let salt = *b"\xe8w,\x1d\x91\xc5j7\x96Ga\xb2\x80\x182\x17";
@@ -345,7 +345,7 @@ pub(crate) mod tests {
         for wrong in ["Heron", "", "heron ", "цапля"] {
             assert_eq!(Veil::new(&Secret::new(wrong), 0xCF7E, 0xC7AA), None, "{wrong}");
         }
-        // Of a computer with another code page.
+        // Passwords from computers with other code pages.
         for (password, letters) in [("цапля", &b"\xF6\xE0\xEF\xEB\xFF"[..]), ("サギ", b"\x83T\x83M")] {
             let veil = Veil::new(&Secret::new(password), Veil::key(letters), Veil::sum(letters));
             assert_eq!(

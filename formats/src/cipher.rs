@@ -122,7 +122,7 @@ pub(crate) fn md5(bytes: &[u8]) -> [u8; 16] {
     Md5::digest(bytes).into()
 }
 
-/// RC4, whose keys have here a length that a file says. It is broken, and used for nothing but to read what it has locked.
+/// RC4, with keys of the length that a file names. The cipher is broken; it serves here only to read what it has locked.
 pub(crate) struct Rc4 {
     state: [u8; 256],
     first: u8,
@@ -140,7 +140,7 @@ impl Rc4 {
         Self { state, first: 0, second: 0 }
     }
 
-    /// The next byte that is laid over one of the text.
+    /// The next byte of the key stream.
     pub(crate) fn turn(&mut self) -> u8 {
         self.first = self.first.wrapping_add(1);
         let at = usize::from(self.first);

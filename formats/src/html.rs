@@ -23,19 +23,19 @@ const FACT_CHARACTERS: usize = 1000;
 const NO_CONTENT: &str = "script, style, noscript, template, iframe, object, embed, svg, canvas, nav, dialog, button, \
     input, select, textarea, body > footer, body > aside, [role=navigation], [role=search], [role=contentinfo], \
     [hidden], [aria-hidden=true], annotation, annotation-xml";
-/// What people see as lines of their own, and what writes Markdown takes for words of a line.
+/// Elements that people see as separate lines, and that the writer of Markdown takes for words within a line.
 const LINES: &str = "dt, dd, details, summary, address, center, figcaption, legend";
-/// More of that; the main part of a page is told by them.
+/// More such elements, by which the reader also tells the main part of a page.
 const LINES_OF_PAGE: &str = "fieldset, figure, form, header, hgroup, label";
-/// What a page has around its content, and what may be all of a piece.
+/// Elements around the content of a page; a piece of a page may consist of one alone.
 const AROUND: &str = "nav, dialog, button, footer, aside";
-/// What is nothing without a table around it.
+/// Elements that mean nothing without a table around them.
 const PARTS_OF_TABLE: [&str; 9] = ["caption", "col", "colgroup", "tbody", "td", "tfoot", "th", "thead", "tr"];
 /// Schemes of addresses that lead somewhere, and do nothing else.
 const SCHEMES: [&str; 6] = ["http", "https", "mailto", "tel", "ftp", "sftp"];
 /// More elements within each other, and more attributes of one, take a reader of pages more than the square of their number.
 const DEEPEST: usize = 10_000;
-/// There may be many values that are pieces of pages, and none needs to be so deep.
+/// The deepest nesting of a piece of a page: a file may have many pieces, and none needs more.
 const DEEPEST_OF_PIECE: usize = 500;
 const ATTRIBUTES: usize = 5_000;
 /// What has less than this share of a page's words is not its article.
@@ -140,7 +140,7 @@ impl Source {
             }
         }
         page.doc.select("img:not([alt]), img[alt='']").remove();
-        // A name within a table would be lost.
+        // A caption within a table would be lost.
         for caption in page.doc.select("table > caption").nodes() {
             if let Some(table) = caption.parent() {
                 table.insert_before(caption);
@@ -148,7 +148,7 @@ impl Source {
             }
         }
         tables::square(&page);
-        // Of all blocks of lines a list of definitions says least about where the article is.
+        // Of all blocks, a list of definitions counts least where the article is looked for.
         page.doc.select(LINES).rename("dl");
         page.doc.select("menu").rename("ul");
         Some(page)
@@ -191,7 +191,7 @@ impl Source {
     }
 }
 
-/// What a piece of a page shows, as Markdown; `None` if it is too deep, or if no reader of pages opens it.
+/// What a piece of a page shows, as Markdown; `None` if the piece is nested too deep, or if the reader of pages cannot open it.
 pub(crate) fn piece(html: &str) -> Option<String> {
     within_reason(html, DEEPEST_OF_PIECE).ok()?;
     let tag = html.trim_start().strip_prefix('<').unwrap_or_default();
@@ -236,8 +236,8 @@ fn hides(style: &str) -> bool {
     })
 }
 
-/// Refuses a page that a reader would take too long for: with more elements in each other than `deepest`, or too many attributes
-/// of one.
+/// Refuses a page that a reader would take too long for: one whose elements are nested deeper than `deepest`, or one with too many
+/// attributes on an element.
 fn within_reason(html: &str, deepest: usize) -> Result<(), FormatError> {
     /// Elements that end by themselves, or that pages commonly leave open.
     const OPEN: [&str; 28] = [
@@ -289,7 +289,7 @@ fn within_reason(html: &str, deepest: usize) -> Result<(), FormatError> {
             }
             (true, _) if name == "script" || name == "style" => {}
             (_, true) => {}
-            // An end without a beginning ends nothing.
+            // An end tag without a start tag closes nothing.
             (true, _) => {
                 if let Entry::Occupied(mut begun) = open.entry(name) {
                     depth -= 1;
@@ -305,7 +305,7 @@ fn within_reason(html: &str, deepest: usize) -> Result<(), FormatError> {
             }
         }
         if depth > deepest {
-            return refused(format!("more than {deepest} elements of the page lie in each other"));
+            return refused(format!("the elements of the page are nested more than {deepest} deep"));
         }
     }
     Ok(())

@@ -317,7 +317,7 @@ pub(crate) fn is_encoded_value(value: &str) -> bool {
 /// and ends with a tag.
 pub(crate) fn is_page_value(value: &str) -> bool {
     let value = value.trim();
-    // A page may declare itself as XML; what else does so has names of its own.
+    // A page may begin with an XML declaration; other documents that do so have element names of their own.
     let value = match value.strip_prefix("<?xml") {
         Some(rest) => rest.split_once("?>").map_or("", |(_, rest)| rest.trim_start()),
         None => value,

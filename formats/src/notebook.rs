@@ -18,10 +18,10 @@ use std::io::{BufRead, Read, Seek};
 const PRINTED: usize = 4000;
 /// Blocks of HTML that are read as what they show; further ones stay as they are.
 const BLOCKS: usize = 20_000;
-/// Elements within words, whose tags are nothing.
+/// Elements within words, whose tags leave nothing behind.
 const INLINE: &str = "a abbr b bdi bdo big cite code del dfn em font i ins kbd mark q s samp small span strike strong sub sup \
     tt u var";
-/// Elements between words. What has another name is no element of a page, but a type in a text or a place to fill in.
+/// Elements between words. Any other name is no element of a page, but for example a type in a text or a placeholder.
 const BETWEEN: &str = "address article aside audio blockquote body br button caption center col colgroup dd details div dl dt \
     embed figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr html iframe input label li main nav \
     object ol option p picture pre script section select source style summary svg table tbody td tfoot th \
@@ -149,19 +149,19 @@ impl Writer<'_> {
 
     /// Markdown with what the HTML in it shows.
     fn without_tags(&mut self, markdown: &str) -> String {
-        // In a formula angle brackets compare.
+        // In a formula, angle brackets compare numbers.
         let options = text::MARKDOWN.union(Options::ENABLE_MATH);
         let mut out = String::with_capacity(markdown.len());
         let mut from = 0;
         for (event, range) in Parser::new_ext(markdown, options).into_offset_iter() {
-            // What is within another one was read with it.
+            // A block within another one was read with that one.
             let Some(before) = markdown.get(from..range.start) else { continue };
             let source = &markdown[range.clone()];
             let shown = match (event, stands_for(source)) {
                 (Event::Start(Tag::HtmlBlock), Some(_)) if self.blocks < BLOCKS => {
                     self.blocks += 1;
                     let Some(shown) = html::piece(source) else { continue };
-                    // It would go on with the line before, or make a heading of it.
+                    // Otherwise the text would continue the line before, or turn it into a heading.
                     let begins_line = before.trim_end_matches(' ').ends_with('\n');
                     format!("{}{shown}\n", if begins_line { "\n" } else { "" })
                 }

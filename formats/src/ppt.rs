@@ -39,7 +39,7 @@ pub(crate) fn extract<'a, R: Read + Seek>(source: R, access: impl Into<Access<'a
     read(source, access.into()).map(|opened| opened.text)
 }
 
-/// The password by which PowerPoint locks a presentation that it protects from changes alone, and which it asks nobody for.
+/// The password that PowerPoint itself sets for a presentation that is only protected from changes. It never asks for this password.
 fn known() -> Secret {
     Secret::new("/01Hannes Ruescher/01")
 }

@@ -44,7 +44,7 @@ pub(crate) fn read<R: Read + Seek>(
     let bytes = text::read_all(source, limits)?;
     let source = html::Source::decode(&bytes, charset.as_deref());
     drop(bytes);
-    // It refuses what would take too long to open.
+    // This refuses a page that would take too long to open.
     let Content { extraction, title, byline, site_name, lang, published_time } = source.content(Some(url), limits)?;
     let citation = source.open(Some(url)).map(|page| citation(&page)).unwrap_or_default();
     Ok(WebPage { extraction, title, byline, site_name, lang, published_time, citation })

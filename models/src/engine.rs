@@ -136,7 +136,7 @@ impl Engine {
         self.shared.device.encoder().map(drop)
     }
 
-    /// Takes the device as lost, as after several panics in a row, so that a test sees what follows. It is opened again by itself.
+    /// Treats the device as lost, as several panics in a row would, so that a test sees what follows. The device reopens by itself.
     #[doc(hidden)]
     pub fn lose_device(&self, reason: &str) {
         self.shared.device.give_up(reason);

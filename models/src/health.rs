@@ -71,7 +71,7 @@ impl Watched {
         self.lose(state, message);
     }
 
-    /// Takes the device as lost without a panic.
+    /// Treats the device as lost without a panic.
     pub fn give_up(self: &Arc<Self>, reason: &str) {
         let state = self.lock();
         if state.encoder.is_some() {

@@ -1,6 +1,6 @@
-//! The operations between the matrix products and between token vectors, on plain slices. They are written so that LLVM vectorises them, are
-//! compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target), and are chosen at run time. On ARM the
-//! build's target has NEON, so that only the matrix products are written for it. The crate's only other unsafe code is in
+//! The operations between the matrix products and between token vectors, on plain slices. They are written so that LLVM vectorises them, and
+//! are compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target); the processor decides at run time. On ARM the
+//! build's target has NEON, so only the matrix products are written for NEON by hand. The crate's only other unsafe code is in
 //! `weights/mapped.rs`.
 #![expect(
     unsafe_code,

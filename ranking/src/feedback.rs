@@ -1,16 +1,16 @@
-//! Pseudo-relevance feedback: the best texts of a ranking are taken for relevant, and what they are about is searched for too. The relevance model is that of Lavrenko and
-//! Croft (2001); joined with the query it is RM3 (Abdul-Jaleel et al., "UMass at TREC 2004: Novelty and HARD").
+//! Pseudo-relevance feedback: it takes the best texts of a ranking for relevant, and finds the terms that say what they are about. The relevance model is that of Lavrenko and
+//! Croft (2001); together with the query it is RM3 (Abdul-Jaleel et al., "UMass at TREC 2004: Novelty and HARD").
 use crate::{Analyzer, Language};
 use std::collections::HashMap;
 
-/// A longer term, in bytes, is no word that others use too.
+/// A term of more bytes is no word that other texts use.
 const TERM_BYTES: usize = 64;
 
 /// A term with how likely it is, or with its share of a query.
 pub type Weighted = (Box<str>, f64);
 
-/// How likely each term is in what the texts are about: the `most` likeliest, the likeliest first. The texts come best first, and each counts for less than the one before
-/// it, by the discount of nDCG, so that the scale of their scores does not matter.
+/// The `most` likeliest terms of the subject of the texts, the likeliest first. The texts come best first. Each counts for less than the one before it, by the discount of
+/// nDCG, so the scale of their scores does not matter.
 pub fn relevance_model(analyzer: &Analyzer, texts: &[String], most: usize) -> Vec<Weighted> {
     let mut model: HashMap<Box<str>, f64> = HashMap::new();
     for (rank, text) in texts.iter().enumerate() {
@@ -32,8 +32,8 @@ pub fn relevance_model(analyzer: &Analyzer, texts: &[String], most: usize) -> Ve
     model
 }
 
-/// The `most` terms that say most, by how likely each is in the model and how rare among all texts. Their shares follow from the likelihoods alone, since a ranking weighs
-/// rare terms itself; they are 1 together, the largest first.
+/// The `most` terms that say most, by how likely each is in the model and how rare it is among all texts, with the largest share first. The shares follow from the likelihoods
+/// alone, because a ranking weighs rare terms itself, and add up to 1.
 pub fn characteristic(model: Vec<Weighted>, idf: impl Fn(&str) -> f64, most: usize) -> Vec<Weighted> {
     let mut scored: Vec<(f64, Weighted)> = model
         .into_iter()
@@ -49,7 +49,7 @@ pub fn characteristic(model: Vec<Weighted>, idf: impl Fn(&str) -> f64, most: usi
     chosen
 }
 
-/// Numbers and lone characters say nothing of a subject. What a term says of its language is no part of it.
+/// Whether a term may be added: numbers and single characters say nothing of a subject. The name of its language does not count as a part of the term.
 fn may_be_added(term: &str) -> bool {
     let is_language = |name: &str| Language::NAMES.iter().any(|(known, _)| *known == name);
     let word = term.rsplit_once('/').filter(|(_, name)| is_language(name)).map_or(term, |(word, _)| word);

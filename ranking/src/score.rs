@@ -189,11 +189,11 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// How many documents are compared at once on the way to the next one.
+/// How many document numbers are compared at once on the way to the next document.
 const STRIDE: usize = 16;
 
-/// The first position from `at` on, at most `n`, whose document is not before `doc`. It is mostly a few positions away, so to compare
-/// some at once takes less time than to halve what is left of the block.
+/// The first position from `at` on, at most `n`, whose document is not before `doc`. The position is mostly near, so comparing some
+/// documents at once takes less time than a binary search in the rest of the block.
 #[inline]
 fn advance(docs: &[u32; BLOCK], mut at: usize, n: usize, doc: u32) -> usize {
     // Document numbers are below 2^31, and processors compare signed numbers side by side.

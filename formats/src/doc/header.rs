@@ -9,7 +9,7 @@ use std::ops::Range;
 /// The first version whose header has this form is that of Word 97.
 const WORD_97: u16 = 0xC0;
 const ENCRYPTED: u16 = 0x0100;
-/// What is encrypted in the way of Word 95.
+/// The flag of a document that is obfuscated as Word 95 did it.
 const OBFUSCATED: u16 = 0x8000;
 const SECOND_TABLE: u16 = 0x0200;
 /// Where the counts of characters and the places of the parts are.
@@ -29,7 +29,7 @@ pub(super) enum Part {
     EndnoteTexts = 47,
 }
 
-/// What stands before the header itself, and is never encrypted.
+/// The beginning of the header, which is never encrypted.
 pub(super) struct Start {
     /// The stream with the parts.
     pub tables: &'static str,
@@ -38,7 +38,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Refuses what an older program wrote, and what is locked in its way.
+    /// Refuses what an older program wrote, and what is locked as that program did it.
     pub(super) fn read(main: &[u8]) -> Result<Self, FormatError> {
         let (Some(version), Some(flags)) = (short(main, 2), short(main, 10)) else {
             return Err(FormatError::corrupt(Format::Doc, "its header is not there"));

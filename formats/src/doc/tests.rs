@@ -288,7 +288,7 @@ fn notes_stand_where_they_belong_and_boxes_at_the_end() {
 
 #[test]
 fn closed_documents_are_refused_by_name() {
-    // Locked in the way of Word 95.
+    // Obfuscated as Word 95 did it.
     let mut made = Made { flags: 0x8100, ..Made::default() };
     made.paragraph("Secret\r", 0, &[]);
     let bytes = made.bytes();

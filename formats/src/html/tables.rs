@@ -1,4 +1,4 @@
-//! Makes the tables of a page such as Markdown has: equally many cells in each row, and no table within a cell. Of others the
+//! Gives the tables of a page the form that Markdown needs: as many cells in each row, and no table within a cell. Otherwise the
 //! words of neighbouring cells would run together.
 
 use dom_smoothie::Readability;
@@ -6,20 +6,20 @@ use std::collections::HashSet;
 
 /// A table with more columns becomes lines.
 const MOST_COLUMNS: usize = 200;
-/// So does one that would have more than so many times the cells that it has, and a few more.
+/// So does a table whose cells and blanks together would be more than this many times its cells, and a few more.
 const MOST_TIMES: usize = 4;
 const FEW: usize = 16;
-/// More cells are spanned by none.
+/// The most rows or columns that a cell may span.
 const LONGEST_SPAN: usize = 65_534;
 /// What stands between a table and its rows.
 const PARTS: [&str; 3] = ["thead", "tbody", "tfoot"];
 
-/// Writes the cells that others span as empty ones, and makes lines of the cells of a table that Markdown cannot have.
+/// Writes an empty cell in each place that another cell spans, and turns a table that Markdown cannot have into lines.
 pub(super) fn square(page: &Readability) {
     let tree = &page.doc.tree;
-    // A table that holds another one lays out the page, or may be read as if it did.
+    // A table that holds another one lays out the page, or reads as if it did.
     let mut layouts = HashSet::new();
-    // What is around one table is not looked at again for the next one.
+    // The walk upwards from a table stops where the walk from an earlier one has passed.
     let mut seen = HashSet::new();
     for inner in page.doc.select("table").nodes() {
         let mut around = inner.parent();
@@ -86,8 +86,8 @@ fn span(value: Option<&str>) -> usize {
     value.and_then(|value| value.trim().parse().ok()).unwrap_or(1).clamp(1, LONGEST_SPAN)
 }
 
-/// For each row how many empty cells come before each of its cells, and after the last one, so that all rows are equally long; a
-/// cell is given by how many columns and rows it spans. `None` if they would be too many, or overlap.
+/// For each row, how many empty cells come before each of its cells and after the last one, so that all rows are equally long. A
+/// cell is given by how many columns and rows it spans. `None` if the cells would be too many, or would overlap.
 fn blanks(rows: &[Vec<(usize, usize)>]) -> Option<Vec<Vec<usize>>> {
     let (mut width, mut count, mut filled) = (0, 0, 0);
     // For each cell that reaches into the next row, how many more it reaches into.
@@ -119,7 +119,7 @@ fn blanks(rows: &[Vec<(usize, usize)>]) -> Option<Vec<Vec<usize>>> {
                 (column, before) = (column + 1, before + 1);
             }
             blanks.push(before);
-            // What it spans beyond all other rows is not there.
+            // What a cell spans beyond the longest row does not exist.
             let taken = above.iter().skip(column).filter(|left| **left > 0).count();
             let room = width.saturating_sub(column + taken + row.len() - index - 1);
             let across = (*across).min(room).max(1);

@@ -202,7 +202,7 @@ fn what_a_style_hides_is_not_read() {
 fn a_page_that_would_take_too_long_is_refused_at_once() {
     let deep = format!("<html><body>{}x", "<div>".repeat(200_000));
     let wide = format!("<html><body><p {}>x</p>", (0..100_000).map(|at| format!("a{at}=1 ")).collect::<String>());
-    // The end of what was never begun makes nothing less deep.
+    // An end tag without a start tag makes nothing less deep.
     let unmatched = format!("<html><body>{}x", "<div></q>".repeat(200_000));
     for (page, says) in [(deep, "10000 elements"), (unmatched, "10000 elements"), (wide, "5000 attributes")] {
         let refused = extract(Cursor::new(page), &Limits::default()).unwrap_err();

@@ -25,7 +25,7 @@ const ENTRY: usize = 12;
 /// The entries that say where the strips or tiles of a picture are, and those that say how long these are.
 const PLACES: [u16; 2] = [273, 324];
 const LENGTHS: [u16; 2] = [279, 325];
-/// The most strips of a picture that are looked at, and of all pictures of a file: many directories may name the same ones.
+/// The most strips that the reader looks at in all pictures of a file together, because many directories may name the same strips.
 const MOST_STRIPS: u64 = 64 << 10;
 const STRIPS_OF_FILE: u64 = 4 << 20;
 
@@ -103,8 +103,8 @@ impl Order {
         if self.is_little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
     }
 
-    /// The numbers of the first of these entries that a directory has, and a very large one if some of them are not in the file;
-    /// `None` if it has no such entry. Takes them from those that may still be looked at.
+    /// The numbers of the first of these entries that a directory has, or a very large number if some of them are not in the file;
+    /// `None` if the directory has no such entry. Takes their count from `left`, the numbers that may still be looked at.
     fn numbers<R: Read + Seek>(
         self,
         source: &mut R,
@@ -147,7 +147,7 @@ impl Order {
     fn is_cut<R: Read + Seek>(self, source: &mut R, entries: &[u8], length: u64, left: &mut u64) -> io::Result<bool> {
         let Some(places) = self.numbers(source, entries, PLACES, left)? else { return Ok(false) };
         let lengths = self.numbers(source, entries, LENGTHS, left)?.unwrap_or_default();
-        // What the entries do not say is taken for nothing.
+        // A length that the entries do not name counts as zero.
         let ends = places.iter().zip(lengths.into_iter().chain(iter::repeat(0))).map(|(place, long)| place + long);
         Ok(ends.max().is_some_and(|end| end > length))
     }
@@ -178,7 +178,7 @@ fn directories<R: Read + Seek>(
         let end = TIFF_HEADER + 2 + ENTRY * usize::from(order.short(*count));
         let entries = moved.get(TIFF_HEADER + 2..end.min(moved.len())).unwrap_or_default();
         let is_cut = order.is_cut(&mut source, entries, length, &mut strips)?;
-        // Nobody has looked at what follows a directory that is longer than what is read of one.
+        // If a directory is longer than the part that is read, nobody has looked at what follows it.
         let is_whole = end + size_of::<u32>() <= moved.len() || moved.len() < TIFF_HEADER + DIRECTORY as usize;
         pictures.push(Picture { size: look(&moved).and_then(|seen| seen.size).filter(|_| is_whole), is_cut });
         next = moved.get(end..).and_then(|rest| rest.first_chunk::<4>()).copied().map_or(0, |next| order.long(next));
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_picture_within_whose_pixels_the_file_ends_is_cut() {
-        /// A TIFF of one picture with these entries besides its sides, and so many bytes in all.
+        /// A TIFF of one picture, with these entries besides its width and height, and with this many bytes in all.
         fn tiff(entries: &[(u16, u16, u32, u32)], bytes: usize) -> Vec<u8> {
             let sides = [(256, 4, 1, 640), (257, 4, 1, 480)];
             let mut tiff = b"II*\0\x08\0\0\0".to_vec();

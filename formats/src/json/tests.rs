@@ -85,7 +85,7 @@ fn pages_in_values_are_read_as_what_they_show() {
     for gone in ["<p>", "<li>", "&amp;", "<i>", "class"] {
         assert!(!read.text.contains(gone), "{gone}: {}", read.text);
     }
-    // What is too deep stays as it is, and so does what there is besides of the file.
+    // A value that is nested too deep stays as it is, and so does the rest of the file.
     let deep = format!("{}x{}", "<div>".repeat(600), "</div>".repeat(600));
     let read = of(&format!(r#"{{"menu": "<nav>Ponds</nav>", "deep": "{deep}", "last": "heron"}}"#));
     for shown in ["menu: Ponds", deep.as_str(), "last: heron"] {

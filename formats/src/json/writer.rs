@@ -15,7 +15,7 @@ const PARAGRAPH: usize = 400;
 const LINE: usize = 200;
 /// Numbers that follow each other without a key or a text between them; the others are counted.
 const NUMBERS: usize = 1000;
-/// Values that are pieces of web pages are read as what they show, so many of them; a page takes longer than a value.
+/// How many values that are pieces of web pages are read as what they show; a page takes longer than a plain value.
 const PAGES: usize = 20_000;
 /// What is shown of a path: its last steps, and so many bytes of a key.
 const STEPS: usize = 8;
@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
         self.read
     }
 
-    /// What a value shows that is a piece of a web page.
+    /// What a value shows if it is a piece of a web page.
     fn page(&mut self, text: &str) -> Option<String> {
         if self.pages >= PAGES || !markup::is_page_value(text) {
             return None;

@@ -1,14 +1,14 @@
-//! Leaves out of a body what programs wrote into it for programs: signatures, keys, and files that are encoded in letters.
+//! Leaves out of a body what programs wrote there for other programs: signatures, keys, and files that are encoded in letters.
 
 /// A shorter line of letters may be a word.
 const LONG: usize = 40;
-/// It begins a text for people, of which only the end is for programs.
+/// This line begins a text for people, and only the end of that text is for programs.
 const SIGNED: &str = "-----BEGIN PGP SIGNED MESSAGE-----";
 const HASH: &str = "Hash: ";
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const RULE: &str = "-----";
-/// How a file begins and ends that is written as uuencode does.
+/// The beginning of a file that uuencode wrote, and its end.
 const FILE: &str = "begin ";
 const FILE_END: &str = "end";
 
@@ -45,7 +45,7 @@ impl Block {
             self.encoded += 1;
             self.has_long |= line.len() >= LONG;
         } else if self.is_file || !line.contains(": ") {
-            // Names with their values stand at the beginning of a signature.
+            // A signature begins with names and their values.
             self.others += 1;
         }
     }
@@ -56,7 +56,7 @@ impl Block {
     }
 }
 
-/// The text without such blocks. One that does not end stays.
+/// The text without such blocks. A block without an end stays.
 pub(super) fn without_armour(text: String) -> String {
     if !text.contains(BEGIN) && !text.contains(FILE) {
         return text;
@@ -65,7 +65,7 @@ pub(super) fn without_armour(text: String) -> String {
     let mut open: Option<Block> = None;
     let mut was_signed = false;
     for line in text.split_inclusive('\n') {
-        // Whoever answers quotes it.
+        // An answer quotes the block with these characters before each line.
         let bare = line.trim_start_matches(['>', ' ']).trim_end();
         was_signed = bare == SIGNED || (was_signed && bare.starts_with(HASH));
         if was_signed {
@@ -89,7 +89,7 @@ pub(super) fn without_armour(text: String) -> String {
     out.trim().to_owned()
 }
 
-/// Whether a line says how a file may be used, in three or four digits, and what it is called.
+/// Whether a line names the permissions of a file, in three or four digits, and then its name.
 fn is_file(line: &str) -> bool {
     let Some((mode, name)) = line.strip_prefix(FILE).and_then(|rest| rest.split_once(' ')) else { return false };
     matches!(mode.len(), 3 | 4) && mode.bytes().all(|digit| (b'0'..=b'7').contains(&digit)) && !name.is_empty()

@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The better one of two forms of a body: the plain text without what is in it for programs, unless it is missing or much shorter than the other.
+/// The better one of two forms of a body: the plain text without its parts for programs, unless that text is missing or much shorter than the other form.
 pub(crate) fn best_body(plain: String, rich: Extraction) -> Extraction {
     let plain = without_armour(plain);
     let words = |text: &str| text.split_whitespace().count() as f64;

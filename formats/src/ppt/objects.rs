@@ -78,7 +78,7 @@ impl Saved {
     }
 }
 
-/// Opens the objects of a locked presentation in place, each of which has a key of its own; the edits are plain. Returns whether
+/// Opens the objects of a locked presentation in place. Each object has a key of its own, and the edits are plain. Returns whether
 /// the presentation says how it is locked. A wrong password changes nothing.
 pub(super) fn unlock(stream: &mut [u8], last: Option<u32>, password: Option<&Secret>) -> Result<bool, FormatError> {
     const HEAD: usize = 8;

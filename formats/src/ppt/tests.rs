@@ -218,7 +218,7 @@ fn damage_anywhere_is_survived() {
     }
 }
 
-/// A presentation of one slide that a password locks. Its directory has these numbers besides, for the bytes of its document.
+/// A presentation of one slide that a password locks. Its directory also gives these numbers to the bytes of its document.
 fn locked(password: &str, also: &[u32]) -> Vec<u8> {
     let (keys, description) = locked_with(password, Some(128));
     let slide = page(kind::SLIDE, &[], &[text(0, "The pond"), text(1, "Seventy ducks")]);

@@ -18,7 +18,7 @@ use crate::{
 
 /// Further titles are paragraphs.
 const HEADINGS: usize = 2000;
-/// Values that are pieces of web pages are read as what they show, so many of them; a page takes longer than a value.
+/// How many values that are pieces of web pages are read as what they show; a page takes longer than a plain value.
 const PAGES: usize = 20_000;
 /// What is shown of a path: its last names.
 const NAMES: usize = 8;
@@ -207,7 +207,7 @@ impl<'a> Document<'a> {
                 self.text.truncate(self.text.trim_end().len());
                 match self.text.strip_suffix(" (").map(str::len) {
                     Some(before) => self.text.truncate(before),
-                    // A list in the note has ended the paragraph in which its bracket is.
+                    // A list in the note has ended the paragraph with the opening bracket.
                     None if self.text.is_empty() => {}
                     None => self.text.push(')'),
                 }
@@ -322,7 +322,7 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// A value as what it shows, if it is a piece of a web page.
+    /// A value, as what it shows if it is a piece of a web page.
     fn as_page(&mut self, value: String) -> String {
         if self.pages >= PAGES || !markup::is_page_value(&value) {
             return value;

@@ -4,7 +4,7 @@ use super::LANES;
 /// How many rows of the query are compared with each row that is loaded. Their sums stay in registers.
 const AT_ONCE: usize = 4;
 
-/// Raises each of `N` best products to the largest one with any row.
+/// Raises each of the `N` best products to the largest product with any row.
 #[inline(always)]
 fn compare<const N: usize>(asked: &[f32], rows: &[f32], width: usize, best: &mut [f32]) {
     let asked: [&[[f32; LANES]]; N] = std::array::from_fn(|n| asked[n * width..][..width].as_chunks().0);

@@ -363,7 +363,7 @@ unsafe fn multiply_on<W: PanelLine>(
         }
         // The build's target has the feature.
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: as for what is portable.
+        // SAFETY: as for the portable code.
         Isa::Neon => unsafe { multiply_body::<Neon, W>(x, right, out, out_stride, is_added) },
     }
 }

@@ -21,9 +21,9 @@ const MOST_BYTES: usize = 480;
 /// text, they are not headings.
 const MOST_ON_A_PAGE: usize = 12;
 const MOST_OF_TEXT: f64 = 0.2;
-/// With prose directly below each of them, they may hold this share.
+/// Headings with prose directly below each of them may hold this share of the text.
 const MOST_ABOVE_PROSE: f64 = 0.5;
-/// A file with so many numbered headings numbers them.
+/// A file with at least this many numbered headings numbers its headings.
 const FEWEST_NUMBERED: usize = 4;
 /// A title on more than this share of the pages, and on at least three, is a running header.
 const RUNNING: f64 = 0.25;
@@ -282,12 +282,12 @@ fn without_text(candidates: &[Candidate], mut kinds: Vec<Option<Kind>>) -> Vec<O
     kinds
 }
 
-/// Takes back what has no text below it, as above a drawing or a list, but whose number comes next after that of the heading before.
+/// Restores a heading without text below it, as above a drawing or a list, if its number comes next after that of the heading before.
 fn keep_what_counts_on(candidates: &[Candidate], kinds: &[Option<Kind>], headed: &mut [Option<Kind>]) {
     let mut before: Vec<u16> = Vec::new();
     for (index, found) in candidates.iter().enumerate() {
         let Some(number) = kinds[index].and_then(|_| parts(&found.title)) else { continue };
-        // Items of a list have numbers of one part.
+        // Numbers of one part may be those of the items of a list.
         if number.len() > 1 && comes_next(&number, &before) {
             headed[index] = kinds[index];
         }
@@ -297,8 +297,8 @@ fn keep_what_counts_on(candidates: &[Candidate], kinds: &[Option<Kind>], headed:
     }
 }
 
-/// In a file that numbers its headings, takes out what has no number, is in another type than those that have one, and has no
-/// prose below it: the labels of drawings.
+/// In a file that numbers its headings, drops the labels of drawings: what has no number, is set in another type than the numbered
+/// headings, and has no prose below it.
 fn drop_unnumbered(candidates: &[Candidate], headed: &mut [Option<Kind>]) {
     let is_numbered = |index: &usize| headed[*index].is_some() && candidates[*index].number.is_some();
     let numbered: Vec<usize> = (0..candidates.len()).filter(is_numbered).collect();

@@ -100,14 +100,14 @@ fn numbered(title: &str) -> Option<(usize, &str)> {
     (is_first && parts().all(is_number)).then(|| (1 + parts().count(), rest))
 }
 
-/// The parts of a number of digits that a title begins with, as 3 and 1 for `3.1 Method`.
+/// The parts of the number with which a title begins, such as 3 and 1 of `3.1 Method`.
 pub(super) fn parts(title: &str) -> Option<Vec<u16>> {
     let (first, _) = title.split_once(' ')?;
     let part = |part: &str| if is_number(part) { part.parse().ok() } else { None };
     first.trim_end_matches(['.', ')', ':']).split('.').map(part).collect()
 }
 
-/// Whether a number comes next after another: below it, beside it, or beside what it is below.
+/// Whether a number comes next after another one: as its first child, its next sibling, or the next sibling of one of its parents.
 pub(super) fn comes_next(number: &[u16], before: &[u16]) -> bool {
     let Some((last, outer)) = number.split_last() else { return false };
     let is_below = *last == 1 && outer == before;

@@ -13,9 +13,9 @@ const HEAD: usize = 4;
 const BLOCK: usize = 1024;
 /// Besides the beginnings of parts, these records are plain, because programs look for them before they ask for the password.
 const PLAIN: [u16; 5] = [0x0194, 0x0195, 0x00E1, 0x0196, 0x0138];
-/// So many bytes of the record of a sheet are plain: they say where it is.
+/// The record of a sheet begins with this many plain bytes, which say where the sheet is.
 const PLACE: usize = 4;
-/// A kind that no record has, for one that counts no more.
+/// A kind that no record has, for a record that no longer counts.
 const NOTHING: u16 = u16::MAX;
 
 /// What opens the bodies of records.
@@ -25,7 +25,7 @@ enum Opening {
 }
 
 impl Opening {
-    /// What the password opens by what the record of the lock says.
+    /// How to open bodies by a password and the record of the lock.
     fn new(body: &[u8], password: &Secret) -> Result<Self, FormatError> {
         const OLDER: usize = 4;
         let number = |at: usize| short(body, at).ok_or_else(damaged);
@@ -45,7 +45,7 @@ impl Opening {
         }
     }
 
-    /// Opens a body that ends at a place in the stream, from its first byte on that is not plain.
+    /// Opens a body that ends at `end` in the stream, behind its first `plain` bytes.
     fn open(&mut self, end: usize, plain: usize, body: &mut [u8]) {
         match self {
             Self::Cipher(stream) => {
@@ -63,7 +63,7 @@ pub(super) fn open(stream: &mut [u8], password: &Secret) -> Result<(), FormatErr
     let mut at = 0;
     while let (Some(kind), Some(length)) = (short(stream, at), short(stream, at + 2)) {
         let (start, end) = (at + HEAD, at + HEAD + usize::from(length));
-        // What is cut is told by who reads it. The parts, and the end, may be padded with zeros, which are empty records.
+        // The reader reports a stream that is cut. Parts may be padded with zeros, and so may the end; these are empty records.
         let Some(body) = stream.get_mut(start..end) else { break };
         match &mut opening {
             Some(opening) => {

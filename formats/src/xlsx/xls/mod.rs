@@ -78,7 +78,7 @@ pub(super) fn open<'a, R: Read + Seek + 'a>(
     }
 }
 
-/// The password by which Excel locks a workbook that it protects from changes alone, and which it asks nobody for.
+/// The password that Excel itself sets for a workbook that is only protected from changes. It never asks for this password.
 fn known() -> Secret {
     Secret::new("VelvetSweatshop")
 }

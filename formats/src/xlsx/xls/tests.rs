@@ -369,8 +369,8 @@ fn a_stream_that_is_cut_or_changed_anywhere_still_answers() {
     }
 }
 
-/// A workbook whose records behind that of its lock are changed byte by byte, by the place in the body, the end of the record and
-/// the place in the stream, but for what stays plain.
+/// A workbook whose records behind that of its lock are changed byte by byte, except for the bytes that stay plain. `change` takes the
+/// place in the body, the end of the record, the place in the stream, and the byte.
 fn locked(lock: &[u8], change: impl Fn(usize, usize, usize, u8) -> u8) -> Cursor<Vec<u8>> {
     let rows = (1..=100).flat_map(|row| [shared(row, 0, 2), number(row, 1, 0, row.into())]);
     let records: Vec<Vec<u8>> = [shared(0, 0, 0), shared(0, 1, 1)].into_iter().chain(rows).collect();

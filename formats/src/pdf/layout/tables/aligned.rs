@@ -12,9 +12,9 @@ use crate::{
 /// A blank at least this wide, in font sizes, is between two cells; beside a number the second does.
 const CELL_GAP: f64 = 0.9;
 const NUMBER_CELL_GAP: f64 = 0.6;
-/// Between two numbers it is as wide as no blank between words is.
+/// A gap of this width between two numbers is wider than any blank between words.
 const GAP_BETWEEN_NUMBERS: f64 = 0.36;
-/// But a typewriter's blank is as wide as its digits; how much they may differ, in font sizes.
+/// How much the blank of a typewriter may differ from the width of its digits, in font sizes; otherwise both are equally wide.
 const EVEN: f64 = 0.03;
 /// What is left between two columns, in font sizes.
 const GUTTER: f64 = 0.2;
@@ -78,7 +78,7 @@ impl Cell {
     /// Whether the next word belongs to this cell, too.
     fn goes_on(&self, word: &Word, text: &str, size: f64) -> bool {
         let blank = word.start - self.end;
-        // What is asked for numbers need not count characters.
+        // Only numbers depend on this, and each of their bytes is a character.
         let is_as_wide =
             |start: f64, end: f64, text: &str| (blank - (end - start) / text.len().max(1) as f64).abs() <= EVEN * size;
         let is_typewriters = is_as_wide(self.start, self.end, &self.text) && is_as_wide(word.start, word.end, text);

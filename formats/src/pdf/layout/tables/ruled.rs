@@ -17,7 +17,7 @@ const SLACK: f64 = 0.4;
 /// so few rows.
 const STACKED: usize = 3;
 const FEW_ROWS: usize = 3;
-/// As few rows and columns are boxes of a drawing if one of them is empty; the first one of a table may be.
+/// A grid with no more rows and columns than this is a drawing if a box of it is empty; only the first cell of a table may be empty.
 const FEW_COLUMNS: usize = 2;
 const FEW_CELLS: usize = 100;
 
@@ -216,7 +216,7 @@ impl Grid {
     }
 }
 
-/// How many cells are empty that no other one spans, in rows and columns with text.
+/// How many empty cells there are that no other cell spans, in rows and columns with text.
 fn blanks(cells: &[String], roots: &[usize], columns: usize) -> usize {
     let has_text = |cell: &usize| !cells[*cell].is_empty();
     let is_blank = |cell: &usize| {
