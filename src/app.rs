@@ -121,8 +121,8 @@ impl Backend {
         weigh_indexes(&self.pool, settings).await
     }
 
-    /// Takes back at once what a service held that was killed on this data folder, instead of waiting for its lease. This process holds the
-    /// folder's lock, so that one is dead; what its worker wrote last went to a server that has ended.
+    /// Takes back at once the tasks of a service that was killed on this data folder, instead of waiting for their leases. This process holds
+    /// the folder's lock, so that service is dead, and so is the database server to which its worker wrote last.
     async fn reap_predecessor(&self) -> Result<(), AppError> {
         let mut tx = transaction::begin(&self.pool).await.map_err(DatabaseError::from)?;
         let reaped = leases::reap_holders_of_folder(&mut tx).await.map_err(DatabaseError::from)?;

@@ -35,7 +35,7 @@ const PASSED: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX"];
 const TABLE_BYTES: u64 = 16 << 20;
 /// How much of what it complains about is kept.
 const COMPLAINT_BYTES: usize = 4 << 10;
-/// A line that says that a page begins is shorter.
+/// A line that announces a page is shorter than this.
 const PAGE_LINE_BYTES: usize = 32;
 /// How many characters of it are shown.
 const SHOWN: usize = 200;
@@ -100,7 +100,7 @@ impl EngineError {
     }
 }
 
-/// How long the engine may run: so long for a page, for so many pages.
+/// How long the engine may run: the time for a page, and the number of pages.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     page: Duration,
@@ -206,9 +206,9 @@ impl Engine {
     }
 
     /// Reads the words of a file that is a picture, as [`Self::recognise`] does; of a file of many, those of the one at this
-    /// index. The engine unpacks it, and knows its resolution if the file tells it; `None` if it cannot unpack it, which it does
-    /// not call an error in a file of many. A caller has looked at its first bytes, because the engine takes others for a list of
-    /// files.
+    /// index. The engine unpacks it, and knows its resolution if the file tells it. `None` if the engine cannot unpack the picture, which
+    /// is no error to the engine in a file of many. A caller has looked at the first bytes of the file, because the engine takes a file
+    /// that it does not know for a list of files.
     ///
     /// # Errors
     /// As for [`Self::recognise`].
@@ -223,8 +223,8 @@ impl Engine {
         self.words(size, &which, Input::File(file)).await
     }
 
-    /// Reads the words of all pictures of a file, of these sizes, with one start of the engine, as far as it comes: it ends at the
-    /// first that it cannot unpack, without a word on it. None may take longer than one that is read alone, and all together may
+    /// Reads the words of all pictures of a file, of these sizes, with one start of the engine. The engine ends at the first picture
+    /// that it cannot unpack, and does not mention it. Each picture may take as long as one that is read alone, and all together may
     /// write as much as one.
     ///
     /// # Errors
@@ -292,7 +292,7 @@ impl Engine {
         };
         let mut work = pin!(work);
         loop {
-            // Each page has its time from where it begins.
+            // The time of each page runs from its beginning.
             tokio::select! {
                 ended = &mut work => return ended,
                 page = timeout(pace.page, begun.changed()) => if !matches!(page, Ok(Ok(()))) {
@@ -338,10 +338,10 @@ async fn all_written(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, En
     if bytes.len() as u64 > TABLE_BYTES { Err(EngineError::TooMuch) } else { Ok(bytes) }
 }
 
-/// What the engine says beside its table: what it complains about, and the number of each page of a file of many as it begins.
+/// What the engine says beside its table: its complaints, and in a file of many pages the number of each as it begins.
 struct Heard {
     kept: Vec<u8>,
-    /// The beginning of the line that is not over.
+    /// The beginning of the line whose end has not come yet.
     line: Vec<u8>,
     /// The last page that has begun, and how many there are.
     page: u32,
@@ -353,7 +353,7 @@ impl Heard {
         Heard { kept: Vec::new(), line: Vec::new(), page: 1, pages }
     }
 
-    /// Takes in what it says next; true if another page has begun.
+    /// Takes in what the engine says next; true if another page has begun.
     fn take(&mut self, piece: &[u8]) -> bool {
         let before = self.page;
         let room = COMPLAINT_BYTES.saturating_sub(self.kept.len());
@@ -362,7 +362,7 @@ impl Heard {
             if *byte == b'\n' {
                 let line = String::from_utf8_lossy(&self.line);
                 let number = line.trim().strip_prefix("Page ").and_then(|number| number.parse::<u32>().ok());
-                // It has as many pages' time as there are pages, whatever it says.
+                // The engine gets time for as many pages as there are, whatever it says.
                 self.page = number.filter(|number| *number > self.page && *number <= self.pages).unwrap_or(self.page);
                 self.line.clear();
             } else if self.line.len() < PAGE_LINE_BYTES {
@@ -373,7 +373,7 @@ impl Heard {
     }
 }
 
-/// The beginning of what the engine complains about; the rest is heard and dropped, so that it never waits for us. Tells of each page
+/// The beginning of the engine's complaints. The rest is read and dropped, so that the engine never waits for us. Tells of each page
 /// that begins.
 async fn complaint(
     pipe: Option<impl AsyncRead + Unpin>,

@@ -68,7 +68,7 @@ usetypes! {
 }
 
 impl Usetype {
-    /// What holds the texts of a file together, and stands for them.
+    /// The containers that hold the texts of a file together, and stand for them.
     pub const SECTIONS: [Usetype; 2] = [Usetype::Section, Usetype::Sheet];
 
     /// Whether it is a part of the document above it, whose title then stands above the chunks in the part too.

@@ -11,7 +11,7 @@ pub struct Incoming {
     response: reqwest::Response,
     base: String,
     limit: usize,
-    /// What the client knows of the store, for an answer that tells it more on the way.
+    /// What the client knows of the store; an answer that comes in pieces adds to it.
     pub(crate) known: Known,
 }
 

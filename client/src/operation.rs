@@ -153,7 +153,7 @@ pub trait Wire: Clone + Serialize + DeserializeOwned + ToSchema + Send + Sync + 
     fn most_bytes(usual: u64) -> u64 {
         usual
     }
-    /// How far a store is, at the least, that shows what this tells of; `None` if this does not say so.
+    /// The position that a store has reached at least if it shows what this tells; `None` if this names no position.
     fn position(&self) -> Option<Position> {
         None
     }

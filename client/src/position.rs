@@ -73,7 +73,7 @@ impl Known {
         };
     }
 
-    /// What a request demands, so that it is shown no less than is known.
+    /// What a request demands, so that its answer shows no less than the client knows.
     pub fn demand(&self) -> Demand {
         let told = self.0.told.load(Ordering::Acquire);
         let is_placed = self.0.placed.load(Ordering::Acquire) >= told;
@@ -85,7 +85,7 @@ impl Known {
         Demand { after, told }
     }
 
-    /// Notes the position of an answer to a request with this demand: all that was told before the request happened before it.
+    /// Notes the position of an answer to a request with this demand. All that was told before the request happened before that position.
     pub fn answered(&self, demand: &Demand, position: Position) {
         self.0.position.fetch_max(position.0, Ordering::AcqRel);
         self.0.placed.fetch_max(demand.told, Ordering::AcqRel);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub type Sender =
     Arc<dyn Fn(http::Request<reqwest::Body>) -> BoxFuture<'static, http::Response<reqwest::Body>> + Send + Sync>;
 
-/// A service at a remote address. It and its clones are never answered from an older store than an earlier answer, or an event, showed them.
+/// A service at a remote address. Neither it nor its clones get an answer from a store that is older than what an earlier answer or an event showed them.
 #[derive(Clone)]
 pub struct Remote {
     base: String,

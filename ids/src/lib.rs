@@ -14,7 +14,7 @@ macro_rules! ids { ($( $(#[doc = $doc:literal])* $name:ident, )*) => { $(
     #[cfg_attr(feature = "sqlx", derive(sqlx_macros::Type), sqlx(transparent))]
     pub struct $name(pub i64);
 
-    // The macro writes this only if it is compiled with the driver.
+    // The macro writes this implementation only if it is compiled with the driver.
     #[cfg(feature = "sqlx")]
     impl sqlx::postgres::PgHasArrayType for $name {
         fn array_type_info() -> sqlx::postgres::PgTypeInfo {

@@ -166,7 +166,7 @@ impl Follow {
         let page = store::event_feed::page(&mut conn, &audience, &self.wanted, self.after, PAGE).await.or_fail()?;
         let Page { mut events, looked_at } = page;
         if self.has_standbys && !events.is_empty() {
-            // It is asked after the page was read, so everything on that is before it.
+            // The position is read after the page, so everything on the page is before it.
             let position = store::replicas::written(&mut conn).await.or_fail()?.position.to_string();
             events.iter_mut().for_each(|event| event.position = Some(position.clone()));
         }

@@ -249,7 +249,7 @@ fn unfinished_of(stages: &[FrontierStage]) -> i64 {
     stages.iter().map(|stage| stage.pending + stage.held + stage.waiting_for_retry).sum()
 }
 
-/// How many files within a file were not read, why, the names of the first, and what would have those read that are locked.
+/// How many files within a file were not read, why, the names of the first, and what to do about locked ones.
 fn members_left_out(left_out: &Value) -> String {
     let reasons: Vec<_> = left_out["reasons"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
     let first = left_out["first"].as_array().into_iter().flatten().take(NAMED_MEMBERS);

@@ -109,7 +109,7 @@ impl Handle<ops::embed_many_tokens> for Service {
     }
 }
 
-/// What a document alone is answered. What the whole service lacks ends the call, because each of the others would wait for it as long.
+/// The inner result is the answer for one document. What the whole service lacks ends the call, because each other document would wait for it as long.
 fn alone<T>(answer: Result<T, Failure>) -> Result<Result<T, Failure>, Failure> {
     match answer {
         Err(failure) if matches!(failure.code, Code::Unavailable | Code::StorageFull | Code::NotConfigured) => {
@@ -119,7 +119,7 @@ fn alone<T>(answer: Result<T, Failure>) -> Result<Result<T, Failure>, Failure> {
     }
 }
 
-/// The token vectors of texts, made in one call of the model; none at all if it refuses any of them, and then each by itself tells which.
+/// The token vectors of texts, made in one call of the model. There are none if the model refuses any text; each text by itself then shows which.
 async fn tokens_of_all(model: &Model, rows: &[&TextRow]) -> Result<HashMap<DocumentId, TokenVectors>, Failure> {
     let mut seen = HashSet::new();
     let rows: Vec<&TextRow> = rows.iter().copied().filter(|row| seen.insert(row.id)).collect();
@@ -133,7 +133,7 @@ async fn tokens_of_all(model: &Model, rows: &[&TextRow]) -> Result<HashMap<Docum
     }
 }
 
-/// Stores the token vectors of a text. Where they have not been made yet, that says what the text is refused for.
+/// Stores the token vectors of a text. It makes them if they are missing, and then says why the model refuses the text.
 async fn store_tokens(
     service: &Service,
     caller: &Caller,

@@ -60,7 +60,7 @@ pub struct Profile {
     pub tables: bool,
 }
 
-/// Used where the leaves of the file are embedded.
+/// What the tasks that embed the leaves of the file do besides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Embed {

@@ -120,7 +120,7 @@ pub fn read(table: &[u8], size: &PictureSize) -> Result<Option<Recognised>, Stri
     Ok(pages(table, |_| Some((0, size)))?.pop())
 }
 
-/// Reads the table of many pictures, whose pages are numbered from 1. It ends before the first that the engine could not unpack.
+/// Reads the table of many pictures, whose pages are numbered from 1. The table ends before the first picture that the engine could not unpack.
 ///
 /// # Errors
 /// As for [`read`].
@@ -131,7 +131,7 @@ pub fn read_all(table: &[u8], sizes: &[PictureSize]) -> Result<Vec<Recognised>, 
     })
 }
 
-/// Reads the pages of a table, each of which begins behind the one before it; `of` knows the index and the size of a page by its number.
+/// Reads the pages of a table, which stand in their order; `of` gives the index and the size of a page by its number.
 fn pages<'a>(table: &[u8], of: impl Fn(u32) -> Option<(usize, &'a PictureSize)>) -> Result<Vec<Recognised>, String> {
     let table = std::str::from_utf8(table).map_err(|_| "it is not UTF-8".to_owned())?;
     let mut rows = table.lines();

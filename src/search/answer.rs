@@ -259,7 +259,7 @@ async fn grouped(
     ranking: &Ranking<'_>,
     laps: &mut Laps,
 ) -> Result<(Shown, Found), Failure> {
-    // A later stage ranks the same groups for every page, however many that one shows.
+    // A later stage ranks the same groups for every page, however many the page shows.
     let (wanted, limit) = match asked.ranks_again() {
         true if asked.sorting.is_some() => (asked.depth as usize, asked.depth as usize),
         true => (asked.page.first().min(asked.depth as usize), asked.depth as usize),
@@ -271,7 +271,7 @@ async fn grouped(
     let reach = asked.depth.max(limit as u32);
     let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), asked.enough(reach));
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
-    // By words containers are found by their titles alone, and a later stage decides by itself.
+    // A search by words finds containers only by their titles, and a later stage decides the order itself.
     let by_wholes =
         asked.with_whole && !asked.ranks_again() && matches!(ranking, Ranking::Vector(_) | Ranking::Hybrid(..));
     let compared = LEG_DEPTH as usize;
@@ -321,7 +321,7 @@ async fn grouped(
     }
     found.total = total;
     if by_wholes {
-        // However deep a page looks, it sees the same results here, and so the same order.
+        // Each page sees the same results here, however deep it looks, and so the same order.
         let best = &found.ranked[..compared.min(found.ranked.len())];
         tree.put_by_wholes(best, &mut groups);
     }
@@ -443,7 +443,7 @@ async fn sections(
         return Ok(HashMap::new());
     }
     let mut crowded = tree.crowded(ranked, asked.limit as usize);
-    // Most were counted when they were read.
+    // Most sections were counted when they were read.
     let mut counts: HashMap<DocumentId, i64> =
         crowded.keys().filter_map(|id| Some((*id, tree.texts_in(*id)?))).collect();
     let others: Vec<DocumentId> = crowded.keys().filter(|id| !counts.contains_key(id)).copied().collect();

@@ -1,4 +1,4 @@
-//! Pseudo-relevance feedback: what the best texts of a search have in common is searched for too.
+//! Pseudo-relevance feedback: the search adds to its query what its best texts have in common.
 use super::{
     Ranking,
     paging::{FED_BACK, Page},
@@ -13,21 +13,21 @@ use svc_client::{Code, Failure};
 use svc_ids::DocumentId;
 use svc_ranking::{Analyzer, Weighted, characteristic, idf, relevance_model};
 
-/// How many of the best results are looked at for [`FED_BACK`] texts: containers have none of their own.
+/// Among how many of the best results [`FED_BACK`] texts are looked for: containers have no text of their own.
 const LOOKED_AT: u32 = 30;
-/// How many terms are added: with ten texts RM3's usual values.
+/// How many terms are added. Ten terms of ten texts are the usual values of RM3.
 const ADDED: usize = 10;
-/// How much all of them count, where the words of the query count 1 together. With 1, as RM3 usually has it, questions about a subject hardly gain more, and searches for one text
-/// lose more than twice as much (docs/search.md).
+/// How much all added terms together count, if the words of the query count 1 together. With 1, as is usual with RM3, questions about a subject hardly gain more, and searches
+/// for one text lose more than twice as much (docs/search.md).
 const SHARE: f64 = 0.3;
 /// How many of the likeliest terms are compared by how rare they are.
 const LIKELIEST: usize = 64;
 /// How many characters of a text are read.
 const READ: i32 = 8_000;
 
-/// The terms that are added to the query of a search, which ranks by `plain` without them; `None` if nobody asked for some. They stand in texts that the search finds, and so in
-/// none that its caller may not read: only how rare each of them is, as in every score of BM25, follows from all texts. A further page takes them from the texts of the first;
-/// whoever makes a cursor up names others, but gets no term that none of these has in the index.
+/// The terms to add to the query of a search, which `plain` ranks without them; `None` if nobody asked for any. The terms stand in texts that the search finds, so the caller may
+/// read these. Only the rarity of each term follows from all texts, as in every score of BM25. A further page takes the terms from the texts of the first page. Whoever makes a
+/// cursor up can name other texts, but gets no term that none of them has in the index.
 pub(super) async fn terms(
     core: &Core,
     eligible: &Eligible,
@@ -40,7 +40,7 @@ pub(super) async fn terms(
     }
     let best: Vec<DocumentId> = if page.is_first() {
         let found = plain.first(core, eligible, LOOKED_AT, LOOKED_AT).await?;
-        // What has none of the query's words may be near to it only because nothing is nearer.
+        // A text without any word of the query may be near only because nothing is nearer.
         let has_word = |id: &DocumentId| found.legs.get(id).is_some_and(|legs| legs.bm25.is_some());
         found.ranked.iter().map(|(id, _)| *id).filter(has_word).collect()
     } else {
@@ -72,12 +72,12 @@ pub(super) async fn terms(
     drop(conn);
     let rarity: HashMap<String, f64> =
         known.into_iter().map(|(term, df, docs)| (term, idf(docs as f64, df.max(0) as f64))).collect();
-    // By what the texts do not have in the index, they are not found.
+    // A term that the index does not have for these texts finds none of them.
     let chosen = characteristic(model, |term| rarity.get(term).copied().unwrap_or_default(), ADDED);
     Ok(Some(chosen.into_iter().map(|(term, share)| (term, SHARE * share)).collect()))
 }
 
-/// What an answer says of the terms that were added.
+/// The names of the terms that were added, for the answer.
 pub(super) fn named(added: Option<Vec<Weighted>>) -> Option<Vec<String>> {
     added.map(|added| added.into_iter().map(|(term, _)| term.into()).collect())
 }

@@ -28,7 +28,7 @@ pub(super) struct Fusing {
     pub weights: Weights,
 }
 
-/// Two legs, of which that of vectors has not ended its transaction.
+/// The results of both legs; the transaction of the vector leg has not ended.
 pub(super) struct FusingOpen {
     legs: Fusing,
     reading: Option<Reading>,
@@ -49,8 +49,8 @@ impl FusingOpen {
         Ok(self.legs)
     }
 
-    /// Ends the transaction with what is yet to be known, all in one message: what a leg cannot hold of what the other found, and, if they
-    /// are to be grouped, of what the groups of that many results are made. The index of BM25 is `default` if none is named.
+    /// Ends the transaction and reads in the same message what the fusion still needs: which results of one leg the other cannot hold and,
+    /// for groups, what the groups of that many results consist of. The index of BM25 is `default` if none is named.
     pub async fn close_with(
         self,
         eligible: &Eligible,
@@ -63,7 +63,7 @@ impl FusingOpen {
         let (near, worded) = (ids(&legs.vector), ids(&legs.bm25));
         let only_near: Vec<DocumentId> = near.difference(&worded).copied().collect();
         let only_worded: Vec<DocumentId> = worded.difference(&near).copied().collect();
-        // A leg that found nothing ranks nothing higher than what it cannot hold.
+        // A leg that found nothing has no result to rank above those that it cannot hold.
         let is_split = !near.is_empty() && !worded.is_empty() && !(only_near.is_empty() && only_worded.is_empty());
         let mut statements = Vec::with_capacity(2);
         if is_split {
@@ -103,8 +103,8 @@ impl Fusing {
     }
 }
 
-/// Ranks by both legs, as deep as the last rung: by words while the query is embedded, and then by vectors. What is added to the query counts
-/// for BM25 alone.
+/// Ranks by both legs, as deep as the last rung: by words while the query is embedded, and then by vectors. Terms that were added to the query
+/// count only for BM25.
 pub(super) async fn fusing(
     core: &Core,
     eligible: &Eligible,
@@ -113,7 +113,7 @@ pub(super) async fn fusing(
     rungs: &[u32],
 ) -> Result<FusingOpen, Failure> {
     let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
-    // The state of both legs is large, and would be on the stack of whoever polls them, at each level.
+    // The state of both legs is large, and without a box it would be on the stack at each level that polls them.
     let by_words = Box::pin(bm25_leg(core, eligible, index, query, deep));
     let both = Box::pin(vector_leg_after(core, eligible, query.text, deep, by_words));
     let (Open { leg: vector, reading }, bm25) = both.await?;

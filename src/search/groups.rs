@@ -27,8 +27,8 @@ pub(super) fn parts(group_by: GroupBy) -> Vec<&'static str> {
     Usetype::ALL.iter().map(|usetype| usetype.as_str()).filter(|usetype| is_part(usetype, group_by)).collect()
 }
 
-/// Of how many of the best results the sections are looked at along, where so many are shown: containers stand between the texts. Where sections
-/// are groups themselves, none comes instead of its texts.
+/// The sections of how many best results are read along, if `limit` results are shown; it is more, because containers stand between the texts. Where
+/// sections are groups themselves, no section comes instead of its texts.
 pub(super) fn looked_at(group_by: GroupBy, limit: u32) -> usize {
     match group_by {
         GroupBy::File => (4 * limit as usize).max(40),
@@ -85,7 +85,7 @@ impl Tree {
         ranked.iter().map(|(id, _)| *id).filter(|id| !self.members.contains_key(id)).collect()
     }
 
-    /// How many texts it has as its children, if that is known.
+    /// How many texts are children of this document, if that is known.
     pub fn texts_in(&self, id: DocumentId) -> Option<i64> {
         self.members.get(&id)?.texts
     }
@@ -143,8 +143,8 @@ impl Tree {
         (groups, places.into_keys().collect())
     }
 
-    /// Puts the groups that are among these best results into the order of two scores together: that of the whole, which stands for the group, and that of its best part.
-    /// What is in neither place, but further behind, counts as the last of these results; a text without parts among them is both.
+    /// Orders the groups that are among these best results by the sum of two scores: that of the whole, which stands for the group, and that of its best part.
+    /// If one of the two is not among these results, the score of the last result stands in for it. A text without parts among them is both.
     pub fn put_by_wholes(&self, best: &[(DocumentId, f64)], groups: &mut Vec<Group>) {
         let Some((_, last)) = best.last() else { return };
         let places: HashMap<DocumentId, usize> =

@@ -34,13 +34,13 @@ pub(super) struct Leg {
     pub ran: LegExplanation,
 }
 
-/// A leg of vectors whose transaction has not ended, so that more may be read in it. It has none where the query has no vector.
+/// A vector leg whose transaction has not ended, so that more can be read in it. The leg has no transaction if the query has no vector.
 pub(super) struct Open {
     pub leg: Leg,
     pub reading: Option<Reading>,
 }
 
-/// The transaction of a leg of vectors, and which of them it meets. Whoever has it holds a connection, and so waits for nothing but the database.
+/// The transaction of a vector leg, and which vectors it meets. Its owner holds a connection, and so must wait for nothing but the database.
 pub(super) struct Reading {
     pub tx: Transaction,
     pub layout: Layout,
@@ -117,7 +117,7 @@ pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, li
     leg.close().await
 }
 
-/// Does the same once something else is done, beside which the query is embedded: nothing waits for a connection while this leg has one.
+/// Does the same after `first`, and embeds the query meanwhile, so that nothing waits for a connection while this leg has one.
 pub(super) async fn vector_leg_after<T>(
     core: &Core,
     eligible: &Eligible,
@@ -152,7 +152,7 @@ pub(super) async fn nearest_leg(
     depth: u32,
 ) -> Result<Open, Failure> {
     let (limit, begun) = (i64::from(depth), Instant::now());
-    // As it is for most: one table with an index of halves.
+    // This is so in most stores: one table with an index of half-precision vectors.
     let entries = match Way::approximate(of_all, limit) {
         Way::Approximate { candidates, entries } => Layout::default().looked_at(entries, candidates),
         Way::Exact { .. } => LOOKED_AT,

@@ -77,7 +77,7 @@ pub async fn made(model: &Model, rows: &[&TextRow]) -> Result<Vec<(DocumentId, T
     Ok(found)
 }
 
-/// Makes the token vectors that documents are to have and lack, for example because they were embedded before an index that keeps such
+/// Makes the token vectors that documents should have and lack, for example because they were embedded before an index with token vectors
 /// covered them.
 pub async fn fill(core: &Core, ids: &[DocumentId]) -> Result<(), Failure> {
     let mut conn = core.pool.acquire().await.or_fail()?;

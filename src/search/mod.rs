@@ -161,7 +161,7 @@ macro_rules! asked {
             started: $started,
             query: &$body.query,
             limit: $body.limit,
-            // A cursor that nobody gave out asks for no more than a request may.
+            // A cursor that the service did not make cannot ask for more than a request may.
             depth: $page.candidates($body.depth()).min(if $body.sorting().is_some() { u32::MAX } else { RANKED_AGAIN }),
             page: $page,
             second_stage: $body.second_stage(),
@@ -179,7 +179,7 @@ macro_rules! asked {
     };
 }
 
-/// How the first stage ranks, some with terms that are added to the query. It can be asked again for more.
+/// How the first stage ranks; some ways take terms that are added to the query. It can be asked again for more results.
 enum Ranking<'a> {
     Vector(&'a VectorSearch),
     Similar(&'a similar::Similar),
@@ -201,7 +201,7 @@ struct Found {
     no_tokens: HashSet<DocumentId>,
     /// How the legs came to it.
     ran: Vec<LegExplanation>,
-    /// What the groups of all these are made of, where the first stage has read it along.
+    /// The documents of which the groups of these results consist, if the first stage has read them along.
     members: Option<Vec<Member>>,
 }
 
@@ -264,7 +264,7 @@ impl Ranking<'_> {
         }
     }
 
-    /// Whether it searches an index of BM25.
+    /// Whether this searches an index of BM25.
     fn has_words(&self) -> bool {
         matches!(self, Ranking::Bm25(..) | Ranking::Maxsim(_) | Ranking::Hybrid(..))
     }

@@ -37,7 +37,7 @@ const KNOWN: usize = 100;
 /// How many words of a query may be replaced, and how many bytes one has that is put in: a cursor carries them all.
 pub(super) const REPLACED: usize = 4;
 pub(super) const WORD_BYTES: usize = 192;
-/// How many documents feed terms back into a query, which a cursor carries too.
+/// How many documents feed terms back into a query; a cursor carries their ids.
 pub(super) const FED_BACK: usize = 10;
 /// How many bytes the key of a result has by which it is sorted: 60 characters of a title at most.
 const KEY_BYTES: usize = 240;
@@ -70,7 +70,7 @@ struct Begin {
 }
 
 impl Begin {
-    /// What the numbers of a cursor of this search say, with the words that they put into its query and the documents that feed terms back into it.
+    /// What the numbers of a cursor of this search say: where the page begins, the words to put into the query, and the documents that feed terms back into it.
     fn of(numbers: &[u64], method: usize, search: u64) -> Option<(Begin, Vec<Replaced>, Vec<DocumentId>)> {
         let [of_method, skipped, of_search, by_all_words, first, candidates, key, words, fed_back, rest @ ..] = numbers
         else {
@@ -155,7 +155,7 @@ impl Page {
         }
     }
 
-    /// How many of the best results are ranked again or sorted, where `first` are for the first page: a further page does so with no others,
+    /// How many of the best results are ranked again or sorted; `first` is the number for the first page. A further page takes the same results,
     /// whatever its own size.
     pub fn candidates(&self, first: u32) -> u32 {
         self.begin.as_ref().map(|begin| begin.candidates).filter(|candidates| *candidates > 0).unwrap_or(first)

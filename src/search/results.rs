@@ -42,7 +42,7 @@ impl Shows {
 /// What was read of the documents of an answer.
 pub(super) struct Read {
     pub documents: HashMap<DocumentId, DocumentResponse>,
-    /// How those begin whose words are shown.
+    /// The beginnings of the documents whose words are shown.
     pub beginnings: Vec<Beginning>,
     /// Whether anything waits that a search cannot show; absent if nothing was read.
     pub waiting: Option<Waiting>,
@@ -61,7 +61,7 @@ pub(super) async fn show(
 ) -> Result<Read, Failure> {
     let shape = Shape { embed: shows.embed, content: shows.content, structured_content: shows.structured_content };
     let mut room = core.settings.page_bytes;
-    // Each may have as much, whatever the others have; mostly that is all.
+    // Each document may have this share, whatever the others have. Mostly the share is enough for all of its text.
     let share = room / (ids.len().max(1) as u64);
     let characters = beginning(spoken.len());
     let wanted = Wanted { ids, shape, share, spoken, characters: characters as i32 };

@@ -29,7 +29,7 @@ pub(super) fn beginning(documents: usize) -> usize {
     (READ / documents.max(1)).clamp(READ_OF_ONE.0, READ_OF_ONE.1)
 }
 
-/// The snippets of documents that begin so: the piece with most of the query's words; if a text has none and the search goes
+/// The snippets of documents with these beginnings: the piece with most of the query's words; if a text has none and the search goes
 /// by meaning, the piece from its sentence nearest to the query, among the first ones; otherwise its beginning.
 pub(super) async fn of(
     core: &Core,
@@ -38,7 +38,7 @@ pub(super) async fn of(
     read: Vec<Beginning>,
 ) -> Result<HashMap<DocumentId, Snippet>, Failure> {
     let index = ranking.index().unwrap_or("default");
-    // What a leg has just searched is known.
+    // An index that a leg has just searched is known.
     let config = match core.postings.index(index).filter(|_| ranking.has_words()) {
         Some((_, analyzer)) => analyzer,
         None => {

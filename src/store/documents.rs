@@ -41,7 +41,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The columns that are left out of a document, of which there may be no room for any of these.
+    /// The columns that are left out of a document; `fits` says whether the document has room.
     fn omitted(self, fits: bool) -> Vec<&'static str> {
         let columns = [(self.content, "content"), (self.structured_content, "structured_content")];
         columns.iter().filter(|(is_asked, _)| !(fits && *is_asked)).map(|(_, name)| *name).collect()
@@ -236,7 +236,7 @@ pub struct Wanted<'a> {
     pub shape: Shape,
     /// The most bytes of each for which its text and structured content come at once.
     pub share: u64,
-    /// Of these the beginnings are wanted as well, and of each so many characters.
+    /// The documents whose beginnings are wanted as well, and how many characters of each.
     pub spoken: &'a [DocumentId],
     pub characters: i32,
 }
@@ -249,15 +249,15 @@ pub struct ShownRow {
     /// As [`Listed`] has them.
     pub content_bytes: i64,
     pub structured_bytes: i64,
-    /// Whether it is within the share, so that what was asked for of it is here.
+    /// Whether the document is within the share, so that this row has what was asked for.
     pub fits: bool,
-    /// Where it was asked for and the whole text is not here.
+    /// The beginning of the text, if it was asked for and the row lacks the whole text.
     pub beginning: Option<String>,
     #[sqlx(flatten)]
     pub waiting: Waiting,
 }
 
-/// Reads the documents of an answer that the scope covers, in any order, and whether anything waits, see [`unsettled`], in one statement.
+/// Reads in one statement the documents of an answer that the scope covers, in any order, and whether anything waits (see [`unsettled`]).
 pub async fn shown(conn: &mut PgConnection, scope: &Readable, wanted: &Wanted<'_>) -> sqlx::Result<Vec<ShownRow>> {
     let Wanted { ids, shape, share, spoken, characters } = *wanted;
     let mut arguments = scope.arguments();

@@ -17,7 +17,7 @@ const LAST_LOSS: i32 = 3;
 /// How many leases of a task may expire over a restart of the server without counting. A task that crashes the whole
 /// machine ends after these.
 const FORGIVEN_RESTARTS: i32 = 10;
-/// A task that has lost this many leases waits for that of a dead service too, so that one which kills every service leaves the next one time to serve.
+/// A task that has lost this many leases still waits for the lease of a dead service, so that a task which kills every service leaves the next one time to serve.
 const AT_ONCE: i32 = 3;
 
 /// Whether an expired lease of task `t` counts. It does if the worker `w`, as it was when it claimed, is gone. It does
@@ -149,7 +149,7 @@ pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     take_back(conn, None).await
 }
 
-/// Takes back the claims whose lease has expired, of these workers alone if any are named; a claim that somebody else is taking back is left to them.
+/// Takes back the claims whose lease has expired, only those of these workers if any are named. It skips a claim that somebody else is taking back.
 async fn take_back(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx::Result<Reaped> {
     let again: Vec<(TaskId, DocumentId, RootId, bool)> = sqlx::query_as(concat!(
         "WITH expired AS MATERIALIZED (SELECT t.id, t.lease_losses, w.boot_nonce, ",
@@ -201,11 +201,11 @@ async fn take_back(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx:
     Ok(Reaped { again, to_end })
 }
 
-/// Takes back at once what workers hold that held the data folder of this database. The caller holds that folder's lock, and no worker of its own has
-/// begun: so all of those are dead, and nobody has to wait for their leases. Workers beside them may live, and keep what they hold. What must end for
-/// good, and what is beyond a thousand, has no lease any more, so that the next [`reap`] finds it.
+/// Takes back at once the tasks of workers that held the data folder of this database. The caller holds that folder's lock, and none of its own workers has
+/// begun, so those workers are dead and nobody has to wait for their leases. Other workers may live, and keep what they hold. A task that must end for good,
+/// and each task beyond a thousand, only loses its lease here, so that the next [`reap`] finds it.
 pub async fn reap_holders_of_folder(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
-    // They are silent from now on, as whoever judges their losses expects of the dead.
+    // From now on these workers count as silent, which is how their losses are judged as those of dead workers.
     let dead: Vec<String> = sqlx::query_scalar(
         "UPDATE workers SET beat_at = least(beat_at, clock_timestamp() - lease) WHERE holds_folder RETURNING worker_id",
     )

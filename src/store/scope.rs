@@ -55,7 +55,7 @@ impl Readable {
         self.0.arguments()
     }
 
-    /// A statement that holds the macro `readable!`, with its two arguments written into it.
+    /// A statement that contains the macro `readable!`, with the macro's two arguments written into the text.
     pub(super) fn written(&self, statement: &str) -> String {
         let guards: Vec<String> = self.0.guards.iter().map(|guard| guard.0.to_string()).collect();
         let guards = format!("'{{{}}}'::bigint[]", guards.join(","));

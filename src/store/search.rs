@@ -138,8 +138,8 @@ pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Res
     Ok(Expected { eligible, all: f64::from(all).max(eligible) })
 }
 
-/// The statement that tells which of the documents that were found by their vectors an index of words does not have, and which of those that were
-/// found by their words have no vector of a model; [`read_not_held`] reads its rows. Of vectors in parts it asks that of the document alone.
+/// The statement that tells which documents that were found by their vectors are not in an index of words, and which documents that were found by their
+/// words have no vector of a model; [`read_not_held`] reads its rows. If vectors are in parts, it looks only into the part of the document.
 pub fn not_held(
     (near, index): (&[DocumentId], &str),
     (worded, model): (&[DocumentId], &str),
@@ -175,7 +175,7 @@ fn written_ids(ids: &[DocumentId]) -> String {
     format!("'{{{}}}'::bigint[]", ids.join(","))
 }
 
-/// A text in a statement without parameters: whatever is in it, it ends nothing.
+/// A text in a statement without parameters. Whatever the text contains, it cannot end the literal.
 fn written(text: &str) -> String {
     format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex::encode(text))
 }

@@ -26,8 +26,8 @@ pub struct Pack {
     pub vectors: Vec<u8>,
 }
 
-/// Those of the documents that are to have token vectors: those that an index covers which keeps such, and the leaves of files whose option
-/// `embed.tokens` asks for them. A generation of a file has options of its own.
+/// The documents among these that should have token vectors: those that an index with token vectors covers, and the leaves of files whose option
+/// `embed.tokens` asks for them. Each generation of a file has options of its own.
 pub async fn wanted(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar(concat!(
         "SELECT d.id FROM documents d WHERE d.id = ANY($1) AND (EXISTS (

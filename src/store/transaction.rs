@@ -55,8 +55,8 @@ const BEGIN_SEARCH: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan;
                             LOCK TABLE ONLY document_vectors IN ACCESS SHARE MODE";
 
-/// Begins the transaction of a search, see [`begin_search`], with a first statement in the same message, which has no parameters. Returns
-/// its rows.
+/// Begins the transaction of a search (see [`begin_search`]) and sends a first statement in the same message. The statement has no parameters;
+/// its rows are returned.
 pub async fn begin_search_with(pool: &PgPool, statement: &str) -> sqlx::Result<(Transaction, Vec<PgRow>)> {
     let begin = format!("{BEGIN_SEARCH}; {statement}");
     open_with(Lent::pooled(pool.acquire().await?), pool, &begin).await
@@ -160,7 +160,7 @@ async fn open(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<Transactio
     open_with(conn, pool, begin).await.map(|(transaction, _)| transaction)
 }
 
-/// Begins a transaction, and returns the rows of what is in the message besides.
+/// Begins a transaction, and returns the rows of the other statements in the message.
 async fn open_with(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<(Transaction, Vec<PgRow>)> {
     // Whatever happens to this future from here on, dropping the value ends the transaction.
     let mut transaction = Transaction { conn: Some(conn), pool: pool.clone(), backend: None };
@@ -192,7 +192,7 @@ impl Transaction {
     /// Does the same as [`commit_after`](Self::commit_after) with several last statements. Returns the rows of each.
     pub async fn commit_after_all(mut self, statements: &[String]) -> sqlx::Result<Vec<Vec<PgRow>>> {
         let message = statements.iter().map(String::as_str).chain(["COMMIT"]).collect::<Vec<_>>().join("; ");
-        // The end of a statement begins the next list.
+        // Where a statement ends, the list of the next one begins.
         let mut answers: Vec<Vec<PgRow>> = vec![Vec::new()];
         {
             let mut answer = sqlx::raw_sql(sqlx::AssertSqlSafe(message)).fetch_many(&mut *self);
@@ -223,7 +223,7 @@ impl Transaction {
         then: &str,
     ) -> sqlx::Result<(Vec<PgRow>, Option<Vec<Vec<PgRow>>>)> {
         let message = sqlx::AssertSqlSafe(format!("{statement}; COMMIT; {then}"));
-        // The end of a statement begins the next list.
+        // Where a statement ends, the list of the next one begins.
         let mut answers: Vec<Vec<PgRow>> = vec![Vec::new()];
         let read = {
             let mut answer = sqlx::raw_sql(message).fetch_many(&mut *self);

@@ -42,7 +42,7 @@ pub struct Role {
     pub badges: Vec<String>,
     /// Whether to leave tasks without a badge to others.
     pub strict_badges: bool,
-    /// Whether this process holds the lock of the data folder that the database is in, so that the next one to hold it knows that this one is dead.
+    /// Whether this process holds the lock of the data folder of its database, so that the next holder of the lock knows that this process is dead.
     pub holds_folder: bool,
     pub poll: Duration,
     pub heartbeat: Duration,

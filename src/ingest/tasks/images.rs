@@ -85,10 +85,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     store::evidence::record(tx.conn(), id, Evidence::ImagesLeftOut, &left_out).await.classified()?;
     if count > 0 {
-        // What its charts say is content, whatever else the file has.
+        // The tables of charts are content, whatever else the file has.
         store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &Value::Null).await.classified()?;
     }
-    // The task of the text writes its evidence before the counts of the file too, so that the two never wait for each other.
+    // The task of the text also writes its evidence before the counts of the file, so the two never wait for each other.
     grow(&mut tx, made).await?;
     let mut detail = Map::new();
     detail.insert("images".to_owned(), images.len().into());
@@ -98,8 +98,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// Records why a file has no text or no sheets, unless its charts became tables. They are read at the same time, and the task that
-/// writes second sees what the first one wrote.
+/// Records why a file has no text or no sheets, unless its charts became tables. Another task reads the charts at the same time, and the
+/// task that writes second sees what the first one wrote.
 pub(super) async fn record_empty(
     conn: &mut PgConnection,
     id: DocumentId,

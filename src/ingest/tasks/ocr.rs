@@ -35,7 +35,7 @@ const LISTED_PAGES: usize = 1_000;
 const LINES: usize = 50_000;
 /// Of words of which the engine is less sure, a good part is wrong.
 const LOW_CONFIDENCE: f32 = 60.0;
-/// Why a picture that the engine cannot unpack is left out, and one of which a part is not in the file, so that its text is not whole.
+/// The reason for a picture that the engine cannot unpack, and the one for a picture of which the file lacks a part, so that its text is incomplete.
 const DAMAGED: &str = "damaged";
 const CUT: &str = "cut";
 /// How many pages that were left out are named.
@@ -95,7 +95,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 enum Pictures {
     /// A reader draws the pages.
     Drawn,
-    /// The file has them, each of this size if its header tells it; it ends within those of these numbers.
+    /// The file has pictures of these sizes, as far as their headers tell them; it ends within the pictures of these numbers.
     Stored { sizes: Vec<Option<PictureSize>>, cut: BTreeSet<u32> },
 }
 
@@ -241,8 +241,8 @@ async fn read_page(tools: &Tools, engine: &Engine, file: &StoredFile, number: u3
     })
 }
 
-/// Has the engine read the pictures of a file with one start, as far as it comes, if all of them keep to the limits: it would unpack
-/// the others too. Whatever goes wrong with one of them, each is then read alone, so that the fault has its page.
+/// Has the engine read the pictures of a file with one start, as far as it comes. It does so only if all pictures keep to the limits,
+/// because the engine would unpack the others too. If anything goes wrong, the caller has each read alone, so that the fault has its page.
 async fn read_all(
     tools: &Tools,
     engine: &Engine,
@@ -287,7 +287,7 @@ async fn read_file(
     let index = (sizes.len() > 1).then_some(index);
     Ok(match engine.recognise_file(&size, input, index).await {
         Ok(Some(recognised)) => Page::Read(size, recognised),
-        // What it cannot unpack, it ends with an error on or says nothing of, and the next picture may be whole.
+        // On a picture that it cannot unpack, the engine ends with an error or says nothing, and the next picture may be whole.
         Ok(None) => Page::NotDrawn(DAMAGED),
         Err(fault @ EngineError::Crashed { by_itself: true, .. }) => {
             tracing::info!(picture = index, error = %fault, "the OCR engine cannot read a picture");

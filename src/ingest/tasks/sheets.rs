@@ -66,7 +66,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     store::nodes::insert(tx.conn(), &tools.lexicon, &Place::of_claim(grant), &grant.task_type, &nodes)
         .await
         .classified()?;
-    // Before the counts of the file, as the task of its charts does, so that the two never wait for each other.
+    // This comes before the counts of the file, as in the task of its charts, so the two never wait for each other.
     images::record_empty(tx.conn(), grant.document_id, sheets.is_empty().then_some("no_sheets")).await?;
     count(&mut tx, grant.document_id, grant.root_id, &ids).await?;
     for (sheet, id) in sheets.iter().zip(&ids) {

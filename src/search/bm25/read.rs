@@ -39,7 +39,7 @@ pub struct Hit {
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'q> {
     pub text: &'q str,
-    /// Terms of the index that count too, each with its share of what all words of the text count together.
+    /// Terms of the index that count as well, each with its share of the weight of all words of the text together.
     pub added: &'q [Weighted],
 }
 
@@ -214,7 +214,7 @@ fn enough(limit: usize, share: f64) -> usize {
     (limit as f64 / share * 1.25) as usize + 16
 }
 
-/// What each term counts in the query, by term: a word as often as it stands there, and what is added its share of all of them.
+/// The weight of each term in the query: for a word, how often it stands there; for an added term, its share of all words.
 async fn query_terms(config: AnalyzerConfig, Query { text, added }: Query<'_>) -> Result<Vec<Weighted>, Error> {
     let bag = if text.len() > LONG_QUERY {
         let text = text.to_owned();
@@ -223,7 +223,7 @@ async fn query_terms(config: AnalyzerConfig, Query { text, added }: Query<'_>) -
     } else {
         Analyzer::new(config).query(text)
     };
-    // Where each text has its own language, a word stands for a term of each, and a text has one of these: so words are counted, and not terms.
+    // Where each text has its own language, a word becomes a term of each language, and a text can have only one of these. So words are counted, not terms.
     let words = if bag.terms.is_empty() { 0.0 } else { f64::from(bag.length.max(1)) };
     let mut terms: Vec<(Box<str>, u32)> = bag.terms.into_iter().collect();
     if terms.len() > LOOKED_UP {

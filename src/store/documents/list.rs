@@ -212,8 +212,8 @@ pub async fn subtree(
     .await
 }
 
-/// Whether there is anything at all that a search cannot show, whoever asks. To count it takes a millisecond of planning alone, and mostly there is
-/// nothing to count for anybody.
+/// Whether there is anything at all that a search cannot show to anybody. Counting takes a millisecond for planning alone, and mostly there is nothing
+/// to count.
 macro_rules! waiting {
     () => {
         "(EXISTS (SELECT FROM documents WHERE settled <> 'settled')
@@ -273,7 +273,7 @@ macro_rules! under_changed_titles {
 /// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
 /// it; a chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first 10,000
 /// documents of the scope under changed titles are looked at, and 2,000 chunks among them, because most still have the vectors that they had.
-/// A search by vectors of a model, beside which there are others, cannot show those that have none of it. `waiting` is what is known of these already.
+/// If there are vectors of several models, a search by those of one cannot show documents that lack them. `waiting` is what an earlier statement has told, if one did.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,

@@ -86,8 +86,8 @@ pub async fn around(conn: &mut PgConnection, index: &str, term: &str, most: i64)
     .await
 }
 
-/// How many documents of the index of this name have each of these terms, beside how many it has in all. A term is left out that none of `documents` has there, so
-/// that nothing is told of one which only others have.
+/// How many documents of the index of this name have each of these terms, and how many documents the index has in all. A term that none of `documents` has there is left
+/// out, so that nothing is told of a term which only other documents have.
 pub async fn frequencies(
     conn: &mut PgConnection,
     index: &str,

@@ -27,16 +27,16 @@ pub struct Member {
     pub readable: bool,
     /// Whether it is readable and settled, and no excluded usetype keeps it out of results.
     pub may_be_shown: bool,
-    /// How many readable texts it has as its children, where they were counted: of a section that may be read.
+    /// How many readable texts are its children, if they were counted; they are counted only for a section that the caller may read.
     pub texts: Option<i64>,
 }
 
-/// Where the readable texts under a section are counted along, as [`texts_in`] does: above at least two of these documents. Under any other container
-/// there may be a million that the caller may not read, and each of them would be looked at.
+/// For which sections the readable texts are counted along, as [`texts_in`] does: for those above at least two of these documents. Under any other container
+/// there may be a million texts that the caller may not read, and the count would look at each of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted<'a> {
     pub among: &'a [DocumentId],
-    /// As far as they are counted.
+    /// The count goes no further than this.
     pub most: i64,
 }
 
@@ -64,7 +64,7 @@ pub async fn members(
 
 /// The statement of [`members`], which has no parameters, so that it can go in one message with others; [`read`] reads its rows.
 pub fn statement(scope: &Readable, ids: &[DocumentId], counted: Counted<'_>) -> String {
-    // The planner does not know how many ids a query returns, so it looks each up.
+    // The planner does not know how many ids a query returns, so it looks up each id.
     let statement = concat!(
         "WITH found AS MATERIALIZED (SELECT f.id, f.path FROM documents f WHERE f.id = ANY((SELECT {ids})::bigint[])),
               wanted AS MATERIALIZED (SELECT id FROM found UNION SELECT unnest(path) FROM found),

@@ -45,7 +45,7 @@ pub struct Layout {
     pub root: Option<DocumentId>,
     /// How many vectors the index of bits has, where that is the only one.
     pub bits: Option<f64>,
-    /// How many entries the transaction already has the indexes look at, if that was set.
+    /// How many entries the indexes look at in this transaction, if that was set.
     pub set: Option<i64>,
 }
 
@@ -79,8 +79,8 @@ pub async fn layout(conn: &mut PgConnection, eligible: &Eligible, query: &Stored
     of(&sqlx::raw_sql(AssertSqlSafe(statement(eligible, query))).fetch_one(conn).await?)
 }
 
-/// Begins the transaction of a search by vectors, see [`begin_search`](crate::store::transaction::begin_search), and reads their layout, in one
-/// message. The HNSW indexes look at so many entries until it ends, or another number is set.
+/// Begins the transaction of a search by vectors (see [`begin_search`](crate::store::transaction::begin_search)) and reads the layout of the vectors in the
+/// same message. The HNSW indexes look at `entries` entries until the transaction ends, or until another number is set.
 pub async fn begin(
     pool: &PgPool,
     eligible: &Eligible,
@@ -93,11 +93,11 @@ pub async fn begin(
     Ok((tx, Layout { set: Some(entries), ..layout }))
 }
 
-/// Reads the layout. It has no parameters, so that it can go with the beginning of its transaction.
+/// The statement that reads the layout. It has no parameters, so that it can go in one message with the beginning of its transaction.
 fn statement(eligible: &Eligible, query: &Stored<'_>) -> String {
     let [halves, bits] = names(query);
-    // Without a scope no document is read here: whoever holds their table would keep this message waiting, and what waits before its server's
-    // process is known cannot be cancelled.
+    // Without a scope this reads no document. Whoever locks the table of documents would keep this message waiting, and a message cannot be cancelled
+    // before the process of its server is known.
     let root = match eligible.parent_id {
         Some(id) => format!(
             "CASE WHEN p.parts > 0 THEN (SELECT coalesce(d.path[1], d.id) FROM documents d WHERE d.id = '{}'::bigint) END",
@@ -126,7 +126,7 @@ fn names(query: &Stored<'_>) -> [String; 2] {
     [Index::Halves, Index::Bits].map(|index| index_name("document_vectors", index, query.model, width))
 }
 
-/// Reads about how many rows a table or an index has, with its parts.
+/// Reads roughly how many rows a table or an index has, with its parts.
 const ROWS: &str = "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::float8 FROM pg_class c
      WHERE c.oid = to_regclass($1) OR c.oid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass($1))";
 
