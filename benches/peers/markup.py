@@ -1,5 +1,5 @@
-"""Files whose words are known and drowned in markup, as programs write them: `markup.py SIZE FOLDER` writes one of each kind with
-nothing but the standard library. Beside NAME stands NAME.words with the words that a reader sees.
+"""Makes files of known words in much markup, as programs write them: `markup.py SIZE FOLDER` writes one of each kind with nothing but
+the standard library. Beside each file NAME it writes NAME.words, the words that a reader sees.
 """
 
 import base64
@@ -54,7 +54,7 @@ def page(size):
 
 
 def letter(number, size):
-    """A message with the headers of those who passed it on, two forms of its text and an attachment."""
+    """A message with the headers of the servers that passed it on, two forms of its text and an attachment."""
     said = [line(number + part) for part in range(size)]
     message = EmailMessage()
     for hop in range(4):
@@ -89,7 +89,7 @@ def mailbox(size):
 
 
 def paper(size):
-    """RTF with the tables of a word processor, a picture, and the text in runs."""
+    """RTF with the font, style and list tables of a word processor, a picture, and the text in runs."""
     fonts = "".join(f"{{\\f{number}\\fswiss\\fcharset0\\fprq2{{\\*\\panose 020b0604020202020204}}Font {number};}}" for number in range(20))
     colours = "".join(f"\\red{number}\\green{number}\\blue{number};" for number in range(20))
     styles = "".join(f"{{\\s{number}\\ql\\li0\\ri0\\sb240\\widctlpar heading {number};}}" for number in range(1, 5))

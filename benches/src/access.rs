@@ -131,7 +131,7 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
     for from in (0..nodes).step_by(BATCH) {
         let count = BATCH.min(nodes - from);
         let parents: Vec<i64> = (from..from + count).map(|number| roots[number * roots.len() / nodes]).collect();
-        // Texts of one length would tie in their thousands, and whatever ties with the last result is looked at.
+        // Texts of one length would tie by the thousand, and a search looks at each text that ties with its last result.
         let texts: Vec<String> = (0..count).map(|_| prose.words(random.random_range(20..=60))).collect();
         let vectors: Vec<_> = (0..count).map(|_| Stored::new(&model, width, &space.draw(&mut random)).vector).collect();
         let ids: Vec<i64> = sqlx::query_scalar(

@@ -22,13 +22,13 @@ const VOCABULARY: usize = 200_000;
 const TOPICS: u64 = 400;
 const TOPIC_WORDS: usize = 3_000;
 const QUERIES: usize = 200;
-/// How many results a search wants.
+/// How many results the searches want.
 const LIMITS: [usize; 2] = [10, 100];
 /// How many are appended at the end, a hundred at a time, while the clock runs.
 const TIMED: usize = 2_000;
-/// More documents are written sealed, because nothing new is learned from appending them.
+/// Further documents are written sealed, because appending them would show nothing new.
 const APPENDED: usize = 100_000;
-/// The most memory of the lists that a process keeps, as in the service.
+/// The most memory for the lists that a process keeps, as in the service.
 const CACHE_BYTES: usize = 256 << 20;
 
 /// The medians of one size, by what was searched: ours and the peer's.
@@ -172,7 +172,7 @@ async fn seal(
     analyzer: &Analyzer,
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
-    // Ours are the terms of the texts only as long as the analyzer leaves such words alone.
+    // The index gets these words as terms, which is right only as long as the analyzer leaves such words alone.
     let mut terms: Vec<Box<str>> = analyzer.bag(&corpus.text(0)).terms.into_keys().collect();
     let mut words: Vec<Box<str>> =
         distinct(&corpus.documents[0]).iter().map(|word| format!("t{word}").into()).collect();

@@ -75,7 +75,7 @@ async fn measure(
     rounds: usize,
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
-    // What runs if nobody asks for a precision.
+    // The precision that runs if nobody asks for one.
     let default = load(folder, None)?.info().precision;
     let mut engines = Vec::new();
     for (name, precision) in Precision::NAMES {

@@ -57,7 +57,7 @@ struct Way {
     name: &'static str,
     method: &'static str,
     expand: bool,
-    /// It makes a difference to groups alone.
+    /// This makes a difference only to groups.
     with_whole: bool,
     rerank: bool,
 }
@@ -96,7 +96,7 @@ pub async fn run(folder: Option<&Path>) -> Result<(), BoxError> {
                 let client = uploads::client(&format!("http://{}", app.address))?;
                 let places = load(&client, &collection, form).await?;
                 for way in WAYS {
-                    // No document is in a group here, and a cross-encoder takes too long to read everything three times.
+                    // Documents alone have no groups, and a cross-encoder takes too long to read everything three times.
                     let is_for_form = if form == Form::Documents { !way.with_whole } else { !way.rerank };
                     if !is_for_form {
                         continue;

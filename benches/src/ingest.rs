@@ -22,7 +22,7 @@ const DOCUMENTS: usize = 2000;
 const WORDS: usize = 20;
 const CLIENTS: usize = 16;
 const TITLE: &str = "Note";
-/// How many queries have the model to themselves.
+/// How many queries run while nothing else uses the model.
 const ALONE: usize = 50;
 /// The time between two looks at the queue.
 const LOOK: Duration = Duration::from_millis(10);

@@ -34,12 +34,12 @@ use svc_ids::DocumentId;
 use svc_ranking::Analyzer;
 
 const CLIENTS: usize = 8;
-/// How often each question is asked in each way. All ways take turns, so that whatever else the machine does meets all of them.
+/// How often each question is asked in each way. The ways take turns, so that other work of the machine affects all of them.
 const ROUNDS: usize = 5;
 const FOLDERS: usize = 20;
 const BATCH: usize = 5_000;
 const RESULTS: usize = 10;
-/// For so long the service goes by what the planner expected of the store before.
+/// How long the service still uses what the planner expected of the smaller store.
 const EXPECTED: Duration = Duration::from_secs(31);
 
 struct Question {
@@ -50,11 +50,11 @@ struct Question {
 /// Asks the question of this number, and fails if nothing is found.
 type Ask = Arc<dyn Fn(usize) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// What each figure came to in the smaller store.
+/// The value of each figure in the smaller store.
 type Values = HashMap<String, f64>;
 
 pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    // The clients ask as fast as they are answered.
+    // The clients ask as fast as the service answers, so it must not limit their rate.
     with_app(|settings| settings.rate_costly = 0, async |app: &App| both(app, nodes, out).await).await
 }
 
@@ -94,7 +94,7 @@ async fn both(app: &App, nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<()
     Ok(())
 }
 
-/// Stores the nodes from one number to another as ingestion would: with vectors and postings.
+/// Stores the nodes of these numbers as ingestion would: with vectors and postings.
 async fn fill(
     app: &App,
     sentences: &mut Sentences,
@@ -241,7 +241,7 @@ where
     })
 }
 
-/// What one writes who has PostgreSQL and pgvector alone: the nearest, with their texts.
+/// The statement that somebody with nothing but PostgreSQL and pgvector would write: the nearest nodes, with their texts.
 async fn bare(
     pool: &PgPool,
     sentences: &Sentences,
@@ -284,7 +284,7 @@ fn is_found(results: usize) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The milliseconds of each question, of which every client takes the next.
+/// The milliseconds that each question takes. Each client takes the next question as soon as it is free.
 async fn by_clients(ask: &Ask, questions: usize) -> Result<Vec<f64>, BoxError> {
     let next = Arc::new(AtomicUsize::new(0));
     let clients: Vec<_> = (0..CLIENTS)

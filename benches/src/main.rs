@@ -80,7 +80,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "ingest",
-        "uploads and 2000 short documents to settled, beside the bare encoder, and what a query waits beside them; SIZE: files, default 10",
+        "uploads and 2000 short documents to settled, beside the bare encoder, and how long queries wait for the model meanwhile; SIZE: files, default 10",
     ),
     (
         "batch",
@@ -93,7 +93,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "queue/offered",
-        "how long tasks take that come at a rate to 100 claimers, each from when it is due to its durable end; SIZE: tasks a second, default 400",
+        "how long tasks take at a rate, with 100 claimers: each from when it is due to its durable end; SIZE: tasks a second, default 400",
     ),
     ("queue/fleet", "claims for each task with 100 workers; always 1000 files and then 100"),
     ("queue/backlog", "when half of many files are settled; SIZE: files, default 500"),
@@ -172,7 +172,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "maxsim",
-        "a query's tokens against those of documents of 100 words: scored, read and scored, in SQL, and searched over HTTP; SIZE: documents, default 100",
+        "the tokens of a query against those of documents of 100 words: scored alone, read and scored, scored in SQL, and searched over HTTP; SIZE: documents, default 100",
     ),
     ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
     (

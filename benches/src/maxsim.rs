@@ -1,4 +1,4 @@
-//! Late interaction: a query's tokens against those of a hundred documents, scored here, in SQL, and by a search.
+//! Late interaction: the tokens of a query against those of a hundred documents, scored in process, in SQL, and by a search.
 use crate::{
     figure::{BoxError, Figure, Peer, median},
     sandbox::with_app,
@@ -13,7 +13,7 @@ use svc_client::{
 };
 use svc_models::{sum_of_nearest, unpack};
 
-/// The widths that are stored and compared, of which the model has to have as many components.
+/// The widths that are stored and compared. The model needs at least as many components.
 const WIDTHS: [usize; 2] = [256, 384];
 /// The words of a document, each of which is a token, and the tokens of a query.
 const WORDS: usize = 100;
@@ -96,7 +96,7 @@ async fn measure(app: &App, documents: usize, width: usize, out: &mut dyn FnMut(
         let found = client.search_maxsim(Json(body)).await?;
         let search = milliseconds(begun);
         if found.results.is_empty() || found.results.iter().any(|result| result.no_tokens) {
-            return Err("a search found nothing, or what has no tokens".into());
+            return Err("a search found nothing, or a document without token vectors".into());
         }
         if round >= WARMING {
             scored.push(score);
@@ -124,12 +124,12 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// The document with the highest score. The query is a part of one of them, so no other one is as near.
+/// The document with the highest score. The query is a part of one document, so no other document is as near.
 fn best(scores: impl Iterator<Item = (i64, f64)>) -> i64 {
     scores.max_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(id, _)| id)
 }
 
-/// The token vectors of all documents, once there are so many.
+/// The token vectors of all documents, as soon as this many documents have them.
 async fn packs(pool: &PgPool, documents: usize) -> Result<Vec<(i64, Vec<u8>)>, BoxError> {
     let begun = Instant::now();
     loop {

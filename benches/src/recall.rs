@@ -39,7 +39,7 @@ const QUESTIONS: usize = 60;
 const WARMING: usize = 10;
 const BATCH: usize = 5_000;
 
-/// Larger stores are only measured in the first form, which they have from the start: each other one takes an index that is made anew.
+/// The most nodes for all forms. A larger store is measured only in the first form, which it has from the start, because each other form needs a new index.
 const FORMED: usize = 100_000;
 /// The forms of the table that are measured, in how many parts it is then, and what its indexes are made of.
 const FORMS: [(&str, usize, Index); 3] =
@@ -145,7 +145,7 @@ async fn measure(
         let is_foreign = |relevant: &HashSet<usize>| relevant.is_disjoint(&part.abstracts);
         let questions = cranfield.relevant().iter().filter(|(_, relevant)| is_foreign(relevant)).take(QUESTIONS);
         let questions: Vec<usize> = questions.map(|(&question, _)| question).collect();
-        // These come before anything is timed, because they read every vector, and whatever else was in memory goes.
+        // The exact answers come before anything is timed, because they read every vector and push everything else out of memory.
         for &question in &questions {
             if let Entry::Vacant(unknown) = exact.entry((part.folder, question)) {
                 let vector = engine.embed_query(cranfield.questions[question].clone()).await?;
@@ -155,7 +155,7 @@ async fn measure(
         }
         let (mut found, mut wanted, mut times) = (0, 0, Vec::new());
         for (number, &question) in questions.iter().enumerate() {
-            // The service keeps the vector of a query: what is timed is the search.
+            // The service keeps the vector of a query, so the time is that of the search alone.
             let search = VectorSearch { parent_id, ..VectorSearch::new(&cranfield.questions[question]) };
             client.search_vector(Json(VectorSearch { limit: 1, ..search.clone() })).await?;
             let start = Instant::now();

@@ -1,5 +1,4 @@
-//! Postings that are written as a compaction leaves them, without the tails that appending makes: this puts a million texts into an index
-//! in some minutes.
+//! Writes postings as a compaction leaves them, without the tails that appending makes. For a million texts this takes some minutes.
 use crate::figure::BoxError;
 use sqlx::PgPool;
 use std::collections::HashMap;
@@ -28,7 +27,7 @@ pub struct Counted {
     pub terms: Vec<(u32, u32)>,
 }
 
-/// Adds texts to an index, in which none of them may be.
+/// Adds texts to an index that has none of them yet.
 pub async fn append(pool: &PgPool, index: IndexId, names: &[&str], texts: &[Counted]) -> Result<(), BoxError> {
     let mut conn = pool.acquire().await?;
     let before = indexes::totals(&mut conn, index).await?;

@@ -1,5 +1,5 @@
-//! Nodes that are made of real sentences, with vectors: each one's is the sum of those of two sentences of one abstract and a little of
-//! another one.
+//! Nodes that are made of real sentences. The vector of a node is the sum of the vectors of two sentences of one abstract and a little of
+//! that of another one.
 use crate::{encoder::cranfield::Cranfield, figure::BoxError};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use sqlx::PgPool;
@@ -52,7 +52,7 @@ impl Sentences {
         Node { parent, text, vector }
     }
 
-    /// Stores nodes, without what finds them by words. Returns their ids, in their order.
+    /// Stores nodes, without postings and lexemes. Returns the ids in the order of the nodes.
     pub async fn store(&self, pool: &PgPool, nodes: &[Node]) -> Result<Vec<i64>, BoxError> {
         let stored = nodes.iter().map(|node| Stored::new(&self.model, self.width, &node.vector).vector);
         Ok(sqlx::query_scalar(

@@ -16,7 +16,7 @@ use svc_models::{Engine, ModelSettings, Precision};
 type BoxError = Box<dyn Error + Send + Sync>;
 
 const ROUNDS: usize = 5;
-/// More texts than this in a pass gain nothing there.
+/// The texts of a pass; more would gain nothing on such a processor.
 const BATCH: usize = 256;
 /// Words that are one token each in the tokenizer of MiniLM.
 const WORDS: [&str; 10] = ["tree", "of", "documents", "store", "the", "query", "finds", "what", "was", "asked"];
@@ -41,7 +41,7 @@ async fn main() -> Result<(), BoxError> {
     for (device, _) in built.into_iter().filter(|&(_, is_built)| is_built) {
         let engine = load(&folder, device)?;
         for (unit, work, texts) in &works {
-            // This warms everything up, and being faster with other numbers would be worthless.
+            // This warms everything up, and checks the numbers, because speed with wrong numbers would be worthless.
             let (_, want) = embed(&reference, &texts[..1]).await?;
             alike(device, &embed(&engine, texts).await?.1, &want, 0.9999)?;
             if let Some(torch) = &mut torch {
@@ -106,7 +106,7 @@ fn text(tokens: usize, seed: usize) -> String {
     (0..tokens - 2).map(|word| WORDS[(word * 7 + seed) % WORDS.len()]).collect::<Vec<_>>().join(" ")
 }
 
-/// `peer.py` on the graphics processor, in the Python that SVC_BENCH_PYTHON names. It ends with its handle.
+/// `peer.py` on the graphics processor, in the Python that SVC_BENCH_PYTHON names. The process ends when this is dropped.
 struct Torch {
     child: Child,
     requests: ChildStdin,
@@ -150,7 +150,7 @@ impl Torch {
 
 impl Drop for Torch {
     fn drop(&mut self) {
-        // If neither works, it has ended already.
+        // If neither call succeeds, the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -278,7 +278,7 @@ async fn print(
         writeln!(std::io::stderr(), "searched for “{}” instead", one_line(&instead.query, 80))?;
     }
     if let Some(terms) = found.expanded_by.as_ref().filter(|terms| !terms.is_empty()) {
-        writeln!(std::io::stderr(), "searched also for {}", one_line(&terms.join(", "), 200))?;
+        writeln!(std::io::stderr(), "also searched for {}", one_line(&terms.join(", "), 200))?;
     }
     if let Some(cursor) = &found.next_cursor {
         writeln!(std::io::stderr(), "more results: --cursor {cursor}")?;

@@ -266,7 +266,7 @@ async fn stopped(serving: Serving) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_takes_up_at_once_what_the_killed_one_on_its_data_folder_held() {
     let folder = Folder(std::env::temp_dir().join(format!("svc-successor-{}", std::process::id())));
-    // Nobody waits for this lease.
+    // The lease is so long that the test would not outlast it.
     let start = async || {
         let folder = folder.0.clone();
         tokio::task::spawn_blocking(move || serve(&folder, "3600")).await.unwrap()
@@ -290,7 +290,7 @@ async fn a_service_takes_up_at_once_what_the_killed_one_on_its_data_folder_held(
     })
     .await;
     first.process.kill();
-    // The server ends what it was asked for by a client that is gone.
+    // The server finishes the statements of a client that is gone.
     until("its statements to end", async || {
         let ended = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
         sqlx::query_scalar::<_, bool>(ended).fetch_one(&mut conn).await.unwrap().then_some(())

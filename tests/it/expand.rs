@@ -48,7 +48,7 @@ async fn what_the_best_texts_are_about_is_searched_for_too() {
         assert_eq!(legs.len(), if method == "bm25" { 1 } else { 2 }, "{method}: the plain search is none of its legs");
         assert_eq!(found.why.is_some(), method == "auto");
     }
-    // What stands in the query itself weighs more than all that is added.
+    // The words of the query weigh more than all added terms.
     let expanded = ask(&app.client, "bm25", &body).await.unwrap();
     assert_eq!(ids(&expanded).len(), 3);
     assert!([herons, egrets].iter().all(|id| ids(&expanded)[..2].contains(id)), "{:?}", ids(&expanded));
@@ -63,7 +63,7 @@ async fn what_the_best_texts_are_about_is_searched_for_too() {
     let not_even = json!({"query": "heron", "context": "wide", "expand": false});
     assert_eq!(ask(&app.client, "bm25", &not_even).await.unwrap().expanded_by, None);
 
-    // Nothing is found that could be fed back.
+    // The search finds no text that could feed terms back.
     let nothing = ask(&app.client, "bm25", &json!({"query": "zzyzx", "expand": true})).await.unwrap();
     assert_eq!((nothing.results.len(), nothing.expanded_by.as_deref()), (0, Some(&[][..])));
     app.end().await;
@@ -98,13 +98,13 @@ async fn what_has_no_terms_to_add_refuses_the_option_and_the_command_line_says_w
     }
     let shown = svc(&app, &["search", "heron", "--expand", "--method", "bm25"]).await;
     let says = String::from_utf8_lossy(&shown.stderr);
-    assert!(shown.status.success() && says.contains("searched also for") && says.contains("marsh"), "{shown:?}");
+    assert!(shown.status.success() && says.contains("also searched for") && says.contains("marsh"), "{shown:?}");
     let refused = svc(&app, &["search", "heron", "--expand", "--method", "vector"]).await;
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--expand"), "{refused:?}");
     app.end().await;
 }
 
-/// Else a search would show which words stand in the texts of others.
+/// Otherwise a search would show which words stand in texts that the caller may not read.
 #[tokio::test]
 async fn no_term_of_a_text_that_may_not_be_read_is_added() {
     let app = TestApp::start().await;
@@ -121,7 +121,7 @@ async fn no_term_of_a_text_that_may_not_be_read_is_added() {
         assert!(has(&found, "marsh") && !has(&found, "harpoon"), "{method}: {:?}", found.expanded_by);
         assert_eq!(ids(&found), [open], "{method}");
         before.push((method, serde_json::to_string(&found.expanded_by).unwrap()));
-        // Nor is a term added that only texts have which the filter leaves out.
+        // Nor does the search add a term of texts that the filter leaves out.
         let without = json!({"query": "heron", "expand": true, "filter": {"exclude": [secret]}});
         assert!(!has(&ask(&app.client, method, &without).await.unwrap(), "harpoon"), "{method}");
     }
@@ -166,7 +166,7 @@ async fn a_further_page_adds_the_terms_of_the_first_as_long_as_their_texts_may_b
     app.end().await;
 }
 
-/// Who makes a cursor up may name any text, also one that is in another index or in none, and must not learn by it which of its words the texts of others have.
+/// Whoever makes a cursor up can name any text, also one of another index or of none. The cursor must not reveal which of these words stand in texts of others.
 #[tokio::test]
 async fn a_cursor_that_nobody_gave_adds_no_term_that_only_other_texts_have_in_the_index() {
     let app = TestApp::start().await;

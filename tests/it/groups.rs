@@ -157,7 +157,7 @@ async fn groups_by_their_wholes_have_one_order_on_all_pages() {
         }
         assert_eq!(paged, whole, "{method}");
     }
-    // Each file is where its own score and the best one of what is in it put it together.
+    // Each file stands where the sum of its own score and of the best score within it puts it.
     let all = ask(&app.client, "vector", &json!({"query": QUERY, "limit": 100})).await.unwrap().results;
     let last = all.last().unwrap().score;
     let together = |file: i64| {

@@ -181,10 +181,10 @@ async fn what_a_dead_holder_of_the_data_folder_held_comes_back_at_once_and_what_
         workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
         held.extend(tasks::claim(&app.pool, &claimer(worker_id), &[(Lane::Io, 1)]).await.unwrap().grants);
     }
-    // The last one was there when three services died.
+    // The last task was held when three services died.
     held.extend(tasks::claim(&app.pool, &claimer("service"), &[(Lane::Io, 1)]).await.unwrap().grants);
     sqlx::query("UPDATE task_queue SET lapses = 3 WHERE id = $1").bind(ids[2]).execute(&app.pool).await.unwrap();
-    // The server of a data folder is another one after such a death.
+    // After such a death, another server runs on the data folder.
     for change in [
         "UPDATE task_queue SET heartbeat_at = pg_postmaster_start_time() - interval '1 second' WHERE claimed_by = 'service'",
         "UPDATE workers SET started_at = pg_postmaster_start_time() - interval '1 hour', beat_at = pg_postmaster_start_time() - interval '1 second'

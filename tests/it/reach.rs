@@ -77,7 +77,7 @@ fn held(row: &OperationInfo) -> Held {
         "extract_facts" => Held::Apart,
         // So does `merges::merges_are_of_those_...` for what is taken for one.
         "list_merges" | "merge_entities" | "undo_merge" => Held::Apart,
-        // `hidden` holds it for what is not to be read, and each of its documents goes the way of `embed_tokens`.
+        // `hidden` checks it with documents that the caller may not read, and each of its documents goes the way of `embed_tokens`.
         "embed_many_tokens" => Held::Apart,
         // `search_batch::each_search_of_a_batch_...` holds it to its searches.
         "search_batch" => Held::Apart,

@@ -322,7 +322,7 @@ async fn legacy_and_encrypted_office_files_are_refused_each_by_its_kind() {
 
 /// A workbook of Excel that the password `heron` obfuscates.
 fn obfuscated_workbook() -> Vec<u8> {
-    // What the password makes by the standard: its bytes, and in the record of the lock its key and its sum.
+    // What the standard makes of the password: its bytes, and in the record of the lock its key and its checksum.
     const VEIL: [u8; 16] = [11, 85, 6, 80, 8, 58, 192, 24, 98, 24, 192, 59, 127, 231, 96, 96];
     let head = |kind: u16, length: usize| [kind, length as u16].map(u16::to_le_bytes).concat();
     let words = |words: &[u16]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();

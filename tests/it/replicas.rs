@@ -25,9 +25,9 @@ use svc_client::{
     },
 };
 
-/// How many writes are each followed by a search; SVC_TEST_REPLICA_WRITES names another number.
+/// The number of writes, each of which a search follows; SVC_TEST_REPLICA_WRITES names another number.
 const WRITES: usize = 60;
-/// After one write in so many the search names no position, as the control.
+/// After one write in this many, the search names no position, as the control.
 const CONTROL: usize = 10;
 /// How often what must never be seen is looked for.
 const LOOKS: usize = 20;
@@ -179,7 +179,7 @@ async fn a_client_that_was_sent_an_event_is_shown_what_it_tells_of() {
     let mut events = Client(remote.clone()).follow_events(EventQuery::default()).await.unwrap();
     assert_eq!(events.next().await.unwrap().unwrap().data.seq, 1);
     read().await;
-    // Where this one happened it does not say.
+    // This event names no position.
     assert_eq!(events.next().await.unwrap().unwrap().data.seq, 2);
     read().await;
     read().await;
@@ -317,7 +317,7 @@ async fn a_search_after_a_write_finds_it(world: &World) {
 async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
     let app = &world.app;
     let query = EventQuery { since: Some("now".to_owned()), ..EventQuery::default() };
-    // It writes nothing, so it knows no more than it is told.
+    // This client writes nothing, so it knows only what it is told.
     let follower = Client(Remote::new(&app.base, TOKEN, support::http()));
     let mut events = follower.follow_events(query).await.unwrap();
     world.pause().await;
@@ -329,7 +329,7 @@ async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
         }
     };
     let position = event.position.expect("a position beside standbys");
-    // Whoever was told nothing may still be answered without it.
+    // A client that was told nothing may still get an answer without the document.
     until("an answer without it", async || (!world.found("dunlin").await.contains(&id)).then_some(())).await;
     let body = json!({"query": "dunlin", "group_by": "none"});
     for _ in 0..LOOKS {

@@ -293,7 +293,7 @@ async fn of_many_documents_only_those_get_token_vectors_that_their_caller_may_wr
     let count = became[2].unwrap();
     let (forbidden, unknown) = (Err(Code::Forbidden), Err(Code::NotFound));
     assert_eq!(became, [forbidden, unknown, Ok(count), forbidden, unknown, Ok(count)], "one that is named twice too");
-    // What is hidden is refused in the words in which what is not there is.
+    // A hidden document is refused in the same words as a missing one.
     let [gone, closed] = [4, 1].map(|at| {
         let answer = &answer.documents[at];
         let failure = serde_json::to_string(answer.failure.as_ref().unwrap()).unwrap();

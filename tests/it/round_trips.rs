@@ -20,7 +20,7 @@ use svc_ids::DocumentId;
 /// The words by which all of these are found.
 const QUERY: &str = "the heron in the reeds";
 
-/// How many messages a hybrid search takes: the vectors' transaction begins, finds and ends, the words are read and verified, and the answer is read.
+/// How many messages a hybrid search takes: the transaction of the vectors begins, finds and ends; words are read and verified; the answer is read.
 const MOST: usize = 6;
 
 /// How many more searches are counted.
@@ -41,12 +41,12 @@ async fn stored(app: &TestApp) -> Vec<i64> {
     for n in 0..3 {
         app.create(&format!("Note {n}"), "Bread rises because yeast makes gas.", None).await;
     }
-    // The planner would have to guess how many pass a filter.
+    // Without this the planner would guess how many documents pass a filter.
     sqlx::raw_sql("ANALYZE documents").execute(&app.pool).await.unwrap();
     files
 }
 
-/// What a search comes to, and the fewest statements that one of some took: each connection asks once for types that it does not know.
+/// The result of a search, and the fewest statements among some repetitions, because each connection asks once for types that it does not know.
 async fn fewest<T>(search: impl AsyncFn() -> T) -> (T, usize) {
     let mut fewest = counted(Box::pin(search())).await;
     for _ in 0..WARMING {
@@ -64,7 +64,7 @@ async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
     let files = stored(&app).await;
     for limit in [3, 10] {
         let query = || SearchQuery { limit, ..SearchQuery::new(QUERY) };
-        // The first one learns what all after it know.
+        // The first search learns what all later ones know.
         let first = app.in_process.search(query()).await.unwrap();
         let (found, statements) = fewest(async || app.in_process.search(query()).await).await;
         let found = found.unwrap();
@@ -95,7 +95,7 @@ async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
         assert!(!found.unwrap().results.is_empty());
         assert!((1..=MOST).contains(&statements), "{statements} {group_by:?} {filter:?}");
     }
-    // Where few pass, they are listed instead of verified.
+    // Where few documents pass, the search lists them instead of verifying its results.
     sqlx::raw_sql(
         "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
                        SELECT 'note', 'bread', 'note', 'sha256:' || n, 0 FROM generate_series(1, 8000) n RETURNING id)
@@ -197,7 +197,7 @@ async fn texts_counted_along_are_the_texts_counted_by_themselves() {
     let hidden = Eligible { scope: Readable::default(), ..eligible.clone() };
     let read = members(&mut conn, &hidden, &chunks, Counted { among: &chunks, most: 20 }).await.unwrap();
     assert!(read.iter().all(|member| !member.readable && !member.may_be_shown && member.texts.is_none()));
-    // What else has children may have any number of them.
+    // Any other container may have any number of children.
     let note = app.create("Pond", "A pond has reeds.", None).await.id;
     let mut beside = Vec::new();
     for at in 0..2 {

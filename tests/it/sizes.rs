@@ -140,12 +140,12 @@ async fn a_search_leaves_out_the_texts_that_it_has_no_room_for_and_says_so() {
     app.end().await;
 }
 
-/// Long texts take the room, the next one is short enough for a share of it and does not fit, and the last one does.
+/// Long texts take the room of the answer. The next text is short enough for its share, but no longer fits; the last one fits.
 #[tokio::test]
 async fn a_text_within_its_share_is_left_out_if_those_before_it_took_the_room_and_its_snippet_is_shown() {
     let app = TestApp::with(Wish { settings: SMALL_PAGES, ..Wish::default() }).await;
     let mut stored = Vec::new();
-    // The more often a text says it, the better it is.
+    // The more often a text has the word, the better it ranks.
     for herons in [3_413, 3_412, 3_411, 850, 170] {
         let new = document(&format!("{herons} times"), &vec!["heron"; herons].join(" "));
         let created = app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await;

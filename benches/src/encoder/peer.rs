@@ -141,7 +141,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // If neither works, it has ended already.
+        // If neither call succeeds, the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! How many of the headings of PDFs are found by size and weight of type alone: those that files declare, once what declares them is
-//! taken away, and those that a reader sees in files that declare none.
+//! How many headings of PDFs are found by size and weight of type alone: in files that declare headings, once the declaration is
+//! taken away, and in files that declare none, where a reader sees them.
 use super::files;
 use crate::figure::{BoxError, Figure};
 use std::{collections::HashMap, io::Cursor, path::Path};
@@ -29,7 +29,7 @@ const SEEN: [(&str, &[&str]); 3] = [
     ),
     ("crazyones.pdf", &["The Crazy Ones"]),
 ];
-/// What a file declares its headings by, and names of the same length that say nothing.
+/// The names by which a file declares its headings, and names of the same length that mean nothing.
 const DECLARATIONS: [(&[u8], &[u8]); 2] = [(b"/Outlines", b"/Outlinez"), (b"/StructTreeRoot", b"/StructTreeRooz")];
 
 /// Headings by their pages, where these are known, and their letters.
@@ -79,7 +79,7 @@ fn declares(read: &Extraction) -> bool {
     matches!(read.headings_from.as_deref(), Some("outline" | "tags"))
 }
 
-/// The file with other names in the place of those by which it declares headings, so that nothing in it moves.
+/// The file with meaningless names in the place of those by which it declares headings. Nothing in it moves.
 fn without_declarations(mut bytes: Vec<u8>) -> Vec<u8> {
     for (name, other) in DECLARATIONS {
         let mut at = 0;
@@ -91,7 +91,7 @@ fn without_declarations(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The declared headings that stand on their pages; what an outline calls otherwise can be found by nobody.
+/// The declared headings that stand on their pages. Nobody can find a heading that the outline words differently.
 fn shown(read: &Extraction) -> impl Iterator<Item = (u32, String)> {
     let on_page = move |(number, title): &(u32, String)| {
         let page = read.pages.iter().find(|page| page.number == *number);

@@ -1,5 +1,5 @@
-//! How much of what becomes chunks of a file in markup is markup: tags, control words, encoded bytes and what else only programs read.
-//! What counts is told by the file itself and by shape, and by nothing that the readers use.
+//! How much markup is left in the chunks of a file in markup: tags, control words, encoded bytes, and whatever else only programs read.
+//! The file itself and the shape of a text tell what counts as markup; none of the code of the readers does.
 use super::with_made;
 use crate::figure::{BoxError, Figure};
 use std::{
@@ -11,9 +11,9 @@ use std::{
 };
 use svc_formats::{ChunkOptions, FormatError, Limits, chunk, detect, extract};
 
-/// The ends of the names of files.
+/// The extensions of the files.
 const KINDS: [&str; 7] = ["html", "rtf", "eml", "mbox", "xml", "ipynb", "json"];
-/// A longer tag is none.
+/// A text in angle brackets that is longer than this is no tag.
 const LONGEST_TAG: usize = 4096;
 /// A longer run of letters and digits, large and small, is no word.
 const ENCODED: usize = 60;
@@ -39,7 +39,7 @@ impl Share {
     }
 }
 
-/// For each kind of file the share of markup in its chunks, beside that in the file as it is; of the files that are made for the run
+/// For each kind of file, the share of markup in its chunks beside the share in the raw file. For the files that are made for the run,
 /// also the share of their words that are in chunks.
 pub fn run(made: &Path, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let mut all = Share::default();
@@ -102,7 +102,7 @@ fn counts(text: &str) -> HashMap<String, usize> {
     counts
 }
 
-/// What is markup of a file.
+/// The markup of a file.
 struct Marks<'a> {
     kind: &'a str,
     /// Tags, references, control words and keys, as the file has them.
@@ -137,7 +137,7 @@ impl<'a> Marks<'a> {
         }
         for range in tokens(self.kind, text) {
             let token = &text[range.clone()];
-            // The parts of a message may be encoded, and a value has escapes in its tags, so that they do not stand in the file.
+            // The parts of a message may be encoded, and tags in a value have escapes, so these tags do not stand in the file as they are.
             let is_of_part = matches!(self.kind, "eml" | "mbox" | "json") && token.starts_with(['<', '&']);
             if is_of_part || token.len() >= ENCODED || self.tokens.contains(token) {
                 is_markup[range].fill(true);
@@ -177,7 +177,7 @@ fn tokens(kind: &str, text: &str) -> Vec<Range<usize>> {
         if length > 0 {
             found.push(at..at + length);
         }
-        // What is passed over begins no other token.
+        // No other token begins within the characters that are skipped.
         at += length.max(letters_and_digits(rest)).max(1);
         at = text.ceil_char_boundary(at);
     }

@@ -17,12 +17,12 @@ use svc_formats::{
 
 /// How often each page is read by each side, in turns.
 const ROUNDS: usize = 3;
-/// Files of the corpus with printed text that is in the order of reading, and the last of their pages.
+/// Files of the corpus whose printed text is in the order of reading, and the last page to take of each.
 const PRINTED: [(&str, usize); 3] = [("crazyones.pdf", 1), ("multi_page.pdf", 3), ("tracemonkey_a11y.pdf", 1)];
 /// The pages of the sample.
 const SAMPLE_PAGES: usize = 3;
 
-/// Pages as a scanner would see them, read one after the other on one core.
+/// Reads pages as a scanner would see them, one after the other on one core.
 pub async fn run(out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let Some(program) = installed() else {
         eprintln!("bench: formats/ocr is left out: no Tesseract is here (config/setup.sh ocr)");

@@ -1,5 +1,5 @@
-//! How many cells of the tables of a PDF are found where they stand, beside pdfplumber on the same file, and how many tables over
-//! several pages come as one.
+//! How many cells of the tables of a PDF are found in their places, beside pdfplumber on the same file, and how many tables that go over
+//! several pages are found as one.
 use super::peers::Peers;
 use crate::figure::{BoxError, Figure, Peer};
 use serde::Deserialize;
@@ -15,11 +15,11 @@ struct Theirs {
     pages: Vec<Page>,
 }
 
-/// The pages of each table that goes on.
+/// How many pages each continued table takes.
 const CONTINUED_PAGES: usize = 3;
 
-/// The file was made with tables of this kind that are known: half of them have lines between their cells, and all of those with cells
-/// that span others.
+/// The tables of the file are of this kind and known. Half of the tables have lines between their cells, and those with spanning cells
+/// all do.
 pub fn run(kind: &str, file: &Path, peers: &Peers, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let expected: Vec<Page> = serde_json::from_slice(&std::fs::read(file.with_extension("json"))?)?;
     let read = extract(Format::Pdf, File::open(file)?, &Limits::default())?;
@@ -42,7 +42,7 @@ pub fn run(kind: &str, file: &Path, peers: &Peers, out: &mut dyn FnMut(Figure)) 
     Ok(())
 }
 
-/// The share of tables over several pages that come as one, with all rows below one header.
+/// The share of tables over several pages that are found as one, with all rows below one header.
 fn joined(read: &Extraction, expected: &[Page], out: &mut dyn FnMut(Figure)) {
     let whole = |pages: &[Page]| {
         let (first, rest) = pages.split_first()?;

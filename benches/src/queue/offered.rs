@@ -1,5 +1,5 @@
-//! Tasks that come at a rate, to more claimers than are needed: how long each takes from when it is due to its durable end. All are in the queue
-//! from the beginning, so each claim chooses from a long one; what comes at a rate is that somebody claims the next.
+//! Tasks that come at a rate, to more claimers than they need: how long each takes from when it is due to its durable end. All tasks are in the queue
+//! from the beginning, so each claim chooses from a long queue; the rate is that at which the claimers claim.
 use super::{claimer_named, fill, peers};
 use crate::{
     figure::{BoxError, Figure},
@@ -30,7 +30,7 @@ use tokio::{
 
 /// How many claimers there are, each with a connection of its own.
 const CLAIMERS: usize = 100;
-/// A fresh server takes a hundred connections, which such a fleet uses up.
+/// A fresh server takes a hundred connections, too few for this fleet.
 const CONNECTIONS: &str = "ALTER SYSTEM SET max_connections = 200";
 /// For how long tasks come.
 const SECONDS: usize = 60;
@@ -58,7 +58,7 @@ impl Offered {
 /// The milliseconds of one task.
 struct Took {
     claim: f64,
-    /// From when it is due; so a claimer that comes late to it because the last one took long is no excuse.
+    /// The time since the task was due, so it includes the delay of a claimer that came late.
     all: f64,
 }
 
@@ -135,7 +135,7 @@ async fn work(conn: &mut PgConnection, claimer: &Claimer, due: Instant) -> Resul
         if let Some(grant) = claimed.grants.pop() {
             break grant;
         }
-        // A row that the claim reached was locked.
+        // Somebody else had locked each row that the claim reached.
         if !claimed.more {
             return Err("a claim found nothing although a task was pending".into());
         }

@@ -99,7 +99,7 @@ async fn a_chart_of_a_document_is_a_table_under_its_file_and_no_text_of_it() {
     let patterns = &read["matched.patterns"];
     assert_eq!((&patterns["has_images"], &patterns["has_tables"]), (&json!(true), &json!(false)));
     assert!(read["extract.text"].get("charts").is_none() && read.get("extract.tables").is_none(), "{read}");
-    // Neither the chunks nor what stands for the whole file says what the chart says.
+    // Neither the chunks nor the node of the whole file contains the words of the chart.
     let nodes = app.subtree(id).await;
     let said: String = nodes.iter().filter(|node| node.id != chart.id).map(|node| node.content.as_str()).collect();
     assert!(said.contains("zephyr pond") && !said.contains("Brachet"), "{said}");

@@ -152,7 +152,7 @@ async fn each_picture_of_a_tiff_is_a_page_with_limits_of_its_own() {
     app.end().await;
 }
 
-/// What an engine says of the page of a file that shows this word, or none.
+/// The rows of an engine's table for a page with this word, or with none.
 fn row(page: u32, word: &str) -> String {
     let row = |rest: &str| format!(r"{rest}\n").replace(' ', r"\t");
     let shown = row(&format!("1 {page} 0 0 0 0 0 0 100 100 -1 "));
@@ -185,7 +185,7 @@ async fn the_pictures_of_a_tiff_are_read_with_one_start_of_the_engine() {
 #[tokio::test]
 async fn a_picture_of_a_tiff_that_the_engine_passes_over_is_named_and_those_behind_it_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    // It ends at the second picture without an error, as it does for one that is cut, and says nothing of it if asked for it alone.
+    // The engine ends at the second picture without an error, as at a truncated one, and says nothing of it even if it reads that picture alone.
     let (first, none, third) = (writes(&[row(1, "bittern")]), writes(&[]), writes(&[row(1, "egret")]));
     let deed = format!(
         "case \"$*\" in *page_number=1*) {none} ;; *page_number=2*) {third} ;; *page_number=0*) exit 3 ;; *) {first} ;; esac"
@@ -232,7 +232,7 @@ async fn a_picture_within_which_its_file_ends_is_named_although_a_part_of_it_is_
 #[tokio::test]
 async fn a_picture_of_a_tiff_on_which_the_engine_hangs_has_its_own_time_and_the_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    // All at once it begins a page after the other, and hangs on the third.
+    // If it reads all pictures at once, it begins one page after the other and hangs on the third.
     let hang = "echo 'Page 2' >&2; echo 'Page 3' >&2; exec sleep 600";
     let (first, second) = (writes(&[row(1, "bittern")]), writes(&[row(1, "egret")]));
     let deed = format!(

@@ -155,7 +155,7 @@ struct Schema {
     others: Others,
 }
 
-/// What a keyword says of a value.
+/// What a keyword demands of a value.
 enum Rule {
     Types(Vec<fn(&Value) -> bool>),
     Words(&'static [Value]),
@@ -176,7 +176,7 @@ enum Rule {
     Unknown,
 }
 
-/// What members may be there that no schema names.
+/// Which members are allowed that no schema names.
 #[derive(Default)]
 enum Others {
     /// Those that other schemas of the same value name.

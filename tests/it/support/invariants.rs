@@ -287,7 +287,7 @@ pub async fn check_idle(pool: &PgPool) {
 }
 
 async fn broken(pool: &PgPool, invariants: &[(&'static str, &'static str)]) -> Vec<String> {
-    // The server's process behind one connection reads the catalog once for all of them.
+    // Over one connection, the server's process reads the catalog once for all of these statements.
     let mut conn = pool.acquire().await.unwrap();
     let mut broken = Vec::new();
     for (name, query) in invariants {

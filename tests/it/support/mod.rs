@@ -262,7 +262,7 @@ impl TestApp {
                 if frontier.is_at_rest() {
                     return frontier;
                 }
-                // Whoever waits for long looks seldom, because each look takes time from what it waits for.
+                // A long wait looks less and less often, because each look takes processor time from the work that it waits for.
                 let rest = (begun.elapsed() / 10).clamp(Duration::from_millis(20), Duration::from_millis(200));
                 tokio::time::timeout(rest, std::future::pending::<()>()).await.unwrap_err();
             }
@@ -346,7 +346,7 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
             if let Some(answer) = ask().await {
                 return answer;
             }
-            // What is asked for may be there for a moment only, so that also a long wait looks often.
+            // The condition may hold only for a moment, so a long wait looks often too.
             let rest = (begun.elapsed() / 10).clamp(Duration::from_millis(20), Duration::from_millis(60));
             tokio::time::timeout(rest, std::future::pending::<()>()).await.unwrap_err();
         }

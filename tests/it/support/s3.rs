@@ -60,7 +60,7 @@ pub fn of_all_tests(database: &PgConnectOptions) -> Vec<(&'static str, String)> 
     if std::env::var_os("SVC_TEST_BLOBS").is_none_or(|wanted| wanted != "s3") {
         return Vec::new();
     }
-    // Nothing drops it, so its folder is where the end of the tests removes everything.
+    // Nothing drops the server, so its folder lies where the end of the tests removes everything.
     let start = || server::runtime().block_on(S3::start_in(tempfile::tempdir_in(server::work_dir()).unwrap()));
     let s3 = SERVER.get_or_init(|| std::thread::spawn(start).join().expect("the server starts"));
     let mut hasher = DefaultHasher::new();

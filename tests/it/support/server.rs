@@ -17,7 +17,7 @@ struct Server {
     /// The service's own role cannot create databases.
     superuser: PgConnectOptions,
     work_dir: PathBuf,
-    /// Where what outlives a test runs.
+    /// The runtime for everything that outlives a test.
     runtime: Handle,
     /// Ends the server and removes the folders when this process ends in any way, because then its pipe closes.
     _watchdog: Child,
@@ -63,25 +63,25 @@ fn start() -> Server {
 }
 
 /// A file system in memory with room for the databases of all tests that run at once, if this machine has one. Each test makes and removes
-/// about a thousand files with its database, for which a file system on a disk takes a sixth of all the time that the processors have.
+/// about a thousand files with its database; on a file system on a disk that takes a sixth of all processor time.
 fn in_memory() -> Option<&'static Path> {
     const ROOM: u64 = 8 << 30;
     let memory = Path::new("/dev/shm");
     let statistics = rustix::fs::statvfs(memory).ok()?;
     let known = std::fs::read_to_string("/proc/meminfo").ok()?;
     let free = known.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB"))?;
-    // Its size only says how much it may take of the memory.
+    // The size of the file system only says how much memory it may take.
     let free = free.parse::<u64>().ok()?.saturating_mul(1024);
     (statistics.f_bavail.saturating_mul(statistics.f_frsize) >= ROOM && free >= 2 * ROOM).then_some(memory)
 }
 
-/// Starts the server with settings for tests, which are no settings for data that anybody needs.
+/// Starts the server with settings for tests. They are unfit for data that anybody needs.
 async fn set_up(folder: &Path, home: &Path) -> EmbeddedPostgres {
     let start = async || EmbeddedPostgres::start(folder, home).await.expect("`make setup` was run");
     let postgres = start().await;
     let mut conn = PgConnection::connect_with(&postgres.superuser_options()).await.unwrap();
     for change in [
-        // Nothing waits for the disk: what this server holds is of no use after a crash of the machine.
+        // Nothing waits for the disk, because nobody needs the data of this server after a crash of the machine.
         "ALTER SYSTEM SET fsync = off",
         "ALTER SYSTEM SET full_page_writes = off",
         // The copy of the template for each test goes through the log, and takes longer to compress than to write.
@@ -92,7 +92,7 @@ async fn set_up(folder: &Path, home: &Path) -> EmbeddedPostgres {
         sqlx::raw_sql(change).execute(&mut conn).await.unwrap();
     }
     conn.close().await.unwrap();
-    // The last of them holds from a start on.
+    // The last setting takes effect only with a start.
     postgres.stop().await;
     start().await
 }
@@ -126,7 +126,7 @@ pub fn work_dir() -> &'static Path {
     &server().work_dir
 }
 
-/// Where what outlives a test runs.
+/// The runtime for everything that outlives a test.
 pub fn runtime() -> &'static Handle {
     &server().runtime
 }
