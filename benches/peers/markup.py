@@ -12,7 +12,7 @@ from pathlib import Path
 
 from formats import line
 
-# What stands in none of the lines.
+# Words that stand in none of the lines.
 MENU = ["Imprint", "Basket", "Cookies", "Careers", "Sitemap"]
 
 

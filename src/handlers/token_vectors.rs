@@ -133,7 +133,7 @@ async fn tokens_of_all(model: &Model, rows: &[&TextRow]) -> Result<HashMap<Docum
     }
 }
 
-/// Stores the token vectors of a text. It makes them if they are missing, and then says why the model refuses the text.
+/// Stores the token vectors of a text. It makes them if they are missing, and fails with the model's reason if the model refuses the text.
 async fn store_tokens(
     service: &Service,
     caller: &Caller,

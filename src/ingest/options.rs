@@ -60,7 +60,7 @@ pub struct Profile {
     pub tables: bool,
 }
 
-/// What the tasks that embed the leaves of the file do besides.
+/// Options of the tasks that embed the leaves of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Embed {

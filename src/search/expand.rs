@@ -25,8 +25,8 @@ const LIKELIEST: usize = 64;
 /// How many characters of a text are read.
 const READ: i32 = 8_000;
 
-/// The terms to add to the query of a search, which `plain` ranks without them; `None` if nobody asked for any. The terms stand in texts that the search finds, so the caller may
-/// read these. Only the rarity of each term follows from all texts, as in every score of BM25. A further page takes the terms from the texts of the first page. Whoever makes a
+/// The terms to add to the query of a search, which `plain` ranks without them; `None` if nobody asked for any. The terms stand in texts that the search finds, so only
+/// in texts that the caller may read. Only the rarity of each term follows from all texts, as in every score of BM25. A further page takes the terms from the texts of the first page. Whoever makes a
 /// cursor up can name other texts, but gets no term that none of them has in the index.
 pub(super) async fn terms(
     core: &Core,
