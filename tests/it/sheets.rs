@@ -481,7 +481,7 @@ async fn a_workbook_that_is_closed_or_damaged_fails_for_good_and_says_so() {
     let read = |name: &str| std::fs::read(sample(name)).unwrap();
     for (name, bytes, code, words) in [
         ("corrupt.xls", read("corrupt.xls"), "corrupt", "the xls file is damaged"),
-        ("closed.xls", locked, "encrypted", "upload it without encryption"),
+        ("closed.xls", locked, "encrypted", "`extract.password`"),
         ("closed.ods", closed, "encrypted", "upload it without encryption"),
         ("cut.xlsb", read("duck-counts.xlsb")[..2_000].to_vec(), "corrupt", "damaged"),
         ("corrupt.ods", read("corrupt.ods"), "corrupt", "the ods file is damaged"),
