@@ -205,13 +205,14 @@ impl Decision {
 }
 
 impl Rule {
-    /// In office files other patterns declare headings than in text and PDF. An open spreadsheet has a text if its password opened it, and
-    /// then headings, the names of its sheets.
+    /// In office files other patterns declare headings than in text and PDF. A spreadsheet of OpenDocument and a legacy workbook have a text if
+    /// their password opened them, and then headings, the names of their sheets.
     fn pattern(pattern: Pattern, format: Option<Format>) -> Pattern {
         match (pattern, format) {
             (DECLARED, Some(Format::Docx)) => Pattern::HasHeadingStyles,
             (DECLARED, Some(Format::Pptx)) => Pattern::HasSlides,
-            (DECLARED, Some(format)) if format.has_sheets() && format != Format::Ods => Pattern::HasSheets,
+            (DECLARED, Some(Format::Ods | Format::Xls)) => DECLARED,
+            (DECLARED, Some(format)) if format.has_sheets() => Pattern::HasSheets,
             (pattern, _) => pattern,
         }
     }
@@ -476,6 +477,7 @@ mod tests {
             (Format::Ods, &[IsEncrypted, HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Ods, &[IsEncrypted], &[]),
             (Format::Xls, &[HasSheets, IsLegacyBinary], &["structure:sheets"]),
+            (Format::Xls, &[IsEncrypted, HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Xlsb, &[HasSheets, HasComments], &["structure:sheets"]),
             (Format::Xlsx, &[], &[]),
             (Format::Zip, &[HasMembers], &["extract:members"]),
