@@ -64,7 +64,8 @@ impl FusingOpen {
         let only_near: Vec<DocumentId> = near.difference(&worded).copied().collect();
         let only_worded: Vec<DocumentId> = worded.difference(&near).copied().collect();
         // A leg that found nothing has no result to rank above those that it cannot hold.
-        let is_split = !near.is_empty() && !worded.is_empty() && !(only_near.is_empty() && only_worded.is_empty());
+        let either_finds_none = near.is_empty() || worded.is_empty();
+        let is_split = !either_finds_none && (!only_near.is_empty() || !only_worded.is_empty());
         let mut statements = Vec::with_capacity(2);
         if is_split {
             let near = (only_near.as_slice(), index.unwrap_or("default"));
