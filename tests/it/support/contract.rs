@@ -210,7 +210,7 @@ impl Schema {
         let source = resolve(source);
         let mut all = READ.lock().unwrap();
         let read = || -> &'static Schema { Box::leak(Box::new(Schema::read(source))) };
-        *all.entry(std::ptr::from_ref(source).addr()).or_insert_with(read)
+        all.entry(std::ptr::from_ref(source).addr()).or_insert_with(read)
     }
 
     fn read(source: &'static Value) -> Schema {

@@ -387,8 +387,8 @@ fn locked(lock: &[u8], change: impl Fn(usize, usize, usize, u8) -> u8) -> Cursor
             _ => start,
         };
         if is_locked {
-            for place in plain..end {
-                stream[place] = change(place - start, end, place, stream[place]);
+            for (place, byte) in stream.iter_mut().enumerate().take(end).skip(plain) {
+                *byte = change(place - start, end, place, *byte);
             }
         }
         is_locked |= kind == 0x002F;
