@@ -291,8 +291,9 @@ fn within_reason(html: &str, deepest: usize) -> Result<(), FormatError> {
             (_, true) => {}
             // An end tag without a start tag closes nothing.
             (true, _) => {
+                let levels = levels(&name);
                 if let Entry::Occupied(mut begun) = open.entry(name) {
-                    depth -= 1;
+                    depth -= levels;
                     *begun.get_mut() -= 1;
                     if *begun.get() == 0 {
                         begun.remove();
@@ -300,7 +301,7 @@ fn within_reason(html: &str, deepest: usize) -> Result<(), FormatError> {
                 }
             }
             (false, _) => {
-                depth += 1;
+                depth += levels(&name);
                 *open.entry(name).or_default() += 1;
             }
         }
@@ -309,6 +310,15 @@ fn within_reason(html: &str, deepest: usize) -> Result<(), FormatError> {
         }
     }
     Ok(())
+}
+
+/// By how many levels an element makes deeper what stands in it. Its rows, cells or items are not counted by themselves, because pages leave them open.
+fn levels(name: &str) -> usize {
+    match name {
+        "table" => 4,
+        "dl" | "menu" | "ol" | "ruby" | "select" | "ul" => 2,
+        _ => 1,
+    }
 }
 
 /// All of the page but what is no content.

@@ -85,8 +85,11 @@ impl Handle<ops::embed_many_tokens> for Service {
         let ids = call.body.0.document_ids;
         let _place = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
-        let mut documents = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(maxsim::TOGETHER) {
+        // A document that is named twice has one answer, which took one call of the model.
+        let mut answers = HashMap::with_capacity(ids.len());
+        let mut seen = HashSet::new();
+        let distinct: Vec<i64> = ids.iter().copied().filter(|id| seen.insert(*id)).collect();
+        for ids in distinct.chunks(maxsim::TOGETHER) {
             let mut rows = Vec::with_capacity(ids.len());
             for id in ids {
                 rows.push(alone(row(self, caller, DocumentId(*id)).await)?);
@@ -102,9 +105,10 @@ impl Handle<ops::embed_many_tokens> for Service {
                     Ok(stored) => (Some(stored), None),
                     Err(failure) => (None, Some(caller.told_failure(failure))),
                 };
-                documents.push(TokensAnswer { document_id: *id, stored, failure });
+                answers.insert(*id, TokensAnswer { document_id: *id, stored, failure });
             }
         }
+        let documents = ids.iter().filter_map(|id| answers.get(id).cloned()).collect();
         Ok(TokensBatchResponse { documents })
     }
 }
@@ -121,8 +125,6 @@ fn alone<T>(answer: Result<T, Failure>) -> Result<Result<T, Failure>, Failure> {
 
 /// The token vectors of texts, made in one call of the model. There are none if the model refuses any text; each text by itself then shows which.
 async fn tokens_of_all(model: &Model, rows: &[&TextRow]) -> Result<HashMap<DocumentId, TokenVectors>, Failure> {
-    let mut seen = HashSet::new();
-    let rows: Vec<&TextRow> = rows.iter().copied().filter(|row| seen.insert(row.id)).collect();
     if rows.is_empty() {
         return Ok(HashMap::new());
     }

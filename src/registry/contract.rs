@@ -172,7 +172,7 @@ fn description(info: &OperationInfo) -> String {
         Access::RunnerKey => "It needs the runner's key; a service without such a key answers 501.",
         Access::Read => "It needs a bearer token that may read the documents named in the call.",
         Access::Write => {
-            "It needs a bearer token that may write the documents named in the call; a token that may only read them gets 403."
+            "It needs a bearer token that may write the documents named in the call; a token that may only read one of them gets 403, which a call with an answer for each document says there."
         }
         Access::Owner => "It needs the owner's bearer token.",
     };
