@@ -104,9 +104,9 @@ async fn measure(pool: &PgPool, rate: usize, out: &mut dyn FnMut(Figure)) -> Res
     let seconds = offered.begin.elapsed().as_secs_f64();
     let (name, tasks) = (format!("queue/offered/rate={rate},claimers={CLAIMERS}"), offered.tasks());
     out(Figure::alone(&name, tasks, "tasks/s", tasks as f64 / seconds));
-    let parts: [(&str, fn(&Took) -> f64); 2] = [("claim", |took| took.claim), ("claim_and_end", |took| took.all)];
-    for (what, of) in parts {
-        let mut times: Vec<f64> = took.iter().map(of).collect();
+    let claims: Vec<f64> = took.iter().map(|took| took.claim).collect();
+    let wholes: Vec<f64> = took.iter().map(|took| took.all).collect();
+    for (what, mut times) in [("claim", claims), ("claim_and_end", wholes)] {
         times.sort_unstable_by(f64::total_cmp);
         for percent in [50, 95, 99] {
             let time = times.get(times.len() * percent / 100).copied().unwrap_or(f64::NAN);
