@@ -25,9 +25,13 @@ pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
 }
 
 /// Lets this transaction change guards. Call it as the transaction's first statement. It counts the change, by which a standby is known to
-/// have replayed it.
+/// have replayed it. From here on each statement is planned with its values: a plan for any values would take the index of guards where
+/// most guards have few documents, and read all open ones to close a single one.
 pub async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Access.key()).execute(&mut *conn).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1), set_config('plan_cache_mode', 'force_custom_plan', true)")
+        .bind(AdvisoryLock::Access.key())
+        .execute(&mut *conn)
+        .await?;
     sqlx::query("UPDATE access_changes SET changes = changes + 1").execute(conn).await.map(|_| ())
 }
 

@@ -409,3 +409,44 @@ async fn the_first_page_of_a_list_scans_no_table_under_a_generic_plan() {
         tx.rollback().await.unwrap();
     }
 }
+
+/// Where most guards have few documents, a plan for any values would go by the guard, and read everything that is open. The first plans of a
+/// connection are made with the values, so the later ones count.
+#[tokio::test]
+async fn a_protection_reads_what_it_closes_and_not_all_that_is_open() {
+    const OTHERS: i64 = 10_000;
+    let pool = server::new_pool().await;
+    let (open, closed) = (add(&pool, None).await, add(&pool, None).await);
+    let folder = add(&pool, Some(open)).await;
+    for _ in 0..3 {
+        add(&pool, Some(folder)).await;
+    }
+    // Half of the others are open, and each of the rest has a guard of its own.
+    for (parent, guard) in [(open, "0"), (closed, "1000000 + n")] {
+        let insert = format!(
+            "INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
+             SELECT $1::bigint, ARRAY[$1::bigint], 't', 'c', 'markdown', 'sha256:' || n, {guard}
+               FROM generate_series(1, $2::bigint) n"
+        );
+        sqlx::query(sqlx::AssertSqlSafe(insert)).bind(parent).bind(OTHERS).execute(&pool).await.unwrap();
+    }
+    sqlx::raw_sql("ANALYZE documents").execute(&pool).await.unwrap();
+    // With what the connection has not reported of earlier transactions.
+    let read = async |conn: &mut PgConnection| -> i64 {
+        let query = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint
+                       FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
+        sqlx::query_scalar(query).fetch_one(conn).await.unwrap()
+    };
+    let mut conn = pool.acquire().await.unwrap();
+    for round in 0..10 {
+        sqlx::raw_sql("BEGIN").execute(&mut *conn).await.unwrap();
+        let before = read(&mut conn).await;
+        assert!(access::protect(&mut conn, DocumentId(folder)).await.unwrap());
+        let after = read(&mut conn).await;
+        let guards = "SELECT count(*) FROM documents WHERE guard = $1";
+        let guarded: i64 = sqlx::query_scalar(guards).bind(folder).fetch_one(&mut *conn).await.unwrap();
+        assert_eq!(guarded, 4);
+        assert!(after - before < OTHERS / 10, "protection {round} reads {} documents", after - before);
+        sqlx::raw_sql("ROLLBACK").execute(&mut *conn).await.unwrap();
+    }
+}
