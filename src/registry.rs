@@ -111,9 +111,10 @@ impl Form {
                     let begun = Instant::now();
                     service.provide(O::INFO.needs)?;
                     let (mut parts, body) = request.into_parts();
+                    let meta = meta(&parts);
+                    refuse_version::<O>(&meta)?;
                     let path: O::Path = path(&mut parts).await?;
                     let query: O::Query = query(&parts)?;
-                    let meta = meta(&parts);
                     let replicas = service.replicas().filter(|_| reading::names_position(&O::INFO));
                     let after = match replicas {
                         Some(_) => reading::After::of(&parts.headers)?,
@@ -421,6 +422,16 @@ fn meta(parts: &http::request::Parts) -> Meta {
     if parts.method == http::Method::GET { meta } else { Meta { range: None, ..meta } }
 }
 
+/// Refuses a version that an operation would not compare. Whoever names one relies on it that no change of another's is overwritten.
+fn refuse_version<O: Operation>(meta: &Meta) -> Result<(), Failure> {
+    let is_named = meta.if_match.as_deref().is_some_and(|list| list.trim() != "*");
+    if !is_named || lifetime::only_reads(&O::INFO) || O::Reply::heeds().contains(&"if-match") {
+        return Ok(());
+    }
+    let detail = format!("`{}` compares no versions, so it might overwrite a change of another's", O::INFO.name);
+    Err(Failure::field("If-Match", detail).with("remedy", "send the request without `If-Match`"))
+}
+
 /// The answer with a file's bytes, for a page that leads to them.
 pub fn file(read: Validated<Download>) -> Response {
     Conditional::<FileBytes>::encode(read)
@@ -446,6 +457,7 @@ where
         }
         self.caller.admit(O::INFO.access)?;
         self.service.provide(O::INFO.needs)?;
+        refuse_version::<O>(&call.meta)?;
         call.path.check()?;
         call.query.check()?;
         let Call { meta, path, query, body } = call;

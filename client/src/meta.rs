@@ -11,7 +11,8 @@ pub struct MetaHeader {
 }
 
 macro_rules! meta { ($( $field:ident: $name:expr, $about:literal; )*) => {
-    /// The metadata of a call. An operation ignores the headers that its reply does not use.
+    /// The metadata of a call. An operation ignores the headers that its reply does not use; but one that changes something and compares no
+    /// versions refuses `If-Match`, unless that is `*`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Meta { $( #[doc = $about] pub $field: Option<String>, )* }
 

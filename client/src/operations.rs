@@ -319,8 +319,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/ontologies/{id}"             read_ontology(path: DocumentPath) -> Json<OntologyResponse>, on Replica;
     /// Lists the classes of an ontology with those that they are below, page by page.
     GET    "/ontologies/{id}/classes"     list_classes(path: DocumentPath, query: PageQuery) -> Json<ClassPage>, on Replica;
-    /// Deletes an ontology with its classes and bindings; the facts that it alone stated are closed and stay readable to the owner.
-    DELETE "/ontologies/{id}"             delete_ontology(path: DocumentPath) -> NoContent, access Write, fails [Conflict];
+    /// Deletes an ontology with its classes and bindings, with `If-Match` only if it is still what the caller read; the facts that it alone stated are closed and stay readable to the owner.
+    DELETE "/ontologies/{id}"             delete_ontology(path: DocumentPath) -> Guarded<NoContent>, access Write, fails [Conflict, PreconditionFailed];
     /// Binds a shape, by SHACL Core: what the facts of nodes must be like.
     ///
     /// A shape with a term that SHACL Core does not have is 422, which names it. A bound shape is held against the subjects of each write of

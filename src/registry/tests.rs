@@ -172,6 +172,34 @@ async fn no_plain_text_error_leaves_the_service() {
 }
 
 #[tokio::test]
+async fn a_change_that_compares_no_versions_refuses_one() {
+    let router = router(service());
+    let mut refused = 0;
+    for row in registry() {
+        let info = &row.form.info;
+        // Without a model the operations that need one are 501.
+        if lifetime::only_reads(info) || info.needs.is_some() || (row.form.heeds)().contains(&"if-match") {
+            continue;
+        }
+        let path = info.path.replace(['{', '}'], "");
+        let request = Request::builder().method(info.method.clone()).uri(path).header("authorization", "Bearer owner");
+        let request = request.header("if-match", r#""a version""#);
+        let (status, _, problem) = call(&router, request, "").await;
+        assert_eq!((status, problem["field"].as_str()), (422, Some("If-Match")), "{}: {problem}", info.name);
+        refused += 1;
+    }
+    assert!(refused > 40, "{refused}");
+    // `*` is any version, and a search changes nothing.
+    for (path, version) in [("/documents", "*"), ("/triples", " * "), ("/search/bm25", r#""a version""#)] {
+        let request = Request::builder().method("POST").uri(path).header("authorization", "Bearer owner");
+        let request = request.header("content-type", "application/json").header("if-match", version);
+        let (status, _, problem) = call(&router, request, r#"{"colour": 1}"#).await;
+        assert_eq!(status, 422, "{path}: {problem}");
+        assert!(problem["detail"].as_str().expect("a detail").contains("colour"), "{path}: {problem}");
+    }
+}
+
+#[tokio::test]
 async fn a_panic_is_a_500_with_a_request_id_and_nothing_more() {
     fn explode(_: Arc<Service>, _: Caller, _: Request) -> Served {
         Box::pin(async { panic!("the secret reason") })

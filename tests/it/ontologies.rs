@@ -8,7 +8,7 @@ use crate::{
 use serde_json::Value;
 use std::collections::BTreeSet;
 use svc_client::{
-    Client, Code, Failure, Json, Remote, TurtleText,
+    Client, Code, Failure, Json, Meta, Remote, TurtleText,
     wire::{
         ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate,
         OntologyQuery, OntologyResponse, PageQuery, PredicateQuery, PredicateResponse, TurtleQuery, ValidAt, WaitQuery,
@@ -85,6 +85,27 @@ async fn an_ontology_is_its_text_classes_predicates_and_facts() {
         assert_eq!(app.client.read_ontology(DocumentPath { id }).await.unwrap_err().code, Code::NotFound);
         assert_eq!(app.client.delete_ontology(DocumentPath { id }).await.unwrap_err().code, Code::NotFound);
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_ontology_that_changed_since_it_was_read_is_not_deleted() {
+    let app = idle().await;
+    let id = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap().document_id;
+    let path = DocumentPath { id };
+    let version = async || {
+        let read = app.client.read_document(path, EmbedQuery::default()).await.unwrap();
+        read.etag().to_owned()
+    };
+    let given = |etag: String| app.client.given(Meta { if_match: Some(etag), ..Meta::default() });
+    let first = version().await;
+    let changed = ZOO.replace("versionInfo '1'", "versionInfo '2'");
+    assert_eq!(load(&app.client, OntologyQuery::default(), &changed).await.unwrap().document_id, id);
+    let refused = given(first).delete_ontology(path).await.unwrap_err();
+    assert_eq!((refused.code, refused.status), (Code::PreconditionFailed, 412));
+    assert_eq!(app.client.read_ontology(path).await.unwrap().document_id, id);
+    given(version().await).delete_ontology(path).await.unwrap();
+    assert_eq!(app.client.read_ontology(path).await.unwrap_err().code, Code::NotFound);
     app.end().await;
 }
 
