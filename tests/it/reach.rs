@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
     Access, FileUpload, OPERATIONS, OperationInfo,
     wire::{
-        DocumentPage, DocumentPath, FilePage, FrontierResponse, LinkPage, PortfolioResponse, SearchResponse, TotalIs,
-        UploadQuery,
+        DocumentPage, DocumentPath, EvidenceResponse, FilePage, FrontierResponse, LinkPage, PortfolioResponse,
+        SearchResponse, StoryResponse, TotalIs, UploadQuery,
     },
 };
 use world::{World, grow};
@@ -433,9 +433,32 @@ async fn compare(app: &TestApp, world: &World, who: &Someone) {
                             let got = status(ask(id)).await;
                             assert!(got == owners || (hidden && got == 422), "{}: {got}, not {owners}", shown(id));
                         }
+                        "read_story" => {
+                            // Each attempt at what the caller may read of the file, and no other.
+                            let attempts: Vec<i64> = sqlx::query_scalar(
+                                "SELECT document_id FROM task_attempts WHERE document_id = $1
+                                    OR document_id IN (SELECT document_id FROM ingest_node WHERE root_id = $1)",
+                            )
+                            .bind(id)
+                            .fetch_all(&app.pool)
+                            .await
+                            .unwrap();
+                            let expected = attempts.iter().filter(|node| reads(**node)).count() as i64;
+                            let story: StoryResponse = json_of(ask(id)).await;
+                            let told: i64 = story.entries.iter().map(|entry| entry.attempts).sum();
+                            assert_eq!((told, story.next_cursor), (expected, None), "{}", shown(id));
+                        }
+                        "read_evidence" => {
+                            // What attempts say of machines is the owner's alone, so that the values differ.
+                            let names =
+                                |evidence: EvidenceResponse| evidence.evidence.keys().cloned().collect::<Vec<_>>();
+                            let owners: EvidenceResponse = json_of(call(app, TOKEN, row, id, &[])).await;
+                            assert_eq!(names(json_of(ask(id)).await), names(owners), "{}", shown(id));
+                        }
                         _ => {
-                            let owners = status(call(app, TOKEN, row, id, &[])).await;
-                            assert_eq!(status(ask(id)).await, owners, "{}", shown(id));
+                            let (owners, _, expected) = whole(call(app, TOKEN, row, id, &[])).await;
+                            let (status, _, got) = whole(ask(id)).await;
+                            assert_eq!((status, got), (owners, expected), "{}", shown(id));
                         }
                     }
                 }

@@ -61,6 +61,8 @@ struct Asking<'a> {
     mine: i64,
     /// A template of its own that shows a document.
     template: i64,
+    /// A fact about `mine`.
+    own_fact: i64,
 }
 
 impl Asking<'_> {
@@ -71,7 +73,7 @@ impl Asking<'_> {
     /// Every call that names what is hidden, by the name of its operation.
     fn calls(&self, hidden: &Hidden) -> Vec<(&'static str, RequestBuilder)> {
         let Hidden { id, fact, merge, context } = *hidden;
-        let mine = self.mine;
+        let Asking { mine, own_fact, .. } = *self;
         let get = |path: String| self.request(Method::GET, &path);
         let delete = |path: String| self.request(Method::DELETE, &path);
         let patch = |path: String, body: Value| self.request(Method::PATCH, &path).json(&body);
@@ -96,6 +98,24 @@ impl Asking<'_> {
             ),
             ("update_document", patch(format!("/documents/{mine}"), json!({"parent_id": id}))),
             ("update_document", patch(format!("/documents/{id}"), json!({"parent_id": mine}))),
+            (
+                "create_documents",
+                post(
+                    "/documents/batch".into(),
+                    json!({"documents": [{"title": "t", "content": "c", "parent_id": mine}, {"title": "t", "content": "c", "parent_id": id}]}),
+                ),
+            ),
+            ("find_similar", get(format!("/documents/{mine}/similar?parent_id={id}"))),
+            ("search", get(format!("/search/?q=heron&parent_id={id}"))),
+            ("search", get(format!("/search/?q=heron&context=about-{id}"))),
+            ("search_bm25", post("/search/bm25".into(), json!({"query": "heron", "filter": {"under": [id]}}))),
+            (
+                "search_vector",
+                post(
+                    "/search/vector".into(),
+                    json!({"query": "heron", "filter": {"exclude": [id]}, "facets": [{"by": "root"}]}),
+                ),
+            ),
             ("extract_facts", post(format!("/documents/{id}/extract-facts"), json!({}))),
             ("create_template", post("/templates".into(), json!({"title": "t", "content": "c", "parent_id": id}))),
             (
@@ -144,9 +164,16 @@ impl Asking<'_> {
             ("list_facts", get(format!("/triples?valid_at=any&subject_id={id}"))),
             ("list_facts", get(format!("/triples?valid_at=any&object_id={id}"))),
             ("list_facts", get(format!("/triples?valid_at=any&subject_id={mine}"))),
+            ("list_facts", get(format!("/triples?valid_at=any&source_id={id}"))),
+            ("list_facts", get(format!("/triples?valid_at=any&parent_id={id}"))),
             ("read_fact", get(format!("/triples/{fact}"))),
             ("read_fact_history", get(format!("/triples/{fact}/history"))),
             ("supersede_fact", post(format!("/triples/{fact}/supersede"), json!({"object_id": mine}))),
+            ("supersede_fact", post(format!("/triples/{own_fact}/supersede"), json!({"object_id": id}))),
+            (
+                "supersede_fact",
+                post(format!("/triples/{own_fact}/supersede"), json!({"object_literal": "y", "source_id": id})),
+            ),
             ("invalidate_fact", post(format!("/triples/{fact}/invalidate"), json!({}))),
             ("find_paths", post("/triples/path-find".into(), path_of(mine, id))),
             ("find_paths", post("/triples/path-find".into(), path_of(id, mine))),
@@ -265,14 +292,17 @@ async fn what_is_hidden_answers_as_what_is_gone_wherever_a_call_names_it() {
     let who = someone(&app, "one").await;
     for kind in ["markdown", "template", "file", "ontology"] {
         let new = NewDocument { private: true, ..document("Mine", "A coot.") };
-        let mine = who.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().document.id;
+        // What is embedded meanwhile would be found by the second call alone.
+        let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+        let mine = who.client.create_document(wait, Json(new)).await.unwrap().document.id;
         let template =
             json!({"title": "Shows", "content": "{{ shown.title }}", "variables": {"shown": {"type": "document"}}});
-        let template =
-            who.client.create_template(WaitQuery::default(), Json(serde_json::from_value(template).unwrap()));
+        let template = who.client.create_template(wait, Json(serde_json::from_value(template).unwrap()));
         let template = template.await.unwrap().document.id;
+        let own_fact = json!({"subject_id": mine, "predicate": "knows", "object_literal": "x"});
+        let own_fact = who.client.assert_fact(Json(serde_json::from_value(own_fact).unwrap())).await.unwrap().fact.id;
         let hidden = hide(&app, kind, mine).await;
-        let asking = Asking { app: &app, who: &who, mine, template };
+        let asking = Asking { app: &app, who: &who, mine, template, own_fact };
         let before = asking.answers(&hidden).await;
         let called: BTreeSet<&str> = before.iter().map(|(name, _)| *name).chain(NAME_NONE.iter().copied()).collect();
         let left_out: Vec<&str> = held_apart().difference(&called).copied().collect();
