@@ -168,7 +168,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "timing",
-        "refusals of each kind of call, for ids of documents that their caller may not read and for ids that never were; SIZE: rounds, default 500",
+        "refusals of each kind of call, for ids of documents that their caller may not read and for ids that never were, and analyses of files that are stored so and of others; SIZE: rounds, default 500",
     ),
     (
         "maxsim",
