@@ -1,6 +1,7 @@
 //! Who reaches what: every operation of the table beside the definition of access, over HTTP, in random trees with random grants.
 mod hidden;
 mod ingestion;
+mod options;
 mod views;
 mod world;
 
