@@ -105,6 +105,7 @@ async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId)
             let detail = format!("document {id} is a part of the file {root_id}: use that id");
             Err(Failure::new(Code::Conflict, detail).with("file_id", root_id.0))
         }
-        None => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))),
+        None => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))
+            .with("remedy", "GET /documents/files lists the files")),
     }
 }

@@ -164,7 +164,8 @@ fn no_sheet() -> Failure {
 fn not_yet(settled: Settled, what: &str) -> Failure {
     if settled == Settled::Failed {
         let detail = format!("{what}, since the file could not be read; its evidence has the reason");
-        return Failure::new(Code::Conflict, detail);
+        return Failure::new(Code::Conflict, detail)
+            .with("remedy", "read the evidence of the file, mend the file, and upload it anew");
     }
     Failure::new(Code::Conflict, format!("{what} yet, or could not be read; the evidence says which"))
         .with("remedy", "try again when the workbook is settled, or name a `ref`")

@@ -149,7 +149,8 @@ async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId)
             Err(Failure::new(Code::Conflict, detail).with("file_id", root_id.0))
         }
         (Some(blob), Some(_)) => Ok((place, blob)),
-        _ => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))),
+        _ => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))
+            .with("remedy", "GET /documents/files lists the files")),
     }
 }
 

@@ -77,7 +77,8 @@ async fn refused(core: &Core, file: &File, request: Request, error: FormatError)
     match error {
         FormatError::Encrypted { .. } => {
             Err(Failure::new(Code::WrongPassword, "the password does not open the file; nothing was stored")
-                .with("field", "extract.password"))
+                .with("field", "extract.password")
+                .with("remedy", "send the file with its password"))
         }
         error if error.is_permanent() => Ok(None),
         _ => {

@@ -160,7 +160,9 @@ impl FormBody {
         while let Some(piece) = self.piece().await? {
             bytes.extend_from_slice(&piece);
             if bytes.len() > most {
-                return Err(Failure::new(Code::TooLarge, format!("`{name}` is over {most} bytes")).with("limit", most));
+                return Err(Failure::new(Code::TooLarge, format!("`{name}` is over {most} bytes"))
+                    .with("limit", most)
+                    .with("remedy", format!("send a shorter `{name}`")));
             }
         }
         Ok(bytes)

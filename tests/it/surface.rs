@@ -1,8 +1,12 @@
 //! What every answer shows, whatever was asked.
-use crate::support::{IN_DATABASE, TestApp, Wish};
+use crate::support::{IN_DATABASE, TestApp, Wish, document};
 use reqwest::multipart::{Form, Part};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
+use svc_client::{
+    Code, Json, OptionalJson,
+    wire::{DocumentPath, PriorityChange, WaitQuery},
+};
 
 /// The fields that the specification's tables give an answer.
 const DOCUMENT: &[&str] = &[
@@ -151,5 +155,25 @@ async fn the_answers_that_the_specification_describes_have_its_fields() {
     let shapes: Map<String, Value> =
         answers.iter().map(|(name, _, answer)| ((*name).to_owned(), shape(answer).into())).collect();
     insta::assert_json_snapshot!("answers", shapes);
+    app.end().await;
+}
+
+/// What takes a file says so of any other document, and where the files are.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_a_file_says_where_the_files_are() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let id = app.client.create_document(WaitQuery::default(), Json(document("t", "c"))).await.unwrap().document.id;
+    let path = DocumentPath { id };
+    let priority = Json(PriorityChange { priority: 4 });
+    for refused in [
+        app.client.cancel_ingest(path).await.unwrap_err(),
+        app.client.change_priority(path, priority).await.unwrap_err(),
+        app.client.reprocess_file(path, OptionalJson(None)).await.unwrap_err(),
+    ] {
+        assert_eq!(
+            (refused.code, &refused.members["remedy"]),
+            (Code::Conflict, &json!("GET /documents/files lists the files"))
+        );
+    }
     app.end().await;
 }

@@ -89,7 +89,8 @@ async fn wanted(
     if let Some(blob) = store::blobs::of_document(conn, id).await.or_fail()? {
         return match blob.content_hash == content_hash {
             true => Ok(Wanted::No(ImportedBytes { document_id: id.0, was_existing: true, same_as: None })),
-            false => Err(Failure::new(Code::Conflict, format!("document {id} has other bytes already"))),
+            false => Err(Failure::new(Code::Conflict, format!("document {id} has other bytes already"))
+                .with("remedy", "import the archive under another name, which gives its files other ids")),
         };
     }
     // A picture has a text of its own beside its bytes, and goes with its file.

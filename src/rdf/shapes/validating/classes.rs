@@ -55,7 +55,8 @@ pub async fn closed(
     let below = around::below(conn, &view.scope, &view.moment, predicate, &roots, SUBCLASSES + 1).await.or_fail()?;
     if below.len() as i64 > SUBCLASSES {
         let detail = format!("more than {SUBCLASSES} classes are below those of the shapes");
-        return Err(Failure::new(Code::TooLarge, detail).with("limit", SUBCLASSES));
+        let remedy = "bind the shapes of classes with fewer classes below them";
+        return Err(Failure::new(Code::TooLarge, detail).with("limit", SUBCLASSES).with("remedy", remedy));
     }
     for (at, id) in below {
         let class = usize::try_from(at).ok().and_then(|at| positions.get(at)).and_then(|class| found.get_mut(class));
