@@ -66,7 +66,7 @@ pub(crate) mod segments;
 pub(crate) mod sessions;
 pub(crate) mod shape_bindings;
 pub(crate) mod sheets;
-pub(crate) mod story;
+pub mod story;
 pub(crate) mod summaries;
 pub mod tasks;
 pub(crate) mod text;

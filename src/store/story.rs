@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use svc_client::wire::{AttemptOutcome, ErrorType, FileQuery, FileResponse, Settled, StoryEntry};
 use svc_ids::{DocumentId, RootId};
 
-/// How many files a search for a name looks at.
+/// How many files a search for a name looks at, of those that its caller may read: others must not keep a file from being found.
 const NAMED: i64 = 10_000;
 
 #[derive(sqlx_macros::FromRow)]
@@ -46,7 +46,9 @@ pub async fn files(
                        JOIN documents d ON d.id = b.document_id
                       WHERE b.is_file AND b.document_id < $3 AND ($5::text IS NULL OR d.settled = $5)
                         AND ($6::text IS NULL OR (strpos(lower(d.title), lower($6)) > 0 AND b.document_id >= coalesce(
-                                (SELECT document_id FROM document_blobs WHERE is_file ORDER BY document_id DESC OFFSET $7 LIMIT 1), 0)))
+                                (SELECT l.document_id FROM document_blobs l JOIN documents d ON d.id = l.document_id WHERE l.is_file AND ",
+            readable!(),
+            "                     ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0)))
                         AND ",
             readable!(),
             " ORDER BY b.document_id DESC LIMIT $4) f

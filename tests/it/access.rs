@@ -12,14 +12,14 @@ use svc::{
     store::{
         access, documents, moves, places,
         scope::{Readable, Writable},
-        transaction,
+        story, transaction,
     },
 };
 use svc_client::{
     Access, FileUpload, Json,
     wire::{
-        AuditQuery, ContextPath, DocumentPath, GrantRight, IndexDocumentPath, IndexPath, NewMembers, PiecesQuery,
-        PresentationPath, PrincipalPath, SplitRequest, UploadQuery, WaitQuery,
+        AuditQuery, ContextPath, DocumentPath, FileQuery, GrantRight, IndexDocumentPath, IndexPath, NewMembers,
+        PiecesQuery, PresentationPath, PrincipalPath, SplitRequest, UploadQuery, WaitQuery,
     },
 };
 use svc_ids::{DocumentId, PrincipalId};
@@ -449,4 +449,31 @@ async fn a_protection_reads_what_it_closes_and_not_all_that_is_open() {
         assert!(after - before < OTHERS / 10, "protection {round} reads {} documents", after - before);
         sqlx::raw_sql("ROLLBACK").execute(&mut *conn).await.unwrap();
     }
+}
+
+/// A name is looked for among so many of the latest files; more of others, which are closed, do not hide an older one.
+#[tokio::test]
+async fn a_file_is_found_by_its_name_behind_however_many_that_are_closed() {
+    let pool = server::new_pool().await;
+    let files: Vec<i64> = sqlx::query_scalar(
+        "WITH made AS (
+             INSERT INTO documents (title, content, usetype, content_hash, guard)
+             SELECT 'Report', '', 'file', 'sha256:' || n, CASE n WHEN 0 THEN 0 ELSE 7 END
+               FROM generate_series(0, 10001) n ORDER BY n RETURNING id)
+         INSERT INTO document_blobs (document_id, object, byte_size, content_hash, options)
+         SELECT id, 'object ' || id, 1, 'sha256:', '{}' FROM made RETURNING document_id",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let open = files.iter().copied().min().unwrap();
+    let named = FileQuery { name: Some("report".to_owned()), ..FileQuery::default() };
+    let mut conn = pool.acquire().await.unwrap();
+    let mut found = async |scope: Readable| -> Vec<i64> {
+        let found = story::files(&mut conn, &scope, &named, DocumentId(i64::MAX), 20_000).await.unwrap();
+        found.into_iter().map(|file| file.id).collect()
+    };
+    assert_eq!(found(Readable::under(&[])).await, [open]);
+    let all = found(Readable::everything()).await;
+    assert!(all.len() > 10_000 && !all.contains(&open), "{}", all.len());
 }

@@ -27,7 +27,7 @@ pub struct FileQuery {
     /// The state of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Settled>,
-    /// A part of the title, in capitals or not. Among the latest 10,000 files only.
+    /// A part of the title, in capitals or not. Among the latest 10,000 files that the caller may read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `next_cursor` of the page before; absent for the first page.
