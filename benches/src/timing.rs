@@ -141,7 +141,7 @@ async fn measure(app: &App, rounds: usize, out: &mut dyn FnMut(Figure)) -> Resul
     let hidden = hide(&owner).await?;
     let asking = asking(&owner, base).await?;
     for kind in kinds() {
-        let ask = async |is_there: bool, at: usize| {
+        let ask = async |is_there: bool, at: usize| -> Result<f64, BoxError> {
             let id = if is_there { hidden[at] } else { NEVER + i64::try_from(at)? };
             asking.time(&kind, id).await
         };

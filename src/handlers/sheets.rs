@@ -165,7 +165,7 @@ fn not_yet(settled: Settled, what: &str) -> Failure {
     if settled == Settled::Failed {
         let detail = format!("{what}, since the file could not be read; its evidence has the reason");
         return Failure::new(Code::Conflict, detail)
-            .with("remedy", "read the evidence of the file, mend the file, and upload it anew");
+            .with("remedy", "read the evidence of the file, repair the file, and upload it again");
     }
     Failure::new(Code::Conflict, format!("{what} yet, or could not be read; the evidence says which"))
         .with("remedy", "try again when the workbook is settled, or name a `ref`")
