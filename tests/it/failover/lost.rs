@@ -129,8 +129,12 @@ async fn failover(run: usize) -> (usize, usize) {
 
     let (refused, acknowledged, is_over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let call = async {
-        while !is_over.load(Ordering::Relaxed) {
-            let new = Json(document("Caller", "A heron wades while nobody knows who is the primary."));
+        for number in 0.. {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let text = format!("A heron wades while nobody knows who is the primary, for the time number {number}.");
+            let new = Json(document("Caller", &text));
             match app.client.create_document(WaitQuery::default(), new).await {
                 Ok(_) => {
                     acknowledged.fetch_add(1, Ordering::Relaxed);
