@@ -34,6 +34,9 @@ const TOLD: usize = 1_000;
 /// How often what must never be seen is looked for.
 const LOOKS: usize = 20;
 
+/// How often each standby answers a search whose legs must agree.
+const TURNS: usize = 5;
+
 /// A service on a primary with two standbys.
 struct World {
     app: TestApp,
@@ -112,6 +115,7 @@ async fn standbys_answer_reads_with_no_less_than_a_caller_knows_and_no_more_than
     what_is_no_position_is_refused(&world).await;
     a_search_after_a_write_finds_it(&world).await;
     a_read_at_the_position_of_an_event_shows_what_happened(&world).await;
+    both_legs_of_a_search_read_one_server(&world).await;
     a_right_that_was_taken_away_is_never_read(&world).await;
     a_search_that_is_cancelled_for_replay_is_asked_again_at_the_primary(&world).await;
     a_promoted_standby_shows_nothing_of_its_own(&world).await;
@@ -358,6 +362,32 @@ async fn a_read_at_the_position_of_an_event_shows_what_happened(world: &World) {
         );
     }
     world.resume().await;
+}
+
+async fn both_legs_of_a_search_read_one_server(world: &World) {
+    let app = &world.app;
+    let behind = &world.standbys[1];
+    behind.pause().await;
+    let id = app.create("A bird", "bittern", None).await.id;
+    let body = json!({"query": "bittern", "group_by": "none"});
+    let (mut found, mut missed) = (0, 0);
+    until("answers of both standbys", async || {
+        let answer = app.raw("POST", "/search/hybrid").json(&body).send().await.unwrap();
+        let answer: Value = answer.json().await.unwrap();
+        match answer["results"].as_array().unwrap().iter().find(|result| result["id"] == id) {
+            // Whatever the one leg finds by meaning the other one finds by its word, if both ask the same server.
+            Some(result) => {
+                let legs = &result["legs"];
+                assert!(legs["vector"].is_object() && legs["bm25"].is_object(), "{result}");
+                found += 1;
+            }
+            None => missed += 1,
+        }
+        (found >= TURNS && missed >= TURNS).then_some(())
+    })
+    .await;
+    behind.resume().await;
+    world.ready().await;
 }
 
 /// What a standby has of the guards of documents, by which it would show them.
