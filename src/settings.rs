@@ -227,7 +227,9 @@ impl Settings {
         let provider = self.blob_store.as_ref().and_then(BlobStore::provider);
         let named = provider.map(Provider::addresses).unwrap_or_default();
         let of_store = || named.iter().find_map(|name| self.of_stores.get(*name)).map(Secret::expose);
-        Some(self.blob_endpoint.as_str()).filter(|address| !address.is_empty()).or_else(of_store)
+        let address = Some(self.blob_endpoint.as_str()).filter(|address| !address.is_empty()).or_else(of_store);
+        // Bucket and key are put behind it with a slash of their own.
+        address.map(|address| address.trim_end_matches('/'))
     }
 
     /// The folder of fetched models.
@@ -279,19 +281,20 @@ impl Settings {
 
     /// Checks what belongs to the object store.
     fn check_blob_store(&self, problems: &mut Vec<String>) {
-        if self.blob_endpoint.contains('@') {
+        let provider = self.blob_store.as_ref().and_then(BlobStore::provider);
+        let others =
+            provider.map(|provider| format!(", or {},", provider.addresses().join(" or "))).unwrap_or_default();
+        if self.blob_server().is_some_and(|address| address.contains('@')) {
             // Whoever wrote a password into it does not want to read it in a log.
-            problems.push(
-                "SVC_BLOB_ENDPOINT holds an @: it takes an address without a user, and keys are given apart from it"
-                    .to_owned(),
-            );
+            problems.push(format!(
+                "SVC_BLOB_ENDPOINT{others} holds an @: it takes an address without a user, and keys are given apart from it"
+            ));
         }
-        let Some(provider) = self.blob_store.as_ref().and_then(BlobStore::provider) else { return };
+        let Some(provider) = provider else { return };
         if !self.blob_allow_http && self.blob_server().is_some_and(|address| address.starts_with("http://")) {
             problems.push(format!(
-                "SVC_BLOB_ENDPOINT, or {}, begins with http://, over which everybody on the way reads the bytes: name one with \
-                 https://, or set SVC_BLOB_ALLOW_HTTP=true",
-                provider.addresses().join(" or ")
+                "SVC_BLOB_ENDPOINT{others} begins with http://, over which everybody on the way reads the bytes: name one with \
+                 https://, or set SVC_BLOB_ALLOW_HTTP=true"
             ));
         }
         let has_no_key = (self.blob_access_key_id.is_empty(), self.blob_secret_access_key.is_blank());

@@ -156,6 +156,9 @@ fn secrets_show_nowhere() {
     assert!(bad.contains("line 1") && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_BLOB_ENDPOINT", "https://id:s3cret@store.example")]);
     assert!(bad.contains("SVC_BLOB_ENDPOINT") && !bad.contains("s3cret"), "{bad}");
+    let address = ("GOOGLE_BASE_URL", "https://id:s3cret@store.example");
+    let bad = refusal(None, &[("SVC_BLOB_STORE", "gs://bucket"), address]);
+    assert!(bad.contains("GOOGLE_BASE_URL") && bad.contains('@') && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_BLOB_STORE", "s3://id:s3cret@bucket")]);
     assert!(bad.contains("SVC_BLOB_STORE") && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_DATABASE_URL", "s3cret")]);
@@ -225,6 +228,8 @@ fn an_object_store_is_a_bucket_or_a_folder_and_not_called_over_plain_http_by_mis
     let foreign =
         [google, ("AWS_ENDPOINT_URL", "http://store.example"), ("AZURE_STORAGE_ENDPOINT", "http://store.example")];
     assert_eq!(load(None, &foreign).unwrap().blob_server(), None);
+    let settings = load(None, &[google, ("GOOGLE_BASE_URL", "https://store.example/")]).unwrap();
+    assert_eq!(settings.blob_server(), Some("https://store.example"));
 }
 
 #[test]
