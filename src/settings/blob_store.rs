@@ -2,9 +2,11 @@
 use std::{fmt, path::PathBuf};
 
 /// The secrets of object stores that are no settings of ours: those of the variables by which a store usually gets its credentials.
-pub const STORE_SECRETS: [&str; 13] = [
+pub const STORE_SECRETS: [&str; 16] = [
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
+    "AWS_TOKEN",
+    "AWS_SSE_CUSTOMER_KEY_BASE64",
     "GOOGLE_SERVICE_ACCOUNT_KEY",
     "GOOGLE_BEARER_TOKEN",
     "AZURE_STORAGE_ACCOUNT_KEY",
@@ -16,6 +18,7 @@ pub const STORE_SECRETS: [&str; 13] = [
     "AZURE_STORAGE_SAS_TOKEN",
     "AZURE_STORAGE_TOKEN",
     "AZURE_STORAGE_ENCRYPTION_KEY",
+    "AZURE_FABRIC_SESSION_TOKEN",
 ];
 
 /// An object store, as SVC_BLOB_STORE names it.
