@@ -25,7 +25,7 @@ async fn is_tended(settings: &[(&str, String)], objects: impl Fn() -> Vec<PathBu
     }
     // Somebody has removed the first copy already.
     let (_, garbage) = keys(&app).await;
-    let is_garbage = |path: &&PathBuf| !keys_of(&[(*path).clone()]).is_disjoint(&garbage);
+    let is_garbage = |path: &&PathBuf| !keys_of(std::slice::from_ref(*path)).is_disjoint(&garbage);
     std::fs::remove_file(objects().iter().find(is_garbage).unwrap()).unwrap();
     let_the_window_pass(&app).await;
     assert_eq!(app.service.blobs.remove_garbage(&app.pool).await.unwrap(), 1);
