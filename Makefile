@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run release test test-outside chaos chaos-feed round-trip standby-reads large-file fuzz fuzz-api test-devices test-arm lint fmt bench eval clean-cache
+.PHONY: help setup demo run release test test-outside chaos chaos-feed round-trip standby-reads failovers large-file fuzz fuzz-api test-devices test-arm lint fmt bench eval clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ round-trip: setup ## Exports a store, imports it into another one and asks both 
 
 standby-reads: setup ## Has standbys answer a search after each of many writes, while files are ingested: make standby-reads WRITES=10000.
 	SVC_TEST_REPLICA_WRITES=$(or $(WRITES),10000) cargo test --workspace --test it -- replicas::standbys_answer
+
+failovers: setup ## Kills a primary and promotes a standby that lacks its last commits, again and again: make failovers RUNS=10.
+	SVC_TEST_FAILOVERS=$(or $(RUNS),10) cargo test --workspace --test it -- failover::lost
 
 large-file: setup ## Moves a large file between database and object store, and prints how much memory that takes: make large-file MIB=1024.
 	SVC_TEST_LARGE_FILE=$(or $(MIB),1024) cargo test --workspace --test it -- blobs::moving::a_large_file

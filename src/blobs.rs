@@ -10,7 +10,7 @@ mod reading;
 pub mod upkeep;
 
 use crate::{
-    settings::{BlobStore, Settings},
+    settings::{BlobStore, STORE_SECRETS, Settings},
     store::{self, blobs::BlobPlace},
 };
 use bytes::Bytes;
@@ -218,8 +218,8 @@ impl Outside {
     /// What an error of the store means. The answers of some servers quote the token that they refuse, so secrets are taken out.
     fn failed(&self, error: object_store::Error) -> BlobError {
         let settings = &self.settings;
-        let of_aws = ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"].iter().filter_map(|name| settings.aws.get(*name));
-        let secrets = of_aws.chain([&settings.blob_secret_access_key]).filter(|secret| !secret.is_blank());
+        let of_stores = STORE_SECRETS.iter().filter_map(|name| settings.of_stores.get(*name));
+        let secrets = of_stores.chain([&settings.blob_secret_access_key]).filter(|secret| !secret.is_blank());
         error::failed(error, secrets)
     }
 }
@@ -257,8 +257,9 @@ impl Drop for Ahead {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
-                if let Err(error) = client.delete(&Path::from(key)).await {
-                    tracing::debug!(%error, "an object that no row names could not be deleted; the sweep will");
+                // What the server said may quote a secret, so it is not told.
+                if client.delete(&Path::from(key)).await.is_err() {
+                    tracing::debug!("an object that no row names could not be deleted; the sweep will");
                 }
             });
         }

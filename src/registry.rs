@@ -115,11 +115,12 @@ impl Form {
                     refuse_version::<O>(&meta)?;
                     let path: O::Path = path(&mut parts).await?;
                     let query: O::Query = query(&parts)?;
-                    let replicas = service.replicas().filter(|_| reading::names_position(&O::INFO));
-                    let after = match replicas {
-                        Some(_) => reading::After::of(&parts.headers)?,
-                        None => reading::After::Anything,
+                    // Without standbys too, so that a caller learns of its mistake before there is one.
+                    let after = match reading::names_position(&O::INFO) {
+                        true => reading::After::of(&parts.headers)?,
+                        false => reading::After::Anything,
                     };
+                    let replicas = service.replicas().filter(|_| reading::names_position(&O::INFO));
                     let arriving = service.admission.arriving(caller.principal_id())?;
                     let admitted = O::Body::admit(&service, caller.principal_id(), &parts.headers).await?;
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;

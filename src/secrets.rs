@@ -3,7 +3,7 @@
 //! The environment that a program was started with stays in its memory as long as it runs, and `/proc/<pid>/environ`
 //! shows it to every process of the same user. So a process that finds secrets in its environment restarts itself
 //! without them, passes them on in a file without a name, and from then on lets nobody look into its memory.
-use crate::settings::Settings;
+use crate::settings::{STORE_SECRETS, Settings};
 use rustix::{
     fs::{MemfdFlags, memfd_create},
     process::{DumpableBehavior, set_dumpable_behavior},
@@ -21,9 +21,6 @@ use std::{
 
 /// Tells the restarted program where the secrets are; it is not a setting.
 const HANDED_OVER: &str = "SVC_SECRETS_FD";
-
-/// Secrets of the object store that are no settings of ours.
-const OF_AWS: [&str; 2] = ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
 /// The environment as text; what is not text cannot be a setting.
 pub fn environment() -> BTreeMap<String, String> {
@@ -45,7 +42,7 @@ pub fn withdrawn_environment() -> io::Result<BTreeMap<String, String>> {
         return Ok(environment);
     }
     let is_secret =
-        |name: &&String| Settings::secret_names().contains(&name.as_str()) || OF_AWS.contains(&name.as_str());
+        |name: &&String| Settings::secret_names().contains(&name.as_str()) || STORE_SECRETS.contains(&name.as_str());
     let names: Vec<String> = environment.keys().filter(is_secret).cloned().collect();
     if names.is_empty() {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

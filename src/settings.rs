@@ -23,7 +23,7 @@ mod tests;
 
 pub use self::{
     allowed::AllowedTarget,
-    blob_store::BlobStore,
+    blob_store::{BlobStore, Provider, STORE_SECRETS},
     kind::Secret,
     models::{hub_settings, model_settings, reranker_settings},
     source::Origin,
@@ -222,11 +222,14 @@ impl Settings {
         format!("http://{address}")
     }
 
-    /// The address of the server that speaks S3, if it is not Amazon's.
+    /// The address of the object store's server, if it is not that of Amazon, Google or Microsoft.
     pub(crate) fn blob_server(&self) -> Option<&str> {
-        let named = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
-        let of_aws = || named.iter().find_map(|name| self.aws.get(*name)).map(Secret::expose);
-        Some(self.blob_endpoint.as_str()).filter(|address| !address.is_empty()).or_else(of_aws)
+        let provider = self.blob_store.as_ref().and_then(BlobStore::provider);
+        let named = provider.map(Provider::addresses).unwrap_or_default();
+        let of_store = || named.iter().find_map(|name| self.of_stores.get(*name)).map(Secret::expose);
+        let address = Some(self.blob_endpoint.as_str()).filter(|address| !address.is_empty()).or_else(of_store);
+        // Bucket and key are put behind it with a slash of their own.
+        address.map(|address| address.trim_end_matches('/'))
     }
 
     /// The folder of fetched models.
@@ -276,6 +279,44 @@ impl Settings {
         Ok(())
     }
 
+    /// Checks what belongs to the object store.
+    fn check_blob_store(&self, problems: &mut Vec<String>) {
+        let provider = self.blob_store.as_ref().and_then(BlobStore::provider);
+        let others =
+            provider.map(|provider| format!(", or {},", provider.addresses().join(" or "))).unwrap_or_default();
+        if self.blob_server().is_some_and(|address| address.contains('@')) {
+            // Whoever wrote a password into it does not want to read it in a log.
+            problems.push(format!(
+                "SVC_BLOB_ENDPOINT{others} holds an @: it takes an address without a user, and keys are given apart from it"
+            ));
+        }
+        let Some(provider) = provider else { return };
+        if !self.blob_allow_http && self.blob_server().is_some_and(|address| address.starts_with("http://")) {
+            problems.push(format!(
+                "SVC_BLOB_ENDPOINT{others} begins with http://, over which everybody on the way reads the bytes: name one with \
+                 https://, or set SVC_BLOB_ALLOW_HTTP=true"
+            ));
+        }
+        let has_no_key = (self.blob_access_key_id.is_empty(), self.blob_secret_access_key.is_blank());
+        let scheme = provider.scheme();
+        match provider {
+            Provider::S3 if has_no_key.0 != has_no_key.1 => problems.push(
+                "one of SVC_BLOB_ACCESS_KEY_ID and SVC_BLOB_SECRET_ACCESS_KEY is blank: set both, or none".to_owned(),
+            ),
+            Provider::Google | Provider::Azure if has_no_key != (true, true) || !self.blob_region.is_empty() => {
+                problems.push(format!(
+                    "SVC_BLOB_STORE begins with {scheme}, and SVC_BLOB_ACCESS_KEY_ID, SVC_BLOB_SECRET_ACCESS_KEY and SVC_BLOB_REGION are for \
+                     s3:// alone: leave them blank, and give the credentials by the {} variables that docs/operations.md names",
+                    provider.variables()
+                ));
+            }
+            Provider::Azure if !self.of_stores.contains_key("AZURE_STORAGE_ACCOUNT_NAME") => problems.push(format!(
+                "SVC_BLOB_STORE begins with {scheme}, and AZURE_STORAGE_ACCOUNT_NAME is not set: name the storage account that has the container"
+            )),
+            Provider::S3 | Provider::Google | Provider::Azure => {}
+        }
+    }
+
     /// Checks what no setting can check alone.
     fn check(&self) -> Result<(), SettingsError> {
         let mut problems = Vec::new();
@@ -298,26 +339,7 @@ impl Settings {
         {
             problems.push(format!("SVC_RUNNER_KEY is blank, but {name} is {url}: set the key of that runner"));
         }
-        let is_s3 = matches!(self.blob_store, Some(BlobStore::S3 { .. }));
-        if is_s3 && !self.blob_allow_http && self.blob_server().is_some_and(|address| address.starts_with("http://")) {
-            problems.push(
-                "SVC_BLOB_ENDPOINT, or AWS_ENDPOINT_URL, begins with http://, over which everybody on the way reads the bytes: name one \
-                 with https://, or set SVC_BLOB_ALLOW_HTTP=true"
-                    .to_owned(),
-            );
-        }
-        if self.blob_endpoint.contains('@') {
-            // Whoever wrote a password into it does not want to read it in a log.
-            problems.push(
-                "SVC_BLOB_ENDPOINT holds an @: keys are given by SVC_BLOB_ACCESS_KEY_ID and SVC_BLOB_SECRET_ACCESS_KEY"
-                    .to_owned(),
-            );
-        }
-        if is_s3 && self.blob_access_key_id.is_empty() != self.blob_secret_access_key.is_blank() {
-            problems.push(
-                "one of SVC_BLOB_ACCESS_KEY_ID and SVC_BLOB_SECRET_ACCESS_KEY is blank: set both, or none".to_owned(),
-            );
-        }
+        self.check_blob_store(&mut problems);
         let precisions = [
             ("SVC_EMBEDDING_PRECISION", self.embedding_precision),
             ("SVC_EMBEDDING_COMING_PRECISION", self.embedding_coming_precision),

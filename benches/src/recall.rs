@@ -52,8 +52,14 @@ struct Part {
     abstracts: HashSet<usize>,
 }
 
-/// The exact answers by folder and question, which are the same in each form.
-type Exact = HashMap<(i64, usize), Vec<DocumentId>>;
+/// What each form is held against.
+#[derive(Default)]
+struct Known {
+    /// The exact answers by folder and question, which are the same in each form.
+    exact: HashMap<(i64, usize), Vec<DocumentId>>,
+    /// The milliseconds of the first form by folder.
+    first: HashMap<i64, f64>,
+}
 
 pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let cranfield = Cranfield::read()?;
@@ -68,14 +74,15 @@ pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
             let options = options.options([("statement_timeout", "0"), ("maintenance_work_mem", "1GB")]);
             let pool = PgPool::connect_with(options).await?;
             let forms = if nodes > FORMED { 1 } else { FORMS.len() };
-            let mut exact = Exact::new();
+            let mut known = Known::default();
             for (number, (form, parts_of_table, index)) in FORMS.into_iter().take(forms).enumerate() {
                 if number > 0 {
                     let wanted =
                         Wanted { parts: parts_of_table, index, batch: BATCH as i64, sample: 50, least_recall: 0.0 };
                     reindex::vectors(&pool, &wanted, |step| eprintln!("bench: {step:?}")).await?;
                 }
-                measure(app, &client, &cranfield, (&parts[..], &mut exact), (form, nodes), out).await?;
+                weigh(&pool, form, index, out).await?;
+                measure(app, &client, &cranfield, (&parts[..], &mut known), (form, nodes), out).await?;
             }
             Ok(())
         },
@@ -130,7 +137,7 @@ async fn measure(
     app: &App,
     client: &Client<Remote>,
     cranfield: &Cranfield,
-    (parts, exact): (&[Part], &mut Exact),
+    (parts, known): (&[Part], &mut Known),
     (form, nodes): (&str, usize),
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
@@ -147,7 +154,7 @@ async fn measure(
         let questions: Vec<usize> = questions.map(|(&question, _)| question).collect();
         // The exact answers come before anything is timed, because they read every vector and push everything else out of memory.
         for &question in &questions {
-            if let Entry::Vacant(unknown) = exact.entry((part.folder, question)) {
+            if let Entry::Vacant(unknown) = known.exact.entry((part.folder, question)) {
                 let vector = engine.embed_query(cranfield.questions[question].clone()).await?;
                 let stored = Stored::new(&engine.info().identity, engine.info().native_width, &vector);
                 unknown.insert(compare(app, &eligible, &stored).await?);
@@ -163,15 +170,16 @@ async fn measure(
             if number >= WARMING {
                 times.push(start.elapsed().as_secs_f64() * 1e3);
             }
-            let nearest = &exact[&(part.folder, question)];
+            let nearest = &known.exact[&(part.folder, question)];
             wanted += nearest.len();
             found += nearest.iter().filter(|id| results.iter().any(|result| result.document.id == id.0)).count();
         }
-        let name = format!("{}% of the store", part.share * 100.0);
+        let place = format!("{}% of the store", part.share * 100.0);
         let recall = found as f64 / wanted as f64;
-        out(Figure::alone(&format!("recall{form}/recall@{NEAREST} in {name}"), nodes, "share", recall));
+        let figure = Figure::alone(&format!("recall{form}/recall@{NEAREST} in {place}"), nodes, "share", recall);
+        out(figure.toward(if form == "/bits" { "at least 0.97" } else { "at least 0.99" }));
         let p95 = p95(&mut times);
-        let name = format!("recall{form}/p95 in {name}");
+        let name = format!("recall{form}/p95 in {place}");
         out(match *unfiltered.get_or_insert(p95) {
             _ if parent_id.is_none() => Figure::alone(&name, nodes, "ms", p95),
             value => Figure::beside(
@@ -182,7 +190,45 @@ async fn measure(
                 Peer { name: "the whole store", version: env!("CARGO_PKG_VERSION").into(), value },
             ),
         });
+        let Some(&value) = known.first.get(&part.folder) else {
+            known.first.insert(part.folder, p95);
+            continue;
+        };
+        let peer = Peer { name: "one table of halves", version: env!("CARGO_PKG_VERSION").into(), value };
+        let figure = Figure::beside(&format!("recall{form}/form/p95 in {place}"), nodes, "ms", p95, peer);
+        out(figure.toward(match (form, parent_id) {
+            ("/parts", Some(_)) => "a ratio of at least 4: one root takes a quarter of the time",
+            ("/parts", None) => "a ratio of at least 0.63: all roots take 1.6 times the time",
+            _ => "a ratio of at least 0.33: three times the time",
+        }));
     }
+    Ok(())
+}
+
+/// What a vector takes in the table and in the memory of its index.
+async fn weigh(pool: &PgPool, form: &str, index: Index, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let (vectors, table, graph): (i64, i64, i64) = sqlx::query_as(
+        "SELECT (SELECT count(*) FROM document_vectors),
+                (SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relname ~ '^document_vectors(_[0-9]+_[0-9]+)?$'),
+                (SELECT coalesce(sum(pg_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+                  WHERE a.amname = 'hnsw' AND c.relkind = 'i')",
+    )
+    .fetch_one(pool)
+    .await?;
+    let mut figure = |name: &str, bytes: i64, goal: &'static str| {
+        let each = bytes as f64 / vectors.max(1) as f64;
+        let name = format!("recall{form}/bytes/{name}");
+        out(Figure::alone(&name, usize::try_from(vectors).unwrap_or_default(), "bytes/vector", each).toward(goal));
+    };
+    figure("table", table, "about 850 at a width of 384");
+    figure(
+        "hnsw",
+        graph,
+        match index {
+            Index::Halves => "1171 +- 5% at a width of 384",
+            Index::Bits => "349 +- 5% at a width of 384",
+        },
+    );
     Ok(())
 }
 

@@ -1,12 +1,14 @@
 //! The client of the object store.
-use crate::settings::{BlobStore, Settings};
+use crate::settings::{BlobStore, Provider, Settings};
 use object_store::{
     BackoffConfig, ClientOptions, ObjectStore, Result, RetryConfig,
-    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey},
+    azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder},
+    gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey},
     local::LocalFileSystem,
     prefix::PrefixStore,
 };
-use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt, path::Path, sync::Arc, time::Duration};
+use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 /// How long a request may take. A part of 8 MiB must arrive within it.
 const REQUEST: Duration = Duration::from_secs(60);
@@ -18,7 +20,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(super) fn open(settings: &Settings, store: &BlobStore) -> Result<Arc<dyn ObjectStore>> {
     match store {
         BlobStore::Folder(path) => folder(path),
-        BlobStore::S3 { bucket, prefix } => s3(settings, bucket, prefix),
+        BlobStore::Bucket { provider: Provider::S3, bucket, prefix } => Ok(under(prefix, s3(settings, bucket)?)),
+        BlobStore::Bucket { provider: Provider::Google, bucket, prefix } => {
+            Ok(under(prefix, google(settings, bucket)?))
+        }
+        BlobStore::Bucket { provider: Provider::Azure, bucket, prefix } => Ok(under(prefix, azure(settings, bucket)?)),
     }
 }
 
@@ -32,18 +38,42 @@ fn folder(path: &Path) -> Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(LocalFileSystem::new_with_prefix(path)?.with_fsync(true)))
 }
 
-fn s3(settings: &Settings, bucket: &str, prefix: &str) -> Result<Arc<dyn ObjectStore>> {
+/// What is under a prefix of a bucket; blank: all of it.
+fn under(prefix: &str, bucket: impl ObjectStore) -> Arc<dyn ObjectStore> {
+    match prefix {
+        "" => Arc::new(bucket),
+        prefix => Arc::new(PrefixStore::new(bucket, prefix)),
+    }
+}
+
+/// How requests are sent.
+fn requests(settings: &Settings) -> ClientOptions {
+    ClientOptions::new().with_allow_http(settings.blob_allow_http).with_timeout(REQUEST)
+}
+
+fn retries() -> RetryConfig {
+    let backoff = BackoffConfig { max_backoff: LONGEST_PAUSE, ..BackoffConfig::default() };
+    RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRYING }
+}
+
+/// The variables of the environment by which a provider's stores get their credentials, as keys of its builder. Those that the builder does not
+/// know are for other programs.
+fn variables<K: FromStr>(settings: &Settings, provider: Provider) -> impl Iterator<Item = (K, &str)> {
+    let of_provider = settings.of_stores.iter().filter(move |(name, _)| name.starts_with(provider.variables()));
+    of_provider.filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value.expose())))
+}
+
+fn s3(settings: &Settings, bucket: &str) -> Result<AmazonS3> {
     let mut builder = AmazonS3Builder::new();
     let has_key = !settings.blob_access_key_id.is_empty();
-    for (name, value) in &settings.aws {
-        let Ok(key) = name.to_ascii_lowercase().parse() else { continue };
+    for (key, value) in variables::<AmazonS3ConfigKey>(settings, Provider::S3) {
         // The token belongs to the key beside it.
         let is_of_key = matches!(
             key,
             AmazonS3ConfigKey::AccessKeyId | AmazonS3ConfigKey::SecretAccessKey | AmazonS3ConfigKey::Token
         );
         if !(has_key && is_of_key) {
-            builder = builder.with_config(key, value.expose());
+            builder = builder.with_config(key, value);
         }
     }
     if has_key {
@@ -57,14 +87,30 @@ fn s3(settings: &Settings, bucket: &str, prefix: &str) -> Result<Arc<dyn ObjectS
     if let Some(address) = settings.blob_server() {
         builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, address);
     }
-    let backoff = BackoffConfig { max_backoff: LONGEST_PAUSE, ..BackoffConfig::default() };
-    let built = builder
-        .with_bucket_name(bucket)
-        .with_client_options(ClientOptions::new().with_allow_http(settings.blob_allow_http).with_timeout(REQUEST))
-        .with_retry(RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRYING })
-        .build()?;
-    Ok(match prefix {
-        "" => Arc::new(built),
-        prefix => Arc::new(PrefixStore::new(built, prefix)),
-    })
+    builder.with_bucket_name(bucket).with_client_options(requests(settings)).with_retry(retries()).build()
+}
+
+fn google(settings: &Settings, bucket: &str) -> Result<GoogleCloudStorage> {
+    let mut builder = GoogleCloudStorageBuilder::new();
+    for (key, value) in variables::<GoogleConfigKey>(settings, Provider::Google) {
+        builder = builder.with_config(key, value);
+    }
+    if let Some(address) = settings.blob_server() {
+        builder = builder.with_base_url(address);
+    }
+    builder.with_bucket_name(bucket).with_client_options(requests(settings)).with_retry(retries()).build()
+}
+
+fn azure(settings: &Settings, container: &str) -> Result<MicrosoftAzure> {
+    let mut builder = MicrosoftAzureBuilder::new();
+    for (key, value) in variables::<AzureConfigKey>(settings, Provider::Azure) {
+        // An emulator would be called over plain http whatever the settings say; SVC_BLOB_ENDPOINT names one as any other server.
+        if key != AzureConfigKey::UseEmulator {
+            builder = builder.with_config(key, value);
+        }
+    }
+    if let Some(address) = settings.blob_server() {
+        builder = builder.with_endpoint(address.to_owned());
+    }
+    builder.with_container_name(container).with_client_options(requests(settings)).with_retry(retries()).build()
 }

@@ -160,6 +160,14 @@ async fn no_plain_text_error_leaves_the_service() {
         (json("POST", "/search/vector"), r#"{"query": "x"}"#, 501, "not_configured"),
         (authorized("POST", "/ingest/file"), "", 415, "unsupported_media_type"),
         (authorized("GET", "/health").header("x-svc-version", "0.1.0"), "", 426, "version_mismatch"),
+        // No standby answers here, and what is no position is refused all the same.
+        (authorized("GET", "/documents/roots").header("svc-after", "yesterday"), "", 422, "invalid_field"),
+        (
+            json("POST", "/documents").header("svc-after", "0/1, now"),
+            r#"{"title": "t", "content": ""}"#,
+            422,
+            "invalid_field",
+        ),
     ] {
         let shown = format!("{:?} {:?} {body}", request.method_ref(), request.uri_ref());
         let (got, headers, problem) = call(&router, request, body).await;

@@ -162,7 +162,8 @@ pub(super) fn web_address() -> Kind<String> {
 
 /// An object store. What is refused is not shown, because somebody may have put a key into it.
 pub(super) fn blob_store() -> Kind<Option<BlobStore>> {
-    let takes = "s3://bucket, s3://bucket/prefix or file:///folder, without keys";
+    let takes =
+        "s3://bucket, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///folder, without keys";
     let kind = Kind { secret: true, ..Kind::new(takes, BlobStore::parse, BlobStore::to_string) };
     optional(kind)
 }

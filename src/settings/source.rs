@@ -1,6 +1,6 @@
 //! Where settings come from: the table's default, overridden by a TOML file, overridden by the environment.
 
-use super::{Secret, SettingsError, kind::Kind, suggestion, table};
+use super::{BlobStore, Secret, SettingsError, kind::Kind, suggestion, table};
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -114,9 +114,9 @@ impl Source {
         value
     }
 
-    /// The variables of the object store's own kind, by which it usually gets its credentials.
-    pub fn aws(&self) -> BTreeMap<String, Secret> {
-        let given = self.environment.iter().filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty());
+    /// The variables by which object stores usually get their credentials.
+    pub fn of_stores(&self) -> BTreeMap<String, Secret> {
+        let given = self.environment.iter().filter(|(name, value)| BlobStore::is_variable(name) && !value.is_empty());
         given.map(|(name, value)| (name.clone(), value.clone().into())).collect()
     }
 

@@ -37,8 +37,8 @@ macro_rules! settings {
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($($(#[doc = $meaning])+ pub $field: $type,)+)+
-            /// The AWS_ variables of the environment.
-            pub(crate) aws: BTreeMap<String, Secret>,
+            /// The variables of the environment by which object stores usually get their credentials.
+            pub(crate) of_stores: BTreeMap<String, Secret>,
             pub(super) origins: BTreeMap<&'static str, Origin>,
             pub(super) warnings: Vec<String>,
         }
@@ -54,13 +54,13 @@ macro_rules! settings {
             /// Reads each setting from its source; all bad values are reported at once.
             pub(super) fn read(mut source: Source) -> Result<Self, SettingsError> {
                 $($(let $field = source.take(stringify!($name), $default, &$kind);)+)+
-                let aws = source.aws();
+                let of_stores = source.of_stores();
                 let (origins, warnings) = source.finish()?;
                 // If there was no problem, every value exists; the fallback is the same error without a problem to
                 // report.
                 Ok(Self {
                     $($($field: $field.ok_or(SettingsError::Invalid(Vec::new()))?,)+)+
-                    aws,
+                    of_stores,
                     origins,
                     warnings,
                 })
@@ -161,15 +161,17 @@ settings! {
         SVC_POSTGRES_HOME postgres_home: PathBuf = "", kind::folder();
     }
     "Stored bytes" {
-        /// Where the bytes of new files are kept: s3://bucket/prefix, or file:///folder; blank: in the database, as large objects.
+        /// Where the bytes of new files are kept: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///folder; blank: in the
+        /// database, as large objects.
         SVC_BLOB_STORE blob_store: Option<BlobStore> = "", kind::blob_store();
-        /// Address of a server that speaks S3; blank: AWS_ENDPOINT_URL, or Amazon's.
+        /// Address of the server of the bucket; blank: AWS_ENDPOINT_URL, GOOGLE_BASE_URL or AZURE_STORAGE_ENDPOINT, or that of Amazon, Google or
+        /// Microsoft.
         SVC_BLOB_ENDPOINT blob_endpoint: String = "", kind::web_address();
         /// Whether that address may begin with http://, over which bytes are not encrypted.
         SVC_BLOB_ALLOW_HTTP blob_allow_http: bool = "false", kind::flag();
-        /// Region of the bucket; blank: AWS_REGION, or us-east-1.
+        /// Region of a bucket of S3; blank: AWS_REGION, or us-east-1.
         SVC_BLOB_REGION blob_region: String = "", kind::text();
-        /// Id of the key for the bucket; blank: AWS_ACCESS_KEY_ID and what belongs to it, or the role of the machine.
+        /// Id of the key for a bucket of S3; blank: AWS_ACCESS_KEY_ID and what belongs to it, or the role of the machine.
         SVC_BLOB_ACCESS_KEY_ID blob_access_key_id: String = "", kind::text();
         /// The key itself.
         SVC_BLOB_SECRET_ACCESS_KEY blob_secret_access_key: Secret = "", kind::secret();

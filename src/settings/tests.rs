@@ -139,6 +139,8 @@ fn secrets_show_nowhere() {
         ("SVC_BLOB_ACCESS_KEY_ID", "id"),
         ("SVC_BLOB_SECRET_ACCESS_KEY", "s3cret"),
         ("AWS_SESSION_TOKEN", "s3cret"),
+        ("GOOGLE_SERVICE_ACCOUNT_KEY", "s3cret"),
+        ("AZURE_STORAGE_ACCOUNT_KEY", "s3cret"),
     ];
     let settings = load(None, &env).unwrap();
     let shown = format!("{settings:?} {:?}", settings.rows());
@@ -154,6 +156,9 @@ fn secrets_show_nowhere() {
     assert!(bad.contains("line 1") && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_BLOB_ENDPOINT", "https://id:s3cret@store.example")]);
     assert!(bad.contains("SVC_BLOB_ENDPOINT") && !bad.contains("s3cret"), "{bad}");
+    let address = ("GOOGLE_BASE_URL", "https://id:s3cret@store.example");
+    let bad = refusal(None, &[("SVC_BLOB_STORE", "gs://bucket"), address]);
+    assert!(bad.contains("GOOGLE_BASE_URL") && bad.contains('@') && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_BLOB_STORE", "s3://id:s3cret@bucket")]);
     assert!(bad.contains("SVC_BLOB_STORE") && !bad.contains("s3cret"), "{bad}");
     let bad = refusal(None, &[("SVC_DATABASE_URL", "s3cret")]);
@@ -162,8 +167,16 @@ fn secrets_show_nowhere() {
 
 #[test]
 fn an_object_store_is_a_bucket_or_a_folder_and_not_called_over_plain_http_by_mistake() {
-    for store in ["s3://bucket", "s3://my-bucket.1/a/b_c", "file:///mnt/a folder"] {
-        let settings = load(None, &[("SVC_BLOB_STORE", store)]).unwrap();
+    let account = ("AZURE_STORAGE_ACCOUNT_NAME", "herons");
+    for store in [
+        "s3://bucket",
+        "s3://my-bucket.1/a/b_c",
+        "file:///mnt/a folder",
+        "gs://my_bucket.1",
+        "gs://bucket/a/b",
+        "az://container/a",
+    ] {
+        let settings = load(None, &[("SVC_BLOB_STORE", store), account]).unwrap();
         assert_eq!(settings.blob_store.map(|store| store.to_string()).as_deref(), Some(store));
     }
     assert_eq!(
@@ -181,7 +194,11 @@ fn an_object_store_is_a_bucket_or_a_folder_and_not_called_over_plain_http_by_mis
         "s3://bucket/#a",
         "file://relative",
         "file:///",
-        "gs://bucket",
+        "s3://my_bucket",
+        "gs://Bucket",
+        "az://a.container",
+        "az://",
+        "abfs://container",
         "https://bucket.s3.amazonaws.com",
     ] {
         let message = refusal(None, &[("SVC_BLOB_STORE", bad)]);
@@ -193,6 +210,26 @@ fn an_object_store_is_a_bucket_or_a_folder_and_not_called_over_plain_http_by_mis
     assert!(refusal(None, &[plain[0], ("AWS_ENDPOINT_URL", "http://store.example")]).contains("SVC_BLOB_ALLOW_HTTP"));
     let refused = refusal(None, &[plain[0], ("SVC_BLOB_ACCESS_KEY_ID", "id")]);
     assert!(refused.contains("SVC_BLOB_SECRET_ACCESS_KEY"), "{refused}");
+
+    let (google, azure) = (("SVC_BLOB_STORE", "gs://bucket"), ("SVC_BLOB_STORE", "az://container"));
+    for (store, more, says) in [
+        (google, ("GOOGLE_BASE_URL", "http://store.example"), "GOOGLE_BASE_URL"),
+        (google, plain[1], "SVC_BLOB_ALLOW_HTTP"),
+        (google, ("SVC_BLOB_SECRET_ACCESS_KEY", "s3cret"), "GOOGLE_ variables"),
+        (azure, ("AZURE_STORAGE_ENDPOINT", "http://store.example"), "AZURE_STORAGE_ENDPOINT"),
+        (azure, ("SVC_BLOB_REGION", "eu-central-1"), "AZURE_ variables"),
+    ] {
+        let refused = refusal(None, &[store, more, account]);
+        assert!(refused.contains(says) && !refused.contains("s3cret"), "{store:?} {more:?}: {refused}");
+    }
+    let refused = refusal(None, &[azure]);
+    assert!(refused.contains("AZURE_STORAGE_ACCOUNT_NAME is not set"), "{refused}");
+    // The variables of one provider are nothing to the bucket of another.
+    let foreign =
+        [google, ("AWS_ENDPOINT_URL", "http://store.example"), ("AZURE_STORAGE_ENDPOINT", "http://store.example")];
+    assert_eq!(load(None, &foreign).unwrap().blob_server(), None);
+    let settings = load(None, &[google, ("GOOGLE_BASE_URL", "https://store.example/")]).unwrap();
+    assert_eq!(settings.blob_server(), Some("https://store.example"));
 }
 
 #[test]

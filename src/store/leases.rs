@@ -17,7 +17,8 @@ const LAST_LOSS: i32 = 3;
 /// How many leases of a task may expire over a restart of the server without counting. A task that crashes the whole
 /// machine ends after these.
 const FORGIVEN_RESTARTS: i32 = 10;
-/// A task that has lost this many leases still waits for the lease of a dead service, so that a task which kills every service leaves the next one time to serve.
+/// A task that has lost this many leases still waits for the lease of a dead service that served for less than a lease, so that a task which kills every service
+/// leaves the next one time to serve.
 const AT_ONCE: i32 = 3;
 
 /// Whether an expired lease of task `t` counts. It does if the worker `w`, as it was when it claimed, is gone. It does
@@ -206,22 +207,28 @@ async fn take_back(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx:
 /// and each task beyond a thousand, only loses its lease here, so that the next [`reap`] finds it.
 pub async fn reap_holders_of_folder(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     // From now on these workers count as silent, which is how their losses are judged as those of dead workers.
-    let dead: Vec<String> = sqlx::query_scalar(
-        "UPDATE workers SET beat_at = least(beat_at, clock_timestamp() - lease) WHERE holds_folder RETURNING worker_id",
+    let dead: Vec<(String, bool)> = sqlx::query_as(
+        "WITH dead AS MATERIALIZED (SELECT worker_id, beat_at - started_at >= lease AS has_served FROM workers WHERE holds_folder ORDER BY worker_id FOR NO KEY UPDATE)
+         UPDATE workers w SET beat_at = least(w.beat_at, clock_timestamp() - w.lease) FROM dead WHERE w.worker_id = dead.worker_id
+         RETURNING w.worker_id, dead.has_served",
     )
     .fetch_all(&mut *conn)
     .await?;
     if dead.is_empty() {
         return Ok(Reaped::default());
     }
+    let have_served: Vec<String> =
+        dead.iter().filter(|(_, has_served)| *has_served).map(|(id, _)| id.clone()).collect();
+    let dead: Vec<String> = dead.into_iter().map(|(id, _)| id).collect();
     sqlx::query(
         "WITH held AS MATERIALIZED (
-             SELECT id FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running') AND claimed_by = ANY($1) AND lapses < $2
-              ORDER BY id FOR NO KEY UPDATE)
+             SELECT id FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running') AND claimed_by = ANY($1)
+                AND (lapses < $2 OR claimed_by = ANY($3)) ORDER BY id FOR NO KEY UPDATE)
          UPDATE task_queue SET lease_until = NULL WHERE id IN (SELECT id FROM held)",
     )
     .bind(&dead)
     .bind(AT_ONCE)
+    .bind(&have_served)
     .execute(&mut *conn)
     .await?;
     take_back(conn, Some(&dead)).await

@@ -1,4 +1,6 @@
 //! The primary is killed under a live service, and a standby is promoted: what was acknowledged is there, and nobody is told less than it knows.
+mod lost;
+
 use crate::{
     crash::url,
     replicas::answered_by,

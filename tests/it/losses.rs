@@ -187,7 +187,7 @@ async fn what_a_dead_holder_of_the_data_folder_held_comes_back_at_once_and_what_
     // After such a death, another server runs on the data folder.
     for change in [
         "UPDATE task_queue SET heartbeat_at = pg_postmaster_start_time() - interval '1 second' WHERE claimed_by = 'service'",
-        "UPDATE workers SET started_at = pg_postmaster_start_time() - interval '1 hour', beat_at = pg_postmaster_start_time() - interval '1 second'
+        "UPDATE workers SET started_at = pg_postmaster_start_time() - interval '1 second' - lease / 2, beat_at = pg_postmaster_start_time() - interval '1 second'
           WHERE worker_id = 'service'",
     ] {
         sqlx::query(change).execute(&app.pool).await.unwrap();
@@ -204,11 +204,19 @@ async fn what_a_dead_holder_of_the_data_folder_held_comes_back_at_once_and_what_
     assert_eq!(status(&app, ids[1]).await, ("pending".to_owned(), true, None));
     let alive = workers::alive(&mut app.pool.acquire().await.unwrap()).await.unwrap();
     assert_eq!(alive.iter().map(|worker| worker.worker_id.as_str()).collect::<Vec<_>>(), ["beside"]);
-    assert!(finish(&app.pool, &held[0]).await && !finish(&app.pool, &held[1]).await);
-    assert!(finish(&app.pool, &held[2]).await);
-    let again = tasks::claim(&app.pool, &claimer("next"), &[(Lane::Io, 1)]).await.unwrap().grants.remove(0);
-    assert_eq!((again.task_id, again.attempt), (ids[1], 2));
-    assert!(finish(&app.pool, &again).await);
+    // A service that served for longer than a lease before it died shows that the next one will have time to serve.
+    sqlx::query("UPDATE workers SET started_at = beat_at - 2 * lease WHERE worker_id = 'service'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(look().await, [Lapsed { id: ids[2], counts: false }]);
+    assert!(finish(&app.pool, &held[0]).await);
+    assert!(!finish(&app.pool, &held[1]).await && !finish(&app.pool, &held[2]).await);
+    for (id, attempt) in [(ids[1], 2), (ids[2], 5)] {
+        let again = tasks::claim(&app.pool, &claimer("next"), &[(Lane::Io, 1)]).await.unwrap().grants.remove(0);
+        assert_eq!((again.task_id, again.attempt), (id, attempt));
+        assert!(finish(&app.pool, &again).await);
+    }
     app.end().await;
 }
 

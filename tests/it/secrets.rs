@@ -13,6 +13,9 @@ async fn a_running_service_shows_no_secret_and_still_knows_it() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     let mut command = serve_command(&app);
     command.env("SVC_LLM_API_KEY", "a-secret-of-the-test").stdout(Stdio::piped()).stderr(Stdio::null());
+    // Those of object stores are secrets too, whatever store is named.
+    let of_stores = ["AWS_SESSION_TOKEN", "GOOGLE_BEARER_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY"];
+    command.envs(of_stores.map(|name| (name, "a-secret-of-a-store")));
     let mut process = Process(command.spawn().unwrap());
     let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     let address = tokio::task::spawn_blocking(move || {
@@ -31,7 +34,7 @@ async fn a_running_service_shows_no_secret_and_still_knows_it() {
             let environment = String::from_utf8_lossy(&environment);
             assert!(rustix::process::geteuid().is_root(), "another process of the user reads the environment");
             assert!(environment.contains("SVC_LISTEN="), "{environment}");
-            for secret in [TOKEN, "a-secret-of-the-test", "postgres://"] {
+            for secret in [TOKEN, "a-secret-of-the-test", "a-secret-of-a-store", "postgres://"] {
                 assert!(!environment.contains(secret), "{secret} stands in {environment}");
             }
         }

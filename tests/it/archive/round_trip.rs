@@ -2,20 +2,22 @@
 use super::done;
 use crate::{
     access::Random,
-    support::{TestApp, invariants, searches::ask, until},
+    support::{TestApp, invariants, say, searches::ask, until},
 };
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 use svc_client::{Json, wire::NewBatch};
 
-/// How many documents go: SVC_TEST_ROUND_TRIP_NODES names another number.
-fn nodes() -> usize {
-    std::env::var("SVC_TEST_ROUND_TRIP_NODES").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
-}
+/// How many documents go; SVC_TEST_ROUND_TRIP_NODES names another number.
+const NODES: usize = 300;
 
 /// How many documents are created at once; the first of them is the folder of the others.
 const AT_ONCE: usize = 100;
-/// How many queries each of the four methods is asked.
+const METHODS: [&str; 4] = ["vector", "bm25", "fulltext", "hybrid"];
+/// How many queries each method is asked.
 const QUERIES: usize = 50;
 const LIMIT: usize = 10;
 /// Up to so many documents all vectors are compared. Beyond, two indexes of the same vectors may each miss others of the nearest.
@@ -80,30 +82,38 @@ async fn best(app: &TestApp, method: &str, query: &str) -> BTreeSet<(String, Str
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_searches_are_answered_alike_after_an_export_and_an_import() {
-    let (all, mut random) = (nodes(), Random(6_700_417));
+    let named: Option<usize> =
+        std::env::var("SVC_TEST_ROUND_TRIP_NODES").ok().map(|number| number.parse().expect("a number of documents"));
+    let (all, mut random) = (named.unwrap_or(NODES), Random(6_700_417));
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("archive");
     let app = TestApp::start().await;
+    let begun = Instant::now();
     fill(&app, &mut random, all).await;
     drained(&app).await;
+    let (filled, begun) = (begun.elapsed(), Instant::now());
     let exported = done(&app, &["export", archive.to_str().unwrap()]).await;
     assert!(exported["counts"]["documents"].as_u64() >= Some(all as u64), "{exported}");
+    let came_out = begun.elapsed();
     let other = TestApp::start().await;
+    let begun = Instant::now();
     let imported = done(&other, &["import", archive.to_str().unwrap()]).await;
     assert_eq!(
         (&imported["documents"], &imported["vectors"]),
         (&exported["counts"]["documents"], &exported["counts"]["vectors"]),
         "{imported}"
     );
+    let went_in = begun.elapsed();
     drained(&other).await;
     invariants::check_drained(&other.pool).await;
 
-    let (mut seen, mut near, mut near_again) = (0, 0, 0);
+    let (mut seen, mut alike, mut near, mut near_again) = (0, 0, 0, 0);
     for _ in 0..QUERIES {
         let query = words(&mut random, 3);
-        for method in ["vector", "bm25", "fulltext", "hybrid"] {
+        for method in METHODS {
             let (was, is) = (best(&app, method, &query).await, best(&other, method, &query).await);
             seen += was.len();
+            alike += usize::from(was == is);
             let is_exact = match method {
                 "vector" => all <= COMPARED,
                 "hybrid" => all <= FUSED,
@@ -119,6 +129,18 @@ async fn two_hundred_searches_are_answered_alike_after_an_export_and_an_import()
                 near_again += was.intersection(&is).count();
             }
         }
+    }
+    if named.is_some() {
+        let rate =
+            |took: Duration| format!("{:.0} s, {:.0} a second", took.as_secs_f64(), all as f64 / took.as_secs_f64());
+        say(&format!(
+            "{all} documents: made and embedded in {}; exported in {}; imported in {}\n{alike} of {} searches are answered exactly alike, and of \
+             those through two indexes of vectors {near_again} of {near} results are found again (goal: 200 searches alike, and 95 % there)",
+            rate(filled),
+            rate(came_out),
+            rate(went_in),
+            QUERIES * METHODS.len(),
+        ));
     }
     assert!(seen > QUERIES * LIMIT, "{seen} results are too few to tell");
     assert!(near_again * 100 >= near * 95, "{near_again} of {near} are found again");

@@ -1,4 +1,5 @@
 //! A service of its own for each test: own database, real model, real actors.
+pub mod azure;
 pub mod batches;
 pub mod broker;
 pub mod browser;

@@ -1,4 +1,4 @@
-//! A server that speaks S3, in this process, that can be taken away and that can stop at a chosen request.
+//! A server that speaks S3, or what Google's stores speak, in this process, that can be taken away and that can stop at a chosen request.
 use super::server;
 use hyper_util::rt::TokioIo;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
@@ -19,6 +19,8 @@ use tokio::{
 
 pub const KEY_ID: &str = "test-key-id";
 pub const SECRET: &str = "test-s3cret-key";
+/// The token by which Google's clients are known.
+pub const GOOGLE_TOKEN: &str = "test-google-s3cret-token";
 pub const BUCKET: &str = "svc-test";
 /// What keys begin with.
 const PREFIX: &str = "blobs";
@@ -30,6 +32,14 @@ pub enum Stop {
     Before(&'static str, &'static str),
     /// The same after it had its effect, and before its answer is sent.
     After(&'static str, &'static str),
+}
+
+/// Whose clients the server understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    Amazon,
+    /// The XML of Google's stores is that of S3; what differs is the authorization, and the condition that an object is new.
+    Google,
 }
 
 /// The request to stop at, and who is told that it came.
@@ -48,6 +58,7 @@ struct Gate {
 
 pub struct S3 {
     pub address: SocketAddr,
+    dialect: Dialect,
     folder: tempfile::TempDir,
     gate: Gate,
     accepting: tokio::task::JoinHandle<()>,
@@ -61,7 +72,10 @@ pub fn of_all_tests(database: &PgConnectOptions) -> Vec<(&'static str, String)> 
         return Vec::new();
     }
     // Nothing drops the server, so its folder lies where the end of the tests removes everything.
-    let start = || server::runtime().block_on(S3::start_in(tempfile::tempdir_in(server::work_dir()).unwrap()));
+    let start = || {
+        let folder = tempfile::tempdir_in(server::work_dir()).unwrap();
+        server::runtime().block_on(S3::start_in(folder, Dialect::Amazon))
+    };
     let s3 = SERVER.get_or_init(|| std::thread::spawn(start).join().expect("the server starts"));
     let mut hasher = DefaultHasher::new();
     (database.get_socket(), database.get_host(), database.get_port(), database.get_database()).hash(&mut hasher);
@@ -72,13 +86,20 @@ pub fn of_all_tests(database: &PgConnectOptions) -> Vec<(&'static str, String)> 
 
 impl S3 {
     pub async fn start() -> S3 {
-        S3::start_in(tempfile::tempdir().unwrap()).await
+        S3::start_in(tempfile::tempdir().unwrap(), Dialect::Amazon).await
     }
 
-    async fn start_in(folder: tempfile::TempDir) -> S3 {
+    /// A server for clients of Google's stores.
+    pub async fn of_google() -> S3 {
+        S3::start_in(tempfile::tempdir().unwrap(), Dialect::Google).await
+    }
+
+    async fn start_in(folder: tempfile::TempDir, dialect: Dialect) -> S3 {
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
         let mut builder = S3ServiceBuilder::new(FileSystem::new(folder.path()).unwrap());
-        builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
+        if dialect == Dialect::Amazon {
+            builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
+        }
         let service = builder.build();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -101,9 +122,18 @@ impl S3 {
                             let line = format!("{} {}", request.method(), request.uri());
                             gate.heard.lock().unwrap().push(line.clone());
                             gate.pass(true, &line).await;
-                            let answer = service.call(request.map(s3s::Body::from)).await;
+                            let token = format!("{:?} is no token", request.headers().get(http::header::AUTHORIZATION));
+                            let request = request.map(s3s::Body::from);
+                            let admitted = match dialect {
+                                Dialect::Amazon => Some(request),
+                                Dialect::Google => of_google(request),
+                            };
+                            let answer = match admitted {
+                                Some(request) => service.call(request).await.expect("an answer of the server"),
+                                None => hyper::Response::builder().status(401).body(s3s::Body::from(token)).unwrap(),
+                            };
                             gate.pass(false, &line).await;
-                            Ok::<_, Infallible>(answer.expect("an answer of the server"))
+                            Ok::<_, Infallible>(answer)
                         }
                     });
                     let serving =
@@ -117,7 +147,7 @@ impl S3 {
                 });
             }
         });
-        S3 { address, folder, gate, accepting }
+        S3 { address, dialect, folder, gate, accepting }
     }
 
     /// The settings of a service whose bytes are here.
@@ -126,13 +156,21 @@ impl S3 {
     }
 
     fn settings_in(&self, bucket: &str) -> Vec<(&'static str, String)> {
-        vec![
-            ("SVC_BLOB_STORE", format!("s3://{bucket}/{PREFIX}")),
+        let (scheme, key_id, secret) = match self.dialect {
+            Dialect::Amazon => ("s3", KEY_ID, SECRET),
+            Dialect::Google => ("gs", "", ""),
+        };
+        let mut settings = vec![
+            ("SVC_BLOB_STORE", format!("{scheme}://{bucket}/{PREFIX}")),
             ("SVC_BLOB_ENDPOINT", format!("http://{}", self.address)),
             ("SVC_BLOB_ALLOW_HTTP", "true".to_owned()),
-            ("SVC_BLOB_ACCESS_KEY_ID", KEY_ID.to_owned()),
-            ("SVC_BLOB_SECRET_ACCESS_KEY", SECRET.to_owned()),
-        ]
+            ("SVC_BLOB_ACCESS_KEY_ID", key_id.to_owned()),
+            ("SVC_BLOB_SECRET_ACCESS_KEY", secret.to_owned()),
+        ];
+        if self.dialect == Dialect::Google {
+            settings.push(("GOOGLE_BEARER_TOKEN", GOOGLE_TOKEN.to_owned()));
+        }
+        settings
     }
 
     /// Cuts all connections, and further ones, or takes them again.
@@ -190,6 +228,18 @@ impl Gate {
         }
         self.is_stopped.subscribe().wait_for(|is_stopped| !is_stopped).await.unwrap();
     }
+}
+
+/// The request of S3 that a request of Google's clients is; `None` if it does not bear the token.
+fn of_google<B>(mut request: hyper::Request<B>) -> Option<hyper::Request<B>> {
+    let headers = request.headers_mut();
+    if headers.remove(http::header::AUTHORIZATION)? != format!("Bearer {GOOGLE_TOKEN}") {
+        return None;
+    }
+    if headers.remove("x-goog-if-generation-match").is_some_and(|generation| generation == "0") {
+        headers.insert(http::header::IF_NONE_MATCH, http::HeaderValue::from_static("*"));
+    }
+    Some(request)
 }
 
 /// The files of objects in the folder of a store, below its two-digit folders.
