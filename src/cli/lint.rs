@@ -24,6 +24,12 @@ pub struct LintArguments {
     /// The share of documents that should have a vector and be in a BM25 index, 0 to 1 [default: 1].
     #[arg(long)]
     min_share: Option<f64>,
+    /// The share of documents that should have token vectors, 0 to 1 [default: 0].
+    #[arg(long, value_name = "SHARE")]
+    min_tokens: Option<f64>,
+    /// The share of documents that believed facts should cite, 0 to 1 [default: 0].
+    #[arg(long, value_name = "SHARE")]
+    min_facts: Option<f64>,
     /// The most findings of each kind that are shown, 1 to 1,000 [default: 100].
     #[arg(long)]
     limit: Option<u32>,
@@ -31,12 +37,12 @@ pub struct LintArguments {
 
 /// Shows what is wrong; the exit code is 1 if something is.
 pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArguments) -> Result<ExitCode, CliError> {
-    let LintArguments { audit, under, max_age, min_share, limit } = arguments;
+    let LintArguments { audit, under, max_age, min_share, min_tokens, min_facts, limit } = arguments;
     let asked = LintRequest {
         audits: (!audit.is_empty()).then_some(audit),
         parent_id: under,
         staleness: StalenessThresholds { max_age_days: max_age },
-        coverage: CoverageThresholds { vectors: min_share, bm25: min_share, ..CoverageThresholds::default() },
+        coverage: CoverageThresholds { vectors: min_share, bm25: min_share, tokens: min_tokens, facts: min_facts },
         limit,
     };
     let found = client.lint_graph(Json(asked)).await?;
@@ -50,7 +56,7 @@ pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArgume
                     say!("  {}", line(finding));
                 }
                 if audit.truncated {
-                    say!("  bound shapes were not held against all nodes");
+                    say!("  not all was looked at: bound shapes take too long, or there are too many merges");
                 }
             }
         }
