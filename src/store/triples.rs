@@ -221,7 +221,7 @@ struct CitationRow {
     cited_at: DateTime<Utc>,
 }
 
-/// What facts are to be shown as: their citations, their premises and what took their place, as far as the scope covers these.
+/// What facts are to be shown as: their citations, their premises, what they are left of and what took their place, as far as the scope covers these.
 pub async fn shown(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -260,12 +260,12 @@ pub async fn shown(
         true => HashMap::new(),
         false => derived::premises(conn, scope, &derived).await?,
     };
-    let followers: Vec<TripleId> = rows.iter().filter_map(|row| row.invalidated_by).collect();
-    let visible: HashSet<TripleId> = match followers.is_empty() || scope.is_everything() {
-        true => followers.into_iter().collect(),
+    let others: Vec<TripleId> = rows.iter().flat_map(|row| [row.invalidated_by, row.previous_id]).flatten().collect();
+    let visible: HashSet<TripleId> = match others.is_empty() || scope.is_everything() {
+        true => others.into_iter().collect(),
         false => sqlx::query_scalar_with(
             concat!("SELECT t.id FROM triples t WHERE t.id = ANY($3) AND ", fact_readable!()),
-            of_ids(scope, &followers),
+            of_ids(scope, &others),
         )
         .fetch_all(&mut *conn)
         .await?
@@ -300,7 +300,7 @@ pub async fn shown(
         invalidated_at: row.invalidated_at,
         invalidated_by: row.invalidated_by.filter(|id| visible.contains(id)).map(|id| id.0),
         invalidation: row.invalidation,
-        previous_id: row.previous_id.map(|id| id.0),
+        previous_id: row.previous_id.filter(|id| visible.contains(id)).map(|id| id.0),
         derived_by: row.derived_by,
         premises: premises.remove(&row.id).unwrap_or_default(),
         citations: citations.remove(&row.id).unwrap_or_default(),

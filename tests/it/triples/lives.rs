@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
-        DocumentChange, DocumentPath, FactOutcome, FactPath, FactQuery, FactResponse, GrantRight, NewFact, OnOverlap,
-        ValidAt, WaitQuery,
+        DocumentChange, DocumentPath, FactOutcome, FactPath, FactQuery, FactResponse, GrantRight, Invalidation,
+        NewFact, OnOverlap, ValidAt, WaitQuery,
     },
 };
 
@@ -233,6 +233,34 @@ async fn facts_about_parts_of_a_file_follow_a_reprocess() {
     let old = read(&app, stated[0]).await;
     let new = read(&app, old.invalidated_by.unwrap()).await;
     assert_eq!((new.subject_id, new.source_id), (followed.id, Some(followed.id)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_fact_is_left_of_is_named_to_those_who_may_read_that() {
+    let app = idle().await;
+    let [a, b] = [doc(&app, "A").await, doc(&app, "B").await];
+    let [first, second] = [doc(&app, "first source").await, doc(&app, "second source").await];
+    predicate(&app, "leads").await;
+    let stated = |source_id: i64| NewFact { source_id: Some(source_id), ..fact(a, "leads", b) };
+    let whole = app.client.assert_fact(Json(stated(first))).await.unwrap().fact.id;
+    let ended = Invalidation { valid_from: Some(day(10)), ..Invalidation::default() };
+    let ended = app.client.invalidate_fact(FactPath { id: whole }, OptionalJson(Some(ended))).await.unwrap();
+    let rest = ended.remainders[0].id;
+    // The other source states what is left, and not what is believed no more.
+    let again = NewFact { valid_until: Some(day(10)), on_overlap: Some(OnOverlap::Merge), ..stated(second) };
+    let again = app.client.assert_fact(Json(again)).await.unwrap();
+    assert_eq!((again.outcome, again.fact.id), (FactOutcome::Existing, rest));
+    let reader = someone(&app, "reader").await;
+    let seen = async || reader.client.read_fact(FactPath { id: rest }).await.unwrap().previous_id;
+    assert_eq!(seen().await, Some(whole));
+    app.client.protect_document(DocumentPath { id: first }).await.unwrap();
+    assert_eq!(seen().await, None);
+    let hidden = reader.client.read_fact(FactPath { id: whole }).await.unwrap_err();
+    assert_eq!(hidden.code, Code::NotFound);
+    assert_eq!(read(&app, rest).await.previous_id, Some(whole));
+    app.client.delete_document(DocumentPath { id: first }).await.unwrap();
+    assert_eq!((seen().await, read(&app, rest).await.previous_id), (None, Some(whole)));
     app.end().await;
 }
 
