@@ -41,6 +41,18 @@ async fn answers(app: &TestApp, ids: &[i64], known_at: Option<DateTime<Utc>>) ->
             found["known_at"] = Value::Null;
             all.push(found);
         }
+        for depth in [1, 2] {
+            let query = NeighborQuery {
+                document_id: *from,
+                depth: Some(depth),
+                valid_at: Some(valid_at),
+                known_at,
+                ..NeighborQuery::default()
+            };
+            let mut found = json!(app.client.find_neighbors(query).await.unwrap());
+            found["known_at"] = Value::Null;
+            all.push(found);
+        }
     }
     serde_json::to_string(&all).unwrap()
 }
