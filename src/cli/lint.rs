@@ -7,7 +7,7 @@ use clap::Args;
 use std::process::ExitCode;
 use svc_client::{
     Client, Json, Remote,
-    wire::{CoverageThresholds, LintAudit, LintFinding, LintRequest, StalenessThresholds},
+    wire::{AllowedFindings, CoverageThresholds, LintAudit, LintFinding, LintRequest, StalenessThresholds},
 };
 
 #[derive(Args)]
@@ -30,19 +30,33 @@ pub struct LintArguments {
     /// The share of documents that believed facts should cite, 0 to 1 [default: 0].
     #[arg(long, value_name = "SHARE")]
     min_facts: Option<f64>,
+    /// Accepts so many findings of an audit, as in orphan=20; may be given several times [default: none of any].
+    #[arg(long, value_name = "AUDIT=COUNT", value_parser = allowed)]
+    allow: Vec<(LintAudit, u32)>,
     /// The most findings of each kind that are shown, 1 to 1,000 [default: 100].
     #[arg(long)]
     limit: Option<u32>,
 }
 
-/// Shows what is wrong; the exit code is 1 if something is.
+fn allowed(text: &str) -> Result<(LintAudit, u32), String> {
+    let (audit, count) = text.split_once('=').ok_or("takes an audit and a number, such as orphan=20")?;
+    let count = count.parse().map_err(|_| format!("takes a whole number after the =, got `{count}`"))?;
+    Ok((audit.parse::<LintAudit>().map_err(|unknown| unknown.to_string())?, count))
+}
+
+/// Shows what is wrong; the exit code is 1 if it is more than is accepted.
 pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArguments) -> Result<ExitCode, CliError> {
-    let LintArguments { audit, under, max_age, min_share, min_tokens, min_facts, limit } = arguments;
+    let LintArguments { audit, under, max_age, min_share, min_tokens, min_facts, allow, limit } = arguments;
+    let mut accepted = AllowedFindings::default();
+    for (audit, count) in allow {
+        *accepted.of(audit) = Some(count);
+    }
     let asked = LintRequest {
         audits: (!audit.is_empty()).then_some(audit),
         parent_id: under,
         staleness: StalenessThresholds { max_age_days: max_age },
         coverage: CoverageThresholds { vectors: min_share, bm25: min_share, tokens: min_tokens, facts: min_facts },
+        allowed: accepted,
         limit,
     };
     let found = client.lint_graph(Json(asked)).await?;
@@ -51,7 +65,8 @@ pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArgume
             Output::Json => Output::line(audit)?,
             Output::Table => {
                 let number = usize::try_from(audit.count).unwrap_or(usize::MAX);
-                say!("{}: {}", audit.audit, count(number, "finding", "findings"));
+                let accepted = if audit.count > 0 && !audit.exceeded { ", no more than are accepted" } else { "" };
+                say!("{}: {}{accepted}", audit.audit, count(number, "finding", "findings"));
                 for finding in &audit.findings {
                     say!("  {}", line(finding));
                 }
@@ -61,8 +76,8 @@ pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArgume
             }
         }
     }
-    let is_clean = found.audits.iter().all(|audit| audit.count == 0);
-    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_fine = found.audits.iter().all(|audit| !audit.exceeded);
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A finding on one line.

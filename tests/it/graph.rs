@@ -289,6 +289,13 @@ async fn the_command_line_shows_what_a_graph_is_like_and_what_is_wrong_with_it()
     assert_eq!(lines(&clean).len(), 2);
     let wrong = svc(&app, &["lint", "--audit", "unprotected"]).await;
     assert_eq!((wrong.status.code(), lines(&wrong).remove(0)["count"].as_u64()), (Some(1), Some(2)));
+    for (accepted, code) in [("unprotected=1", 1), ("unprotected=2", 0), ("roots=2", 2), ("unprotected=few", 2)] {
+        let done = svc(&app, &["lint", "--audit", "unprotected", "--allow", accepted]).await;
+        assert_eq!(done.status.code(), Some(code), "{accepted}");
+    }
+    let table = svc(&app, &["lint", "--table", "--audit", "unprotected", "--allow", "unprotected=9"]).await;
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("unprotected: 2 findings, no more than are accepted"), "{table}");
     let table = svc(&app, &["lint", "--table", "--audit", "unprotected"]).await;
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("unprotected: 2 findings") && table.contains("open_root"), "{table}");
