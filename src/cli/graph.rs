@@ -151,9 +151,7 @@ pub struct MomentArguments {
 macro_rules! query {
     ($name:ident, $graph:expr, { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
         let EdgeArguments { edges, moment: MomentArguments { at, known, asserted }, limit } = $graph;
-        $name {
-            edges, valid_at: at, known_at: known, asserted_only: asserted, limit, $($field $(: $value)?,)* ..$name::default()
-        }
+        $name { edges, valid_at: at, known_at: known, asserted_only: asserted, limit, $($field $(: $value)?,)* }
     }};
 }
 
@@ -215,7 +213,7 @@ pub async fn graph(client: &Client<Remote>, output: Output, arguments: GraphArgu
             }
         }
         GraphCommand::Communities { resolution, least, under, graph } => {
-            let query = query!(CommunityQuery, graph, { resolution, min_size: least, parent_id: under });
+            let query = query!(CommunityQuery, graph, { resolution, min_size: least, parent_id: under, members: None });
             let found = client.find_communities(query).await?;
             for group in &found.communities {
                 match output {
