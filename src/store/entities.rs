@@ -119,6 +119,57 @@ pub async fn near(
         .await
 }
 
+/// An entity whose name has a vector of another model.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct Outdated {
+    pub document_id: DocumentId,
+    pub name_key: String,
+    pub title: String,
+}
+
+/// The entities of a zone whose names have a vector of another model than this one, by id, at most `limit`.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn outdated(
+    conn: &mut PgConnection,
+    zone: DocumentId,
+    model: &str,
+    limit: i64,
+) -> sqlx::Result<Vec<Outdated>> {
+    sqlx::query_as(
+        "SELECT n.document_id, n.name_key, d.title FROM entity_names n JOIN documents d ON d.id = n.document_id
+          WHERE n.zone = $1 AND n.embed_model <> $2 ORDER BY n.document_id LIMIT $3",
+    )
+    .bind(zone)
+    .bind(model)
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+/// Gives the names of entities of a zone these vectors of a model; one of which the model makes none has none from then on.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn renew(
+    conn: &mut PgConnection,
+    zone: DocumentId,
+    model: &str,
+    vectors: &[(DocumentId, Option<HalfVector>)],
+) -> sqlx::Result<()> {
+    // Two that renew the same names lock them in one order.
+    sqlx::query(
+        "WITH locked AS MATERIALIZED (
+             SELECT n.document_id FROM entity_names n WHERE n.zone = $1 AND n.document_id = ANY($3) ORDER BY n.document_id FOR UPDATE)
+         UPDATE entity_names n SET embed = v.embed, embed_model = CASE WHEN v.embed IS NOT NULL THEN $2::text END
+           FROM unnest($3::bigint[], $4::halfvec[]) v(id, embed) JOIN locked l ON l.document_id = v.id WHERE n.document_id = v.id",
+    )
+    .bind(zone)
+    .bind(model)
+    .bind(vectors.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+    .bind(vectors.iter().map(|(_, vector)| vector.clone()).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// A name for a document that the caller has just made in a zone.
 pub struct NewName<'a> {
     pub document_id: DocumentId,

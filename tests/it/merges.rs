@@ -12,9 +12,9 @@ use svc::store::{entities as names, merges, scope::Readable};
 use svc_client::{
     Code, Json,
     wire::{
-        DocumentPath, ExtractFactsRequest, FactQuery, FactResponse, GrantRight, LintAudit, LintRequest, MergeMethod,
-        MergePath, MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathLimit, PathSearch, ResolveNames,
-        ValidAt,
+        DocumentChange, DocumentPath, ExtractFactsRequest, FactQuery, FactResponse, GrantRight, LintAudit, LintRequest,
+        MergeMethod, MergePath, MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathLimit, PathSearch,
+        ResolveNames, ValidAt, WaitQuery,
     },
 };
 use svc_ids::DocumentId;
@@ -335,6 +335,39 @@ async fn a_near_name_is_found_among_thousands() {
     let done = extract(&app.client, third, ExtractFactsRequest::default()).await;
     assert_eq!((done.entities, done.merges), (1, 0), "{done:?}");
     sqlx::query("DELETE FROM documents WHERE id = ANY($1)").bind(others).execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_name_that_another_model_has_embedded_is_compared_by_the_one_that_serves() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[("SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD", "0.5")]).await;
+    let pays = |subject: &str| {
+        facts(&[said(json!({
+            "subject": subject, "subject_type": "company", "predicate": "pays", "object": "7", "object_kind": "literal", "object_type": null,
+            "datatype": "xsd:integer", "quote": format!("{subject} pays 7"),
+        }))])
+    };
+    let first = text(&app, "Acme Corporation pays 7.", None).await;
+    llm.will([pays("Acme Corporation")]);
+    assert_eq!(extract(&app.client, first, ExtractFactsRequest::default()).await.entities, 1);
+    // All vectors have moved to the model that serves now, and the document has another title since.
+    let (id, _) = entities(&app).await.remove(0);
+    let change = DocumentChange { title: Some("Quite another thing".to_owned()), ..DocumentChange::default() };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    app.client.update_document(DocumentPath { id }, wait, Json(change)).await.unwrap();
+    sqlx::raw_sql("UPDATE entity_names SET embed_model = 'a model of before', embed = embed - embed - embed")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let second = text(&app, "Acme Corporation Ltd pays 7.", None).await;
+    llm.will([pays("Acme Corporation Ltd")]);
+    let done = extract(&app.client, second, ExtractFactsRequest::default()).await;
+    assert_eq!((done.entities, done.merges), (1, 1), "{done:?}");
+    let models: Vec<(Option<String>, i64)> =
+        sqlx::query_as("SELECT embed_model, count(*) FROM entity_names GROUP BY 1").fetch_all(&app.pool).await.unwrap();
+    assert!(models.len() == 1 && models[0].1 == 2 && models[0].0.is_some(), "{models:?}");
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 
