@@ -149,6 +149,12 @@ async fn ten_thousand_random_changes_equal_a_set_of_days_at_every_time_that_was_
             let [(from, before), (to, after)] = two.map(|at| moments[at]);
             let query = DiffQuery { known_from: Some(*from), known_to: Some(*to), ..DiffQuery::default() };
             let changes = changes_of(&app, query, &mut random).await;
+            // Nothing is told of what became of these facts later.
+            assert!(changes.iter().all(|change| {
+                let is_gone = change.kind != FactChange::Added;
+                let is_as_then = change.fact.invalidated_at.map_or(!is_gone, |at| is_gone && at <= *to);
+                is_as_then && change.by.as_ref().is_none_or(|by| by.invalidated_at.is_none())
+            }));
             let of = |kind: FactChange| changes.iter().filter(move |change| change.kind == kind);
             let gone = of(FactChange::Removed).chain(of(FactChange::Superseded)).map(|change| change.fact.clone());
             let new = of(FactChange::Added)
