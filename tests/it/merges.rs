@@ -12,9 +12,9 @@ use svc::store::{entities as names, merges, scope::Readable};
 use svc_client::{
     Code, Json,
     wire::{
-        DocumentChange, DocumentPath, ExtractFactsRequest, FactQuery, FactResponse, GrantRight, LintAudit, LintRequest,
-        MergeMethod, MergePath, MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathLimit, PathSearch,
-        ResolveNames, ValidAt, WaitQuery,
+        CentralityQuery, DocumentChange, DocumentPath, ExtractFactsRequest, FactPath, FactQuery, FactResponse,
+        GrantRight, LintAudit, LintRequest, MergeMethod, MergePath, MergeQuery, NeighborQuery, NewFact, NewMerge,
+        NewPredicate, PageQuery, PathLimit, PathSearch, ResolveNames, TurtleQuery, ValidAt, WaitQuery,
     },
 };
 use svc_ids::DocumentId;
@@ -57,6 +57,24 @@ async fn answers(app: &TestApp, ids: &[i64], known_at: Option<DateTime<Utc>>) ->
     serde_json::to_string(&all).unwrap()
 }
 
+/// What each fact, the audits, the ranks and an export say now, to the byte.
+async fn now(app: &TestApp) -> String {
+    let mut all: Vec<Value> = Vec::new();
+    let query = FactQuery { valid_at: Some(ValidAt::Any), ..FactQuery::default() };
+    for fact in app.client.list_facts(query).await.unwrap().facts {
+        let path = FactPath { id: fact.id };
+        all.push(json!(app.client.read_fact(path).await.unwrap()));
+        all.push(json!(app.client.read_fact_history(path, PageQuery::default()).await.unwrap().facts));
+    }
+    let audits = Some(vec![LintAudit::Orphan, LintAudit::Contradiction]);
+    for audit in app.client.lint_graph(Json(LintRequest { audits, ..LintRequest::default() })).await.unwrap().audits {
+        all.push(json!(audit.findings));
+    }
+    all.push(json!(app.client.rank_documents(CentralityQuery::default()).await.unwrap().results));
+    all.push(json!(crate::rdf::canonical(&crate::rdf::export(&app.client, TurtleQuery::default()).await)));
+    serde_json::to_string(&all).unwrap()
+}
+
 #[tokio::test]
 async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restores_every_answer() {
     let app = TestApp::start().await;
@@ -73,6 +91,7 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
     }
     let all = [ada, lovelace, countess, bea, cora];
     let before = answers(&app, &all, None).await;
+    let whole = now(&app).await;
     let known = app.client.list_facts(FactQuery::default()).await.unwrap().known_at;
 
     let first = merge(&app, ada, lovelace).await;
@@ -102,6 +121,7 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
     assert_eq!(answers(&app, &all, Some(known)).await, before, "what was known before is known so for ever");
     let merged = answers(&app, &all, None).await;
     assert_ne!(merged, before);
+    assert_ne!(now(&app).await, whole);
     let after = app.client.list_facts(FactQuery::default()).await.unwrap().known_at;
 
     for id in [first, second] {
@@ -109,6 +129,7 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
         assert_eq!(app.client.undo_merge(MergePath { id }).await.expect_err("undone").code, Code::Conflict);
     }
     assert_eq!(answers(&app, &all, None).await, before, "an undone merge leaves no trace");
+    assert_eq!(now(&app).await, whole);
     assert_eq!(answers(&app, &all, Some(after)).await, merged, "but what was known while it was in force");
     assert!(app.client.list_merges(MergeQuery::default()).await.unwrap().merges.is_empty());
     let undone = app.client.list_merges(MergeQuery { undone: true, ..MergeQuery::default() }).await.unwrap().merges;
