@@ -133,7 +133,6 @@ struct EdgeArguments {
     limit: Option<u32>,
 }
 
-/// Which facts lead on.
 #[derive(Args)]
 pub struct MomentArguments {
     /// Along facts that hold at this time, as in 2021-02-03T04:05:06Z [default: now].
