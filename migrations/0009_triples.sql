@@ -57,6 +57,7 @@ CREATE TABLE entity_names (
     CHECK ((embed IS NULL) = (embed_model IS NULL)),
     UNIQUE (zone, name_key, type_key)
 );
+CREATE INDEX entity_names_model ON entity_names (zone, embed_model);
 
 -- Two documents that are taken for one, from `merged_at` to `undone_at` on the clock of facts. Facts keep the ids that they were stated with.
 CREATE TABLE entity_merges (

@@ -2210,6 +2210,8 @@ CREATE INDEX entity_merges_kept ON entity_merges USING btree (kept_id);
 
 CREATE INDEX entity_merges_merged ON entity_merges USING btree (merged_id);
 
+CREATE INDEX entity_names_model ON entity_names USING btree (zone, embed_model);
+
 CREATE UNIQUE INDEX event_outbox_seq ON event_outbox USING btree (seq);
 
 CREATE INDEX event_outbox_unnumbered ON event_outbox USING btree (id) WHERE (seq IS NULL);

@@ -127,7 +127,7 @@ pub struct Outdated {
     pub title: String,
 }
 
-/// The entities of a zone whose names have a vector of another model than this one, by id, at most `limit`.
+/// Entities of a zone whose names have a vector of another model than this one, at most `limit`.
 #[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
 pub async fn outdated(
     conn: &mut PgConnection,
@@ -135,9 +135,13 @@ pub async fn outdated(
     model: &str,
     limit: i64,
 ) -> sqlx::Result<Vec<Outdated>> {
+    // Mostly there are none, and the index tells so: it is entered below the model and above it, and the names of the model are not read.
     sqlx::query_as(
-        "SELECT n.document_id, n.name_key, d.title FROM entity_names n JOIN documents d ON d.id = n.document_id
-          WHERE n.zone = $1 AND n.embed_model <> $2 ORDER BY n.document_id LIMIT $3",
+        "SELECT n.document_id, n.name_key, d.title FROM (
+             (SELECT document_id, name_key FROM entity_names WHERE zone = $1 AND embed_model < $2 ORDER BY embed_model LIMIT $3)
+              UNION ALL
+             (SELECT document_id, name_key FROM entity_names WHERE zone = $1 AND embed_model > $2 ORDER BY embed_model LIMIT $3)) n
+           JOIN documents d ON d.id = n.document_id LIMIT $3",
     )
     .bind(zone)
     .bind(model)
@@ -146,7 +150,8 @@ pub async fn outdated(
     .await
 }
 
-/// Gives the names of entities of a zone these vectors of a model; one of which the model makes none has none from then on.
+/// Gives the names of entities of a zone these vectors of a model; one of which the model makes none has none from then on. Names that somebody
+/// else changes at this moment keep theirs.
 #[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
 pub async fn renew(
     conn: &mut PgConnection,
@@ -154,10 +159,10 @@ pub async fn renew(
     model: &str,
     vectors: &[(DocumentId, Option<HalfVector>)],
 ) -> sqlx::Result<()> {
-    // Two that renew the same names lock them in one order.
+    // Whoever waits for nobody cannot deadlock.
     sqlx::query(
         "WITH locked AS MATERIALIZED (
-             SELECT n.document_id FROM entity_names n WHERE n.zone = $1 AND n.document_id = ANY($3) ORDER BY n.document_id FOR UPDATE)
+             SELECT n.document_id FROM entity_names n WHERE n.zone = $1 AND n.document_id = ANY($3) FOR UPDATE SKIP LOCKED)
          UPDATE entity_names n SET embed = v.embed, embed_model = CASE WHEN v.embed IS NOT NULL THEN $2::text END
            FROM unnest($3::bigint[], $4::halfvec[]) v(id, embed) JOIN locked l ON l.document_id = v.id WHERE n.document_id = v.id",
     )
