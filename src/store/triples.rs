@@ -258,7 +258,7 @@ pub async fn shown(
     let derived: Vec<TripleId> = rows.iter().filter(|row| row.derived_by.is_some()).map(|row| row.id).collect();
     let mut premises = match derived.is_empty() {
         true => HashMap::new(),
-        false => derived::premises(conn, scope, &derived).await?,
+        false => derived::premises(conn, scope, &derived, known_at).await?,
     };
     let others: Vec<TripleId> = rows.iter().flat_map(|row| [row.invalidated_by, row.previous_id]).flatten().collect();
     let visible: HashSet<TripleId> = match others.is_empty() || scope.is_everything() {
