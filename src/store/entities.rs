@@ -146,6 +146,7 @@ pub async fn outdated(
     .bind(zone)
     .bind(model)
     .bind(limit)
+    .persistent(false)
     .fetch_all(conn)
     .await
 }
@@ -170,6 +171,7 @@ pub async fn renew(
     .bind(model)
     .bind(vectors.iter().map(|(id, _)| *id).collect::<Vec<_>>())
     .bind(vectors.iter().map(|(_, vector)| vector.clone()).collect::<Vec<_>>())
+    .persistent(false)
     .execute(conn)
     .await
     .map(|_| ())
