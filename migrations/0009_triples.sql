@@ -57,6 +57,7 @@ CREATE TABLE entity_names (
     CHECK ((embed IS NULL) = (embed_model IS NULL)),
     UNIQUE (zone, name_key, type_key)
 );
+CREATE INDEX entity_names_model ON entity_names (zone, embed_model);
 
 -- Two documents that are taken for one, from `merged_at` to `undone_at` on the clock of facts. Facts keep the ids that they were stated with.
 CREATE TABLE entity_merges (
@@ -148,13 +149,16 @@ CREATE TABLE triple_citations (
 CREATE UNIQUE INDEX triple_citations_once ON triple_citations (triple_id, document_id, coalesce(quote_start, -1), coalesce(quote_end, -1));
 CREATE INDEX triple_citations_document ON triple_citations (document_id);
 
--- The facts that a derived one follows from. Some of them may be derived themselves.
+-- The facts that a derived one follows from, from `recorded_at` to `ended_at` on the clock of facts. Some of them may be derived themselves.
 CREATE TABLE triple_premises (
-    derived_id bigint NOT NULL REFERENCES triples (id),
-    premise_id bigint NOT NULL REFERENCES triples (id),
-    PRIMARY KEY (derived_id, premise_id)
+    derived_id  bigint NOT NULL REFERENCES triples (id),
+    premise_id  bigint NOT NULL REFERENCES triples (id),
+    recorded_at timestamptz NOT NULL,
+    ended_at    timestamptz,
+    PRIMARY KEY (derived_id, premise_id, recorded_at),
+    CHECK (recorded_at < ended_at)
 );
-CREATE INDEX triple_premises_premise ON triple_premises (premise_id);
+CREATE INDEX triple_premises_premise ON triple_premises (premise_id) WHERE ended_at IS NULL;
 
 -- Predicates whose facts or axioms have changed since somebody derived what follows from them, one row a change. Rows are only added and
 -- deleted, so that no writer waits for another one here.

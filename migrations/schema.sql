@@ -455,9 +455,9 @@ BEGIN
              GROUP BY r.id) c;
     INSERT INTO derivations (predicate_id) SELECT w.id FROM unnest(waiting) w(id) WHERE is_ruled(w.id);
     WITH RECURSIVE hung(id) AS (
-        SELECT p.derived_id FROM unnest(moved) m(id) JOIN triple_premises p ON p.premise_id = m.id
+        SELECT p.derived_id FROM unnest(moved) m(id) JOIN triple_premises p ON p.premise_id = m.id AND p.ended_at IS NULL
          UNION
-        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id)
+        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id AND p.ended_at IS NULL)
     SELECT array_agg(h.id) INTO hanging FROM hung h JOIN triples t ON t.id = h.id AND t.zone <> -1;
     IF hanging IS NOT NULL THEN
         moment := take_pen();
@@ -465,9 +465,9 @@ BEGIN
          WHERE id = ANY(hanging);
     END IF;
     WITH RECURSIVE hung(id) AS (
-        SELECT p.derived_id FROM unnest(closed) c(id) JOIN triple_premises p ON p.premise_id = c.id
+        SELECT p.derived_id FROM unnest(closed) c(id) JOIN triple_premises p ON p.premise_id = c.id AND p.ended_at IS NULL
          UNION
-        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id)
+        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id AND p.ended_at IS NULL)
     SELECT array_agg(h.id) INTO hanging FROM hung h JOIN triples t ON t.id = h.id AND t.invalidated_at IS NULL;
     IF hanging IS NOT NULL THEN
         moment := take_pen();
@@ -1815,7 +1815,10 @@ ALTER TABLE triple_citations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 
 CREATE TABLE triple_premises (
     derived_id bigint NOT NULL,
-    premise_id bigint NOT NULL
+    premise_id bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT triple_premises_check CHECK ((recorded_at < ended_at))
 );
 
 ALTER TABLE triples ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
@@ -2117,7 +2120,7 @@ ALTER TABLE ONLY triple_citations
     ADD CONSTRAINT triple_citations_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY triple_premises
-    ADD CONSTRAINT triple_premises_pkey PRIMARY KEY (derived_id, premise_id);
+    ADD CONSTRAINT triple_premises_pkey PRIMARY KEY (derived_id, premise_id, recorded_at);
 
 ALTER TABLE ONLY triples
     ADD CONSTRAINT triples_pkey PRIMARY KEY (id);
@@ -2209,6 +2212,8 @@ CREATE INDEX documents_usetype ON documents USING btree (usetype);
 CREATE INDEX entity_merges_kept ON entity_merges USING btree (kept_id);
 
 CREATE INDEX entity_merges_merged ON entity_merges USING btree (merged_id);
+
+CREATE INDEX entity_names_model ON entity_names USING btree (zone, embed_model);
 
 CREATE UNIQUE INDEX event_outbox_seq ON event_outbox USING btree (seq);
 
@@ -2312,7 +2317,7 @@ CREATE INDEX triple_citations_document ON triple_citations USING btree (document
 
 CREATE UNIQUE INDEX triple_citations_once ON triple_citations USING btree (triple_id, document_id, COALESCE(quote_start, '-1'::integer), COALESCE(quote_end, '-1'::integer));
 
-CREATE INDEX triple_premises_premise ON triple_premises USING btree (premise_id);
+CREATE INDEX triple_premises_premise ON triple_premises USING btree (premise_id) WHERE (ended_at IS NULL);
 
 CREATE INDEX triples_derived ON triples USING btree (predicate_id) WHERE ((derived_by IS NOT NULL) AND (invalidated_at IS NULL));
 

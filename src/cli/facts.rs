@@ -59,6 +59,9 @@ struct ObjectArguments {
     /// The words of the source that state it.
     #[arg(long, value_name = "WORDS", requires = "source")]
     quote: Option<String>,
+    /// How sure it is that the source states it, 0 to 1.
+    #[arg(long, requires = "source")]
+    confidence: Option<f64>,
 }
 
 #[derive(Args)]
@@ -97,6 +100,12 @@ struct ListArguments {
     /// Only facts that lead to this document.
     #[arg(long, value_name = "ID")]
     to: Option<i64>,
+    /// Only facts with this literal, to the letter.
+    #[arg(long, value_name = "TEXT")]
+    value: Option<String>,
+    /// Only facts of this type: atemporal, static or dynamic.
+    #[arg(long = "type", value_name = "TYPE")]
+    fact_type: Option<FactType>,
     /// Only facts that this document states.
     #[arg(long, value_name = "ID")]
     source: Option<i64>,
@@ -112,6 +121,12 @@ struct ListArguments {
     /// What the store has ceased to believe.
     #[arg(long)]
     invalidated: bool,
+    /// Leaves out what rules derived.
+    #[arg(long)]
+    asserted: bool,
+    /// Only what rules derived.
+    #[arg(long, conflicts_with = "asserted")]
+    derived: bool,
 }
 
 #[derive(Args)]
@@ -145,7 +160,7 @@ fn valid_at(text: &str) -> Result<ValidAt, String> {
 pub async fn facts(client: &Client<Remote>, output: Output, arguments: FactsArguments) -> Result<ExitCode, CliError> {
     match arguments.command {
         FactsCommand::Add(AddArguments { subject, predicate, object, fact_type, merge }) => {
-            let ObjectArguments { to, value, datatype, language, time, source, quote } = object;
+            let ObjectArguments { to, value, datatype, language, time, source, quote, confidence } = object;
             let new = NewFact {
                 subject_id: Some(subject),
                 predicate: Some(predicate),
@@ -158,6 +173,7 @@ pub async fn facts(client: &Client<Remote>, output: Output, arguments: FactsArgu
                 fact_type,
                 source_id: source,
                 quote,
+                confidence,
                 on_overlap: merge.then_some(OnOverlap::Merge),
                 ..NewFact::default()
             };
@@ -169,7 +185,7 @@ pub async fn facts(client: &Client<Remote>, output: Output, arguments: FactsArgu
         }
         FactsCommand::List(arguments) => list(client, output, arguments).await?,
         FactsCommand::Replace(ReplaceArguments { id, object }) => {
-            let ObjectArguments { to, value, datatype, language, time, source, quote } = object;
+            let ObjectArguments { to, value, datatype, language, time, source, quote, confidence } = object;
             let new = Supersession {
                 object_id: to,
                 object_literal: value,
@@ -179,6 +195,7 @@ pub async fn facts(client: &Client<Remote>, output: Output, arguments: FactsArgu
                 valid_until: time.until,
                 source_id: source,
                 quote,
+                confidence,
                 ..Supersession::default()
             };
             let done = client.supersede_fact(FactPath { id }, Json(new)).await?;
@@ -224,16 +241,20 @@ fn said_of(left: &[String]) -> String {
 }
 
 async fn list(client: &Client<Remote>, output: Output, arguments: ListArguments) -> Result<(), CliError> {
-    let ListArguments { subject, predicate, to, source, under, at, known, invalidated } = arguments;
+    let ListArguments { subject, predicate, to, value, fact_type, source, under, at, known, .. } = arguments;
     let mut query = FactQuery {
         subject_id: subject,
         predicate,
         object_id: to,
+        object_literal: value,
         source_id: source,
         parent_id: under,
+        fact_type,
         valid_at: at,
         known_at: known,
-        invalidated,
+        invalidated: arguments.invalidated,
+        asserted_only: arguments.asserted,
+        derived: arguments.derived.then_some(true),
         ..FactQuery::default()
     };
     let mut rows = Vec::new();

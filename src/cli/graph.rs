@@ -79,6 +79,8 @@ enum GraphCommand {
         /// The most documents, 1 to 1,000 [default: 100].
         #[arg(long)]
         limit: Option<u32>,
+        #[command(flatten)]
+        moment: MomentArguments,
     },
     /// Shows which facts changed between two moments.
     Diff {
@@ -95,6 +97,9 @@ enum GraphCommand {
         /// Only facts about this document and what is under it.
         #[arg(long, value_name = "ID")]
         under: Option<i64>,
+        /// Leaves out what rules derived.
+        #[arg(long)]
+        asserted: bool,
     },
     /// Counts facts, documents with edges and the parts that they fall into.
     Stats {
@@ -121,22 +126,31 @@ struct EdgeArguments {
     /// What leads from one document to another: triples, links or both [default: both].
     #[arg(long)]
     edges: Option<EdgeKind>,
-    /// Along facts that hold at this time [default: now].
-    #[arg(long, value_name = "TIME")]
-    at: Option<DateTime<Utc>>,
-    /// And that the store believed at this time [default: now].
-    #[arg(long, value_name = "TIME")]
-    known: Option<DateTime<Utc>>,
+    #[command(flatten)]
+    moment: MomentArguments,
     /// The most results, 1 to 1,000 [default: 100].
     #[arg(long)]
     limit: Option<u32>,
 }
 
+#[derive(Args)]
+pub struct MomentArguments {
+    /// Along facts that hold at this time, as in 2021-02-03T04:05:06Z [default: now].
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<DateTime<Utc>>,
+    /// And that the store believed at this time [default: now].
+    #[arg(long, value_name = "TIME")]
+    pub known: Option<DateTime<Utc>>,
+    /// Leaves out what rules derived.
+    #[arg(long)]
+    pub asserted: bool,
+}
+
 /// A query for a graph, from the arguments that all of them have.
 macro_rules! query {
     ($name:ident, $graph:expr, { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
-        let EdgeArguments { edges, at, known, limit } = $graph;
-        $name { edges, valid_at: at, known_at: known, limit, $($field $(: $value)?,)* ..$name::default() }
+        let EdgeArguments { edges, moment: MomentArguments { at, known, asserted }, limit } = $graph;
+        $name { edges, valid_at: at, known_at: known, asserted_only: asserted, limit, $($field $(: $value)?,)* }
     }};
 }
 
@@ -198,7 +212,7 @@ pub async fn graph(client: &Client<Remote>, output: Output, arguments: GraphArgu
             }
         }
         GraphCommand::Communities { resolution, least, under, graph } => {
-            let query = query!(CommunityQuery, graph, { resolution, min_size: least, parent_id: under });
+            let query = query!(CommunityQuery, graph, { resolution, min_size: least, parent_id: under, members: None });
             let found = client.find_communities(query).await?;
             for group in &found.communities {
                 match output {
@@ -217,10 +231,17 @@ pub async fn graph(client: &Client<Remote>, output: Output, arguments: GraphArgu
                 say!("{groups} with a modularity of {:.3}", found.modularity);
             }
         }
-        GraphCommand::Neighbors { id, depth, direction, predicate, limit } => {
-            let predicates = (!predicate.is_empty()).then(|| predicate.join(","));
-            let query =
-                NeighborQuery { document_id: id, depth, direction, predicates, limit, ..NeighborQuery::default() };
+        GraphCommand::Neighbors { id, depth, direction, predicate, limit, moment } => {
+            let query = NeighborQuery {
+                document_id: id,
+                depth,
+                direction,
+                predicates: (!predicate.is_empty()).then(|| predicate.join(",")),
+                limit,
+                valid_at: moment.at,
+                known_at: moment.known,
+                asserted_only: moment.asserted,
+            };
             let found = client.find_neighbors(query).await?;
             match output {
                 Output::Json => Output::line(&found)?,
@@ -239,8 +260,14 @@ pub async fn graph(client: &Client<Remote>, output: Output, arguments: GraphArgu
                 }
             }
         }
-        GraphCommand::Diff { from, to, valid, kind, under } => {
-            let mut query = DiffQuery { kind, parent_id: under, limit: Some(1000), ..DiffQuery::default() };
+        GraphCommand::Diff { from, to, valid, kind, under, asserted } => {
+            let mut query = DiffQuery {
+                kind,
+                parent_id: under,
+                asserted_only: asserted,
+                limit: Some(1000),
+                ..DiffQuery::default()
+            };
             match valid {
                 true => (query.valid_from, query.valid_to) = (Some(from), to),
                 false => (query.known_from, query.known_to) = (Some(from), to),

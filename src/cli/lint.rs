@@ -7,7 +7,7 @@ use clap::Args;
 use std::process::ExitCode;
 use svc_client::{
     Client, Json, Remote,
-    wire::{CoverageThresholds, LintAudit, LintFinding, LintRequest, StalenessThresholds},
+    wire::{AllowedFindings, CoverageThresholds, LintAudit, LintFinding, LintRequest, StalenessThresholds},
 };
 
 #[derive(Args)]
@@ -24,19 +24,39 @@ pub struct LintArguments {
     /// The share of documents that should have a vector and be in a BM25 index, 0 to 1 [default: 1].
     #[arg(long)]
     min_share: Option<f64>,
+    /// The share of documents that should have token vectors, 0 to 1 [default: 0].
+    #[arg(long, value_name = "SHARE")]
+    min_tokens: Option<f64>,
+    /// The share of documents that believed facts should cite, 0 to 1 [default: 0].
+    #[arg(long, value_name = "SHARE")]
+    min_facts: Option<f64>,
+    /// Accepts so many findings of an audit, as in orphan=20; may be given several times [default: none of any].
+    #[arg(long, value_name = "AUDIT=COUNT", value_parser = allowed)]
+    allow: Vec<(LintAudit, u32)>,
     /// The most findings of each kind that are shown, 1 to 1,000 [default: 100].
     #[arg(long)]
     limit: Option<u32>,
 }
 
-/// Shows what is wrong; the exit code is 1 if something is.
+fn allowed(text: &str) -> Result<(LintAudit, u32), String> {
+    let (audit, count) = text.split_once('=').ok_or("takes an audit and a number, such as orphan=20")?;
+    let count = count.parse().map_err(|_| format!("takes a whole number after the =, got `{count}`"))?;
+    Ok((audit.parse::<LintAudit>().map_err(|unknown| unknown.to_string())?, count))
+}
+
+/// Shows what is wrong; the exit code is 1 if it is more than is accepted.
 pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArguments) -> Result<ExitCode, CliError> {
-    let LintArguments { audit, under, max_age, min_share, limit } = arguments;
+    let LintArguments { audit, under, max_age, min_share, min_tokens, min_facts, allow, limit } = arguments;
+    let mut accepted = AllowedFindings::default();
+    for (audit, count) in allow {
+        *accepted.of(audit) = Some(count);
+    }
     let asked = LintRequest {
         audits: (!audit.is_empty()).then_some(audit),
         parent_id: under,
         staleness: StalenessThresholds { max_age_days: max_age },
-        coverage: CoverageThresholds { vectors: min_share, bm25: min_share, ..CoverageThresholds::default() },
+        coverage: CoverageThresholds { vectors: min_share, bm25: min_share, tokens: min_tokens, facts: min_facts },
+        allowed: accepted,
         limit,
     };
     let found = client.lint_graph(Json(asked)).await?;
@@ -45,18 +65,19 @@ pub async fn lint(client: &Client<Remote>, output: Output, arguments: LintArgume
             Output::Json => Output::line(audit)?,
             Output::Table => {
                 let number = usize::try_from(audit.count).unwrap_or(usize::MAX);
-                say!("{}: {}", audit.audit, count(number, "finding", "findings"));
+                let accepted = if audit.count > 0 && !audit.exceeded { ", no more than are accepted" } else { "" };
+                say!("{}: {}{accepted}", audit.audit, count(number, "finding", "findings"));
                 for finding in &audit.findings {
                     say!("  {}", line(finding));
                 }
                 if audit.truncated {
-                    say!("  bound shapes were not held against all nodes");
+                    say!("  not all was looked at: bound shapes take too long, or there are too many merges");
                 }
             }
         }
     }
-    let is_clean = found.audits.iter().all(|audit| audit.count == 0);
-    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_fine = found.audits.iter().all(|audit| !audit.exceeded);
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A finding on one line.

@@ -164,7 +164,7 @@ enum Command {
     Path(path::PathArguments),
     /// Analyses the graph of documents: what is central, how it groups, and what has changed.
     Graph(graph::GraphArguments),
-    /// Audits facts and documents; the exit code is 1 if something is wrong.
+    /// Audits facts and documents; the exit code is 1 if more is wrong than is accepted.
     Lint(lint::LintArguments),
     /// Writes facts as Turtle, and reads facts from Turtle.
     Rdf(rdf::RdfArguments),

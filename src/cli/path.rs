@@ -1,6 +1,7 @@
 //! `svc path`.
 use super::{
     CliError,
+    graph::MomentArguments,
     output::{Output, one_line, say},
 };
 use clap::Args;
@@ -28,12 +29,24 @@ pub struct PathArguments {
     /// How many of the shortest paths, 1 to 10 [default: 1].
     #[arg(long)]
     limit: Option<u32>,
+    #[command(flatten)]
+    moment: MomentArguments,
 }
 
 /// Shows paths; the exit code is 1 if there is none.
 pub async fn path(client: &Client<Remote>, output: Output, arguments: PathArguments) -> Result<ExitCode, CliError> {
-    let PathArguments { from, to, depth, direction, predicate, limit } = arguments;
-    let asked = PathSearch { max_depth: depth, direction, predicates: predicate, limit, ..PathSearch::new(from, to) };
+    let PathArguments { from, to, depth, direction, predicate, limit, moment } = arguments;
+    let asked = PathSearch {
+        from_id: from,
+        to_id: to,
+        max_depth: depth,
+        direction,
+        predicates: predicate,
+        limit,
+        valid_at: moment.at,
+        known_at: moment.known,
+        asserted_only: moment.asserted,
+    };
     let found = client.find_paths(Json(asked)).await?;
     if output == Output::Json {
         Output::line(&found)?;

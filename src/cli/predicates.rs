@@ -18,9 +18,39 @@ pub struct PredicatesArguments {
     /// Its own IRI.
     #[arg(long, requires = "add")]
     iri: Option<String>,
+    /// How people call it.
+    #[arg(long, requires = "add")]
+    label: Option<String>,
+    /// What it means.
+    #[arg(long, requires = "add")]
+    description: Option<String>,
     /// A subject has one object at a time.
     #[arg(long, requires = "add")]
     functional: bool,
+    /// An object has one subject at a time.
+    #[arg(long, requires = "add")]
+    inverse_functional: bool,
+    /// What holds from subject to object holds from object to subject.
+    #[arg(long, requires = "add")]
+    symmetric: bool,
+    /// It never holds in both directions.
+    #[arg(long, requires = "add")]
+    asymmetric: bool,
+    /// What holds over two steps holds over one.
+    #[arg(long, requires = "add")]
+    transitive: bool,
+    /// No subject has itself as object.
+    #[arg(long, requires = "add")]
+    irreflexive: bool,
+    /// The predicate that says the same from object to subject, by its id.
+    #[arg(long, value_name = "ID", requires = "add")]
+    inverse_of: Option<i64>,
+    /// A predicate that this one implies, by its id; may be given several times.
+    #[arg(long, value_name = "ID", requires = "add")]
+    sub_property_of: Vec<i64>,
+    /// A predicate that never holds between the same two, by its id; may be given several times.
+    #[arg(long, value_name = "ID", requires = "add")]
+    disjoint_with: Vec<i64>,
     /// Lists only those whose name or label has this text.
     #[arg(conflicts_with = "add")]
     text: Option<String>,
@@ -40,8 +70,17 @@ pub async fn predicates(
             name,
             namespace,
             iri: arguments.iri,
+            label: arguments.label,
+            description: arguments.description,
             functional: arguments.functional,
-            ..NewPredicate::default()
+            inverse_functional: arguments.inverse_functional,
+            symmetric: arguments.symmetric,
+            asymmetric: arguments.asymmetric,
+            transitive: arguments.transitive,
+            irreflexive: arguments.irreflexive,
+            inverse_of: arguments.inverse_of,
+            sub_property_of: arguments.sub_property_of,
+            disjoint_with: arguments.disjoint_with,
         };
         let made = client.create_predicate(Json(new)).await?;
         match output {

@@ -57,6 +57,9 @@ struct ExportArguments {
     /// What the store believed at this time [default: now].
     #[arg(long, value_name = "TIME")]
     known: Option<DateTime<Utc>>,
+    /// Leaves out what rules derived.
+    #[arg(long)]
+    asserted: bool,
     /// Describes facts of all times with their times, also those that are no longer believed.
     #[arg(long)]
     history: bool,
@@ -84,9 +87,9 @@ pub async fn rdf(client: &Client<Remote>, output: Output, arguments: RdfArgument
 }
 
 async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(), CliError> {
-    let ExportArguments { output, under, at, known, history, ontologies } = arguments;
+    let ExportArguments { output, under, at, known, asserted, history, ontologies } = arguments;
     let query =
-        TurtleQuery { parent_id: under, ontologies, history, valid_at: at, known_at: known, ..TurtleQuery::default() };
+        TurtleQuery { parent_id: under, ontologies, asserted_only: asserted, history, valid_at: at, known_at: known };
     let Some(path) = output else { return written(client, query, &mut io::stdout().lock()).await };
     // The file has another name until it is complete.
     let part = PathBuf::from(format!("{}.part", path.display()));

@@ -64,6 +64,9 @@ struct ValidateArguments {
     /// What the store believed at this time [default: now].
     #[arg(long, value_name = "TIME")]
     known: Option<DateTime<Utc>>,
+    /// Leaves out what rules derived.
+    #[arg(long)]
+    asserted: bool,
     /// Writes the report as Turtle, in the words of SHACL.
     #[arg(long)]
     turtle: bool,
@@ -126,8 +129,8 @@ async fn list(client: &Client<Remote>, output: Output) -> Result<(), CliError> {
 }
 
 async fn validate(client: &Client<Remote>, output: Output, arguments: ValidateArguments) -> Result<ExitCode, CliError> {
-    let ValidateArguments { id, at, known, turtle } = arguments;
-    let query = ValidationQuery { valid_at: at, known_at: known, turtle, ..ValidationQuery::default() };
+    let ValidateArguments { id, at, known, asserted, turtle } = arguments;
+    let query = ValidationQuery { valid_at: at, known_at: known, asserted_only: asserted, turtle };
     let report = client.validate_shape(ShapeBindingPath { id }, query).await?;
     let conforms = report.conforms == Some(true);
     match (&report.turtle, output) {

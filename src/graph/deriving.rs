@@ -436,7 +436,7 @@ impl Plan {
         let stays: HashSet<TripleId> = stays.into_iter().collect();
         let loose: Vec<TripleId> = changed.iter().map(|(id, _)| *id).filter(|id| stays.contains(id)).collect();
         for part in loose.chunks(ROWS) {
-            derived::set_premises(conn, part, &[]).await?;
+            derived::set_premises(conn, at, part, &[]).await?;
         }
         for part in self.closed.chunks(ROWS) {
             derived::close(conn, at, part).await?;
@@ -454,7 +454,7 @@ impl Plan {
             let facts: Vec<TripleId> = part.iter().map(|(id, _)| *id).collect();
             let pairs: Vec<(TripleId, TripleId)> =
                 part.iter().flat_map(|(id, premises)| premises.iter().map(|premise| (*id, *premise))).collect();
-            derived::set_premises(conn, &facts, &pairs).await?;
+            derived::set_premises(conn, at, &facts, &pairs).await?;
         }
         if new > 0 || !self.closed.is_empty() {
             tracing::debug!(predicates = ?self.predicates, new, closed = self.closed.len(), "facts were derived");

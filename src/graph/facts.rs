@@ -89,7 +89,7 @@ async fn hold(conn: &mut PgConnection, caller: &Caller, id: TripleId) -> Result<
         });
     }
     if let Some(rule) = &fact.derived_by {
-        let premises = derived::premises(conn, &scope, &[id]).await.or_fail()?.remove(&id).unwrap_or_default();
+        let premises = derived::premises(conn, &scope, &[id], None).await.or_fail()?.remove(&id).unwrap_or_default();
         return Err(conflict("derived", id, format!("fact {id} is derived by {rule}"))
             .with("premises", premises)
             .with("remedy", "change the facts that it follows from, its premises"));

@@ -16,8 +16,6 @@ use svc_client::{Code, Failure, wire::EdgeKind};
 use svc_ids::DocumentId;
 use svc_ranking::{Forest, Network, Stop};
 
-/// The most documents and the most edges that an analysis takes: together less than 200 MiB.
-const MOST: usize = 2_000_000;
 /// Up to so many documents are named to the database when it looks for their edges; of more it is asked for all edges.
 const FEW: usize = 20_000;
 
@@ -28,6 +26,8 @@ pub struct Wanted {
     pub parent_id: Option<DocumentId>,
     pub edges: EdgeKind,
     pub moment: Moment,
+    /// The most documents, and the most edges.
+    pub most: usize,
 }
 
 /// A graph of documents.
@@ -44,15 +44,17 @@ pub struct Graph {
 impl Graph {
     /// Reads the graph of what the scope covers. A document under one that it does not cover is a root of it.
     pub async fn read(conn: &mut PgConnection, scope: &Readable, wanted: &Wanted) -> Result<Graph, Failure> {
+        let most = wanted.most;
+        let one_more = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
         let (mut ids, mut parents, mut places) = (Vec::new(), Vec::new(), Vec::new());
-        documents(conn, scope, wanted.parent_id, MOST as i64 + 1, |node| {
+        documents(conn, scope, wanted.parent_id, one_more, |node| {
             ids.push(node.id);
             parents.push(node.parent_id);
             places.push(node.place);
         })
         .await
         .or_fail()?;
-        if ids.len() > MOST {
+        if ids.len() > most {
             return Err(too_large("documents", wanted));
         }
         let number = |id: i64| ids.binary_search(&id).ok().and_then(|at| u32::try_from(at).ok());
@@ -60,7 +62,7 @@ impl Graph {
         let mut edges: Vec<(u32, u32)> = Vec::new();
         let mut take = |from: i64, to: i64| {
             edges.extend(number(from).zip(number(to)));
-            edges.len() <= MOST
+            edges.len() <= most
         };
         let which = Edges { moment: wanted.moment, from: (ids.len() <= FEW).then_some(ids.as_slice()) };
         if wanted.edges != EdgeKind::Links {
@@ -69,7 +71,7 @@ impl Graph {
         if wanted.edges != EdgeKind::Triples {
             links(conn, &which, &mut take).await.or_fail()?;
         }
-        if edges.len() > MOST {
+        if edges.len() > most {
             return Err(too_large("facts and links between them", wanted));
         }
         let network = Network::new(ids.len(), edges);
@@ -82,11 +84,17 @@ impl Graph {
     }
 }
 
+/// 413: what there is too much of, and how to ask for less.
 fn too_large(what: &str, wanted: &Wanted) -> Failure {
-    let of = if wanted.parent_id.is_some() { "under this document" } else { "in the store" };
-    Failure::new(Code::TooLarge, format!("an analysis takes at most {MOST} {what}, and there are more {of}"))
-        .with("limit", MOST)
-        .with("remedy", "name a document with fewer under it")
+    let (of, how) = match wanted.parent_id {
+        Some(_) => ("under this document", "name a document with fewer under it"),
+        None => ("in the store", "name a document with fewer under it as `parent_id`"),
+    };
+    let most = wanted.most;
+    Failure::new(Code::TooLarge, format!("an analysis takes at most {most} {what}, and there are more {of}"))
+        .with("limit", most)
+        .with("setting", "SVC_GRAPH_MAX_EDGES")
+        .with("remedy", how)
 }
 
 /// Stops the computation on another thread once it is dropped.

@@ -90,7 +90,8 @@ async fn load(service: &Service, caller: &Caller, asked: Asked) -> Result<Loaded
         must_exist(&mut tx, caller, id).await?;
     }
     let moment = moment(&mut tx, asked.valid_at, asked.known_at, asked.asserted_only).await?;
-    let wanted = Wanted { parent_id, edges: asked.edges.unwrap_or(EdgeKind::Both), moment };
+    let (edges, most) = (asked.edges.unwrap_or(EdgeKind::Both), service.settings.graph_max_edges);
+    let wanted = Wanted { parent_id, edges, moment, most };
     let graph = Graph::read(&mut tx, &caller.readable(), &wanted).await?;
     Ok(Loaded { graph, moment, place })
 }

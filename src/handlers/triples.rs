@@ -33,22 +33,23 @@ use svc_client::{
 };
 use svc_ids::{DocumentId, TripleId};
 
-/// The facts among `ids`, in their order, as the caller may see them.
+/// The facts among `ids`, in their order, as the caller may see them, now or as they were known at a time.
 pub(super) async fn shown(
     conn: &mut PgConnection,
     caller: &Caller,
     ids: &[TripleId],
+    known_at: Option<DateTime<Utc>>,
 ) -> Result<Vec<FactResponse>, Failure> {
     let scope = caller.readable();
     let rows = triples::read_many(conn, &scope, ids).await.or_fail()?;
-    let facts = triples::shown(conn, &scope, rows, None).await.or_fail()?;
+    let facts = triples::shown(conn, &scope, rows, known_at).await.or_fail()?;
     let mut facts: HashMap<i64, FactResponse> = facts.into_iter().map(|fact| (fact.id, fact)).collect();
     Ok(ids.iter().filter_map(|id| facts.remove(&id.0)).collect())
 }
 
 /// One fact, as the caller may see it.
 async fn one(conn: &mut PgConnection, caller: &Caller, id: TripleId) -> Result<FactResponse, Failure> {
-    shown(conn, caller, &[id]).await?.pop().ok_or_else(|| no_fact(id))
+    shown(conn, caller, &[id], None).await?.pop().ok_or_else(|| no_fact(id))
 }
 
 impl Handle<ops::assert_fact> for Service {
@@ -187,7 +188,7 @@ impl Handle<ops::supersede_fact> for Service {
             warnings_truncated: warned.truncated,
             fact: one(&mut tx, caller, done.id).await?,
             closed: one(&mut tx, caller, id).await?,
-            remainders: shown(&mut tx, caller, &done.remainders).await?,
+            remainders: shown(&mut tx, caller, &done.remainders, None).await?,
         };
         tx.commit().await.or_fail()?;
         Ok(answer)
@@ -205,7 +206,7 @@ impl Handle<ops::invalidate_fact> for Service {
             warnings: warned.results,
             warnings_truncated: warned.truncated,
             closed: one(&mut tx, caller, id).await?,
-            remainders: shown(&mut tx, caller, &done.remainders).await?,
+            remainders: shown(&mut tx, caller, &done.remainders, None).await?,
             derived_closed: u64::try_from(derived_closed).unwrap_or(0),
         };
         tx.commit().await.or_fail()?;

@@ -332,6 +332,8 @@ settings! {
         SVC_PATH_MAX_DOCUMENTS path_max_documents: usize = "100000", kind::integer(2..=10_000_000);
         /// Longest time that a search for paths takes before it gives up and says so.
         SVC_PATH_TIMEOUT_SECONDS path_timeout: Duration = "5.0", kind::seconds(0.01..=600.0);
+        /// Most documents, and most facts and links between them, that an analysis of a graph takes; two million of each take 200 MB of memory.
+        SVC_GRAPH_MAX_EDGES graph_max_edges: usize = "2000000", kind::integer(1..=20_000_000);
     }
     "Search" {
         /// Language whose stems full text and the index `default` use; detect finds out that of each document, and none leaves words as they

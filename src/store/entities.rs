@@ -119,6 +119,64 @@ pub async fn near(
         .await
 }
 
+/// An entity whose name has a vector of another model.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct Outdated {
+    pub document_id: DocumentId,
+    pub name_key: String,
+    pub title: String,
+}
+
+/// Entities of a zone whose names have a vector of another model than this one, at most `limit`.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn outdated(
+    conn: &mut PgConnection,
+    zone: DocumentId,
+    model: &str,
+    limit: i64,
+) -> sqlx::Result<Vec<Outdated>> {
+    // Mostly there are none, and the index tells so: it is entered below the model and above it, and the names of the model are not read.
+    sqlx::query_as(
+        "SELECT n.document_id, n.name_key, d.title FROM (
+             (SELECT document_id, name_key FROM entity_names WHERE zone = $1 AND embed_model < $2 ORDER BY embed_model LIMIT $3)
+              UNION ALL
+             (SELECT document_id, name_key FROM entity_names WHERE zone = $1 AND embed_model > $2 ORDER BY embed_model LIMIT $3)) n
+           JOIN documents d ON d.id = n.document_id LIMIT $3",
+    )
+    .bind(zone)
+    .bind(model)
+    .bind(limit)
+    .persistent(false)
+    .fetch_all(conn)
+    .await
+}
+
+/// Gives the names of entities of a zone these vectors of a model; one of which the model makes none has none from then on. Names that somebody
+/// else changes at this moment keep theirs.
+#[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
+pub async fn renew(
+    conn: &mut PgConnection,
+    zone: DocumentId,
+    model: &str,
+    vectors: &[(DocumentId, Option<HalfVector>)],
+) -> sqlx::Result<()> {
+    // Whoever waits for nobody cannot deadlock.
+    sqlx::query(
+        "WITH locked AS MATERIALIZED (
+             SELECT n.document_id FROM entity_names n WHERE n.zone = $1 AND n.document_id = ANY($3) FOR UPDATE SKIP LOCKED)
+         UPDATE entity_names n SET embed = v.embed, embed_model = CASE WHEN v.embed IS NOT NULL THEN $2::text END
+           FROM unnest($3::bigint[], $4::halfvec[]) v(id, embed) JOIN locked l ON l.document_id = v.id WHERE n.document_id = v.id",
+    )
+    .bind(zone)
+    .bind(model)
+    .bind(vectors.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+    .bind(vectors.iter().map(|(_, vector)| vector.clone()).collect::<Vec<_>>())
+    .persistent(false)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// A name for a document that the caller has just made in a zone.
 pub struct NewName<'a> {
     pub document_id: DocumentId,

@@ -96,7 +96,7 @@ pub async fn known_to(conn: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
     sqlx::query_scalar("SELECT at FROM knowledge_clock").fetch_one(conn).await
 }
 
-/// A page of the facts that the scope covers, by id, as they were known at a time.
+/// A page of the facts that the scope covers, by id, of those that were known at a time.
 pub async fn page(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -120,7 +120,7 @@ pub async fn page(
     add(&mut arguments, wanted.derived);
     add(&mut arguments, wanted.valid_at);
     // The planner sees the values, and chooses the index of what is given.
-    let mut rows: Vec<FactRow> = sqlx::query_as_with(
+    sqlx::query_as_with(
         concat!(
             "SELECT ",
             columns!(),
@@ -140,11 +140,7 @@ pub async fn page(
     )
     .persistent(false)
     .fetch_all(conn)
-    .await?;
-    for row in &mut rows {
-        row.forget_after(known_at);
-    }
-    Ok(rows)
+    .await
 }
 
 impl FactRow {
@@ -221,15 +217,19 @@ struct CitationRow {
     cited_at: DateTime<Utc>,
 }
 
-/// What facts are to be shown as: their citations, their premises and what took their place, as far as the scope covers these.
+/// What facts are to be shown as: their citations, their premises, what they are left of and what took their place, as far as the scope covers these;
+/// at a time that was known all of it is as it was then.
 pub async fn shown(
     conn: &mut PgConnection,
     scope: &Readable,
-    rows: Vec<FactRow>,
+    mut rows: Vec<FactRow>,
     known_at: Option<DateTime<Utc>>,
 ) -> sqlx::Result<Vec<FactResponse>> {
     if rows.is_empty() {
         return Ok(Vec::new());
+    }
+    if let Some(known_at) = known_at {
+        rows.iter_mut().for_each(|row| row.forget_after(known_at));
     }
     let ids: Vec<TripleId> = rows.iter().map(|row| row.id).collect();
     let mut arguments = of_ids(scope, &ids);
@@ -258,14 +258,14 @@ pub async fn shown(
     let derived: Vec<TripleId> = rows.iter().filter(|row| row.derived_by.is_some()).map(|row| row.id).collect();
     let mut premises = match derived.is_empty() {
         true => HashMap::new(),
-        false => derived::premises(conn, scope, &derived).await?,
+        false => derived::premises(conn, scope, &derived, known_at).await?,
     };
-    let followers: Vec<TripleId> = rows.iter().filter_map(|row| row.invalidated_by).collect();
-    let visible: HashSet<TripleId> = match followers.is_empty() || scope.is_everything() {
-        true => followers.into_iter().collect(),
+    let others: Vec<TripleId> = rows.iter().flat_map(|row| [row.invalidated_by, row.previous_id]).flatten().collect();
+    let visible: HashSet<TripleId> = match others.is_empty() || scope.is_everything() {
+        true => others.into_iter().collect(),
         false => sqlx::query_scalar_with(
             concat!("SELECT t.id FROM triples t WHERE t.id = ANY($3) AND ", fact_readable!()),
-            of_ids(scope, &followers),
+            of_ids(scope, &others),
         )
         .fetch_all(&mut *conn)
         .await?
@@ -300,7 +300,7 @@ pub async fn shown(
         invalidated_at: row.invalidated_at,
         invalidated_by: row.invalidated_by.filter(|id| visible.contains(id)).map(|id| id.0),
         invalidation: row.invalidation,
-        previous_id: row.previous_id.map(|id| id.0),
+        previous_id: row.previous_id.filter(|id| visible.contains(id)).map(|id| id.0),
         derived_by: row.derived_by,
         premises: premises.remove(&row.id).unwrap_or_default(),
         citations: citations.remove(&row.id).unwrap_or_default(),

@@ -4,8 +4,8 @@ mod lint;
 use crate::{
     cli::{lines, svc},
     ontologies::load,
-    principals::idle,
-    support::{TOKEN, TestApp},
+    principals::{idle, someone},
+    support::{TOKEN, TestApp, Wish},
     triples::{day, fact, predicate, under},
 };
 use serde_json::json;
@@ -232,7 +232,41 @@ async fn an_analysis_that_cannot_be_made_is_refused_by_name() {
     app.end().await;
 }
 
-/// What was found, as kind, predicate or usetype, document and facts.
+#[tokio::test]
+async fn a_graph_that_is_too_large_is_refused_and_says_how_to_ask_for_less() {
+    let settings = [("SVC_GRAPH_MAX_EDGES", "12")];
+    let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
+    let (left, right) = two_groups(&app).await;
+    let ask = async |path: &str| {
+        let answer = app.raw("GET", path).bearer_auth(TOKEN).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<serde_json::Value>().await.unwrap())
+    };
+    // There are ten documents, and thirteen facts between them.
+    for path in ["centrality", "centrality?metric=degree", "subtree-authority", "communities", "stats"] {
+        let (status, problem) = ask(&format!("/graph/{path}")).await;
+        assert_eq!((status, &problem["limit"]), (413, &json!(12)), "{path}: {problem}");
+        assert_eq!(problem["setting"], "SVC_GRAPH_MAX_EDGES", "{path}: {problem}");
+        assert!(problem["remedy"].as_str().unwrap().contains("`parent_id`"), "{path}: {problem}");
+    }
+    for path in [
+        format!("centrality?parent_id={}", left[0]),
+        format!("spines?document_id={}", right[0]),
+        "communities?edges=links".to_owned(),
+        format!("neighbors?document_id={}", left[4]),
+    ] {
+        let (status, answer) = ask(&format!("/graph/{path}")).await;
+        assert_eq!(status, 200, "{path}: {answer}");
+    }
+    // What a caller may not read counts for nothing.
+    let reader = someone(&app, "reader").await;
+    let refused = reader.client.rank_documents(CentralityQuery::default()).await.unwrap_err();
+    assert_eq!(refused.code, Code::TooLarge);
+    app.client.protect_document(DocumentPath { id: left[0] }).await.unwrap();
+    let found = reader.client.rank_documents(CentralityQuery::default()).await.unwrap();
+    assert_eq!((found.documents, found.edges), (5, 6));
+    app.end().await;
+}
+
 #[tokio::test]
 async fn the_command_line_shows_what_a_graph_is_like_and_what_is_wrong_with_it() {
     let app = idle().await;
@@ -255,6 +289,13 @@ async fn the_command_line_shows_what_a_graph_is_like_and_what_is_wrong_with_it()
     assert_eq!(lines(&clean).len(), 2);
     let wrong = svc(&app, &["lint", "--audit", "unprotected"]).await;
     assert_eq!((wrong.status.code(), lines(&wrong).remove(0)["count"].as_u64()), (Some(1), Some(2)));
+    for (accepted, code) in [("unprotected=1", 1), ("unprotected=2", 0), ("roots=2", 2), ("unprotected=few", 2)] {
+        let done = svc(&app, &["lint", "--audit", "unprotected", "--allow", accepted]).await;
+        assert_eq!(done.status.code(), Some(code), "{accepted}");
+    }
+    let table = svc(&app, &["lint", "--table", "--audit", "unprotected", "--allow", "unprotected=9"]).await;
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("unprotected: 2 findings, no more than are accepted"), "{table}");
     let table = svc(&app, &["lint", "--table", "--audit", "unprotected"]).await;
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("unprotected: 2 findings") && table.contains("open_root"), "{table}");

@@ -12,9 +12,9 @@ use svc::store::{entities as names, merges, scope::Readable};
 use svc_client::{
     Code, Json,
     wire::{
-        DocumentPath, ExtractFactsRequest, FactQuery, FactResponse, GrantRight, LintAudit, LintRequest, MergeMethod,
-        MergePath, MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, PathLimit, PathSearch, ResolveNames,
-        ValidAt,
+        CentralityQuery, DocumentChange, DocumentPath, ExtractFactsRequest, FactPath, FactQuery, FactResponse,
+        GrantRight, LintAudit, LintRequest, MergeMethod, MergePath, MergeQuery, NeighborQuery, NewFact, NewMerge,
+        NewPredicate, PageQuery, PathLimit, PathSearch, ResolveNames, TurtleQuery, ValidAt, WaitQuery,
     },
 };
 use svc_ids::DocumentId;
@@ -41,7 +41,37 @@ async fn answers(app: &TestApp, ids: &[i64], known_at: Option<DateTime<Utc>>) ->
             found["known_at"] = Value::Null;
             all.push(found);
         }
+        for depth in [1, 2] {
+            let query = NeighborQuery {
+                document_id: *from,
+                depth: Some(depth),
+                valid_at: Some(valid_at),
+                known_at,
+                ..NeighborQuery::default()
+            };
+            let mut found = json!(app.client.find_neighbors(query).await.unwrap());
+            found["known_at"] = Value::Null;
+            all.push(found);
+        }
     }
+    serde_json::to_string(&all).unwrap()
+}
+
+/// What each fact, the audits, the ranks and an export say now, to the byte.
+async fn now(app: &TestApp) -> String {
+    let mut all: Vec<Value> = Vec::new();
+    let query = FactQuery { valid_at: Some(ValidAt::Any), ..FactQuery::default() };
+    for fact in app.client.list_facts(query).await.unwrap().facts {
+        let path = FactPath { id: fact.id };
+        all.push(json!(app.client.read_fact(path).await.unwrap()));
+        all.push(json!(app.client.read_fact_history(path, PageQuery::default()).await.unwrap().facts));
+    }
+    let audits = Some(vec![LintAudit::Orphan, LintAudit::Contradiction]);
+    for audit in app.client.lint_graph(Json(LintRequest { audits, ..LintRequest::default() })).await.unwrap().audits {
+        all.push(json!(audit.findings));
+    }
+    all.push(json!(app.client.rank_documents(CentralityQuery::default()).await.unwrap().results));
+    all.push(json!(crate::rdf::canonical(&crate::rdf::export(&app.client, TurtleQuery::default()).await)));
     serde_json::to_string(&all).unwrap()
 }
 
@@ -61,6 +91,7 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
     }
     let all = [ada, lovelace, countess, bea, cora];
     let before = answers(&app, &all, None).await;
+    let whole = now(&app).await;
     let known = app.client.list_facts(FactQuery::default()).await.unwrap().known_at;
 
     let first = merge(&app, ada, lovelace).await;
@@ -90,6 +121,7 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
     assert_eq!(answers(&app, &all, Some(known)).await, before, "what was known before is known so for ever");
     let merged = answers(&app, &all, None).await;
     assert_ne!(merged, before);
+    assert_ne!(now(&app).await, whole);
     let after = app.client.list_facts(FactQuery::default()).await.unwrap().known_at;
 
     for id in [first, second] {
@@ -97,6 +129,7 @@ async fn merged_documents_are_one_in_lists_and_paths_and_an_undone_merge_restore
         assert_eq!(app.client.undo_merge(MergePath { id }).await.expect_err("undone").code, Code::Conflict);
     }
     assert_eq!(answers(&app, &all, None).await, before, "an undone merge leaves no trace");
+    assert_eq!(now(&app).await, whole);
     assert_eq!(answers(&app, &all, Some(after)).await, merged, "but what was known while it was in force");
     assert!(app.client.list_merges(MergeQuery::default()).await.unwrap().merges.is_empty());
     let undone = app.client.list_merges(MergeQuery { undone: true, ..MergeQuery::default() }).await.unwrap().merges;
@@ -323,6 +356,39 @@ async fn a_near_name_is_found_among_thousands() {
     let done = extract(&app.client, third, ExtractFactsRequest::default()).await;
     assert_eq!((done.entities, done.merges), (1, 0), "{done:?}");
     sqlx::query("DELETE FROM documents WHERE id = ANY($1)").bind(others).execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_name_that_another_model_has_embedded_is_compared_by_the_one_that_serves() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[("SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD", "0.5")]).await;
+    let pays = |subject: &str| {
+        facts(&[said(json!({
+            "subject": subject, "subject_type": "company", "predicate": "pays", "object": "7", "object_kind": "literal", "object_type": null,
+            "datatype": "xsd:integer", "quote": format!("{subject} pays 7"),
+        }))])
+    };
+    let first = text(&app, "Acme Corporation pays 7.", None).await;
+    llm.will([pays("Acme Corporation")]);
+    assert_eq!(extract(&app.client, first, ExtractFactsRequest::default()).await.entities, 1);
+    // All vectors have moved to the model that serves now, and the document has another title since.
+    let (id, _) = entities(&app).await.remove(0);
+    let change = DocumentChange { title: Some("Quite another thing".to_owned()), ..DocumentChange::default() };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    app.client.update_document(DocumentPath { id }, wait, Json(change)).await.unwrap();
+    sqlx::raw_sql("UPDATE entity_names SET embed_model = 'a model of before', embed = embed - embed - embed")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let second = text(&app, "Acme Corporation Ltd pays 7.", None).await;
+    llm.will([pays("Acme Corporation Ltd")]);
+    let done = extract(&app.client, second, ExtractFactsRequest::default()).await;
+    assert_eq!((done.entities, done.merges), (1, 1), "{done:?}");
+    let models: Vec<(Option<String>, i64)> =
+        sqlx::query_as("SELECT embed_model, count(*) FROM entity_names GROUP BY 1").fetch_all(&app.pool).await.unwrap();
+    assert!(models.len() == 1 && models[0].1 == 2 && models[0].0.is_some(), "{models:?}");
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 const DAYS: Constraint = Constraint::Whole(0, 100_000);
 const SHARE: Constraint = Constraint::Number(0.0, 1.0);
+const FINDINGS: Constraint = Constraint::Whole(0, 1_000_000_000);
 
 wire_words! {
     /// What an audit looks for: what hangs on nothing (`orphan`), facts that cannot be true together (`contradiction`), facts that nobody has
@@ -75,6 +76,44 @@ pub struct CoverageThresholds {
     pub facts: Option<f64>,
 }
 
+/// How many findings each audit may have before it has too many; none by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AllowedFindings {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
+    pub orphan: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
+    pub contradiction: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
+    pub staleness: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
+    pub coverage: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
+    pub unprotected: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 1_000_000_000))]
+    pub rules: Option<u32>,
+}
+impl AllowedFindings {
+    /// The number of an audit, to read or to set; `None` if the caller does not say.
+    pub fn of(&mut self, audit: LintAudit) -> &mut Option<u32> {
+        match audit {
+            LintAudit::Orphan => &mut self.orphan,
+            LintAudit::Contradiction => &mut self.contradiction,
+            LintAudit::Staleness => &mut self.staleness,
+            LintAudit::Coverage => &mut self.coverage,
+            LintAudit::Unprotected => &mut self.unprotected,
+            LintAudit::Rules => &mut self.rules,
+        }
+    }
+}
+
 /// Which audits to run, and from where on something counts as wrong.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
@@ -90,6 +129,8 @@ pub struct LintRequest {
     pub staleness: StalenessThresholds,
     #[serde(default)]
     pub coverage: CoverageThresholds,
+    #[serde(default)]
+    pub allowed: AllowedFindings,
     /// The most findings that each audit shows of each kind, 1 to 1,000; 100 by default. All are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
@@ -100,7 +141,13 @@ impl Wire for LintRequest {
         SHARE.check("coverage.vectors", &lint.coverage.vectors)?;
         SHARE.check("coverage.bm25", &lint.coverage.bm25)?;
         SHARE.check("coverage.tokens", &lint.coverage.tokens)?;
-        SHARE.check("coverage.facts", &lint.coverage.facts)
+        SHARE.check("coverage.facts", &lint.coverage.facts)?;
+        FINDINGS.check("allowed.orphan", &lint.allowed.orphan)?;
+        FINDINGS.check("allowed.contradiction", &lint.allowed.contradiction)?;
+        FINDINGS.check("allowed.staleness", &lint.allowed.staleness)?;
+        FINDINGS.check("allowed.coverage", &lint.allowed.coverage)?;
+        FINDINGS.check("allowed.unprotected", &lint.allowed.unprotected)?;
+        FINDINGS.check("allowed.rules", &lint.allowed.rules)
     } }
 }
 
@@ -136,6 +183,8 @@ pub struct AuditResponse {
     pub audit: LintAudit,
     /// How many findings there are, also of those that are not shown.
     pub count: u64,
+    /// Whether there are more than `allowed` accepts of this audit.
+    pub exceeded: bool,
     /// By kind, then by the ids of what is at fault.
     pub findings: Vec<LintFinding>,
     /// Whether bound shapes were not held against all nodes, because that took too long or there was too much, or whether there are so many merges

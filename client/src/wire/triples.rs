@@ -251,7 +251,7 @@ pub struct FactResponse {
     /// Why: `superseded`, `merged`, `withdrawn`, `source_deleted`, `reprocessed`, `replaced`, or what the caller said; of a derived fact
     /// `premise_invalidated`, `rederived` if it follows no longer or for another time, or `asserted` if somebody says so by now.
     pub invalidation: Option<String>,
-    /// The fact that this one is left of, after a part of its time was taken away.
+    /// The fact that this one is left of, after a part of its time was taken away, if the caller may see it.
     pub previous_id: Option<i64>,
     /// The rule that wrote it; null for what somebody asserted.
     pub derived_by: Option<String>,

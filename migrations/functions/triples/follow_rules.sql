@@ -27,9 +27,9 @@ BEGIN
              GROUP BY r.id) c;
     INSERT INTO derivations (predicate_id) SELECT w.id FROM unnest(waiting) w(id) WHERE is_ruled(w.id);
     WITH RECURSIVE hung(id) AS (
-        SELECT p.derived_id FROM unnest(moved) m(id) JOIN triple_premises p ON p.premise_id = m.id
+        SELECT p.derived_id FROM unnest(moved) m(id) JOIN triple_premises p ON p.premise_id = m.id AND p.ended_at IS NULL
          UNION
-        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id)
+        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id AND p.ended_at IS NULL)
     SELECT array_agg(h.id) INTO hanging FROM hung h JOIN triples t ON t.id = h.id AND t.zone <> -1;
     IF hanging IS NOT NULL THEN
         moment := take_pen();
@@ -37,9 +37,9 @@ BEGIN
          WHERE id = ANY(hanging);
     END IF;
     WITH RECURSIVE hung(id) AS (
-        SELECT p.derived_id FROM unnest(closed) c(id) JOIN triple_premises p ON p.premise_id = c.id
+        SELECT p.derived_id FROM unnest(closed) c(id) JOIN triple_premises p ON p.premise_id = c.id AND p.ended_at IS NULL
          UNION
-        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id)
+        SELECT p.derived_id FROM hung h JOIN triple_premises p ON p.premise_id = h.id AND p.ended_at IS NULL)
     SELECT array_agg(h.id) INTO hanging FROM hung h JOIN triples t ON t.id = h.id AND t.invalidated_at IS NULL;
     IF hanging IS NOT NULL THEN
         moment := take_pen();

@@ -215,6 +215,73 @@ fn estimates_are_as_near_as_they_say() {
     assert!(within(2.0) >= 250 && (150..=240).contains(&within(1.0)), "{} {}", within(1.0), within(2.0));
 }
 
+/// The members of a karate club whom each met outside of it, of two the one with the smaller number first (Zachary, 1977).
+const CLUB: [&[u32]; 33] = [
+    &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 17, 19, 21, 31],
+    &[2, 3, 7, 13, 17, 19, 21, 30],
+    &[3, 7, 8, 9, 13, 27, 28, 32],
+    &[7, 12, 13],
+    &[6, 10],
+    &[6, 10, 16],
+    &[16],
+    &[],
+    &[30, 32, 33],
+    &[33],
+    &[],
+    &[],
+    &[],
+    &[33],
+    &[32, 33],
+    &[32, 33],
+    &[],
+    &[],
+    &[32, 33],
+    &[33],
+    &[32, 33],
+    &[],
+    &[32, 33],
+    &[25, 27, 29, 32, 33],
+    &[25, 27, 31],
+    &[31],
+    &[29, 33],
+    &[33],
+    &[31, 33],
+    &[32, 33],
+    &[32, 33],
+    &[32, 33],
+    &[33],
+];
+/// What networkx 3.6.1 says of them in billionths: PageRank along the edges as they stand there, and betweenness along them in either direction.
+const RANKS: [u32; 34] = [
+    15060495, 15860584, 17545771, 19410009, 15860584, 15860584, 27095164, 24909511, 17724822, 16924733, 27095164,
+    15860584, 21360086, 24909511, 15060495, 15060495, 42585216, 17545771, 15060495, 17545771, 15060495, 17545771,
+    15060495, 15060495, 15060495, 21887919, 15060495, 23752157, 16924733, 24021489, 21767715, 45925466, 95489336,
+    259047101,
+];
+const BETWEEN: [u32; 34] = [
+    437635281, 53936688, 143656806, 11909271, 631313, 29987374, 29987374, 0, 55926828, 847763, 631313, 0, 0, 45863396,
+    0, 0, 0, 0, 0, 32475048, 0, 0, 0, 17613636, 2209596, 3840488, 0, 22333454, 1794733, 2922078, 14411977, 138275613,
+    145247114, 304074976,
+];
+/// The modularity of the groups that leidenalg 0.12.0 finds.
+const MODULARITY: f64 = 0.419_789_6;
+
+#[test]
+fn a_known_network_is_ranked_and_grouped_as_others_do() {
+    let edges = CLUB.iter().zip(0..).flat_map(|(ends, from)| ends.iter().map(move |to| (from, *to)));
+    let network = Network::new(34, edges.collect());
+    assert_eq!(network.edges(), 78);
+    let ranks = PageRank::new(&network, GO_ON).unwrap().scores;
+    let between = Betweenness::new(&network, 34, GO_ON, GO_ON).unwrap().scores;
+    for (found, theirs) in [(ranks, RANKS), (between, BETWEEN)] {
+        for (node, (score, theirs)) in found.iter().zip(theirs).enumerate() {
+            assert!((score - f64::from(theirs) / 1e9).abs() < 1e-6, "{node}: {score} {theirs}");
+        }
+    }
+    let found = Communities::new(&network, 1.0, GO_ON).unwrap();
+    assert!(found.modularity >= MODULARITY - 0.01, "{}", found.modularity);
+}
+
 #[test]
 fn more_paths_than_a_number_holds_are_no_trouble() {
     // From each corner to the next two ways: 2^2000 ways in all, and each corner but the last ones is on all of them.

@@ -62,7 +62,9 @@ impl Handle<ops::compare_facts> for Service {
         };
         let (changes, next_cursor) = page_by_id(changes, limit, |change: &Change| change.id.0);
         let ids: Vec<TripleId> = changes.iter().flat_map(|change| [Some(change.id), change.by]).flatten().collect();
-        let facts = shown(&mut tx, caller, &ids).await?;
+        // What became of them later is of other moments.
+        let known_at = if is_known { to } else { now };
+        let facts = shown(&mut tx, caller, &ids, Some(known_at)).await?;
         let facts: HashMap<i64, _> = facts.into_iter().map(|fact| (fact.id, fact)).collect();
         let changes = changes.into_iter().filter_map(|change| {
             let by = change.by.and_then(|by| facts.get(&by.0).cloned());

@@ -42,6 +42,7 @@ const DAYS: u32 = 180;
 impl Handle<ops::lint_graph> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::lint_graph>) -> Result<LintResponse, Failure> {
         let asked = call.body.0;
+        let mut allowed = asked.allowed;
         let begun = Instant::now();
         let _place = self.admission.analysis().await?;
         let model = self.model().await.ok();
@@ -85,7 +86,8 @@ impl Handle<ops::lint_graph> for Service {
                 (count, truncated) = (count + shaped.count, truncated || shaped.is_truncated);
                 findings.extend(shaped.findings);
             }
-            audits.push(AuditResponse { audit, count, findings, truncated, ms: milliseconds(begun) });
+            let exceeded = count > u64::from(allowed.of(audit).unwrap_or(0));
+            audits.push(AuditResponse { audit, count, exceeded, findings, truncated, ms: milliseconds(begun) });
         }
         Ok(LintResponse { audits, valid_at, known_at, ms: milliseconds(begun) })
     }

@@ -183,7 +183,7 @@ pub struct DerivedRow {
 pub async fn believed(conn: &mut PgConnection, predicates: &[PredicateId]) -> sqlx::Result<Vec<DerivedRow>> {
     sqlx::query_as(
         "SELECT t.id, t.statement, t.zone, t.valid_from, t.valid_until, t.derived_by,
-                ARRAY(SELECT p.premise_id FROM triple_premises p WHERE p.derived_id = t.id ORDER BY p.premise_id) AS premises
+                ARRAY(SELECT p.premise_id FROM triple_premises p WHERE p.derived_id = t.id AND p.ended_at IS NULL ORDER BY p.premise_id) AS premises
            FROM triples t WHERE t.predicate_id = ANY($1) AND t.invalidated_at IS NULL AND t.derived_by IS NOT NULL",
     )
     .bind(predicates)
@@ -237,20 +237,29 @@ pub async fn insert(conn: &mut PgConnection, at: DateTime<Utc>, new: &[NewDerive
     .map(|_| ())
 }
 
-/// Says anew what derived facts follow from: pairs of a fact and a premise. Call it with new facts after they are recorded, and with others
-/// before a premise of theirs is closed.
+/// Says what derived facts follow from since a moment: pairs of a fact and a premise. Call it with new facts after they are recorded, and with
+/// others before a premise of theirs is closed. The caller has the pen.
 pub async fn set_premises(
     conn: &mut PgConnection,
+    at: DateTime<Utc>,
     facts: &[TripleId],
     premises: &[(TripleId, TripleId)],
 ) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM triple_premises WHERE derived_id = ANY($1)").bind(facts).execute(&mut *conn).await?;
-    sqlx::query("INSERT INTO triple_premises (derived_id, premise_id) SELECT * FROM unnest($1::bigint[], $2::bigint[])")
-        .bind(premises.iter().map(|(fact, _)| *fact).collect::<Vec<_>>())
-        .bind(premises.iter().map(|(_, premise)| *premise).collect::<Vec<_>>())
-        .execute(conn)
-        .await
-        .map(|_| ())
+    sqlx::query("UPDATE triple_premises SET ended_at = $1 WHERE derived_id = ANY($2) AND ended_at IS NULL")
+        .bind(at)
+        .bind(facts)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query(
+        "INSERT INTO triple_premises (derived_id, premise_id, recorded_at)
+         SELECT n.fact, n.premise, $1 FROM unnest($2::bigint[], $3::bigint[]) n(fact, premise)",
+    )
+    .bind(at)
+    .bind(premises.iter().map(|(fact, _)| *fact).collect::<Vec<_>>())
+    .bind(premises.iter().map(|(_, premise)| *premise).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Closes derived facts that no longer follow, or for another time. The caller has the pen.
@@ -329,7 +338,7 @@ pub async fn reguarded(conn: &mut PgConnection, root: DocumentId) -> sqlx::Resul
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 async fn through(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<Vec<TripleId>> {
     sqlx::query_scalar(
-        "SELECT t.id FROM documents d JOIN triples p ON p.object_id = d.id JOIN triple_premises x ON x.premise_id = p.id
+        "SELECT t.id FROM documents d JOIN triples p ON p.object_id = d.id JOIN triple_premises x ON x.premise_id = p.id AND x.ended_at IS NULL
            JOIN triples t ON t.id = x.derived_id AND t.zone <> -1 AND t.subject_id <> d.id AND t.object_id IS DISTINCT FROM d.id
           WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]
           UNION
@@ -347,8 +356,8 @@ async fn through(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<Vec<
 /// sees these facts from then on, and what followed from them.
 pub async fn ends_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
     let hanging: Vec<TripleId> = sqlx::query_scalar(
-        "SELECT x.derived_id FROM triples t JOIN triple_premises x ON x.premise_id = t.id WHERE t.subject_id = ANY($1)
-          UNION SELECT x.derived_id FROM triples t JOIN triple_premises x ON x.premise_id = t.id WHERE t.object_id = ANY($1)",
+        "SELECT x.derived_id FROM triples t JOIN triple_premises x ON x.premise_id = t.id AND x.ended_at IS NULL WHERE t.subject_id = ANY($1)
+          UNION SELECT x.derived_id FROM triples t JOIN triple_premises x ON x.premise_id = t.id AND x.ended_at IS NULL WHERE t.object_id = ANY($1)",
     )
     .bind(gone)
     .persistent(false)
@@ -375,19 +384,23 @@ async fn withdraw(conn: &mut PgConnection, facts: &[TripleId]) -> sqlx::Result<(
     .map(|_| ())
 }
 
-/// What derived facts follow from, as far as the scope covers it; of each fact the first.
+/// What derived facts follow from now, or did at a time that was known, as far as the scope covers it; of each fact the first.
 pub async fn premises(
     conn: &mut PgConnection,
     scope: &Readable,
     facts: &[TripleId],
+    known_at: Option<DateTime<Utc>>,
 ) -> sqlx::Result<HashMap<TripleId, Vec<i64>>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, facts.to_vec());
     add(&mut arguments, PREMISES);
+    add(&mut arguments, known_at);
     let rows: Vec<(TripleId, i64)> = sqlx::query_as_with(
         concat!(
             "SELECT k.id, p.premise_id FROM unnest($3::bigint[]) k(id) CROSS JOIN LATERAL (
-                 SELECT p.premise_id FROM triple_premises p JOIN triples t ON t.id = p.premise_id WHERE p.derived_id = k.id AND ",
+                 SELECT p.premise_id FROM triple_premises p JOIN triples t ON t.id = p.premise_id
+                  WHERE p.derived_id = k.id AND p.recorded_at <= coalesce($5::timestamptz, 'infinity')
+                    AND (p.ended_at IS NULL OR p.ended_at > $5) AND ",
             fact_readable!(),
             " ORDER BY p.premise_id LIMIT $4) p"
         ),

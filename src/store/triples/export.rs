@@ -112,7 +112,9 @@ pub async fn page(
                     AND ($6::bigint IS NULL OR t.subject_id = $6
                          OR EXISTS (SELECT FROM documents d WHERE d.id = t.subject_id AND d.path @> ARRAY[$6])
                          OR EXISTS (SELECT FROM triple_citations c JOIN documents d ON d.id = c.document_id
-                                     WHERE c.triple_id = t.id AND (d.id = $6 OR d.path @> ARRAY[$6]))
+                                     WHERE c.triple_id = t.id AND c.cited_at <= $3 AND (d.id = $6 OR d.path @> ARRAY[$6]) AND ",
+        readable!(),
+        ")
                          OR ($13 AND EXISTS (SELECT FROM ontology_classes c JOIN documents d ON d.id = c.ontology_id WHERE c.document_id = t.subject_id AND ",
         readable!(),
         ")))

@@ -10,8 +10,8 @@ use serde_json::json;
 use svc_client::{
     Client, Json, OptionalJson, Remote,
     wire::{
-        CoverageThresholds, DocumentChange, DocumentPath, FactPath, FactQuery, LintAudit, LintKind, LintRequest,
-        NewDocument, NewFact, NewLink, NewMerge, NewPredicate, NewShapeBinding, OntologyQuery, ShapeMode,
+        AllowedFindings, CoverageThresholds, DocumentChange, DocumentPath, FactPath, FactQuery, LintAudit, LintKind,
+        LintRequest, NewDocument, NewFact, NewLink, NewMerge, NewPredicate, NewShapeBinding, OntologyQuery, ShapeMode,
         StalenessThresholds, ValidAt, WaitQuery,
     },
 };
@@ -144,7 +144,13 @@ async fn what_contradicts_itself_is_found_and_nothing_else() {
     assert!(seen.len() == 7 && seen.iter().all(|found| found.0 != LintKind::Functional), "{seen:?}");
     let few = LintRequest { limit: Some(1), ..only(LintAudit::Contradiction) };
     let few = app.client.lint_graph(Json(few)).await.unwrap().audits.remove(0);
-    assert_eq!((few.count, few.findings.len()), (8, 6));
+    assert_eq!((few.count, few.findings.len(), few.exceeded), (8, 6, true));
+    // So many may be accepted, of those that are counted.
+    for (accepted, exceeded) in [(7, true), (8, false)] {
+        let allowed = AllowedFindings { contradiction: Some(accepted), ..AllowedFindings::default() };
+        let asked = LintRequest { allowed, limit: Some(1), ..only(LintAudit::Contradiction) };
+        assert_eq!(app.client.lint_graph(Json(asked)).await.unwrap().audits[0].exceeded, exceeded, "{accepted}");
+    }
     app.end().await;
 }
 
@@ -460,6 +466,9 @@ async fn what_cannot_be_found_is_told_by_usetype() {
         (json!({"coverage": {"vectors": 2}}), "coverage.vectors"),
         (json!({"staleness": {"max_age_days": -1}}), "max_age_days"),
         (json!({"audits": ["taste"]}), "audits"),
+        (json!({"allowed": {"orphans": 1}}), "orphans"),
+        (json!({"allowed": {"rules": -1}}), "allowed.rules"),
+        (json!({"allowed": {"rules": 2_000_000_000}}), "allowed.rules"),
         (json!({"limit": 0}), "limit"),
     ] {
         let answer = app.raw("POST", "/graph/lint").bearer_auth(TOKEN).json(&body).send().await.unwrap();

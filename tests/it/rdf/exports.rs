@@ -3,7 +3,7 @@ use super::{canonical, import};
 use crate::{principals::idle, support::until};
 use futures_util::TryStreamExt;
 use serde_json::Value;
-use svc_client::wire::{ImportQuery, TurtleQuery};
+use svc_client::wire::{GraphQuery, ImportQuery, TurtleQuery};
 
 #[tokio::test]
 async fn an_export_of_long_literals_comes_in_pieces_of_bounded_size() {
@@ -16,6 +16,45 @@ async fn an_export_of_long_literals_comes_in_pieces_of_bounded_size() {
     let largest = pieces.iter().map(bytes::Bytes::len).max().unwrap();
     assert!(pieces.len() >= 3 && largest < 5 << 20, "{} pieces, the largest of {largest} bytes", pieces.len());
     assert_eq!(canonical(&String::from_utf8(pieces.concat()).unwrap()), canonical(&text));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_export_that_cannot_go_on_breaks_off_and_does_not_end_well() {
+    let app = idle().await;
+    import(&app.client, ImportQuery::default(), "<http://e/a> <http://e/p> 'one' .").await.unwrap();
+    // More than what service, network and reader hold back, so that the export waits for its reader.
+    sqlx::query(
+        "INSERT INTO triples (zone, subject_id, predicate_id, object_literal, object_datatype, statement, created_at, recorded_at, fact_type)
+         SELECT t.zone, t.subject_id, t.predicate_id, n::text || repeat('x', 60000), t.object_datatype, gen_random_uuid(), take_pen(), take_pen(), 'dynamic'
+           FROM triples t, generate_series(1, 2000) n",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let mut answer = app.raw("GET", "/rdf/turtle").send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let first = answer.chunk().await.unwrap().unwrap();
+    assert!(first.starts_with(b"# valid_at"));
+    sqlx::raw_sql("ALTER TABLE triples RENAME TO triples_elsewhere").execute(&app.pool).await.unwrap();
+    let end = loop {
+        match answer.chunk().await {
+            Ok(Some(_)) => {}
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    sqlx::raw_sql("ALTER TABLE triples_elsewhere RENAME TO triples").execute(&app.pool).await.unwrap();
+    assert!(end.is_err(), "what was cut off looks whole");
+    // The place of the one that broke off is free.
+    let count = app.client.read_graph_stats(GraphQuery::default()).await.unwrap().facts;
+    assert_eq!(count, 2001);
+    let places = until("two places", async || {
+        let first = app.in_process.export_turtle(TurtleQuery::default()).await.ok()?;
+        let second = app.in_process.export_turtle(TurtleQuery::default()).await.ok()?;
+        Some((first, second))
+    });
+    drop(places.await);
     app.end().await;
 }
 

@@ -1,16 +1,16 @@
 //! Graphs of different callers beside each other.
-use super::{export, import, node, under};
+use super::{canonical, export, import, node, under};
 use crate::{
     principals::{grant, idle, someone},
     support::document,
-    triples::{doc, predicate, says},
+    triples::{doc, fact, predicate, says},
 };
 use chrono::{DateTime, Utc};
 use svc_client::{
     Client, Code, Json, Remote,
     wire::{
-        DocumentPath, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate, PredicatePath,
-        PredicateQuery, PredicateResponse, TurtleQuery, WaitQuery,
+        DocumentPath, FactPath, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate, OnOverlap,
+        PredicatePath, PredicateQuery, PredicateResponse, TurtleQuery, WaitQuery,
     },
 };
 
@@ -191,4 +191,34 @@ async fn under_own(client: &Client<Remote>) -> i64 {
 async fn under_parent(client: &Client<Remote>, parent_id: i64) -> i64 {
     let new = NewDocument { parent_id: Some(parent_id), ..document("A place", "A text.") };
     client.create_document(WaitQuery::default(), Json(new)).await.unwrap().document.id
+}
+
+#[tokio::test]
+async fn an_export_of_a_place_has_what_its_readable_documents_had_stated_by_then() {
+    let app = idle().await;
+    let [a, b, open, folder] =
+        [doc(&app, "A").await, doc(&app, "B").await, doc(&app, "Open").await, doc(&app, "Folder").await];
+    let within = crate::triples::under(&app, "Within", Some(folder)).await;
+    predicate(&app, "leads").await;
+    let stated = |source_id: i64| NewFact {
+        source_id: Some(source_id),
+        on_overlap: Some(OnOverlap::Merge),
+        ..fact(a, "leads", b)
+    };
+    let count = async |client: &Client<Remote>, known_at: Option<DateTime<Utc>>| {
+        let query = TurtleQuery { parent_id: Some(folder), known_at, ..TurtleQuery::default() };
+        canonical(&export(client, query).await).len()
+    };
+    let reader = someone(&app, "reader").await;
+    let first = app.client.assert_fact(Json(stated(open))).await.unwrap().fact;
+    assert_eq!(count(&reader.client, None).await, 0);
+    let again = app.client.assert_fact(Json(stated(within))).await.unwrap().fact;
+    assert_eq!((again.id, again.citations.len()), (first.id, 2));
+    assert_eq!(count(&reader.client, None).await, 1);
+    assert_eq!(count(&reader.client, Some(first.recorded_at)).await, 0, "nothing in the folder had stated it then");
+    // That a closed document states it too is nobody's business but its readers'.
+    app.client.protect_document(DocumentPath { id: within }).await.unwrap();
+    assert_eq!((count(&reader.client, None).await, count(&app.client, None).await), (0, 1));
+    assert_eq!(reader.client.read_fact(FactPath { id: first.id }).await.unwrap().citations.len(), 1);
+    app.end().await;
 }

@@ -26,9 +26,9 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "what rules derived follows from believed facts, and is as closed as they are",
         "SELECT t.id::text FROM triples t WHERE t.derived_by IS NOT NULL AND t.invalidated_at IS NULL
-            AND (NOT EXISTS (SELECT FROM triple_premises p WHERE p.derived_id = t.id) OR t.source_id IS NOT NULL
+            AND (NOT EXISTS (SELECT FROM triple_premises p WHERE p.derived_id = t.id AND p.ended_at IS NULL) OR t.source_id IS NOT NULL
                  OR EXISTS (SELECT FROM triple_premises p JOIN triples x ON x.id = p.premise_id
-                             WHERE p.derived_id = t.id AND (x.invalidated_at IS NOT NULL OR x.zone NOT IN (0, t.zone))))",
+                             WHERE p.derived_id = t.id AND p.ended_at IS NULL AND (x.invalidated_at IS NOT NULL OR x.zone NOT IN (0, t.zone))))",
     ),
     (
         "what a source states is cited, and what took a fact's place is there",

@@ -1,16 +1,16 @@
 //! What becomes of facts when their documents are moved, closed, opened, reprocessed and deleted.
-use super::{day, doc, fact, predicate, says, under};
+use super::{day, doc, fact, predicate, rules::Deriving, says, under};
 use crate::{
     cli::svc,
     principals::{grant, idle, someone},
     support::{TestApp, sample},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
-        DocumentChange, DocumentPath, FactOutcome, FactPath, FactQuery, FactResponse, GrantRight, NewFact, OnOverlap,
-        ValidAt, WaitQuery,
+        DocumentChange, DocumentPath, FactOutcome, FactPath, FactQuery, FactResponse, GrantRight, Invalidation,
+        NewFact, OnOverlap, ValidAt, WaitQuery,
     },
 };
 
@@ -237,6 +237,34 @@ async fn facts_about_parts_of_a_file_follow_a_reprocess() {
 }
 
 #[tokio::test]
+async fn what_a_fact_is_left_of_is_named_to_those_who_may_read_that() {
+    let app = idle().await;
+    let [a, b] = [doc(&app, "A").await, doc(&app, "B").await];
+    let [first, second] = [doc(&app, "first source").await, doc(&app, "second source").await];
+    predicate(&app, "leads").await;
+    let stated = |source_id: i64| NewFact { source_id: Some(source_id), ..fact(a, "leads", b) };
+    let whole = app.client.assert_fact(Json(stated(first))).await.unwrap().fact.id;
+    let ended = Invalidation { valid_from: Some(day(10)), ..Invalidation::default() };
+    let ended = app.client.invalidate_fact(FactPath { id: whole }, OptionalJson(Some(ended))).await.unwrap();
+    let rest = ended.remainders[0].id;
+    // The other source states what is left, and not what is believed no more.
+    let again = NewFact { valid_until: Some(day(10)), on_overlap: Some(OnOverlap::Merge), ..stated(second) };
+    let again = app.client.assert_fact(Json(again)).await.unwrap();
+    assert_eq!((again.outcome, again.fact.id), (FactOutcome::Existing, rest));
+    let reader = someone(&app, "reader").await;
+    let seen = async || reader.client.read_fact(FactPath { id: rest }).await.unwrap().previous_id;
+    assert_eq!(seen().await, Some(whole));
+    app.client.protect_document(DocumentPath { id: first }).await.unwrap();
+    assert_eq!(seen().await, None);
+    let hidden = reader.client.read_fact(FactPath { id: whole }).await.unwrap_err();
+    assert_eq!(hidden.code, Code::NotFound);
+    assert_eq!(read(&app, rest).await.previous_id, Some(whole));
+    app.client.delete_document(DocumentPath { id: first }).await.unwrap();
+    assert_eq!((seen().await, read(&app, rest).await.previous_id), (None, Some(whole)));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn the_command_line_says_replaces_and_follows_facts() {
     let app = idle().await;
     let [lab, ada, bea] = [doc(&app, "Lab").await, doc(&app, "Ada").await, doc(&app, "Bea").await];
@@ -269,5 +297,94 @@ async fn the_command_line_says_replaces_and_follows_facts() {
     assert_eq!((code, path.as_str()), (Some(1), "no path\n"), "Ada leads it no longer");
     let ended = run(&["--table", "facts", "end", "1"]).await;
     assert!(ended.0 == Some(1) && ended.2.contains("no longer believed"), "{ended:?}");
+    app.end().await;
+}
+
+/// The arguments of a command with more of them.
+fn joined<'a>(first: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [first, more].concat()
+}
+
+#[tokio::test]
+async fn the_command_line_reads_other_moments_and_leaves_out_what_was_derived() {
+    let app = idle().await;
+    let [a, b, c] = [doc(&app, "A").await, doc(&app, "B").await, doc(&app, "C").await].map(|id| id.to_string());
+    let run = async |arguments: &[&str]| {
+        let done = svc(&app, arguments).await;
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code(), said(&done.stdout), said(&done.stderr))
+    };
+    let line = async |arguments: &[&str]| -> Value {
+        let (code, said, refused) = run(arguments).await;
+        assert_eq!(code, Some(0), "{refused}");
+        serde_json::from_str(&said).unwrap()
+    };
+    let above = line(&[
+        "predicates",
+        "--add",
+        "org:above",
+        "--transitive",
+        "--irreflexive",
+        "--asymmetric",
+        "--label",
+        "is above",
+        "--description",
+        "In rank.",
+    ])
+    .await;
+    assert_eq!((&above["label"], &above["description"]), (&json!("is above"), &json!("In rank.")));
+    for (flag, is_so) in
+        [("transitive", true), ("irreflexive", true), ("asymmetric", true), ("symmetric", false), ("functional", false)]
+    {
+        assert_eq!(above[flag], is_so, "{flag}");
+    }
+    let other = above["id"].to_string();
+    let named = line(&["predicates", "--add", "org:named", "--inverse-functional", "--disjoint-with", &other]).await;
+    assert_eq!((&named["inverse_functional"], &named["disjoint_with"]), (&json!(true), &json!([above["id"]])));
+    let refused = run(&["predicates", "--transitive"]).await;
+    assert!(refused.0 == Some(2) && refused.2.contains("--add"), "{refused:?}");
+
+    let deriving = Deriving::start(&app);
+    let first = line(&["facts", "add", &a, "org:above", "--to", &b, "--from", "2024-01-01T00:00:00Z"]).await;
+    line(&["facts", "add", &b, "org:above", "--to", &c, "--from", "2024-01-05T00:00:00Z"]).await;
+    deriving.done(&app).await;
+    let before = first["recorded_at"].as_str().unwrap();
+    let length = async |more: &[&str]| {
+        let (code, said, _) = run(&joined(&["path", &a, &c], more)).await;
+        let found: Value = serde_json::from_str(&said).unwrap();
+        (code, found["paths"][0]["length"].as_u64())
+    };
+    assert_eq!(length(&[]).await, (Some(0), Some(1)));
+    assert_eq!(length(&["--asserted"]).await, (Some(0), Some(2)));
+    assert_eq!(length(&["--at", "2024-01-03T00:00:00Z"]).await, (Some(1), None), "C is below nobody yet");
+    assert_eq!(length(&["--known", before]).await, (Some(1), None), "nobody had said so yet");
+
+    let around = async |more: &[&str]| {
+        let found = line(&joined(&["graph", "neighbors", &a], more)).await;
+        found["facts"].as_array().unwrap().len()
+    };
+    assert_eq!((around(&[]).await, around(&["--asserted"]).await, around(&["--known", before]).await), (2, 1, 1));
+    let count = async |arguments: &[&str]| run(arguments).await.1.lines().count();
+    let since = "2024-01-01T00:00:00Z";
+    assert_eq!((count(&["graph", "diff", since]).await, count(&["graph", "diff", since, "--asserted"]).await), (3, 2));
+    assert_eq!(line(&["graph", "stats", "--asserted"]).await["facts"], 2);
+    for (only, facts) in [(&["--derived"][..], 1), (&["--asserted"], 1), (&["--type", "static"], 0), (&[], 2)] {
+        assert_eq!(count(&joined(&["facts", "list", &a], only)).await, facts, "{only:?}");
+    }
+    let exported = async |more: &[&str]| {
+        let (_, text, _) = run(&joined(&["rdf", "export"], more)).await;
+        crate::rdf::canonical(&text).len()
+    };
+    assert_eq!((exported(&[]).await, exported(&["--asserted"]).await), (3, 2));
+
+    let cited: [&str; 6] = ["--source", &b, "--quote", "What is known", "--confidence", "0.5"];
+    let cited = line(&joined(&["facts", "add", &a, "org:named", "--value", "Ada"], &cited)).await;
+    assert_eq!(cited["citations"][0]["confidence"], 0.5);
+    assert_eq!(count(&["facts", "list", "--value", "Ada"]).await, 1);
+    assert_eq!(count(&["facts", "list", "--value", "ada"]).await, 0, "a literal is compared to the letter");
+    for (flag, field) in [("--min-tokens", "coverage.tokens"), ("--min-facts", "coverage.facts")] {
+        let refused = run(&["lint", flag, "2"]).await;
+        assert!(refused.0 == Some(1) && refused.2.contains(field), "{refused:?}");
+    }
     app.end().await;
 }

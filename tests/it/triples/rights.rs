@@ -13,10 +13,10 @@ use svc_client::{
     Client, Json, Remote,
     wire::{
         AuthorityQuery, CentralityMetric, CentralityQuery, CommunityQuery, DiffQuery, DocumentChange, DocumentPath,
-        FactPath, FactQuery, FactResponse, GrantPath, GrantRight, GraphQuery, LintKind, LintRequest, MergeQuery,
-        NeighborQuery, NewFact, NewMerge, OntologyQuery, PageQuery, PathSearch, PredicateChange, PredicatePath,
-        PredicateQuery, ShapeBindingPath, ShapeBindingResponse, ShapeMode, SpineQuery, StalenessThresholds,
-        TurtleQuery, ValidAt, ValidationQuery, WaitQuery,
+        FactChange, FactPath, FactQuery, FactResponse, GrantPath, GrantRight, GraphQuery, LintKind, LintRequest,
+        MergeQuery, NeighborQuery, NewFact, NewMerge, OntologyQuery, PageQuery, PathSearch, PredicateChange,
+        PredicatePath, PredicateQuery, ShapeBindingPath, ShapeBindingResponse, ShapeMode, SpineQuery,
+        StalenessThresholds, TurtleQuery, ValidAt, ValidationQuery, WaitQuery,
     },
 };
 
@@ -99,6 +99,7 @@ impl World {
             assert!(fact.premises.iter().all(|premise| right.contains(premise)), "{fact:?}");
             assert!(fact.citations.iter().all(|citation| reads(citation.document_id)), "{fact:?}");
             assert!(fact.invalidated_by.is_none_or(|by| right.contains(&by)), "{fact:?}");
+            assert!(fact.previous_id.is_none_or(|of| right.contains(&of)), "{fact:?}");
             let history =
                 who.client.read_fact_history(FactPath { id: fact.id }, PageQuery::default()).await.unwrap().facts;
             assert!(history.iter().all(|fact| right.contains(&fact.id)));
@@ -143,14 +144,47 @@ impl World {
         let written: BTreeSet<String> = believed.iter().map(|fact| triple(fact)).collect();
         let export = crate::rdf::export(&who.client, TurtleQuery::default()).await;
         assert_eq!(crate::rdf::canonical(&export), written);
+        self.compare_history(who, &right).await;
+        let now: BTreeSet<i64> = believed.iter().map(|fact| fact.id).collect();
         for moment in &self.moments {
             let owner = known(&app.client, Some(*moment)).await;
-            let seen: BTreeSet<i64> = known(&who.client, Some(*moment)).await.iter().map(|fact| fact.id).collect();
+            let seen = known(&who.client, Some(*moment)).await;
+            let then = seen.iter().filter(|fact| fact.invalidated_at.is_none()).map(|fact| fact.id);
+            self.compare_changes(who, *moment, &then.collect(), &now).await;
+            let seen: BTreeSet<i64> = seen.iter().map(|fact| fact.id).collect();
             let right: BTreeSet<i64> = owner.iter().filter(|fact| visible(fact)).map(|fact| fact.id).collect();
             assert!(seen.is_subset(&right), "at {moment}: {:?}", seen.difference(&right));
             let asserted = owner.iter().filter(|fact| right.contains(&fact.id) && fact.derived_by.is_none());
             assert!(asserted.map(|fact| fact.id).all(|id| seen.contains(&id)), "at {moment}");
         }
+    }
+
+    /// A history in Turtle describes what a principal sees, also what is no longer believed, and names nothing else.
+    async fn compare_history(&self, who: &Someone, right: &BTreeSet<i64>) {
+        let rights = self.of(who);
+        let query = TurtleQuery { history: true, ontologies: true, ..TurtleQuery::default() };
+        let lines = crate::rdf::canonical(&crate::rdf::export(&who.client, query).await);
+        let number = |text: &str| text.split('>').next().and_then(|number| number.parse::<i64>().ok());
+        let told = lines.iter().filter_map(|line| line.strip_prefix("<urn:svc:triple/").and_then(number));
+        assert_eq!(&told.collect::<BTreeSet<_>>(), right);
+        let named = lines.iter().flat_map(|line| line.split("<urn:svc:document/").skip(1)).filter_map(number);
+        for id in named {
+            assert!(rights.path.contains_key(&id) && rights.may(id, false), "document {id} is named");
+        }
+    }
+
+    /// What a principal believed to know then and knows now differs by what the comparison of both moments says.
+    async fn compare_changes(&self, who: &Someone, moment: DateTime<Utc>, then: &BTreeSet<i64>, now: &BTreeSet<i64>) {
+        let query = DiffQuery { known_from: Some(moment), limit: Some(1000), ..DiffQuery::default() };
+        let found = who.client.compare_facts(query).await.unwrap();
+        let (mut gone, mut new) = (BTreeSet::new(), BTreeSet::new());
+        for change in found.changes {
+            let of = if change.kind == FactChange::Added { &mut new } else { &mut gone };
+            of.insert(change.fact.id);
+            new.extend(change.by.map(|by| by.id));
+        }
+        assert_eq!(gone, then.difference(now).copied().collect(), "since {moment}");
+        assert_eq!(new, now.difference(then).copied().collect(), "since {moment}");
     }
 
     /// What is wrong with the graph of a principal is wrong with what it may read.
@@ -175,7 +209,16 @@ impl World {
         let right: BTreeSet<i64> = roots.filter(|id| !is_end(*id) && !has_child(*id)).collect();
         assert_eq!(lonely, right);
 
+        let id = self.binding.ontology_id;
+        let ontologies = who.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies;
+        let listed: Vec<i64> = ontologies.iter().map(|ontology| ontology.document_id).collect();
+        assert_eq!(listed, Vec::from_iter(reads(id).then_some(id)));
+        assert_eq!(who.client.read_ontology(DocumentPath { id }).await.is_ok(), reads(id));
+        assert_eq!(who.client.list_classes(DocumentPath { id }, PageQuery::default()).await.is_ok(), reads(id));
         let path = ShapeBindingPath { id: self.binding.id };
+        let bindings = who.client.list_shape_bindings(PageQuery::default()).await.unwrap().bindings;
+        assert_eq!(bindings.len(), usize::from(reads(id)));
+        assert_eq!(who.client.read_shape_binding(path).await.is_ok(), reads(id));
         match who.client.validate_shape(path, ValidationQuery::default()).await {
             Err(failure) => assert!(failure.status == 404 && !reads(self.binding.ontology_id), "{failure:?}"),
             Ok(report) => {

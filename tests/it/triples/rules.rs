@@ -214,11 +214,13 @@ async fn what_is_derived_is_the_closure_of_what_is_asserted_after_any_writes_at_
                 deriving.done(&app).await;
                 let (_, known_at) = known(&app, None, None).await;
                 most = most.max(compare(&app, &axioms, known_at).await);
-                times.push((known_at, axioms.clone()));
+                times.push((known_at, axioms.clone(), known(&app, Some(true), Some(known_at)).await.0));
             }
         }
-        for (known_at, axioms) in times {
+        for (known_at, axioms, shown) in times {
             compare(&app, &axioms, known_at).await;
+            // They are shown as they were then, with what they followed from.
+            assert_eq!(known(&app, Some(true), Some(known_at)).await.0, shown, "at {known_at}");
         }
         assert!(most > 20, "seed {seed} was dull: {most} facts");
         // Each rule has given something at some time.

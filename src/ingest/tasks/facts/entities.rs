@@ -26,6 +26,8 @@ use svc_ids::DocumentId;
 const COMPARED_NAMES: usize = 200;
 /// How many of them one statement compares.
 const PORTION: usize = 25;
+/// The most names of a zone that get a vector of the model for one text, because another model made theirs.
+const RENEWED: i64 = 500;
 
 /// What a text calls a thing, and of which type: its key and that of its type.
 pub type Name = (String, String);
@@ -135,19 +137,8 @@ impl Things {
 
     /// Embeds the names.
     pub async fn embed(&mut self, model: Model) -> Result<(), TaskFailure> {
-        let rows: Vec<TextRow> = self
-            .names
-            .iter()
-            .enumerate()
-            .map(|(at, (_, title))| TextRow {
-                id: DocumentId(at as i64),
-                title: title.clone(),
-                content: String::new(),
-                usetype: Usetype::Entity.as_str().to_owned(),
-                settled: Word(Settled::InFlight),
-                titles: Vec::new(),
-            })
-            .collect();
+        let rows: Vec<TextRow> =
+            self.names.iter().enumerate().map(|(at, (_, title))| told(DocumentId(at as i64), title.clone())).collect();
         if rows.is_empty() {
             return Ok(());
         }
@@ -163,6 +154,7 @@ impl Things {
     pub async fn compare(&mut self, pool: &PgPool, zone: DocumentId, least: f64) -> Result<(), TaskFailure> {
         let Some((model, vectors)) = &self.vectors else { return Ok(()) };
         entities::ensure_index(pool, model.identity(), model.native_width()).await.classified()?;
+        renew(pool, zone, model).await?;
         let mut conn = store::transaction::begin_search(pool).await.classified()?;
         let keys: Vec<&str> = self.names.iter().map(|(name, _)| name.0.as_str()).collect();
         let known = Known::of(entities::named(&mut conn, zone, &keys).await.classified()?, zone);
@@ -372,6 +364,44 @@ impl Known {
     fn is(&self, name: &Name) -> Option<DocumentId> {
         self.exact.get(name).copied()
     }
+}
+
+/// A name as a model is given it.
+fn told(id: DocumentId, name: String) -> TextRow {
+    TextRow {
+        id,
+        title: name,
+        content: String::new(),
+        usetype: Usetype::Entity.as_str().to_owned(),
+        settled: Word(Settled::InFlight),
+        titles: Vec::new(),
+    }
+}
+
+/// Embeds names of a zone whose vectors another model made, so that they are compared after all vectors have moved to this one too.
+async fn renew(pool: &PgPool, zone: DocumentId, model: &Model) -> Result<(), TaskFailure> {
+    let mut conn = pool.acquire().await.classified()?;
+    let outdated = entities::outdated(&mut conn, zone, model.identity(), RENEWED).await.classified()?;
+    // Nobody else waits for a connection while the model works.
+    drop(conn);
+    if outdated.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<DocumentId> = outdated.iter().map(|entity| entity.document_id).collect();
+    let rows: Vec<TextRow> = outdated
+        .into_iter()
+        .map(|entity| {
+            // A document may have got another title since, and is still found by its name.
+            let is_name = resolve::key(&entity.title) == entity.name_key;
+            told(entity.document_id, if is_name { entity.title } else { entity.name_key })
+        })
+        .collect();
+    let embedded = windows::embed(model, &rows).await?;
+    let vectors = embedded.vectors.into_iter().map(|vector| vector.vector);
+    let mut vectors: HashMap<DocumentId, HalfVector> = embedded.ids.into_iter().zip(vectors).collect();
+    let new: Vec<(DocumentId, Option<HalfVector>)> = ids.into_iter().map(|id| (id, vectors.remove(&id))).collect();
+    let mut conn = pool.acquire().await.classified()?;
+    entities::renew(&mut conn, zone, model.identity(), &new).await.classified()
 }
 
 fn exact(mention: &Mention) -> Name {
