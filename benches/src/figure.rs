@@ -15,6 +15,9 @@ pub struct Figure {
     pub peer: Option<Peer>,
     /// How many times better ours is than the peer's.
     pub ratio: Option<f64>,
+    /// What ours is to be, at least for a rate and at most for anything else; left out where nobody set one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<f64>,
 }
 
 /// The same work, done by another program in the same run.
@@ -27,13 +30,18 @@ pub struct Peer {
 
 impl Figure {
     pub fn alone(name: &str, n: usize, unit: &'static str, ours: f64) -> Self {
-        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None }
+        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None, goal: None }
     }
 
     pub fn beside(name: &str, n: usize, unit: &'static str, ours: f64, peer: Peer) -> Self {
         // For a rate more is better; for a time or a size, less.
         let ratio = if unit.ends_with("/s") { ours / peer.value } else { peer.value / ours };
-        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer) }
+        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer), goal: None }
+    }
+
+    /// The same, with what it is to be.
+    pub fn with_goal(self, goal: f64) -> Self {
+        Self { goal: Some(goal), ..self }
     }
 
     /// Writes the line at once, so that an interrupted run keeps what it measured.
