@@ -441,7 +441,7 @@ DECLARE
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO derivations (predicate_id)
-        SELECT w.id FROM (SELECT DISTINCT predicate_id AS id FROM written WHERE derived_by IS NULL) w WHERE is_ruled(w.id);
+        SELECT w.id FROM (SELECT DISTINCT predicate_id AS id FROM written WHERE derived_by IS NULL OFFSET 0) w WHERE is_ruled(w.id);
         RETURN NULL;
     END IF;
     SELECT array_agg(DISTINCT c.predicate_id) FILTER (WHERE c.is_asserted AND c.was_believed AND (c.is_closed OR c.is_moved)),

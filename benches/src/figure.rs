@@ -15,9 +15,27 @@ pub struct Figure {
     pub peer: Option<Peer>,
     /// How many times better ours is than the peer's.
     pub ratio: Option<f64>,
-    /// What was aimed at, where it is a number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub goal: Option<&'static str>,
+    /// What the figure is meant to be, and whether it is; left out where nothing is asked of it.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
+}
+
+/// What a figure is meant to be. A run that misses a goal has not failed, because other load on the machine may be the reason.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Goal {
+    pub goal: Bound,
+    pub is_met: bool,
+}
+
+/// A bound for what we measured, or for how many times better it is than the peer's.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    OursAtLeast(f64),
+    OursAtMost(f64),
+    /// At most 5% more or less.
+    OursAbout(f64),
+    RatioAtLeast(f64),
 }
 
 /// The same work, done by another program in the same run.
@@ -39,9 +57,15 @@ impl Figure {
         Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer), goal: None }
     }
 
-    /// The figure beside what was aimed at.
-    pub fn toward(self, goal: &'static str) -> Self {
-        Self { goal: Some(goal), ..self }
+    /// The figure with what it is meant to be.
+    pub fn meant_to_be(self, goal: Bound) -> Self {
+        let is_met = match goal {
+            Bound::OursAtLeast(least) => self.ours >= least,
+            Bound::OursAtMost(most) => self.ours <= most,
+            Bound::OursAbout(value) => (self.ours / value - 1.0).abs() <= 0.05,
+            Bound::RatioAtLeast(least) => self.ratio.is_some_and(|ratio| ratio >= least),
+        };
+        Self { goal: Some(Goal { goal, is_met }), ..self }
     }
 
     /// Writes the line at once, so that an interrupted run keeps what it measured.

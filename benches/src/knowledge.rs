@@ -4,7 +4,7 @@ mod graph;
 mod rules;
 
 use crate::{
-    figure::{BoxError, Figure},
+    figure::{BoxError, Bound, Figure},
     sandbox::with_app,
     uploads,
 };
@@ -77,7 +77,8 @@ async fn measure(app: &App, triples: usize, out: &mut dyn FnMut(Figure)) -> Resu
         taken += time;
         rates.push(count as f64 / time.as_secs_f64());
     }
-    out(Figure::alone("knowledge/assert/batches", triples, "facts/s", triples as f64 / taken.as_secs_f64()));
+    let rate = triples as f64 / taken.as_secs_f64();
+    out(Figure::alone("knowledge/assert/batches", triples, "facts/s", rate).meant_to_be(Bound::OursAtLeast(10_000.0)));
     let best = rates.iter().copied().fold(0.0, f64::max);
     out(Figure::alone("knowledge/assert/best_batch", BATCH, "facts/s", best));
     sqlx::raw_sql("VACUUM (ANALYZE) triples, documents, triple_citations").execute(pool).await?;
@@ -97,7 +98,7 @@ async fn measure(app: &App, triples: usize, out: &mut dyn FnMut(Figure)) -> Resu
         }
         let [half, most, worst] = shares(&mut times);
         out(Figure::alone(&format!("knowledge/path/{who}/p50"), triples, "ms", half));
-        out(Figure::alone(&format!("knowledge/path/{who}/p95"), triples, "ms", most));
+        out(Figure::alone(&format!("knowledge/path/{who}/p95"), triples, "ms", most).meant_to_be(Bound::OursAtMost(200.0)));
         out(Figure::alone(&format!("knowledge/path/{who}/worst"), triples, "ms", worst));
         out(Figure::alone(&format!("knowledge/path/{who}/visited"), triples, "documents", (visited / PAIRS) as f64));
         let mut times = Vec::new();
@@ -139,15 +140,11 @@ async fn export(
         most = most.max(resident_mib()?);
     }
     let seconds = begun.elapsed().as_secs_f64();
-    out(Figure::alone(
-        &format!("knowledge/export/{who}/first_byte"),
-        triples,
-        "ms",
-        first.map_or(f64::NAN, |first| first.as_secs_f64() * 1000.0),
-    ));
+    let first = first.map_or(f64::NAN, |first| first.as_secs_f64() * 1000.0);
+    out(Figure::alone(&format!("knowledge/export/{who}/first_byte"), triples, "ms", first).meant_to_be(Bound::OursAtMost(500.0)));
     out(Figure::alone(&format!("knowledge/export/{who}/all"), triples, "s", seconds));
     out(Figure::alone(&format!("knowledge/export/{who}/size"), triples, "MiB", bytes as f64 / f64::from(1 << 20)));
-    out(Figure::alone(&format!("knowledge/export/{who}/memory"), triples, "MiB", most - before));
+    out(Figure::alone(&format!("knowledge/export/{who}/memory"), triples, "MiB", most - before).meant_to_be(Bound::OursAtMost(64.0)));
     Ok(())
 }
 

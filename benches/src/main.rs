@@ -151,7 +151,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "knowledge",
-        "facts asserted in batches, paths and lists as of a moment, by the owner and by a reader of half of the store; SIZE: facts, default 100000",
+        "facts asserted in batches, paths and lists as of a moment, by the owner and by a reader of half of the store, exports, analyses beside networkx and leidenalg, lint and rules; SIZE: facts, default 100000, and the goals are those of 1000000",
     ),
     (
         "llm/calls",

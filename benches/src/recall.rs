@@ -2,7 +2,7 @@
 //! table of vectors is in parts, and under indexes of bits.
 use crate::{
     encoder::cranfield::Cranfield,
-    figure::{BoxError, Figure, Peer, p95},
+    figure::{BoxError, Bound, Figure, Peer, p95},
     sandbox::with_app,
     sentences::{Node, Sentences},
     set_aside::SetAside,
@@ -177,7 +177,7 @@ async fn measure(
         let place = format!("{}% of the store", part.share * 100.0);
         let recall = found as f64 / wanted as f64;
         let figure = Figure::alone(&format!("recall{form}/recall@{NEAREST} in {place}"), nodes, "share", recall);
-        out(figure.toward(if form == "/bits" { "at least 0.97" } else { "at least 0.99" }));
+        out(figure.meant_to_be(Bound::OursAtLeast(if form == "/bits" { 0.97 } else { 0.99 })));
         let p95 = p95(&mut times);
         let name = format!("recall{form}/p95 in {place}");
         out(match *unfiltered.get_or_insert(p95) {
@@ -196,16 +196,17 @@ async fn measure(
         };
         let peer = Peer { name: "one table of halves", version: env!("CARGO_PKG_VERSION").into(), value };
         let figure = Figure::beside(&format!("recall{form}/form/p95 in {place}"), nodes, "ms", p95, peer);
-        out(figure.toward(match (form, parent_id) {
-            ("/parts", Some(_)) => "a ratio of at least 4: one root takes a quarter of the time",
-            ("/parts", None) => "a ratio of at least 0.63: all roots take 1.6 times the time",
-            _ => "a ratio of at least 0.33: three times the time",
-        }));
+        out(figure.meant_to_be(Bound::RatioAtLeast(match (form, parent_id) {
+            // One root takes a quarter of the time.
+            ("/parts", Some(_)) => 4.0,
+            ("/parts", None) => 1.0 / 1.6,
+            _ => 1.0 / 3.0,
+        })));
     }
     Ok(())
 }
 
-/// What a vector takes in the table and in the memory of its index.
+/// What a vector takes in the table and in the memory of its index; the goals are those of a width of 384.
 async fn weigh(pool: &PgPool, form: &str, index: Index, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let (vectors, table, graph): (i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(*) FROM document_vectors),
@@ -215,18 +216,18 @@ async fn weigh(pool: &PgPool, form: &str, index: Index, out: &mut dyn FnMut(Figu
     )
     .fetch_one(pool)
     .await?;
-    let mut figure = |name: &str, bytes: i64, goal: &'static str| {
+    let mut figure = |name: &str, bytes: i64, goal: f64| {
         let each = bytes as f64 / vectors.max(1) as f64;
         let name = format!("recall{form}/bytes/{name}");
-        out(Figure::alone(&name, usize::try_from(vectors).unwrap_or_default(), "bytes/vector", each).toward(goal));
+        out(Figure::alone(&name, usize::try_from(vectors).unwrap_or_default(), "bytes/vector", each).meant_to_be(Bound::OursAbout(goal)));
     };
-    figure("table", table, "about 850 at a width of 384");
+    figure("table", table, 850.0);
     figure(
         "hnsw",
         graph,
         match index {
-            Index::Halves => "1171 +- 5% at a width of 384",
-            Index::Bits => "349 +- 5% at a width of 384",
+            Index::Halves => 1171.0,
+            Index::Bits => 349.0,
         },
     );
     Ok(())

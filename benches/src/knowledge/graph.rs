@@ -1,7 +1,7 @@
 //! The graph of all facts: PageRank and communities beside networkx and leidenalg, which have the graph in memory already, and what changed and
 //! what is wrong.
 use crate::{
-    figure::{BoxError, Figure, Peer, median},
+    figure::{BoxError, Bound, Figure, Peer, median},
     formats::{folder, installed},
 };
 use chrono::{DateTime, Utc};
@@ -71,7 +71,7 @@ pub async fn measure(
     // A score that the peer lacks is no number, and stays none.
     let worst =
         difference.fold(0.0, |worst: f64, one| if one.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(one) });
-    out(Figure::alone(&name("pagerank/largest_difference"), scores.len(), "score", worst));
+    out(Figure::alone(&name("pagerank/largest_difference"), scores.len(), "score", worst).meant_to_be(Bound::OursAtMost(1e-6)));
     out(Figure::beside(
         &name("communities"),
         triples,
@@ -81,6 +81,8 @@ pub async fn measure(
     ));
     out(Figure::alone(&name("communities/modularity"), triples, "of 1", modularity));
     out(Figure::alone(&name("communities/modularity_of_leidenalg"), triples, "of 1", theirs.modularity));
+    let behind = theirs.modularity - modularity;
+    out(Figure::alone(&name("communities/modularity_behind_leidenalg"), triples, "of 1", behind).meant_to_be(Bound::OursAtMost(0.01)));
     let query =
         CentralityQuery { metric: Some(CentralityMetric::Betweenness), limit: Some(10), ..CentralityQuery::default() };
     let begun = Instant::now();
@@ -108,7 +110,7 @@ async fn changes(
         added = client.compare_facts(query).await?.added;
         diff.push(begun.elapsed().as_secs_f64() * 1000.0);
     }
-    out(Figure::alone("knowledge/diff", triples, "ms", median(&mut diff)));
+    out(Figure::alone("knowledge/diff", triples, "ms", median(&mut diff)).meant_to_be(Bound::OursAtMost(100.0)));
     out(Figure::alone("knowledge/diff/added", triples, "facts", added as f64));
     let (mut lint, mut audits) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
@@ -116,7 +118,7 @@ async fn changes(
         audits = client.lint_graph(Json(LintRequest::default())).await?.audits;
         lint.push(begun.elapsed().as_secs_f64());
     }
-    out(Figure::alone("knowledge/lint", triples, "s", median(&mut lint)));
+    out(Figure::alone("knowledge/lint", triples, "s", median(&mut lint)).meant_to_be(Bound::OursAtMost(3.0)));
     for audit in audits {
         out(Figure::alone(&format!("knowledge/lint/{}", audit.audit.as_str()), triples, "ms", audit.ms as f64));
     }

@@ -2,7 +2,7 @@
 //! from the beginning, so each claim chooses from a long queue; the rate is that at which the claimers claim.
 use super::{claimer_named, fill, peers};
 use crate::{
-    figure::{BoxError, Figure},
+    figure::{BoxError, Bound, Figure},
     sandbox::{Sandbox, interruptible},
 };
 use serde_json::Map;
@@ -112,7 +112,7 @@ async fn measure(pool: &PgPool, rate: usize, out: &mut dyn FnMut(Figure)) -> Res
             let time = times.get(times.len() * percent / 100).copied().unwrap_or(f64::NAN);
             let figure = Figure::alone(&format!("{name}/{what}/p{percent}"), tasks, "ms", time);
             out(match (what, percent) {
-                ("claim_and_end", 95) => figure.toward("at most 25 ms at 400 tasks/s"),
+                ("claim_and_end", 95) => figure.meant_to_be(Bound::OursAtMost(25.0)),
                 _ => figure,
             });
         }

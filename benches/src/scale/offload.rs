@@ -1,6 +1,6 @@
 //! What a node weighs in the database, and how much of the work of searches a standby takes off the primary.
 use crate::{
-    figure::{BoxError, Figure},
+    figure::{BoxError, Bound, Figure},
     markdown::{self, Prose},
     sandbox::Sandbox,
     service_process::ServiceProcess,
@@ -26,12 +26,12 @@ const WARMING: usize = 20;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What of the database is weighed, and what it is aimed at with the small model, whose width is 384, where that does not depend on the texts.
-const WEIGHED: &[(&str, Option<&str>, &str)] = &[
+const WEIGHED: &[(&str, Option<Bound>, &str)] = &[
     ("documents", None, "SELECT pg_total_relation_size('documents')"),
-    ("vectors", Some("about 850"), "SELECT pg_table_size('document_vectors')"),
+    ("vectors", Some(Bound::OursAbout(850.0)), "SELECT pg_table_size('document_vectors')"),
     (
         "hnsw",
-        Some("1171 +- 5%"),
+        Some(Bound::OursAbout(1171.0)),
         "SELECT coalesce(sum(pg_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_am a ON a.oid = c.relam
           WHERE a.amname = 'hnsw' AND c.relkind = 'i'",
     ),
@@ -73,7 +73,10 @@ async fn on(
     for (name, goal, statement) in WEIGHED {
         let bytes: i64 = sqlx::query_scalar(*statement).fetch_one(&pool).await?;
         let figure = Figure::alone(&format!("scale/bytes/{name}"), nodes, "bytes/node", bytes as f64 / nodes as f64);
-        out(Figure { goal: *goal, ..figure });
+        out(match goal {
+            Some(goal) => figure.meant_to_be(*goal),
+            None => figure,
+        });
     }
     pool.close().await;
 
@@ -83,7 +86,7 @@ async fn on(
     let beside = searched(sandbox, &settings, server, Some(&standby)).await?;
     drop(standby);
     let offload = Figure::alone("scale/standby/offload", nodes, "share", 1.0 - beside / alone.max(1.0));
-    out(offload.toward("at least 0.95"));
+    out(offload.meant_to_be(Bound::OursAtLeast(0.95)));
     Ok(())
 }
 

@@ -224,14 +224,39 @@ pub async fn unused_predicates(conn: &mut PgConnection, within: &Within) -> sqlx
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
 }
 
+/// The believed facts with an end, which a column of `triples t` names, in a gap `g` between the ids of two documents.
+macro_rules! in_gap {
+    ($end:literal) => {
+        concat!(
+            "SELECT t.id, t.zone, t.subject_id, t.object_id, t.predicate_id, t.invalidated_at FROM triples t WHERE t.",
+            $end,
+            " > g.after AND t.",
+            $end,
+            " < g.before AND t.invalidated_at IS NULL"
+        )
+    };
+}
+
 /// Believed facts of which an end or the source is gone. A delete closes such facts, so that only what went around the service leaves them behind;
-/// they are the owner's alone.
+/// they are the owner's alone. What is gone is in a gap between the ids of two documents that exist. There is at most one gap more than documents, and each is looked
+/// up in the indexes of the ends, so that no fact is read whose ends exist.
 pub async fn dangling(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
     let query = found!(
-        "SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM triples t JOIN predicates p ON p.id = t.predicate_id LEFT JOIN documents b ON b.id = t.subject_id
-           LEFT JOIN documents e ON e.id = t.object_id LEFT JOIN documents r ON r.id = t.source_id
-          WHERE (b.id IS NULL OR (e.id IS NULL AND t.object_id IS NOT NULL) OR (r.id IS NULL AND t.source_id IS NOT NULL)) AND ",
+        "WITH gaps AS MATERIALIZED (
+             SELECT g.after, g.before
+               FROM (SELECT d.id AS after, lead(d.id, 1, 9223372036854775807) OVER (ORDER BY d.id) AS before FROM documents d) g
+              WHERE g.before > g.after + 1
+              UNION ALL
+             SELECT '-9223372036854775808'::bigint, coalesce(min(d.id), 9223372036854775807) FROM documents d)
+         SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM (SELECT DISTINCT u.* FROM gaps g CROSS JOIN LATERAL (",
+        in_gap!("subject_id"),
+        " UNION ALL ",
+        in_gap!("object_id"),
+        " UNION ALL ",
+        in_gap!("source_id"),
+        // The planner expects a gap to hold a part of all facts, and would read all of them for each one.
+        " OFFSET 0) u) t JOIN predicates p ON p.id = t.predicate_id WHERE ",
         believed!()
     );
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
@@ -290,9 +315,10 @@ pub async fn inverse_functional(conn: &mut PgConnection, within: &Within, sets: 
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
-/// The columns of a fact that is compared with others, with the documents that its ends are taken for; of a literal the hash.
+/// The columns of a fact that is compared with others, with the documents that its ends are taken for; of a literal the hash. The condition is over
+/// `triples t` and the documents `s` and `o` that its ends are taken for.
 macro_rules! compared {
-    ($predicates:literal) => {
+    ($predicates:literal, $condition:literal) => {
         concat!(
             "(SELECT t.id, t.zone, coalesce(s.one, t.subject_id) AS subject_id, t.predicate_id,
                      coalesce(o.one, t.object_id, hashtextextended(t.object_literal, 0)) AS object, t.object_id IS NULL AS is_literal, t.valid
@@ -300,6 +326,8 @@ macro_rules! compared {
                 LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id WHERE t.predicate_id = ANY(",
             $predicates,
             ") AND ",
+            $condition,
+            " AND ",
             believed!(),
             // Each side is read once and then hashed: to look up one fact after another would be quadratic at a document with many.
             " OFFSET 0)"
@@ -327,9 +355,9 @@ pub async fn disjoint_predicates(conn: &mut PgConnection, within: &Within, sets:
     let query = found!(
         "SELECT DISTINCT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
            FROM unnest($7::bigint[], $8::bigint[], $9::bigint[]) e(one, other, zone) JOIN predicates p ON p.id = e.one JOIN ",
-        compared!("$7::bigint[]"),
+        compared!("$7::bigint[]", "true"),
         " a ON a.predicate_id = e.one JOIN ",
-        compared!("$8::bigint[]"),
+        compared!("$8::bigint[]", "true"),
         " b ON b.predicate_id = e.other AND b.subject_id = a.subject_id AND b.object = a.object AND b.is_literal = a.is_literal AND b.valid && a.valid
            JOIN triples v ON v.id = a.id JOIN triples w ON w.id = b.id AND coalesce(w.object_literal, '') = coalesce(v.object_literal, '')
             AND coalesce(w.object_datatype, '') = coalesce(v.object_datatype, '') AND coalesce(w.object_language, '') = coalesce(v.object_language, '')
@@ -371,7 +399,8 @@ pub async fn disjoint_classes(conn: &mut PgConnection, within: &Within, sets: &S
     sqlx::query_as_with(query, within.arguments_with(sets)).persistent(false).fetch_all(conn).await
 }
 
-/// Facts with an asymmetric predicate in both directions.
+/// Facts with an asymmetric predicate in both directions. Those that lead to the smaller id are held against those that lead to the larger one, so
+/// that each fact is on one side alone.
 pub async fn asymmetric(conn: &mut PgConnection, within: &Within, sets: &Sets) -> sqlx::Result<Vec<Found>> {
     let ruled = ruled(conn, within, said_of!("x.is_asymmetric")).await?;
     if ruled.is_empty() {
@@ -380,14 +409,15 @@ pub async fn asymmetric(conn: &mut PgConnection, within: &Within, sets: &Sets) -
     let mut arguments = within.arguments_with(sets);
     ruled.add(&mut arguments);
     let query = found!(
-        "SELECT a.subject_id AS document_id, ARRAY[a.id, b.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+        "SELECT CASE WHEN a.id < b.id THEN a.subject_id ELSE b.subject_id END AS document_id, ARRAY[least(a.id, b.id), greatest(a.id, b.id)] AS triple_ids,
+                p.namespace, p.name, NULL::timestamptz AS since
            FROM ",
-        compared!("$7::bigint[] || $8::bigint[]"),
+        compared!("$7::bigint[] || $8::bigint[]", "coalesce(s.one, t.subject_id) < coalesce(o.one, t.object_id)"),
         " a JOIN ",
-        compared!("$7::bigint[] || $8::bigint[]"),
-        " b ON b.predicate_id = a.predicate_id AND b.subject_id = a.object AND b.object = a.subject_id AND b.id > a.id AND b.valid && a.valid
+        compared!("$7::bigint[] || $8::bigint[]", "coalesce(s.one, t.subject_id) > coalesce(o.one, t.object_id)"),
+        " b ON b.predicate_id = a.predicate_id AND b.subject_id = a.object AND b.object = a.subject_id AND b.valid && a.valid
            JOIN predicates p ON p.id = a.predicate_id
-          WHERE a.subject_id <> a.object AND NOT a.is_literal AND NOT b.is_literal AND ",
+          WHERE ",
         ruled!("a"),
         " AND ",
         ruled!("b")
@@ -404,11 +434,15 @@ pub async fn irreflexive(conn: &mut PgConnection, within: &Within, sets: &Sets) 
     let mut arguments = within.arguments_with(sets);
     ruled.add(&mut arguments);
     let query = found!(
-        "SELECT a.subject_id AS document_id, ARRAY[a.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM ",
-        compared!("$7::bigint[] || $8::bigint[]"),
-        " a JOIN predicates p ON p.id = a.predicate_id WHERE a.subject_id = a.object AND NOT a.is_literal AND ",
-        ruled!("a")
+        "SELECT t.one AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
+           FROM (SELECT t.*, coalesce(s.one, t.subject_id) AS one FROM triples t LEFT JOIN unnest($5::bigint[], $6::bigint[]) s(id, one) ON s.id = t.subject_id
+                   LEFT JOIN unnest($5::bigint[], $6::bigint[]) o(id, one) ON o.id = t.object_id
+                  WHERE t.predicate_id = ANY($7::bigint[] || $8::bigint[]) AND t.invalidated_at IS NULL AND coalesce(s.one, t.subject_id) = coalesce(o.one, t.object_id)",
+        // Who may read a fact is asked of those that are left alone; asked of all, the planner would expect few of them and look up one after another.
+        " OFFSET 0) t JOIN predicates p ON p.id = t.predicate_id WHERE ",
+        ruled!("t"),
+        " AND ",
+        believed!()
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }

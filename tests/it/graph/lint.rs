@@ -421,6 +421,42 @@ async fn a_fact_whose_end_went_around_the_service_is_found_by_the_owner() {
 }
 
 #[tokio::test]
+async fn a_fact_is_found_once_whichever_and_however_many_of_its_ends_are_gone() {
+    let app = idle().await;
+    let [first, a, gone, b, last] = [
+        doc(&app, "first", None).await,
+        doc(&app, "a", None).await,
+        doc(&app, "gone", None).await,
+        doc(&app, "b", None).await,
+        doc(&app, "last", None).await,
+    ];
+    predicate(&app, "leads").await;
+    told(&app, fact(a, "leads", b)).await;
+    let mut planted = Vec::new();
+    for (from, to) in [(first, a), (first, last), (a, last), (b, gone), (gone, b), (gone, gone), (last, last)] {
+        planted.push((from, told(&app, fact(from, "leads", to)).await));
+    }
+    assert_eq!(lint(&app.client, only(LintAudit::Orphan)).await, []);
+    // Those before, between and behind all others.
+    sqlx::query("DELETE FROM documents WHERE id = ANY($1)")
+        .bind(vec![first, gone, last])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    planted.sort_unstable();
+    let found = planted
+        .iter()
+        .map(|(subject, id)| (LintKind::Dangling, Some("default:leads".to_owned()), Some(*subject), vec![*id]));
+    assert_eq!(lint(&app.client, only(LintAudit::Orphan)).await, found.collect::<Vec<_>>());
+    // What is wrong in the database does not stay.
+    let close = "UPDATE triples SET invalidated_at = recorded_at + interval '1 second', invalidation = 'withdrawn' WHERE id = ANY($1)";
+    let ids: Vec<i64> = planted.into_iter().map(|(_, id)| id).collect();
+    sqlx::query(close).bind(ids).execute(&app.pool).await.unwrap();
+    assert_eq!(lint(&app.client, only(LintAudit::Orphan)).await, []);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_found_is_told_by_usetype() {
     let app = TestApp::start().await;
     let new = |title: &str, content: &str| NewDocument { ..document(title, content) };

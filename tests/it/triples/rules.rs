@@ -382,6 +382,23 @@ async fn what_is_being_written_while_a_rule_is_stated_is_derived_from_too() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn whether_predicates_have_rules_is_looked_up_once_for_all_facts_of_a_write() {
+    let app = idle().await;
+    let ids = vec![predicate(&app, "in").await.id, predicate(&app, "on").await.id];
+    let mut tx = app.pool.begin().await.unwrap();
+    // Whoever asks whether a predicate has rules reads what ontologies say of predicates.
+    let looks = "SELECT (coalesce(seq_scan, 0) + coalesce(idx_scan, 0))::bigint FROM pg_stat_xact_user_tables WHERE relname = 'ontology_predicates'";
+    let before: i64 = sqlx::query_scalar(looks).fetch_one(&mut *tx).await.unwrap();
+    let write = "INSERT INTO triples (zone, subject_id, predicate_id, object_id, statement, created_at, recorded_at, fact_type)
+                 SELECT 0, n, p, n + 1, gen_random_uuid(), take_pen(), take_pen(), 'dynamic' FROM generate_series(1, 500) n CROSS JOIN unnest($1::bigint[]) p";
+    sqlx::query(write).bind(ids).execute(&mut *tx).await.unwrap();
+    let after: i64 = sqlx::query_scalar(looks).fetch_one(&mut *tx).await.unwrap();
+    assert!((1..=10).contains(&(after - before)), "{} looks for 1,000 facts with two predicates", after - before);
+    tx.rollback().await.unwrap();
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rules_of_an_ontology_hold_for_those_who_may_read_it_as_long_as_it_says_so() {
     let app = idle().await;
