@@ -4,7 +4,7 @@ mod graph;
 mod rules;
 
 use crate::{
-    figure::{BoxError, Bound, Figure},
+    figure::{Bound, BoxError, Figure},
     sandbox::with_app,
     uploads,
 };
@@ -98,7 +98,8 @@ async fn measure(app: &App, triples: usize, out: &mut dyn FnMut(Figure)) -> Resu
         }
         let [half, most, worst] = shares(&mut times);
         out(Figure::alone(&format!("knowledge/path/{who}/p50"), triples, "ms", half));
-        out(Figure::alone(&format!("knowledge/path/{who}/p95"), triples, "ms", most).meant_to_be(Bound::OursAtMost(200.0)));
+        out(Figure::alone(&format!("knowledge/path/{who}/p95"), triples, "ms", most)
+            .meant_to_be(Bound::OursAtMost(200.0)));
         out(Figure::alone(&format!("knowledge/path/{who}/worst"), triples, "ms", worst));
         out(Figure::alone(&format!("knowledge/path/{who}/visited"), triples, "documents", (visited / PAIRS) as f64));
         let mut times = Vec::new();
@@ -141,10 +142,12 @@ async fn export(
     }
     let seconds = begun.elapsed().as_secs_f64();
     let first = first.map_or(f64::NAN, |first| first.as_secs_f64() * 1000.0);
-    out(Figure::alone(&format!("knowledge/export/{who}/first_byte"), triples, "ms", first).meant_to_be(Bound::OursAtMost(500.0)));
+    out(Figure::alone(&format!("knowledge/export/{who}/first_byte"), triples, "ms", first)
+        .meant_to_be(Bound::OursAtMost(500.0)));
     out(Figure::alone(&format!("knowledge/export/{who}/all"), triples, "s", seconds));
     out(Figure::alone(&format!("knowledge/export/{who}/size"), triples, "MiB", bytes as f64 / f64::from(1 << 20)));
-    out(Figure::alone(&format!("knowledge/export/{who}/memory"), triples, "MiB", most - before).meant_to_be(Bound::OursAtMost(64.0)));
+    out(Figure::alone(&format!("knowledge/export/{who}/memory"), triples, "MiB", most - before)
+        .meant_to_be(Bound::OursAtMost(64.0)));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! table of vectors is in parts, and under indexes of bits.
 use crate::{
     encoder::cranfield::Cranfield,
-    figure::{BoxError, Bound, Figure, Peer, p95},
+    figure::{Bound, BoxError, Figure, Peer, p95},
     sandbox::with_app,
     sentences::{Node, Sentences},
     set_aside::SetAside,
@@ -219,7 +219,8 @@ async fn weigh(pool: &PgPool, form: &str, index: Index, out: &mut dyn FnMut(Figu
     let mut figure = |name: &str, bytes: i64, goal: f64| {
         let each = bytes as f64 / vectors.max(1) as f64;
         let name = format!("recall{form}/bytes/{name}");
-        out(Figure::alone(&name, usize::try_from(vectors).unwrap_or_default(), "bytes/vector", each).meant_to_be(Bound::OursAbout(goal)));
+        out(Figure::alone(&name, usize::try_from(vectors).unwrap_or_default(), "bytes/vector", each)
+            .meant_to_be(Bound::OursAbout(goal)));
     };
     figure("table", table, 850.0);
     figure(

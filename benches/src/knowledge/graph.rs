@@ -1,7 +1,7 @@
 //! The graph of all facts: PageRank and communities beside networkx and leidenalg, which have the graph in memory already, and what changed and
 //! what is wrong.
 use crate::{
-    figure::{BoxError, Bound, Figure, Peer, median},
+    figure::{Bound, BoxError, Figure, Peer, median},
     formats::{folder, installed},
 };
 use chrono::{DateTime, Utc};
@@ -71,7 +71,8 @@ pub async fn measure(
     // A score that the peer lacks is no number, and stays none.
     let worst =
         difference.fold(0.0, |worst: f64, one| if one.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(one) });
-    out(Figure::alone(&name("pagerank/largest_difference"), scores.len(), "score", worst).meant_to_be(Bound::OursAtMost(1e-6)));
+    out(Figure::alone(&name("pagerank/largest_difference"), scores.len(), "score", worst)
+        .meant_to_be(Bound::OursAtMost(1e-6)));
     out(Figure::beside(
         &name("communities"),
         triples,
@@ -82,7 +83,8 @@ pub async fn measure(
     out(Figure::alone(&name("communities/modularity"), triples, "of 1", modularity));
     out(Figure::alone(&name("communities/modularity_of_leidenalg"), triples, "of 1", theirs.modularity));
     let behind = theirs.modularity - modularity;
-    out(Figure::alone(&name("communities/modularity_behind_leidenalg"), triples, "of 1", behind).meant_to_be(Bound::OursAtMost(0.01)));
+    out(Figure::alone(&name("communities/modularity_behind_leidenalg"), triples, "of 1", behind)
+        .meant_to_be(Bound::OursAtMost(0.01)));
     let query =
         CentralityQuery { metric: Some(CentralityMetric::Betweenness), limit: Some(10), ..CentralityQuery::default() };
     let begun = Instant::now();

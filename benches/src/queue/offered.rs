@@ -2,7 +2,7 @@
 //! from the beginning, so each claim chooses from a long queue; the rate is that at which the claimers claim.
 use super::{claimer_named, fill, peers};
 use crate::{
-    figure::{BoxError, Bound, Figure},
+    figure::{Bound, BoxError, Figure},
     sandbox::{Sandbox, interruptible},
 };
 use serde_json::Map;

@@ -1,6 +1,6 @@
 //! What a node weighs in the database, and how much of the work of searches a standby takes off the primary.
 use crate::{
-    figure::{BoxError, Bound, Figure},
+    figure::{Bound, BoxError, Figure},
     markdown::{self, Prose},
     sandbox::Sandbox,
     service_process::ServiceProcess,
