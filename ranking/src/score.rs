@@ -1,17 +1,26 @@
-//! Windowed block-max MaxScore. Windows of documents whose bounds sum to less than the k-th score are skipped. Terms
-//! whose bounds together cannot lift a document above it are only looked up for documents that other terms found.
+//! Windowed block-max MaxScore. Windows of documents whose bounds sum to less than the k-th score are skipped, and so are blocks in
+//! such slots of a window. Terms whose bounds together cannot lift a document above it are only looked up for documents that other
+//! terms found.
 
 use super::{
-    block::{BLOCK, Columns},
+    block::{BLOCK, Columns, Meta},
     postings::Postings,
     topk::TopK,
 };
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// The most terms that a query may be scored by; the margin of the single-precision scores is for this many.
 pub const MAX_TERMS: usize = 256;
-const WINDOW: usize = 2_048;
-const WORDS: usize = WINDOW / 64;
+const WINDOW: usize = 4_096;
+/// A window has as many words of 64 documents as a word has bits.
+const WORD: usize = 64;
+const WORDS: usize = WINDOW / WORD;
+const _: () = assert!(WORDS == u64::BITS as usize, "a bit stands for each word");
+/// How many documents have a bound together. A block of a frequent term has about as many.
+const SLOT: usize = 256;
+const SLOTS: usize = WINDOW / SLOT;
+/// The sum of a document that no list has. Together with any contribution it makes exactly that, with a positive sign even if that is zero.
+const ABSENT: f32 = -0.0;
 /// Bounds are sums of rounded numbers too.
 const SLACK: f32 = 1.0 + 1e-5;
 
@@ -91,13 +100,17 @@ struct Cursor<'a> {
     /// The position in the loaded block.
     at: usize,
     columns: Columns,
+    /// The largest contribution to any document of each slot of the window.
+    bounds: [f32; SLOTS],
+    /// The largest of those that count.
     bound: f32,
 }
 
 impl<'a> Cursor<'a> {
     fn new(list: &'a List) -> Self {
         let columns = Columns::new();
-        Self { list, weight: list.weight as f32, block: 0, loaded: usize::MAX, at: 0, columns, bound: 0.0 }
+        let weight = list.weight as f32;
+        Self { list, weight, block: 0, loaded: usize::MAX, at: 0, columns, bounds: [0.0; SLOTS], bound: 0.0 }
     }
 
     /// Moves to the block that may hold `doc`, without decoding anything.
@@ -126,25 +139,22 @@ impl<'a> Cursor<'a> {
         Some(meta.first.max(doc))
     }
 
-    /// The largest contribution to any document in `low..high`.
-    fn bound(&self, low: u32, high: u32) -> f32 {
-        let mut most = 0f32;
+    /// Finds the bounds of the window at `low`, without decoding anything.
+    fn look_ahead(&mut self, low: u32, high: u32) {
+        let mut most = [0f32; SLOTS];
         for meta in &self.list.postings.metas[self.block..] {
             if meta.first >= high {
                 break;
             }
-            if meta.last >= low {
-                most = most.max(meta.ub);
-            }
-        }
-        if most == 0.0 {
-            return 0.0;
-        }
-        self.weight
-            * match self.list.bounds {
-                Bounds::Times(factor) => (most * factor).min(1.0),
+            let saturation = match self.list.bounds {
+                Bounds::Times(factor) => (meta.ub * factor).min(1.0),
                 Bounds::Unknown => 1.0,
+            };
+            for slot in most.get_mut(slots(meta, low, high)).unwrap_or_default() {
+                *slot = slot.max(saturation);
             }
+        }
+        self.bounds = most.map(|most| self.weight * most);
     }
 
     /// Looks `doc` up; later calls must ask for later documents.
@@ -160,11 +170,20 @@ impl<'a> Cursor<'a> {
             .then(|| (self.columns.tfs[self.at], self.columns.lengths[self.at]))
     }
 
-    /// Adds this list's contributions in `low..high` to the window.
-    fn accumulate(&mut self, curve: &Curve, low: u32, high: u32, sums: &mut [f32; WINDOW], seen: &mut [u64; WORDS]) {
+    /// Adds this list's contributions in `low..high` to the window. Blocks that lie in no slot of `open` are left out.
+    fn accumulate(&mut self, curve: &Curve, low: u32, high: u32, open: u32, window: &mut Window) {
         let (floor, slope, weight) = (curve.floor as f32, curve.slope as f32, self.weight);
         let mut gains = [0f32; BLOCK];
-        while self.list.postings.metas.get(self.block).is_some_and(|meta| meta.first < high) {
+        while let Some(meta) = self.list.postings.metas.get(self.block)
+            && meta.first < high
+        {
+            if !is_any(open, slots(meta, low, high)) {
+                if meta.last >= high {
+                    break;
+                }
+                self.block += 1;
+                continue;
+            }
             let n = self.load();
             self.at += self.columns.docs[self.at..n].partition_point(|&doc| doc < low);
             let end = self.at + self.columns.docs[self.at..n].partition_point(|&doc| doc < high);
@@ -172,19 +191,62 @@ impl<'a> Cursor<'a> {
             for ((gain, &tf), &length) in
                 gains[from..to].iter_mut().zip(&self.columns.tfs[from..to]).zip(&self.columns.lengths[from..to])
             {
-                let tf = tf as f32;
-                *gain = weight * tf / (tf + floor + slope * length as f32);
+                // Both are below 2^31, and processors convert signed numbers side by side.
+                let (tf, length) = (tf as i32 as f32, length as i32 as f32);
+                *gain = weight * tf / (tf + floor + slope * length);
             }
-            for (&doc, &gain) in self.columns.docs[from..to].iter().zip(&gains[from..to]) {
-                let offset = (doc.wrapping_sub(low) as usize) & (WINDOW - 1);
-                sums[offset] += gain;
-                seen[offset >> 6] |= 1 << (offset & 63);
-            }
+            window.add(low, &self.columns.docs[from..to], &gains[from..to]);
             self.at = end;
             if end < n {
                 break;
             }
             self.block += 1;
+        }
+    }
+}
+
+/// The slots of the window `low..high` that a block reaches into.
+#[inline]
+fn slots(meta: &Meta, low: u32, high: u32) -> Range<usize> {
+    let from = meta.first.saturating_sub(low) as usize / SLOT;
+    let to = meta.last.min(high - 1).saturating_sub(low) as usize / SLOT;
+    from..to + 1
+}
+
+/// Whether a bit of `range` is set.
+#[inline]
+fn is_any(bits: u32, range: Range<usize>) -> bool {
+    let below = |end: usize| (1u64 << end) - 1;
+    u64::from(bits) & below(range.end) & !below(range.start) != 0
+}
+
+/// What the lists together give to each document of a window.
+struct Window {
+    sums: [f32; WINDOW],
+    /// The words in which a sum may not be [`ABSENT`].
+    touched: u64,
+}
+
+impl Window {
+    fn new() -> Self {
+        Self { sums: [ABSENT; WINDOW], touched: 0 }
+    }
+
+    /// Adds to the documents, which ascend from `low` on within the window.
+    #[inline]
+    fn add(&mut self, low: u32, docs: &[u32], gains: &[f32]) {
+        let (Some(first), Some(last)) = (docs.first(), docs.last()) else { return };
+        let offset = |doc: u32| (doc.wrapping_sub(low) as usize) & (WINDOW - 1);
+        if (last - first) as usize > WORD * docs.len() {
+            for &doc in docs {
+                self.touched |= 1 << (offset(doc) / WORD);
+            }
+        } else {
+            let (from, to) = (offset(*first) / WORD, offset(*last) / WORD);
+            self.touched |= u64::MAX << from & u64::MAX >> (WORDS - 1 - to);
+        }
+        for (&doc, &gain) in docs.iter().zip(gains) {
+            self.sums[offset(doc)] += gain;
         }
     }
 }
@@ -229,6 +291,102 @@ impl Walk<'_> {
     }
 }
 
+/// How many sums are compared at once.
+const GROUP: usize = 16;
+
+/// Which of the sums are there and reach the threshold together with `rest`. There is no branch for each sum, because none could be foretold.
+#[inline]
+fn reaching(sums: &[f32; GROUP], rest: f32, threshold: f32) -> u32 {
+    let is_reaching = |sum: f32| sum.is_sign_positive() & ((sum + rest) * SLACK >= threshold);
+    sums.iter().enumerate().fold(0, |bits, (i, &sum)| bits | u32::from(is_reaching(sum)) << i)
+}
+
+/// The largest of a word of sums.
+#[inline]
+fn largest(sums: &[f32]) -> f32 {
+    let mut most = [ABSENT; GROUP];
+    for group in sums.chunks_exact(GROUP) {
+        for (most, &sum) in most.iter_mut().zip(group) {
+            *most = larger(*most, sum);
+        }
+    }
+    largest_of(&most)
+}
+
+/// The largest of a group of sums, found side by side.
+#[inline]
+fn largest_of(sums: &[f32; GROUP]) -> f32 {
+    let eight: [f32; 8] = std::array::from_fn(|i| larger(sums[i], sums[i + 8]));
+    let four: [f32; 4] = std::array::from_fn(|i| larger(eight[i], eight[i + 4]));
+    larger(larger(four[0], four[2]), larger(four[1], four[3]))
+}
+
+/// The processor's own maximum, which needs no care for what is not a number.
+#[inline]
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+/// A document that the active lists found, with the bounds of the passive ones together.
+struct Candidate {
+    doc: u32,
+    slot: usize,
+    score: f32,
+    rest: f32,
+}
+
+/// What of a window is looked at.
+struct Plan {
+    /// A bit for each slot that may hold one of the best documents.
+    open: u32,
+    /// So many of the lists, the weakest first, cannot lift a document above the threshold by themselves.
+    passive: usize,
+    /// The bounds of these together, by slot.
+    rest: [f32; SLOTS],
+}
+
+impl Plan {
+    fn everything() -> Self {
+        Self { open: u32::MAX, passive: 0, rest: [0.0; SLOTS] }
+    }
+}
+
+/// Puts the lists in the order of their bounds in `low..high`, and decides which slots and which lists need not be read.
+fn plan(cursors: &mut [Cursor<'_>], order: &mut [usize], low: u32, high: u32, threshold: f32) -> Plan {
+    let mut sums = [0f32; SLOTS];
+    for cursor in &mut *cursors {
+        cursor.look_ahead(low, high);
+        for (sum, bound) in sums.iter_mut().zip(&cursor.bounds) {
+            *sum += bound;
+        }
+    }
+    let is_open = sums.map(|sum| sum * SLACK >= threshold);
+    let open = is_open.iter().enumerate().fold(0, |open, (slot, &is_open)| open | u32::from(is_open) << slot);
+    let mut plan = Plan { open, ..Plan::everything() };
+    if open == 0 {
+        return plan;
+    }
+    let largest = |bounds: &[f32; SLOTS]| {
+        bounds.iter().zip(&is_open).filter(|(_, is_open)| **is_open).fold(0f32, |most, (bound, _)| most.max(*bound))
+    };
+    for cursor in &mut *cursors {
+        cursor.bound = largest(&cursor.bounds);
+    }
+    order.sort_unstable_by(|&a, &b| cursors[a].bound.total_cmp(&cursors[b].bound));
+    for &weakest in &*order {
+        let mut rest = plan.rest;
+        for (rest, bound) in rest.iter_mut().zip(&cursors[weakest].bounds) {
+            *rest += bound;
+        }
+        if largest(&rest) * SLACK >= threshold {
+            break;
+        }
+        plan.rest = rest;
+        plan.passive += 1;
+    }
+    plan
+}
+
 impl Scoring {
     /// The best documents with their exact scores, in the order of document numbers: at least the best k, and all that
     /// may equal the last of them.
@@ -243,8 +401,7 @@ impl Scoring {
         let mut cursors: Vec<Cursor<'_>> = self.lists.iter().map(Cursor::new).collect();
         let mut order: Vec<usize> = (0..cursors.len()).collect();
         let mut top = TopK::new(self.k);
-        let mut sums = [0f32; WINDOW];
-        let mut seen = [0u64; WORDS];
+        let mut window = Window::new();
         let mut dead = Walk { docs: &self.dead };
         let mut allowed = self.allowed.as_deref().map(|docs| Walk { docs });
         let mut low = 0u32;
@@ -262,46 +419,44 @@ impl Scoring {
             }
             // Document numbers are below 2^31, so no window reaches the end of u32.
             let high = low.saturating_add(WINDOW as u32);
-            let mut passive = 0;
-            let mut rest = 0f32;
-            if self.prune {
-                let mut sum = 0f32;
-                for cursor in &mut cursors {
-                    cursor.bound = cursor.bound(low, high);
-                    sum += cursor.bound;
-                }
-                if sum * SLACK < top.threshold {
-                    low = high;
-                    continue;
-                }
-                order.sort_unstable_by(|&a, &b| cursors[a].bound.total_cmp(&cursors[b].bound));
-                while passive < order.len() && (rest + cursors[order[passive]].bound) * SLACK < top.threshold {
-                    rest += cursors[order[passive]].bound;
-                    passive += 1;
-                }
+            let plan =
+                if self.prune { plan(&mut cursors, &mut order, low, high, top.threshold) } else { Plan::everything() };
+            let Plan { open, passive, rest } = plan;
+            if open == 0 {
+                low = high;
+                continue;
             }
             for &i in &order[passive..] {
-                cursors[i].accumulate(&self.curve, low, high, &mut sums, &mut seen);
+                cursors[i].accumulate(&self.curve, low, high, open, &mut window);
             }
             let gone = dead.mask(low, high);
             let may = allowed.as_mut().map(|walk| walk.mask(low, high));
-            for word in 0..WORDS {
-                let mut bits = std::mem::take(&mut seen[word]);
+            let may = may.as_ref();
+            let mut touched = std::mem::take(&mut window.touched);
+            while touched != 0 {
+                let word = touched.trailing_zeros() as usize;
+                touched &= touched - 1;
+                let slot = word * WORD / SLOT;
+                let rest = rest[slot];
                 let live = !gone[word] & may.map_or(u64::MAX, |may| may[word]);
-                while bits != 0 {
-                    let bit = bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
-                    let offset = word * 64 + bit;
-                    let score = std::mem::take(&mut sums[offset]);
-                    if live >> bit & 1 == 0 || (score + rest) * SLACK < top.threshold {
-                        continue;
-                    }
-                    let doc = low + offset as u32;
-                    if let Some(score) = self.complete(&mut cursors, &order[..passive], doc, score, rest, top.threshold)
-                    {
-                        top.push(score, doc);
+                let sums = &mut window.sums[word * WORD..][..WORD];
+                if open >> slot & 1 == 1 && live != 0 && (largest(sums) + rest) * SLACK >= top.threshold {
+                    for (group, sums) in sums.as_chunks::<GROUP>().0.iter().enumerate() {
+                        let mut bits = reaching(sums, rest, top.threshold) & (live >> (group * GROUP)) as u32;
+                        while bits != 0 {
+                            let bit = bits.trailing_zeros() as usize;
+                            bits &= bits - 1;
+                            let doc = low + (word * WORD + group * GROUP + bit) as u32;
+                            let candidate = Candidate { doc, slot, score: sums[bit], rest };
+                            if let Some(score) =
+                                self.complete(&mut cursors, &order[..passive], candidate, top.threshold)
+                            {
+                                top.push(score, doc);
+                            }
+                        }
                     }
                 }
+                sums.fill(ABSENT);
             }
             top.cut();
             if high == u32::MAX {
@@ -319,17 +474,16 @@ impl Scoring {
         &self,
         cursors: &mut [Cursor<'_>],
         passive: &[usize],
-        doc: u32,
-        mut score: f32,
-        mut rest: f32,
+        candidate: Candidate,
         threshold: f32,
     ) -> Option<f32> {
+        let Candidate { doc, slot, mut score, mut rest } = candidate;
         for &i in passive.iter().rev() {
             if (score + rest) * SLACK < threshold {
                 return None;
             }
             let cursor = &mut cursors[i];
-            rest -= cursor.bound;
+            rest -= cursor.bounds[slot];
             if let Some((tf, length)) = cursor.find(doc) {
                 score += cursor.weight * self.curve.saturation(tf, length);
             }

@@ -100,6 +100,42 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Lists over many windows, so that the bounds leave out blocks and slots within a window, and few documents are looked at one by one.
+    #[test]
+    fn what_bounds_leave_out_of_long_lists_is_not_among_the_best(
+        seed in any::<u64>(), docs in 10_000u32..40_000, terms in 2usize..6, k in 1usize..200, average in 60.0f64..300.0,
+    ) {
+        let lists = corpus(seed, docs, terms);
+        let curve = Curve::new(PARAMETERS, average);
+        let weights: Vec<f64> =
+            lists.iter().map(|list| idf(f64::from(docs), list.len() as f64) * (PARAMETERS.k1 + 1.0)).collect();
+        let of = |(list, &weight): (&Vec<Posting>, &f64)| List {
+            postings: Arc::new(sealed(list, &curve)),
+            weight,
+            bounds: Bounds::Times(1.0),
+        };
+        let scored = std::iter::zip(&lists, &weights).map(of).collect();
+        let scoring = Scoring { lists: scored, curve, allowed: None, dead: vec![], k, prune: true };
+        let expected = best(naive(&lists, &weights, &curve).into_iter().collect(), k);
+        prop_assert_eq!(best(scoring.run(), k), expected);
+    }
+}
+
+#[test]
+fn a_term_without_weight_still_finds_its_documents() {
+    let curve = Curve::new(PARAMETERS, 10.0);
+    let list: Vec<Posting> = (1..=300).map(|number| Posting { doc: 40 * number, tf: 1, length: 10 }).collect();
+    for prune in [false, true] {
+        let lists = vec![List { postings: Arc::new(sealed(&list, &curve)), weight: 0.0, bounds: Bounds::Times(1.0) }];
+        let found = Scoring { lists, curve, allowed: None, dead: vec![40], k: 5, prune }.run();
+        let expected: Vec<(u32, f64)> = (2..=300).map(|number| (40 * number, 0.0)).collect();
+        assert_eq!(found, expected);
+    }
+}
+
 #[test]
 fn equal_scores_are_all_there_to_break_the_tie() {
     let curve = Curve::new(PARAMETERS, 10.0);
