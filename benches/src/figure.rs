@@ -15,6 +15,23 @@ pub struct Figure {
     pub peer: Option<Peer>,
     /// How many times better ours is than the peer's.
     pub ratio: Option<f64>,
+    /// What the figure is meant to be, and whether it is.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
+}
+
+/// What a figure is meant to be. A run that misses a goal has not failed, because other load on the machine may be the reason.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Goal {
+    pub goal: Bound,
+    pub is_met: bool,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    RatioAtLeast(f64),
+    OursAtMost(f64),
 }
 
 /// The same work, done by another program in the same run.
@@ -27,13 +44,22 @@ pub struct Peer {
 
 impl Figure {
     pub fn alone(name: &str, n: usize, unit: &'static str, ours: f64) -> Self {
-        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None }
+        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None, goal: None }
     }
 
     pub fn beside(name: &str, n: usize, unit: &'static str, ours: f64, peer: Peer) -> Self {
         // For a rate more is better; for a time or a size, less.
         let ratio = if unit.ends_with("/s") { ours / peer.value } else { peer.value / ours };
-        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer) }
+        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer), goal: None }
+    }
+
+    /// The figure with what it is meant to be.
+    pub fn meant_to_be(self, bound: Bound) -> Self {
+        let is_met = match bound {
+            Bound::RatioAtLeast(least) => self.ratio.is_some_and(|ratio| ratio >= least),
+            Bound::OursAtMost(most) => self.ours <= most,
+        };
+        Self { goal: Some(Goal { goal: bound, is_met }), ..self }
     }
 
     /// Writes the line at once, so that an interrupted run keeps what it measured.
