@@ -1,6 +1,6 @@
 //! The operations between the matrix products and between token vectors, on plain slices. They are written so that LLVM vectorises them, and
-//! are compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target); the processor decides at run time. On ARM the
-//! build's target has NEON, so only the matrix products are written for NEON by hand. The crate's only other unsafe code is in
+//! are compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target); the processor decides at run time. Matrix products
+//! are written by hand, for AMX too, and for NEON, which the build's target has on ARM. The crate's only other unsafe code is in
 //! `weights/mapped.rs`.
 #![expect(
     unsafe_code,
@@ -91,6 +91,8 @@ macro_rules! dispatch {
 }
 
 mod activation;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
 mod halves;
 mod integers;
