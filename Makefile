@@ -16,9 +16,9 @@ help: ## Prints the targets.
 setup: ## Fetches the PostgreSQL server, the small model, and a browser, a broker and an OCR engine for the tests, once.
 	@config/setup.sh
 
-# The empty test program makes cargo select the features that `make test` uses, so that no dependency is compiled twice;
-# `cargo run` would select others and compile all dependencies again.
-BUILD := cargo build --workspace --bins --test features
+# For the whole workspace cargo selects the features that `make test` uses, so that no dependency is compiled twice; `cargo run` would
+# select others and compile many dependencies again.
+BUILD := cargo build --workspace --bins
 
 demo: setup ## Builds the service and shows it at work on sample files; with KEEP=1 it stays, with its console.
 	$(BUILD)

@@ -8,8 +8,8 @@ mod precision;
 mod rollup;
 mod start;
 
-use crate::figure::{BoxError, Figure, Peer, median};
-pub use beside::run as beside;
+use crate::figure::{Bound, BoxError, Figure, Peer, median};
+pub use beside::{LONGEST_WAIT_MS, run as beside};
 pub use importance::run as importance;
 use peer::{IN_F32, IN_INT8, Peers};
 pub use precision::run as precision;
@@ -27,6 +27,28 @@ struct Work {
     name: &'static str,
     texts: Vec<String>,
     times: usize,
+    /// The least ratio of f32 to onnxruntime in f32, if the work has goals.
+    goal: Option<f64>,
+}
+
+/// The least ratio of the default precision to onnxruntime in f32, and of int8 to onnxruntime in int8.
+const DEFAULT_GOAL: f64 = 1.6;
+const INT8_GOAL: f64 = 1.2;
+
+impl Work {
+    /// The least ratio of one of our precisions to a peer; a query alone must be no slower than either onnxruntime.
+    fn goal(&self, precision: Precision, is_default: bool, peer: &str) -> Option<f64> {
+        let in_f32 = self.goal?;
+        let is_query = self.name.contains("/latency/");
+        match (precision, peer) {
+            _ if is_query && is_default && (peer == IN_F32[0] || peer == IN_INT8) => Some(in_f32),
+            _ if is_query => None,
+            _ if is_default && peer == IN_F32[0] => Some(DEFAULT_GOAL),
+            (Precision::F32, peer) if peer == IN_F32[0] => Some(in_f32),
+            (Precision::Int8, IN_INT8) => Some(INT8_GOAL),
+            _ => None,
+        }
+    }
 }
 
 pub async fn run(rounds: usize, selected: &str, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
@@ -36,20 +58,28 @@ pub async fn run(rounds: usize, selected: &str, out: &mut dyn FnMut(Figure)) -> 
             name: "encoder/throughput/minilm/32 x 100 tokens",
             texts: (0..32).map(|seed| text(100, seed)).collect(),
             times: 1,
+            goal: Some(1.3),
         },
         Work {
             name: "encoder/throughput/minilm/256 x 10 to 256 tokens",
             texts: (0..256).map(|seed| text(10 + seed * 37 % 247, seed)).collect(),
             times: 1,
+            goal: Some(1.3),
         },
         Work {
             name: "encoder/throughput/minilm/64 x 9 tokens",
             texts: (0..64).map(|seed| text(9, seed)).collect(),
             times: 5,
+            goal: Some(1.0),
         },
-        Work { name: "encoder/latency/minilm/query of 9 tokens", texts: vec![text(9, 0)], times: 50 },
+        Work { name: "encoder/latency/minilm/query of 9 tokens", texts: vec![text(9, 0)], times: 50, goal: Some(1.0) },
     ];
-    let of = |name, count, tokens| Work { name, texts: (0..count).map(|seed| text(tokens, seed)).collect(), times: 1 };
+    let of = |name, count, tokens| Work {
+        name,
+        texts: (0..count).map(|seed| text(tokens, seed)).collect(),
+        times: 1,
+        goal: None,
+    };
     let modernbert = [
         of("encoder/throughput/modernbert/16 x 128 tokens", 16, 128),
         of("encoder/throughput/modernbert/4 x 512 tokens", 4, 512),
@@ -119,17 +149,22 @@ async fn measure(
             }
         }
         for ((precision, engine), seconds) in engines.iter().zip(&mut seconds) {
-            let is_default = if engine.info().precision == default { ", the default" } else { "" };
-            let (name, ours) = (format!("{} in {precision}{is_default}", work.name), median(seconds));
+            let is_default = engine.info().precision == default;
+            let told = if is_default { ", the default" } else { "" };
+            let (name, ours) = (format!("{} in {precision}{told}", work.name), median(seconds));
             for (other, theirs) in others.iter().zip(&mut of_others) {
                 let (theirs, version) = (median(theirs), other.version().into());
                 let beside = |unit, n, of: &dyn Fn(f64) -> f64| {
                     let peer = Peer { name: other.name(), version, value: of(theirs) };
                     Figure::beside(&name, n, unit, of(ours), peer)
                 };
-                out(match work.name.contains("/latency/") {
+                let figure = match work.name.contains("/latency/") {
                     true => beside("ms", work.times * rounds, &|seconds| seconds * 1e3),
                     false => beside("tokens/s", work.texts.len() * rounds, &|seconds| tokens as f64 / seconds),
+                };
+                out(match work.goal(engine.info().precision, is_default, other.name()) {
+                    Some(least) => figure.meant_to_be(Bound::RatioAtLeast(least)),
+                    None => figure,
                 });
             }
         }

@@ -276,7 +276,7 @@ impl Engine {
         let batch = |texts: &[usize]| Ragged::from_sequences(texts.iter().map(|&text| tokens[text].ids.as_slice()));
         let device = &self.shared.device;
         let work = Work { encoder: device.encoder()?, wanted, device: Some(Arc::clone(device)) };
-        passes::run(&self.shared.threads.queue, lane, work, &lengths, max_texts, batch, done).await
+        passes::run(&self.shared.threads, lane, work, &lengths, max_texts, batch, done).await
     }
 }
 

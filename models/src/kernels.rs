@@ -1,6 +1,6 @@
 //! The operations between the matrix products and between token vectors, on plain slices. They are written so that LLVM vectorises them, and
-//! are compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target); the processor decides at run time. On ARM the
-//! build's target has NEON, so only the matrix products are written for NEON by hand. The crate's only other unsafe code is in
+//! are compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target); the processor decides at run time. Matrix products
+//! are written by hand, for AMX too, and for NEON, which the build's target has on ARM. The crate's only other unsafe code is in
 //! `weights/mapped.rs`.
 #![expect(
     unsafe_code,
@@ -30,6 +30,34 @@ fn exp(x: f32) -> f32 {
     p = p.mul_add(r, 0.5);
     let y = (r * r).mul_add(p, r) + 1.0;
     y * f32::from_bits(shifted.to_bits().wrapping_add(127) << 23)
+}
+
+/// Adds all lanes up by halves, so that no sum waits for fifteen others.
+#[inline(always)]
+fn sum_of(lanes: [f32; LANES]) -> f32 {
+    let (mut eight, mut four) = ([0f32; 8], [0f32; 4]);
+    for at in 0..8 {
+        eight[at] = lanes[at] + lanes[at + 8];
+    }
+    for at in 0..4 {
+        four[at] = eight[at] + eight[at + 4];
+    }
+    (four[0] + four[2]) + (four[1] + four[3])
+}
+
+/// Finds the greatest lane in the same way; what is no number in the upper half of a step is passed over.
+#[inline(always)]
+fn greatest_of(lanes: [f32; LANES]) -> f32 {
+    let (mut eight, mut four) = ([0f32; 8], [0f32; 4]);
+    for at in 0..8 {
+        eight[at] = if lanes[at + 8] > lanes[at] { lanes[at + 8] } else { lanes[at] };
+    }
+    for at in 0..4 {
+        four[at] = if eight[at + 4] > eight[at] { eight[at + 4] } else { eight[at] };
+    }
+    let low = if four[2] > four[0] { four[2] } else { four[0] };
+    let high = if four[3] > four[1] { four[3] } else { four[1] };
+    if high > low { high } else { low }
 }
 
 /// Makes three instances of one body.
@@ -63,6 +91,8 @@ macro_rules! dispatch {
 }
 
 mod activation;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
 mod halves;
 mod integers;

@@ -6,6 +6,7 @@ use crate::{
     error::panic_message,
     queue::{Lane, Outcome, Queue, Work},
     ragged::{Ragged, TOKENS_PER_PASS, plan_passes},
+    worker::Threads,
 };
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -42,7 +43,7 @@ pub type Heard<'a> = dyn Fn(usize) + Send + Sync + 'a;
 /// sequences whose numbers it gets, and `done` hears of each pass that has ended. Returns the results in the order of the
 /// sequences.
 pub(crate) async fn run(
-    queue: &Queue,
+    threads: &Threads,
     lane: Lane,
     work: Work,
     lengths: &[usize],
@@ -50,7 +51,8 @@ pub(crate) async fn run(
     batch: impl Fn(&[usize]) -> Ragged,
     done: &Heard<'_>,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
-    let passes = plan_passes(lengths, TOKENS_PER_PASS, max_sequences);
+    let Threads { queue, count } = threads;
+    let passes = plan_passes(lengths, TOKENS_PER_PASS, max_sequences, *count);
     let mut outcomes = Outcomes { queue, waiting: Vec::with_capacity(passes.len()) };
     for pass in &passes {
         outcomes.waiting.push(queue.submit(lane, batch(pass), work.clone()).await?);

@@ -6,7 +6,7 @@ use std::fmt;
 pub enum Precision {
     /// 32 bits, as published.
     F32,
-    /// 16 bits: half the memory, and a query has half as much to read.
+    /// 16 bits: half the memory, and a query has half as much to read. A processor with AVX512_BF16 or AMX multiplies them by activations of 16 bits.
     Bf16,
     /// 8 bits: a quarter of the memory. A processor with VNNI multiplies them by activations of 8 bits, with a scale for
     /// each 64 inputs of a row and of an output; others by activations of 16 bits, with a scale for each row and output.

@@ -42,24 +42,44 @@ impl Ragged {
     }
 }
 
+/// With fewer tokens in a pass, reading the weights would cost more than the passes of two threads save beside one that both share.
+const FEWEST_TOKENS: usize = 192;
+
 /// Groups sequences of similar length into passes of at most `max_sequences` and about `max_tokens`, and returns the
-/// indices in each pass. A sequence is never split: one that is longer than `max_tokens` makes its own pass.
-pub(crate) fn plan_passes(lengths: &[usize], max_tokens: usize, max_sequences: usize) -> Vec<Vec<usize>> {
+/// indices in each pass. A sequence is never split: one that is longer than `max_tokens` makes its own pass. The passes have
+/// similar numbers of tokens, and there are as many for each of `threads`, so that none waits for the last one.
+pub(crate) fn plan_passes(
+    lengths: &[usize],
+    max_tokens: usize,
+    max_sequences: usize,
+    threads: usize,
+) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&index| lengths[index]);
+    let total: usize = lengths.iter().sum();
+    let fewest = total.div_ceil(max_tokens).max(1);
+    let even = fewest.next_multiple_of(threads.max(1));
+    let planned = if total / even >= FEWEST_TOKENS { even } else { fewest };
     let mut passes: Vec<Vec<usize>> = Vec::new();
-    let mut tokens = 0;
+    // The tokens of the last pass, and of all passes.
+    let (mut tokens, mut placed) = (0, 0);
     for index in order {
+        let length = lengths[index];
+        // A sequence belongs to the pass whose share of all tokens holds its middle.
+        let share_ends = if passes.len() < planned { total * passes.len() / planned } else { total };
         match passes.last_mut() {
-            Some(pass) if pass.len() < max_sequences && tokens + lengths[index] <= max_tokens => {
+            Some(pass)
+                if pass.len() < max_sequences && tokens + length <= max_tokens && placed + length / 2 <= share_ends =>
+            {
                 pass.push(index);
-                tokens += lengths[index];
+                tokens += length;
             }
             _ => {
                 passes.push(vec![index]);
-                tokens = lengths[index];
+                tokens = length;
             }
         }
+        placed += length;
     }
     passes
 }
@@ -74,8 +94,9 @@ mod tests {
         fn passes_hold_each_sequence_once_and_keep_both_limits(
             lengths in prop::collection::vec(0usize..1500, 0..200),
             max_sequences in 1usize..40,
+            threads in 1usize..9,
         ) {
-            let passes = plan_passes(&lengths, TOKENS_PER_PASS, max_sequences);
+            let passes = plan_passes(&lengths, TOKENS_PER_PASS, max_sequences, threads);
             let mut seen: Vec<usize> = passes.concat();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..lengths.len()).collect::<Vec<_>>());
@@ -88,7 +109,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_is_filled_before_the_next_is_begun() {
-        assert_eq!(plan_passes(&[300, 10, 300, 290], 600, 32), [vec![1, 3, 0], vec![2]]);
+    fn passes_are_few_and_alike() {
+        let tokens = |lengths: &[usize], threads| -> Vec<usize> {
+            let passes = plan_passes(lengths, TOKENS_PER_PASS, 256, threads);
+            passes.iter().map(|pass| pass.iter().map(|&index| lengths[index]).sum()).collect()
+        };
+        assert_eq!(plan_passes(&[300, 10, 300, 290], TOKENS_PER_PASS, 32, 1), [vec![1, 3, 0], vec![2]]);
+        assert_eq!(tokens(&[100; 7], 1), [400, 300]);
+        // Neither thread waits for the other one.
+        assert_eq!(tokens(&[100; 32], 2), [500, 600, 500, 500, 600, 500]);
+        assert_eq!(tokens(&[9; 64], 2), [288, 288]);
+        // So few tokens are one pass, which all threads share.
+        assert_eq!(tokens(&[9; 40], 2), [360]);
+        assert!(tokens(&[], 2).is_empty());
     }
 }

@@ -179,7 +179,7 @@ impl Reranker {
         };
         let Shared { encoder, threads, batch_size, .. } = &*self.shared;
         let work = Work { encoder: Arc::clone(encoder), wanted: Wanted::Score, device: None };
-        let scores = passes::run(&threads.queue, Lane::Query, work, &lengths, *batch_size, batch, &|_| ()).await?;
+        let scores = passes::run(threads, Lane::Query, work, &lengths, *batch_size, batch, &|_| ()).await?;
         Ok(scores.into_iter().flatten().collect())
     }
 }

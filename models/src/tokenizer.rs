@@ -11,8 +11,9 @@ use tokenizers::{Encoding, Tokenizer};
 /// space, where words end anyway; only a longer run without white space is cut elsewhere.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// So much of a text nearly always has a token that the vocabulary has, if any of it does.
-const HEAD_BYTES: usize = 1024;
+/// So much of a text nearly always has a token that the vocabulary has, if any of it does. It is short, because whoever asks has the whole text
+/// tokenised afterwards.
+const HEAD_BYTES: usize = 64;
 
 /// What a tokenizer.json says of tokens that are unknown: the token itself, or its id.
 #[derive(Deserialize)]
@@ -213,7 +214,7 @@ impl TextTokenizer {
             true => &text[..text[..text.floor_char_boundary(HEAD_BYTES)].rfind(char::is_whitespace).unwrap_or(0)],
             false => "",
         };
-        for piece in std::iter::once(head).chain(pieces(text)) {
+        for piece in std::iter::once(head).filter(|head| !head.is_empty()).chain(pieces(text)) {
             let encoding = self.encode(piece, false)?;
             if encoding.get_ids().iter().any(|id| Some(*id) != self.unknown && Some(*id) != self.space) {
                 return Ok(false);
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn a_text_is_unknown_if_the_vocabulary_has_none_of_its_tokens() {
         let [spaced, unspaced] = ["zebra ", "zebra"].map(|word| word.repeat(PIECE_BYTES));
-        let known_at_last = format!("{spaced}cat");
+        let (known_at_last, known_behind_the_head) = (format!("{spaced}cat"), format!("{} cat", "zebra ".repeat(20)));
         for (text, is_unknown) in [
             ("", true),
             (" \n", true),
@@ -293,6 +294,7 @@ mod tests {
             ("zebra cat", false),
             (spaced.as_str(), true),
             (known_at_last.as_str(), false),
+            (known_behind_the_head.as_str(), false),
             (unspaced.as_str(), true),
         ] {
             assert_eq!(tokenizer().is_unknown(text).unwrap(), is_unknown, "{text:.40}");

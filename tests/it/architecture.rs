@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
@@ -47,6 +48,24 @@ fn the_crates_know_nothing_of_each_other() {
             assert!(!named, "{name} depends on {dependency}");
         }
     }
+}
+
+/// `make demo` builds without the dependencies of the tests. A feature that only these select would have cargo compile a dependency, and
+/// whatever depends on it, once more for `make test`.
+#[test]
+fn the_tests_select_no_features_that_a_build_without_them_lacks() {
+    let features = |edges: &str| -> BTreeSet<String> {
+        let arguments =
+            ["tree", "--offline", "--workspace", "--prefix", "none", "--format", "{p} {f}", "--edges", edges];
+        let made = Command::new(env!("CARGO")).args(arguments).current_dir(repository()).output().unwrap();
+        assert!(made.status.success(), "cargo tree: {}", String::from_utf8_lossy(&made.stderr));
+        let lines = String::from_utf8(made.stdout).unwrap();
+        lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    };
+    let without = features("normal,build");
+    assert!(without.iter().any(|line| line.starts_with("tokio v")), "{without:?}");
+    let only_without: Vec<String> = without.difference(&features("normal,build,dev")).cloned().collect();
+    assert!(only_without.is_empty(), "select in Cargo.toml what the tests select of: {only_without:#?}");
 }
 
 #[test]

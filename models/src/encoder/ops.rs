@@ -167,7 +167,8 @@ impl EncoderOps for Flex {
         let x = whole(x);
         let mut out = vec![0f32; x.storage::<f32>().len() / inputs * width];
         let pause = || batch.place.pause();
-        Split::of(out.len() / width).run(pause, (x.storage(), inputs), (&mut out, width), |x, out, is_shared| {
+        let split = Split::of(out.len() / width, weight.rows_at_once());
+        split.run(pause, (x.storage(), inputs), (&mut out, width), |x, out, is_shared| {
             let product = |out: &mut [f32]| match is_shared {
                 true => weight.product_shared(x, out),
                 false => weight.product(x, out),
@@ -235,7 +236,7 @@ impl EncoderOps for Flex {
         let width = x.layout().shape()[1];
         let (mut x, y) = (whole(x), whole(y));
         let rows = x.storage_mut::<f32>();
-        Split::of(rows.len() / width).run(
+        Split::of(rows.len() / width, ROWS_AT_ONCE).run(
             || {},
             (y.storage(), width),
             (rows, width),
@@ -286,7 +287,8 @@ struct Split {
 }
 
 impl Split {
-    fn of(tokens: usize) -> Self {
+    /// Cuts into blocks of about so many rows.
+    fn of(tokens: usize, rows_at_once: usize) -> Self {
         /// With fewer rows per thread, reading the weights would not pay.
         const FEWEST_ROWS: usize = 24;
         /// The value for the most common processors.
@@ -296,7 +298,7 @@ impl Split {
             return Self { rows: tokens, by_outputs: true };
         }
         // The blocks have similar heights, consist of whole tiles, and each thread gets as many.
-        let blocks = tokens.div_ceil(ROWS_AT_ONCE).next_multiple_of(threads);
+        let blocks = tokens.div_ceil(rows_at_once).next_multiple_of(threads);
         Self { rows: tokens.div_ceil(blocks).next_multiple_of(TILE_ROWS), by_outputs: false }
     }
 

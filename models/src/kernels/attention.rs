@@ -1,6 +1,7 @@
 use super::{
-    LANES, exp,
+    LANES, exp, greatest_of,
     lanes::WIDTH,
+    sum_of,
     tile::{Line, Panels, Rows, multiply},
 };
 use rayon::prelude::*;
@@ -47,9 +48,24 @@ struct Tile<'a> {
     sequence: Range<usize>,
     /// Counted from the start of the sequence.
     queries: Range<usize>,
-    /// The keys and values of the sequence, head by head.
-    heads: &'a [Line],
+    /// The keys and values of the sequence, head by head; `None` if this tile alone reads them, and packs each head when its turn comes.
+    heads: Option<&'a [Line]>,
     out: &'a mut [f32],
+}
+
+/// What a thread works in. It grows to what the longest sequence needs, and stays in the processor's caches from sequence to sequence.
+#[derive(Default)]
+struct Scratch {
+    lines: Vec<Line>,
+    scores: Vec<f32>,
+}
+
+/// Room for `count` items; the caller reads none before it has written it.
+fn room<T: Copy>(items: &mut Vec<T>, count: usize, filler: T) -> &mut [T] {
+    if items.len() < count {
+        items.resize(count, filler);
+    }
+    &mut items[..count]
 }
 
 /// What is kept of a query's scores while its keys come block by block.
@@ -67,15 +83,16 @@ const NOTHING_SEEN: Running = Running { greatest: f32::NEG_INFINITY, sum: 0.0, f
 #[inline(always)]
 fn exponents_body(scores: &mut [f32], stride: usize, width: usize, scale: f32, running: &mut [Running]) {
     for (row, running) in scores.chunks_exact_mut(stride).zip(running) {
-        let (xs, tail) = row[..width].as_chunks_mut::<LANES>();
+        // A short row is no slower than a whole line then.
+        row[width..].fill(UNSEEN);
+        let (xs, _) = row.as_chunks_mut::<LANES>();
         let mut lanes = [f32::NEG_INFINITY; LANES];
         for x in xs.iter() {
             for i in 0..LANES {
                 lanes[i] = if x[i] > lanes[i] { x[i] } else { lanes[i] };
             }
         }
-        let greatest = lanes.iter().chain(tail.iter()).copied().fold(f32::NEG_INFINITY, f32::max) * scale;
-        let greatest = greatest.max(running.greatest);
+        let greatest = (greatest_of(lanes) * scale).max(running.greatest);
         let mut sums = [0f32; LANES];
         for x in xs {
             for i in 0..LANES {
@@ -83,17 +100,12 @@ fn exponents_body(scores: &mut [f32], stride: usize, width: usize, scale: f32, r
                 sums[i] += x[i];
             }
         }
-        for (x, sum) in tail.iter_mut().zip(&mut sums) {
-            *x = exp(x.mul_add(scale, -greatest));
-            *sum += *x;
-        }
         let factor = exp(running.greatest - greatest);
-        let sum = running.sum.mul_add(factor, sums.iter().sum::<f32>());
-        *running = Running { greatest, sum, factor };
+        *running = Running { greatest, sum: running.sum.mul_add(factor, sum_of(sums)), factor };
     }
 }
 dispatch!(
-    /// Works on the first `width` numbers of each row; rows begin `stride` apart.
+    /// Works on the first `width` numbers of each row, and writes over the others; rows begin `stride` apart, which is a multiple of `LANES`.
     exponents, exponents_body, (scores: &mut [f32], stride: usize, width: usize, scale: f32, running: &mut [Running]));
 
 #[inline(always)]
@@ -160,53 +172,85 @@ impl Attention<'_> {
     /// head_width`. Queries are read and results written in place; keys and values are read from a copy.
     /// `sequences` follow one another without gaps. If one thread does all, it pauses after each tile.
     pub fn attend(&self, qkv: &[f32], out: &mut [f32], sequences: &[Range<usize>], pause: impl Fn()) {
-        let hidden = self.heads * self.head_width;
-        let total: usize = sequences.iter().map(|sequence| self.heads * self.lines_of_head(sequence.len())).sum();
-        let mut packed = vec![Line::ZERO; total];
-        let mut heads = Vec::with_capacity(sequences.len() * self.heads);
+        let (hidden, mut rest) = (self.heads * self.head_width, out);
+        let outs = sequences.iter().map(|sequence| {
+            let (out, after) = std::mem::take(&mut rest).split_at_mut(sequence.len() * hidden);
+            rest = after;
+            (sequence, out)
+        });
+        if rayon::current_num_threads() == 1 {
+            let (mut packed, mut scratch) = (Vec::new(), Scratch::default());
+            for (sequence, out) in outs {
+                let lines = room(&mut packed, self.lines_for_tiles(sequence), Line::ZERO);
+                self.heads_of(sequence, lines).for_each(|(head, lines)| self.pack(qkv, sequence, head, lines));
+                for tile in self.tiles(sequence, lines, out) {
+                    self.attend_tile(qkv, tile, &mut scratch);
+                    pause();
+                }
+            }
+            return;
+        }
+        let mut packed = vec![Line::ZERO; sequences.iter().map(|sequence| self.lines_for_tiles(sequence)).sum()];
         let mut rest = &mut packed[..];
-        for sequence in sequences.iter().filter(|sequence| !sequence.is_empty()) {
-            for head in 0..self.heads {
-                let (lines, after) = rest.split_at_mut(self.lines_of_head(sequence.len()));
-                rest = after;
-                heads.push((sequence.clone(), head, lines));
-            }
-        }
-        let pack = |(sequence, head, lines): (Range<usize>, usize, &mut [Line])| {
-            let (keys, values) = lines.split_at_mut(self.lines_of_keys(sequence.len()));
-            let tokens = &qkv[sequence.start * 3 * hidden + head * self.head_width..sequence.end * 3 * hidden];
-            pack_head(tokens, 3 * hidden, hidden, self.head_width, keys, values);
-        };
-        let rows = if self.window.is_some() { QUERY_ROWS_IN_WINDOW } else { QUERY_ROWS };
-        let is_shared = rayon::current_num_threads() > 1;
-        match is_shared {
-            true => heads.into_par_iter().for_each(pack),
-            false => heads.into_iter().for_each(pack),
-        }
-        let mut tiles = Vec::new();
-        let (mut rest, mut lines) = (out, &packed[..]);
+        let mut heads = Vec::new();
         for sequence in sequences {
-            let (heads, after) = lines.split_at(self.heads * self.lines_of_head(sequence.len()));
+            let (lines, after) = rest.split_at_mut(self.lines_for_tiles(sequence));
+            rest = after;
+            heads.extend(self.heads_of(sequence, lines).map(|(head, lines)| (sequence, head, lines)));
+        }
+        heads.into_par_iter().for_each(|(sequence, head, lines)| self.pack(qkv, sequence, head, lines));
+        let mut lines = &packed[..];
+        let mut tiles = Vec::with_capacity(sequences.len());
+        for (sequence, out) in outs {
+            let (of_sequence, after) = lines.split_at(self.lines_for_tiles(sequence));
             lines = after;
-            // The tiles have similar heights.
-            let rows = sequence.len().div_ceil(sequence.len().div_ceil(rows).max(1)).max(1);
-            for first in (0..sequence.len()).step_by(rows) {
-                let queries = first..sequence.len().min(first + rows);
-                let (out, after) = std::mem::take(&mut rest).split_at_mut(queries.len() * hidden);
-                rest = after;
-                tiles.push(Tile { sequence: sequence.clone(), queries, heads, out });
-            }
+            tiles.extend(self.tiles(sequence, of_sequence, out));
         }
-        let scores = || vec![0f32; rows * KEY_COLUMNS];
-        if is_shared {
-            tiles.into_par_iter().for_each_init(scores, |scores, tile| self.attend_tile(qkv, tile, scores));
-        } else {
-            let mut scores = scores();
-            tiles.into_iter().for_each(|tile| {
-                self.attend_tile(qkv, tile, &mut scores);
-                pause();
-            });
-        }
+        let tiles = tiles.into_par_iter();
+        tiles.for_each_init(Scratch::default, |scratch, tile| self.attend_tile(qkv, tile, scratch));
+    }
+
+    /// The most queries of a tile.
+    fn most_rows(&self) -> usize {
+        if self.window.is_some() { QUERY_ROWS_IN_WINDOW } else { QUERY_ROWS }
+    }
+
+    /// How many lines the tiles of a sequence share; a sequence with one tile needs none.
+    fn lines_for_tiles(&self, sequence: &Range<usize>) -> usize {
+        if sequence.len() > self.most_rows() { self.heads * self.lines_of_head(sequence.len()) } else { 0 }
+    }
+
+    /// The lines of each head, if the tiles of the sequence share some.
+    fn heads_of<'a>(
+        &self,
+        sequence: &Range<usize>,
+        lines: &'a mut [Line],
+    ) -> impl Iterator<Item = (usize, &'a mut [Line])> {
+        lines.chunks_exact_mut(self.lines_of_head(sequence.len()).max(1)).enumerate()
+    }
+
+    fn pack(&self, qkv: &[f32], sequence: &Range<usize>, head: usize, lines: &mut [Line]) {
+        let hidden = self.heads * self.head_width;
+        let (keys, values) = lines.split_at_mut(self.lines_of_keys(sequence.len()));
+        let tokens = &qkv[sequence.start * 3 * hidden + head * self.head_width..sequence.end * 3 * hidden];
+        pack_head(tokens, 3 * hidden, hidden, self.head_width, keys, values);
+    }
+
+    /// Cuts the queries of a sequence into tiles of similar heights. `lines` are those that they share.
+    fn tiles<'a>(
+        &self,
+        sequence: &Range<usize>,
+        lines: &'a [Line],
+        out: &'a mut [f32],
+    ) -> impl Iterator<Item = Tile<'a>> {
+        let length = sequence.len();
+        let rows = length.div_ceil(length.div_ceil(self.most_rows()).max(1)).max(1);
+        out.chunks_mut(rows * self.heads * self.head_width).enumerate().map(move |(at, out)| Tile {
+            sequence: sequence.clone(),
+            queries: at * rows..length.min((at + 1) * rows),
+            heads: Some(lines).filter(|lines| !lines.is_empty()),
+            out,
+        })
     }
 
     fn lines_of_keys(&self, length: usize) -> usize {
@@ -217,7 +261,7 @@ impl Attention<'_> {
         self.lines_of_keys(length) + self.head_width.div_ceil(WIDTH) * length
     }
 
-    fn attend_tile(&self, qkv: &[f32], tile: Tile<'_>, scores: &mut [f32]) {
+    fn attend_tile(&self, qkv: &[f32], tile: Tile<'_>, scratch: &mut Scratch) {
         let (hidden, head_width, length) = (self.heads * self.head_width, self.head_width, tile.sequence.len());
         let Range { start: first, end } = tile.queries;
         let rows = end - first;
@@ -226,8 +270,17 @@ impl Attention<'_> {
         let seen = first.saturating_sub(window) / WIDTH * WIDTH..length.min(end.saturating_add(window));
         let mut running = [NOTHING_SEEN; QUERY_ROWS];
         let running = &mut running[..rows];
-        for (head, lines) in tile.heads.chunks_exact(self.lines_of_head(length)).enumerate() {
+        let lines_of_head = self.lines_of_head(length);
+        for head in 0..self.heads {
             running.fill(NOTHING_SEEN);
+            let lines = match tile.heads {
+                Some(heads) => &heads[head * lines_of_head..][..lines_of_head],
+                None => {
+                    let lines = room(&mut scratch.lines, lines_of_head, Line::ZERO);
+                    self.pack(qkv, &tile.sequence, head, lines);
+                    &*lines
+                }
+            };
             let (packed_keys, packed_values) = lines.split_at(self.lines_of_keys(length));
             let queries = &qkv[(tile.sequence.start + first) * 3 * hidden + head * head_width..];
             let queries = Rows { data: queries, count: rows, stride: 3 * hidden };
@@ -235,9 +288,9 @@ impl Attention<'_> {
             for from in seen.clone().step_by(KEY_COLUMNS) {
                 let keys = from..seen.end.min(from + KEY_COLUMNS);
                 let columns = keys.len();
-                // The stride covers whole panels; what comes after the last key is never read.
+                // The stride covers whole panels; what comes after the last key counts nowhere.
                 let stride = columns.next_multiple_of(WIDTH);
-                let scores = &mut scores[..rows * stride];
+                let scores = room(&mut scratch.scores, rows * stride, 0.0);
                 let transposed = Panels {
                     lines: &packed_keys[from / WIDTH * head_width..],
                     stride: head_width,

@@ -4,6 +4,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::{
+    amx,
     lanes::{Avx512, WIDTH},
     tile::Panel,
 };
@@ -89,7 +90,7 @@ pub(super) fn pack(weight: &[f32], inputs: usize, outputs: usize, depth: usize) 
 ///
 /// # Safety
 ///
-/// The processor has the instruction, `out` has a row of `columns` numbers for each row of `x`, the rows begin
+/// The processor has the instruction ([`is_here`]), `out` has a row of `columns` numbers for each row of `x`, the rows begin
 /// `out_stride` apart, and nobody else reads or writes them.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
@@ -105,8 +106,13 @@ pub(super) unsafe fn multiply(
     /// How many rows of a tile have their sums in registers.
     const TILE_ROWS: usize = 12;
     let stride = x.values.len() / x.count.max(1);
-    let tiles = x.count.div_ceil(TILE_ROWS);
     assert!(x.count == 0 || first + depth <= stride, "the rows are too short");
+    if depth.is_multiple_of(amx::AT_ONCE) && amx::is_here() {
+        let rows = amx::Rows { pairs: x.values.as_ptr().wrapping_add(first), count: x.count, stride };
+        // SAFETY: the rows are long enough (asserted), and the rest is the caller's promise.
+        return unsafe { amx::multiply(rows, depth, lines, out, out_stride, columns, first > 0) };
+    }
+    let tiles = x.count.div_ceil(TILE_ROWS);
     let mut rest = lines;
     for column in (0..columns).step_by(2 * WIDTH) {
         let width = (2 * WIDTH).min(columns - column);

@@ -17,6 +17,8 @@ pub(super) const WIDTH: usize = 16;
 pub(super) trait Lanes: Copy {
     /// How many rows of a tile have their sums in registers.
     const TILE_ROWS: usize;
+    /// How many panels a tile has. With two, a number of a row that was read is multiplied twice, so that loads do not keep products waiting.
+    const TILE_PANELS: usize = 1;
     unsafe fn zero() -> Self;
     unsafe fn all(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
@@ -231,6 +233,7 @@ impl Lanes for Avx512 {
     }
 
     const TILE_ROWS: usize = 12;
+    const TILE_PANELS: usize = 2;
 
     #[inline(always)]
     unsafe fn zero() -> Self {

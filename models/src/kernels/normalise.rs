@@ -1,4 +1,4 @@
-use super::LANES;
+use super::{LANES, sum_of};
 
 /// Gain, offset and epsilon of a layer's normalisation.
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub(crate) struct LayerNorm {
 #[inline(always)]
 fn finish(row: &mut [f32], sums: [f32; LANES], norm: &LayerNorm) {
     let width = row.len() as f32;
-    let mean = sums.iter().sum::<f32>() / width;
+    let mean = sum_of(sums) / width;
     let mut squares = [0f32; LANES];
     let (xs, tail) = row.as_chunks_mut::<LANES>();
     for x in xs {
@@ -25,7 +25,7 @@ fn finish(row: &mut [f32], sums: [f32; LANES], norm: &LayerNorm) {
         *x -= mean;
         *square = x.mul_add(*x, *square);
     }
-    let scale = 1.0 / (squares.iter().sum::<f32>() / width + norm.epsilon).sqrt();
+    let scale = 1.0 / (sum_of(squares) / width + norm.epsilon).sqrt();
     for ((x, gain), offset) in row.iter_mut().zip(&norm.gain).zip(&norm.offset) {
         *x = (*x * scale).mul_add(*gain, *offset);
     }

@@ -1,3 +1,5 @@
+#[cfg(target_arch = "x86_64")]
+use super::amx;
 use super::{
     halves::{self, HalfPairs, Halves},
     integers::{self, Integers, PairLine},
@@ -14,6 +16,13 @@ const DEPTH: usize = 384;
 /// How many rows are multiplied by a panel before the next panel comes: this many rows of `DEPTH` inputs stay in the
 /// second cache.
 pub(crate) const ROWS_AT_ONCE: usize = 96;
+/// The same for AMX, which would otherwise wait for the weights: so many more rows are multiplied in the time that a panel takes to come.
+#[cfg(target_arch = "x86_64")]
+const ROWS_OF_TILES_AT_ONCE: usize = 384;
+/// How many inputs a tile of AMX has, in bf16 and in int8.
+const HALVES_OF_TILE: usize = 32;
+#[cfg(target_arch = "x86_64")]
+const BYTES_OF_TILE: usize = 64;
 
 /// The weight of a linear layer in the layout that the product reads: blocks of inputs, and within them panels of
 /// sixteen outputs.
@@ -68,8 +77,9 @@ impl Packed {
         let mut depth = inputs.div_ceil(inputs.div_ceil(DEPTH));
         let lines = match precision {
             Precision::Bf16 if halves::is_here() => {
-                // Each number takes half of the bytes.
-                depth = inputs.div_ceil(inputs.div_ceil(2 * DEPTH)).next_multiple_of(2);
+                // Each number takes half of the bytes. Whole tiles are multiplied by AMX.
+                let least = if inputs.is_multiple_of(HALVES_OF_TILE) { HALVES_OF_TILE } else { 2 };
+                depth = inputs.div_ceil(inputs.div_ceil(2 * DEPTH)).next_multiple_of(least);
                 Lines::Bf16Pairs(halves::pack(weight, inputs, outputs, depth))
             }
             Precision::F32 => Lines::F32(lines(weight, inputs, outputs, depth, Line)),
@@ -93,10 +103,27 @@ impl Packed {
         self.outputs
     }
 
+    /// How many rows are best multiplied at once.
+    pub fn rows_at_once(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let of_tile = match self.lines {
+                Lines::Bf16Pairs(_) => HALVES_OF_TILE,
+                Lines::Int8Quads(_) => BYTES_OF_TILE,
+                _ => return ROWS_AT_ONCE,
+            };
+            if self.inputs.is_multiple_of(of_tile) && amx::is_here() {
+                return ROWS_OF_TILES_AT_ONCE;
+            }
+        }
+        ROWS_AT_ONCE
+    }
+
     /// Computes `out = x * weight` for rows `x` of `inputs` numbers.
     pub fn product(&self, x: &[f32], out: &mut [f32]) {
         self.check(x, out);
-        for (x, out) in x.chunks(ROWS_AT_ONCE * self.inputs).zip(out.chunks_mut(ROWS_AT_ONCE * self.outputs)) {
+        let rows = self.rows_at_once();
+        for (x, out) in x.chunks(rows * self.inputs).zip(out.chunks_mut(rows * self.outputs)) {
             // SAFETY: `out` has a row of all columns for each row of `x`, and is borrowed mutably.
             unsafe { self.columns(&self.left(x), out.as_mut_ptr(), 0..self.panels()) };
         }

@@ -5,7 +5,7 @@
 use super::{lanes::WIDTH, tile::Line};
 #[cfg(target_arch = "x86_64")]
 use {
-    super::{lanes::Avx512, tile::Panel},
+    super::{amx, lanes::Avx512, tile::Panel},
     std::arch::x86_64::*,
 };
 
@@ -127,8 +127,31 @@ impl Weights {
 /// The processor has the instruction, `out` has a row of `columns` numbers for each row of `x`, the rows begin
 /// `out_stride` apart, and nobody else reads or writes them.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) unsafe fn multiply(
+    x: &Bytes,
+    weights: &Weights,
+    first_panel: usize,
+    out: *mut f32,
+    out_stride: usize,
+    columns: usize,
+) {
+    assert!(x.values.len() == x.count * weights.inputs.div_ceil(4), "the rows have other inputs than the weights");
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        if weights.inputs.is_multiple_of(GROUP_INPUTS) && amx::is_here() {
+            multiply_by_tiles(x, weights, first_panel, out, out_stride, columns);
+        } else {
+            multiply_by_lines(x, weights, first_panel, out, out_stride, columns);
+        }
+    }
+}
+
+/// # Safety
+///
+/// The same as for [`multiply`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn multiply_by_lines(
     x: &Bytes,
     weights: &Weights,
     first_panel: usize,
@@ -139,7 +162,6 @@ pub(super) unsafe fn multiply(
     /// How many rows of a tile have their sums in registers.
     const TILE_ROWS: usize = 12;
     let (quads, groups) = (weights.inputs.div_ceil(4), weights.inputs.div_ceil(GROUP_INPUTS));
-    assert!(x.values.len() == x.count * quads, "the rows have other inputs than the weights");
     let tiles = x.count.div_ceil(TILE_ROWS);
     for (at, column) in (0..columns).step_by(WIDTH).enumerate() {
         let at = first_panel + at;
@@ -167,6 +189,70 @@ pub(super) unsafe fn multiply(
                     };
                 }
                 of_height!(1 2 3 4 5 6 7 8 9 10 11 12);
+            }
+        }
+    }
+}
+
+/// Does the same as [`multiply_by_lines`] by AMX, to the last bit.
+///
+/// # Safety
+///
+/// The same as for [`multiply`], [`amx::is_here`], and the inputs are whole groups.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn multiply_by_tiles(
+    x: &Bytes,
+    weights: &Weights,
+    first_panel: usize,
+    out: *mut f32,
+    out_stride: usize,
+    columns: usize,
+) {
+    let (quads, groups) = (weights.inputs.div_ceil(4), weights.inputs.div_ceil(GROUP_INPUTS));
+    let (mut integers, mut sums) = ([[[0; WIDTH]; amx::ROWS]; 2], [[Line::ZERO; amx::ROWS]; 2]);
+    let mut shapes = amx::Shapes::NONE;
+    for column in (0..columns).step_by(2 * WIDTH) {
+        let at = first_panel + column / WIDTH;
+        let panels = (columns - column).div_ceil(WIDTH).min(2);
+        let lines = &weights.lines[at * quads..][..panels * quads];
+        let next = &weights.lines[(at + panels) * quads..];
+        let next = &next[..next.len().min(2 * quads)];
+        for row in (0..x.count).step_by(amx::ROWS) {
+            let count = amx::ROWS.min(x.count - row);
+            amx::fetch_ahead(next, row / amx::ROWS, x.count.div_ceil(amx::ROWS));
+            sums.iter_mut().for_each(|sums| sums[..count].fill(Line::ZERO));
+            // SAFETY: the rows are as long as the panels, with a scale for each group; the rest is the caller's promise. The mask keeps the columns
+            // behind the last one out.
+            unsafe {
+                shapes.set(count);
+                for group in 0..groups {
+                    let values = x.values.as_ptr().add(row * quads + group * GROUP);
+                    let lines = lines.as_ptr().add(group * GROUP);
+                    amx::multiply_quads((values, quads), count, (lines, quads), panels, &mut integers);
+                    for panel in 0..panels {
+                        let of_group = (at + panel) * groups + group;
+                        let corrections = _mm512_loadu_si512(weights.corrections[of_group].as_ptr().cast());
+                        let scales = _mm512_load_ps(weights.scales[of_group].0.as_ptr());
+                        let row_scales = x.scales[row * groups + group..].iter().step_by(groups);
+                        let rows = integers[panel][..count].iter().zip(&mut sums[panel]).zip(row_scales);
+                        for ((integers, sum), row_scale) in rows {
+                            let integers = _mm512_loadu_si512(integers.as_ptr().cast());
+                            let numbers = _mm512_cvtepi32_ps(_mm512_add_epi32(integers, corrections));
+                            let scales = _mm512_mul_ps(scales, _mm512_set1_ps(*row_scale));
+                            let added = _mm512_fmadd_ps(numbers, scales, _mm512_load_ps(sum.0.as_ptr()));
+                            _mm512_store_ps(sum.0.as_mut_ptr(), added);
+                        }
+                    }
+                }
+                for (panel, sums) in sums.iter().enumerate().take(panels) {
+                    let first = column + panel * WIDTH;
+                    let mask = (u32::MAX >> (32 - WIDTH.min(columns - first))) as __mmask16;
+                    for (at, sum) in sums[..count].iter().enumerate() {
+                        let out = out.add((row + at) * out_stride + first);
+                        _mm512_mask_storeu_ps(out, mask, _mm512_load_ps(sum.0.as_ptr()));
+                    }
+                }
             }
         }
     }
@@ -215,6 +301,38 @@ unsafe fn tile<const M: usize>(
         let mask = (u32::MAX >> (32 - columns)) as __mmask16;
         for (row, sum) in sums.into_iter().enumerate() {
             _mm512_mask_storeu_ps(out.add(row * out_stride), mask, sum);
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{super::samples::values, *};
+    use proptest::prelude::*;
+
+    type Multiply = unsafe fn(&Bytes, &Weights, usize, *mut f32, usize, usize);
+
+    proptest! {
+        #[test]
+        fn tiles_give_the_same_bits_as_lines(
+            rows in 1usize..70, inputs in (1usize..7).prop_map(|groups| groups * GROUP_INPUTS), outputs in 1usize..100, first in 0usize..3, seed: u32,
+        ) {
+            if is_here() && amx::is_here() {
+                let x = Bytes::new(&values(rows * inputs, seed), inputs);
+                let weights = Weights::new(&values(inputs * outputs, seed ^ 1), inputs, outputs);
+                let first = first.min((outputs - 1) / WIDTH);
+                let columns = outputs - first * WIDTH;
+                let of = |multiply: Multiply| {
+                    // A column too many shows what is written behind the last one.
+                    let mut out = vec![7f32; rows * (columns + 1)];
+                    // SAFETY: `out` has a row for each of `x`.
+                    unsafe { multiply(&x, &weights, first, out.as_mut_ptr(), columns + 1, columns) };
+                    out
+                };
+                let [lines, tiles] = [multiply_by_lines as Multiply, multiply_by_tiles].map(of);
+                prop_assert!(lines.iter().skip(columns).step_by(columns + 1).all(|untouched| *untouched == 7.0));
+                prop_assert_eq!(lines, tiles);
+            }
         }
     }
 }

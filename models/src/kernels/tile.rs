@@ -96,100 +96,121 @@ impl<'a, W> Panel<'a, W> {
     }
 }
 
-/// Computes the sums of one tile: `M` rows by one panel.
-#[inline(always)]
-unsafe fn tile<L: Lanes, W: PanelLine, const M: usize>(
+/// The rows of a product, and what its panels look like.
+#[derive(Clone, Copy)]
+struct Sides {
     x: *const f32,
+    count: usize,
+    /// The distance from row to row.
     stride: usize,
-    panel: Panel<'_, W>,
-    sums: &mut [L; M],
+    /// How many lines a panel has, and how many numbers of each row count.
+    depth: usize,
+    /// The distance from panel to panel, in lines.
+    apart: usize,
+}
+
+/// Computes the sums of one tile: `M` rows by `N` panels.
+#[inline(always)]
+unsafe fn tile<L: Lanes, W: PanelLine, const M: usize, const N: usize>(
+    sides: Sides,
+    panels: Panel<'_, W>,
+    sums: &mut [[L; N]; M],
 ) {
-    match panel.ahead {
+    match panels.ahead {
         // SAFETY: the caller's promise is passed on.
-        Some(ahead) => unsafe { tile_body::<L, W, M, true>(x, stride, panel.lines, ahead, sums) },
+        Some(ahead) => unsafe { tile_body::<L, W, M, N, true>(sides, panels.lines.as_ptr(), ahead, sums) },
         // SAFETY: as above.
-        None => unsafe { tile_body::<L, W, M, false>(x, stride, panel.lines, Ahead::NOTHING, sums) },
+        None => unsafe { tile_body::<L, W, M, N, false>(sides, panels.lines.as_ptr(), Ahead::NOTHING, sums) },
     }
 }
 
 #[inline(always)]
-unsafe fn tile_body<L: Lanes, W: PanelLine, const M: usize, const IS_AHEAD: bool>(
-    x: *const f32,
-    stride: usize,
-    panel: &[W],
+unsafe fn tile_body<L: Lanes, W: PanelLine, const M: usize, const N: usize, const IS_AHEAD: bool>(
+    Sides { x, stride, depth, apart, .. }: Sides,
+    lines: *const W,
     ahead: Ahead,
-    sums: &mut [L; M],
+    sums: &mut [[L; N]; M],
 ) {
     let (mut at, mut ahead) = (0, ahead);
     // Closures would be separate functions, compiled without the processor's features, so this is a macro.
     macro_rules! step {
-        ($line:expr) => {
-            // SAFETY: the caller promises that each of the `M` rows has as many numbers as the panel has lines.
+        () => {
+            // SAFETY: the caller promises `N` panels of `depth` lines, and that each of the `M` rows has as many numbers.
             unsafe {
-                let weights: L = $line.lanes();
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    *sum = sum.add_product(L::all(*x.add(row * stride + at)), weights);
+                let mut weights = [L::zero(); N];
+                for (panel, weights) in weights.iter_mut().enumerate() {
+                    *weights = (*lines.add(panel * apart + at)).lanes();
+                    if IS_AHEAD {
+                        ahead.prefetch::<L>();
+                    }
                 }
-            }
-            if IS_AHEAD {
-                ahead.prefetch::<L>();
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let number = L::all(*x.add(row * stride + at));
+                    for (sum, weights) in sums.iter_mut().zip(weights) {
+                        *sum = sum.add_product(number, weights);
+                    }
+                }
             }
             at += 1;
         };
     }
-    let (fours, rest) = panel.as_chunks::<4>();
-    for four in fours {
-        for line in four {
-            step!(line);
-        }
+    for _ in 0..depth / 4 {
+        step!();
+        step!();
+        step!();
+        step!();
     }
-    for line in rest {
-        step!(line);
+    for _ in 0..depth % 4 {
+        step!();
     }
 }
 
-/// Writes one tile to `out`, which has `columns` columns.
+/// Writes one tile to `out`, which has `columns` columns: more than those of all panels but the last.
 #[inline(always)]
-unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize>(
-    x: *const f32,
-    stride: usize,
-    panel: Panel<'_, W>,
+unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize, const N: usize>(
+    sides: Sides,
+    panels: Panel<'_, W>,
     out: *mut f32,
     out_stride: usize,
     columns: usize,
     is_added: bool,
 ) {
-    // SAFETY: the caller promises that `x` has `M` rows as long as the panel, and `out` has `M` rows of `columns`.
+    // The last panel may have fewer columns than the line that it was filled up to.
+    let (whole, rest) = (columns / WIDTH, columns % WIDTH);
+    // SAFETY: the caller promises that the rows are as long as a panel, and `out` has `M` rows of `columns`.
     unsafe {
-        let mut sums = [L::zero(); M];
-        if columns == WIDTH {
-            if is_added {
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    *sum = L::load(out.add(row * out_stride));
+        let mut sums = [[L::zero(); N]; M];
+        if is_added {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (panel, sum) in sums.iter_mut().enumerate() {
+                    if panel + 1 < N || rest == 0 {
+                        *sum = L::load(out.add(row * out_stride + panel * WIDTH));
+                    }
                 }
             }
-            tile(x, stride, panel, &mut sums);
-            for (row, sum) in sums.into_iter().enumerate() {
-                sum.store(out.add(row * out_stride));
-            }
-            return;
         }
-        tile(x, stride, panel, &mut sums);
-        for (row, sum) in sums.into_iter().enumerate() {
-            let mut line = Line::ZERO;
-            sum.store(line.0.as_mut_ptr());
-            let out = std::slice::from_raw_parts_mut(out.add(row * out_stride), columns);
-            for (out, value) in out.iter_mut().zip(line.0) {
-                *out = if is_added { *out + value } else { value };
+        tile(sides, panels, &mut sums);
+        for (row, sums) in sums.into_iter().enumerate() {
+            for (panel, sum) in sums.into_iter().enumerate() {
+                if panel + 1 < N || rest == 0 {
+                    sum.store(out.add(row * out_stride + panel * WIDTH));
+                    continue;
+                }
+                let mut line = Line::ZERO;
+                sum.store(line.0.as_mut_ptr());
+                let out = std::slice::from_raw_parts_mut(out.add(row * out_stride + whole * WIDTH), rest);
+                for (out, value) in out.iter_mut().zip(line.0) {
+                    *out = if is_added { *out + value } else { value };
+                }
             }
         }
     }
 }
 
-/// Multiplies all rows by one panel, in tiles of similar heights.
+/// Multiplies all rows by the panels of one tile, in tiles of similar heights.
 #[inline(always)]
-unsafe fn panel_body<L: Lanes, W: PanelLine>(
-    x: Rows<'_>,
+unsafe fn panels_body<L: Lanes, W: PanelLine>(
+    rows: Sides,
     lines: &[W],
     next: &[W],
     out: *mut f32,
@@ -197,21 +218,23 @@ unsafe fn panel_body<L: Lanes, W: PanelLine>(
     columns: usize,
     is_added: bool,
 ) {
-    let tiles = x.count.div_ceil(L::TILE_ROWS);
+    let count = rows.count;
+    let tiles = count.div_ceil(L::TILE_ROWS);
     for tile in 0..tiles {
-        let first = x.count * tile / tiles;
-        let height = x.count * (tile + 1) / tiles - first;
-        let panel = Panel::of_tile::<L>(lines, next, tile, tiles);
-        // SAFETY: the caller promises that `x` has `count` rows as long as the panel, and `out` has `count` rows of
-        // `columns`.
+        let first = count * tile / tiles;
+        let height = count * (tile + 1) / tiles - first;
+        let panels = Panel::of_tile::<L>(lines, next, tile, tiles);
+        // SAFETY: the caller promises `count` rows as long as a panel, and as many rows of `columns` in `out`.
         unsafe {
-            let x_row = x.data.as_ptr().add(first * x.stride);
+            let sides = Sides { x: rows.x.add(first * rows.stride), count: height, ..rows };
             let out = out.add(first * out_stride);
             macro_rules! of_height {
                 ($($height:literal)*) => {
                     match height {
-                        $($height if $height <= L::TILE_ROWS =>
-                            tile_to::<L, W, $height>(x_row, x.stride, panel, out, out_stride, columns, is_added),)*
+                        $($height if $height <= L::TILE_ROWS && L::TILE_PANELS > 1 && columns > WIDTH =>
+                            tile_to::<L, W, $height, 2>(sides, panels, out, out_stride, columns, is_added),
+                        $height if $height <= L::TILE_ROWS =>
+                            tile_to::<L, W, $height, 1>(sides, panels, out, out_stride, columns, is_added),)*
                         _ => unreachable!("a tile has from one to TILE_ROWS rows"),
                     }
                 };
@@ -240,13 +263,15 @@ unsafe fn multiply_body<L: Lanes, W: PanelLine>(
     out_stride: usize,
     is_added: bool,
 ) {
-    for (at, first) in (0..right.columns).step_by(WIDTH).enumerate() {
-        let panel = &right.lines[at * right.stride..][..right.depth];
-        let next = right.lines.get((at + 1) * right.stride..).unwrap_or_default();
-        // SAFETY: the caller's promise.
-        unsafe {
-            panel_body::<L, W>(x, panel, next, out.add(first), out_stride, WIDTH.min(right.columns - first), is_added)
-        };
+    let Panels { lines, stride, depth, columns } = right;
+    let rows = Sides { x: x.data.as_ptr(), count: x.count, stride: x.stride, depth, apart: stride };
+    for (at, first) in (0..columns).step_by(L::TILE_PANELS * WIDTH).enumerate() {
+        let columns = (L::TILE_PANELS * WIDTH).min(columns - first);
+        let from = at * L::TILE_PANELS * stride;
+        let panels = &lines[from..][..(columns.div_ceil(WIDTH) - 1) * stride + depth];
+        let next = lines.get(from + L::TILE_PANELS * stride..).unwrap_or_default();
+        // SAFETY: the caller's promise, and the slice has the lines of all panels.
+        unsafe { panels_body::<L, W>(rows, panels, next, out.add(first), out_stride, columns, is_added) };
     }
 }
 
