@@ -159,7 +159,9 @@ pub fn extract<'a, R: Read + Seek>(
 pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -> Option<FormatError> {
     match format {
         // Of a file that opened, more than its lock was measured.
-        Format::Ole2 if patterns.get(Pattern::HasTextLayer).is_none() => Some(ole2::refusal(source)),
+        Format::Ole2 if [Pattern::HasTextLayer, Pattern::HasSheets].iter().all(|of| patterns.get(*of).is_none()) => {
+            Some(ole2::refusal(source))
+        }
         Format::Doc | Format::Ppt if patterns.get(Pattern::HasTextLayer).is_none() => {
             extract(format, source, &Limits::default()).err()
         }

@@ -30,6 +30,11 @@ impl Opened {
         }
     }
 
+    /// Its format and its bytes, if it is a workbook.
+    pub(crate) fn into_workbook(self) -> Option<(Format, Vec<u8>)> {
+        self.format.has_sheets().then_some((self.format, self.bytes))
+    }
+
     /// What its text shows; nothing else of it is read later.
     pub(crate) fn probe(self, limits: &Limits) -> Result<Patterns, FormatError> {
         let extraction = self.extract(limits)?;

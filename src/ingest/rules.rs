@@ -453,6 +453,7 @@ mod tests {
             (Format::Docx, &[HasTextLayer, HasHeadings], &["extract:text", "structure:inferred"]),
             (Format::Text, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
             (Format::Ole2, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
+            (Format::Ole2, &[HasSheets, HasImages], &["extract:images", "structure:sheets"]),
             (Format::Pdf, &[HasTables], &[]),
             (Format::Xlsx, &[HasTextLayer, HasTables], &["extract:text", "structure:inferred"]),
             (Format::Pptx, &[HasTextLayer, HasSlides], &["extract:text", "structure:declared"]),

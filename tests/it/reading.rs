@@ -14,7 +14,7 @@ use std::{
 use svc::reader::Reader;
 use svc_client::{
     Code, Failure, FileUpload, Json,
-    wire::{AuditAct, AuditQuery, Bm25Search, DocumentPath, Settled, UploadQuery, UploadResponse},
+    wire::{AuditAct, AuditQuery, Bm25Search, CellsQuery, DocumentPath, Settled, UploadQuery, UploadResponse},
 };
 
 async fn evidence(app: &TestApp, id: i64) -> Value {
@@ -383,6 +383,29 @@ async fn a_password_opens_a_legacy_workbook_as_a_text_and_without_one_it_names_t
     assert_eq!(read["extract.text"]["locked_format"], "xls");
     assert_eq!(read["matched.patterns"]["is_encrypted"], true);
     assert!(!dump(&app).await.contains("heron"));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_workbook_that_excel_opens_without_asking_needs_no_password_here_either() {
+    let app = TestApp::start().await;
+    let file = |name: &str| std::fs::read(repository().join("formats/src/ole2/files").join(name)).unwrap();
+    let [info, package] = ["agile-xlsx-protected.info", "agile-xlsx.package"].map(file);
+    let locked = compound(&[("/EncryptionInfo", &info), ("/EncryptedPackage", &package)]);
+    let id = app.upload_bytes("nests.xlsx", locked).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{:?}", frontier.warnings);
+    let nodes = app.subtree(id).await;
+    let records = nodes.iter().filter_map(|node| node.structured_content.get("record"));
+    let mut records: Vec<&str> = records.map(|record| record["Nest"].as_str().unwrap()).collect();
+    records.sort_unstable();
+    assert_eq!(records, ["Alder", "Weir | bank"]);
+    let query = CellsQuery { reference: Some("Nests!A2:B2".to_owned()), sheet: None };
+    let area = app.client.read_cells(DocumentPath { id }, query).await.unwrap();
+    assert_eq!(area.values, [[json!("Alder"), json!(5)]]);
+    let found = app.client.search_bm25(Json(Bm25Search::new("Counted by Ada"))).await.unwrap();
+    assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
