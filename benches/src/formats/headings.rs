@@ -1,34 +1,14 @@
 //! How many headings of PDFs are found by size and weight of type alone: in files that declare headings, once the declaration is
 //! taken away, and in files that declare none, where a reader sees them.
+#[path = "../../../formats/tests/corpus/seen.rs"]
+mod seen;
+
 use super::files;
 use crate::figure::{BoxError, Figure};
+use seen::SEEN;
 use std::{collections::HashMap, io::Cursor, path::Path};
 use svc_formats::{Extraction, Format, Limits, extract};
 
-/// The headings of files of the corpus that declare none, as a reader sees them.
-const SEEN: [(&str, &[&str]); 3] = [
-    (
-        "multi_page.pdf",
-        &[
-            "The Evolution of the Word Processor",
-            "Pre-Digital Era (19th - Early 20th Century)",
-            "The Birth of Word Processing (1960s - 1970s)",
-            "The Rise of Personal Computers (1980s)",
-            "The Modern Era (1990s - Present)",
-            "Future of Word Processing",
-            "Specialized Word Processing Tools",
-            "Key Features That Changed Word Processing",
-            "The Cultural Impact of Word Processors",
-            "Word Processors in a Post-Digital Era",
-            "A Glimpse Into the Future",
-        ],
-    ),
-    (
-        "tracemonkey_a11y.pdf",
-        &["Trace-based Just-in-Time Type Specialization for Dynamic Languages", "Abstract", "1. Introduction"],
-    ),
-    ("crazyones.pdf", &["The Crazy Ones"]),
-];
 /// The names by which a file declares its headings, and names of the same length that mean nothing.
 const DECLARATIONS: [(&[u8], &[u8]); 2] = [(b"/Outlines", b"/Outlinez"), (b"/StructTreeRoot", b"/StructTreeRooz")];
 
