@@ -15,6 +15,17 @@ pub struct Figure {
     pub peer: Option<Peer>,
     /// How many times better ours is than the peer's.
     pub ratio: Option<f64>,
+    /// What ours should be; left out where nothing is asked of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
+}
+
+/// A bound for a value, and whether the value keeps to it.
+#[derive(Debug, Serialize)]
+pub struct Goal {
+    pub is: &'static str,
+    pub than: f64,
+    pub is_met: bool,
 }
 
 /// The same work, done by another program in the same run.
@@ -27,13 +38,31 @@ pub struct Peer {
 
 impl Figure {
     pub fn alone(name: &str, n: usize, unit: &'static str, ours: f64) -> Self {
-        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None }
+        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None, goal: None }
     }
 
     pub fn beside(name: &str, n: usize, unit: &'static str, ours: f64, peer: Peer) -> Self {
         // For a rate more is better; for a time or a size, less.
         let ratio = if unit.ends_with("/s") { ours / peer.value } else { peer.value / ours };
-        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer) }
+        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer), goal: None }
+    }
+
+    /// Ours should be over this.
+    pub fn above(self, than: f64) -> Self {
+        let goal = Goal { is: "more", than, is_met: self.ours > than };
+        Self { goal: Some(goal), ..self }
+    }
+
+    /// Ours should be under this.
+    pub fn below(self, than: f64) -> Self {
+        let goal = Goal { is: "less", than, is_met: self.ours < than };
+        Self { goal: Some(goal), ..self }
+    }
+
+    /// Ours should be this or over it.
+    pub fn at_least(self, than: f64) -> Self {
+        let goal = Goal { is: "no less", than, is_met: self.ours >= than };
+        Self { goal: Some(goal), ..self }
     }
 
     /// Writes the line at once, so that an interrupted run keeps what it measured.
