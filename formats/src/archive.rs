@@ -197,8 +197,14 @@ impl Entry<'_> {
         self.flags & 1 != 0
     }
 
-    fn is_folder(&self) -> bool {
-        matches!(self.name.last(), Some(b'/' | b'\\'))
+    /// Whether somebody packed it: it is no folder, and nothing that a desktop wrote for itself beside the files.
+    fn is_file(&self) -> bool {
+        let is_folder = matches!(self.name.last(), Some(b'/' | b'\\'));
+        let last = self.name.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
+        let is_of_desktop = matches!(last, b".DS_Store" | b"Thumbs.db" | b"desktop.ini")
+            || last.starts_with(b"._")
+            || self.name.starts_with(b"__MACOSX/");
+        !is_folder && !is_of_desktop
     }
 
     /// Whether its bytes are the path of another file.

@@ -16,16 +16,17 @@ const PIECE: usize = 256 << 10;
 /// The bytes of a member's own header before its name.
 const HEADER: u64 = 30;
 
-/// Members that make an archive one document of a program, such as a sheet of OpenDocument, whose parts are no files of
-/// anybody's.
-const OF_PACKAGES: [&[u8]; 4] = [b"mimetype", b"[Content_Types].xml", b"META-INF/MANIFEST.MF", b"AndroidManifest.xml"];
+/// Members that make an archive one document of a program, such as a sheet of OpenDocument or of Numbers, whose parts are no
+/// files of anybody's.
+const OF_PACKAGES: [&[u8]; 5] =
+    [b"mimetype", b"[Content_Types].xml", b"META-INF/MANIFEST.MF", b"AndroidManifest.xml", b"Index/Document.iwa"];
 
 /// Whether an archive names a file; nothing is measured if it has lost its directory, or is one document.
 pub(crate) fn probe<R: Read + Seek>(mut source: R) -> Result<Patterns, FormatError> {
     Ok(match Directory::read(&mut source)? {
         Some(directory) if directory.entries().any(|entry| OF_PACKAGES.contains(&entry.name)) => Patterns::default(),
         Some(directory) => {
-            Patterns::default().with(Pattern::HasMembers, directory.entries().any(|entry| !entry.is_folder()))
+            Patterns::default().with(Pattern::HasMembers, directory.entries().any(|entry| entry.is_file()))
         }
         None => Patterns::default(),
     })
@@ -44,7 +45,7 @@ pub(crate) fn members<R: Read + Seek>(
     let mut seen = 0;
     for (index, entry) in (0..).zip(directory.entries()) {
         seen += 1;
-        if entry.is_folder() {
+        if !entry.is_file() {
             continue;
         }
         let head = MemberHead { index, name: entry.readable_name(), declared_mime: None };
