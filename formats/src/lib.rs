@@ -112,7 +112,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Odt | Format::Odp | Format::Ods => odf::probe(format, source, access),
         Format::Epub => epub::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
-        Format::Zip => archive::probe(source),
+        Format::Zip => archive::probe(source, access),
         Format::Image => images::file::probe(source, limits),
     }
 }
@@ -148,9 +148,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Xlsx | Format::Xlsb | Format::Csv | Format::Tsv => Err(FormatError::unsupported(format, xlsx::NO_TEXT)),
         Format::Ole2 => ole2::extract(source, access),
         Format::Image => images::file::extract(source, limits),
-        Format::Zip => {
-            Err(FormatError::unsupported(format, "an archive has no text of its own; its files are read one by one"))
-        }
+        Format::Zip => archive::extract(source, access),
     }
 }
 

@@ -57,7 +57,7 @@ impl Opened {
 }
 
 /// The sheets of a workbook: below each name what is in no table, and then the tables.
-fn sheets(bytes: &[u8], limits: &Limits) -> Result<Extraction, FormatError> {
+pub(crate) fn sheets(bytes: &[u8], limits: &Limits) -> Result<Extraction, FormatError> {
     let workbook = xlsx::workbook(Cursor::new(bytes), limits)?;
     let mut writer = Writer::default();
     for sheet in workbook.sheets.iter().filter(|sheet| sheet.kind == SheetKind::Worksheet) {

@@ -13,8 +13,11 @@ use std::{
 };
 use svc::reader::Reader;
 use svc_client::{
-    Code, Failure, FileUpload, Json,
-    wire::{AuditAct, AuditQuery, Bm25Search, CellsQuery, DocumentPath, Settled, UploadQuery, UploadResponse},
+    Code, Failure, FileUpload, Json, OptionalJson,
+    wire::{
+        AuditAct, AuditQuery, Bm25Search, CellsQuery, DocumentPath, ReprocessRequest, Settled, UploadQuery,
+        UploadResponse,
+    },
 };
 
 async fn evidence(app: &TestApp, id: i64) -> Value {
@@ -406,6 +409,44 @@ async fn a_workbook_that_excel_opens_without_asking_needs_no_password_here_eithe
     assert_eq!(area.values, [[json!("Alder"), json!(5)]]);
     let found = app.client.search_bm25(Json(Bm25Search::new("Counted by Ada"))).await.unwrap();
     assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_password_opens_the_members_of_an_archive_at_its_upload_or_later_and_is_kept_nowhere() {
+    let app = TestApp::start().await;
+    let folder = repository().join("formats/src/archive/files");
+    let (early, late) = (folder.join("aes-256.zip"), folder.join("aes-128.zip"));
+    let refused = upload(&app, &early, password("stork")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
+    let opened = upload(&app, &early, password("Wehr über Erlen")).await.unwrap().document_id;
+
+    let (closed, frontier) = app.ingest(&late).await;
+    assert_eq!(frontier.settled, Settled::Settled);
+    let told = frontier.warnings.iter().any(|warning| {
+        warning.starts_with("members.left_out: 2 (encrypted)") && warning.contains("`extract.password`")
+    });
+    assert!(told, "{:?}", frontier.warnings);
+    let request = ReprocessRequest { options: Some(password("Wehr über Erlen")), replace: false };
+    app.client.reprocess_file(DocumentPath { id: closed }, OptionalJson(Some(request))).await.unwrap();
+
+    for id in [opened, closed] {
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+        assert!(frontier.warnings.is_empty(), "{:?}", frontier.warnings);
+        let nodes = app.subtree(id).await;
+        for title in ["rules/house.md", "nests.csv"] {
+            assert!(nodes.iter().any(|node| node.usetype == "section" && node.title == title), "{title}");
+        }
+        let of_file = evidence(&app, id).await;
+        assert_eq!(of_file["extract.text"]["locked_format"], "zip");
+        assert_eq!(of_file["matched.patterns"]["is_encrypted"], true);
+        let found = app.client.search_bm25(Json(Bm25Search::new("herons nest above"))).await.unwrap();
+        assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
+    }
+    let dump = dump(&app).await;
+    assert!(!dump.contains("Wehr") && !dump.contains("Erlen"));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

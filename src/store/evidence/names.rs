@@ -141,7 +141,7 @@ evidence! {
         absent "the file is no archive and no message with attachments";
     /// How many files within the file were not read, by the reason, and the first hundred of them, each with `name` and `reason`: `encrypted`, `compression`
     /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, `object` (of a program, no file), or `member_depth`.
-    MembersLeftOut = "members.left_out", by "`extract:members`",
+    MembersLeftOut = "members.left_out", by "`extract:members`, `extract:text`",
         absent "every file within the file was read, or there is none";
     /// The pictures of the file that became nodes (`images`), those that have the bytes of an earlier one and no node of their own (`same`, each with
     /// `name` and `as`), the `charts` that became tables, and how many pictures and charts were `left_out`.

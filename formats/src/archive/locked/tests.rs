@@ -1,0 +1,90 @@
+use super::*;
+use crate::{Pattern, detect, extract, probe};
+
+/// By the cipher of the first zip tools, beside a member that is open. The password is `heron`.
+const OLD: &[u8] = include_bytes!("../files/old.zip");
+/// By AES with keys of 128 and 256 bits. The password is that of [`LONG`].
+const AES: [&[u8]; 2] = [include_bytes!("../files/aes-128.zip"), include_bytes!("../files/aes-256.zip")];
+const LONG: &str = "Wehr über Erlen";
+
+fn unlock_within(bytes: &[u8], password: &str, limits: &Limits) -> Result<Extraction, FormatError> {
+    let password = Secret::new(password);
+    let access = Access { password: Some(&password), ..Access::from(limits) };
+    let patterns = probe(Format::Zip, Cursor::new(bytes), access)?;
+    for pattern in [Pattern::IsEncrypted, Pattern::HasTextLayer, Pattern::HasHeadings] {
+        assert!(patterns.holds(pattern), "{pattern:?}");
+    }
+    assert!(patterns.get(Pattern::HasMembers).is_none(), "no task could open them later");
+    extract(Format::Zip, Cursor::new(bytes), access)
+}
+
+fn unlock(bytes: &[u8], password: &str) -> Result<Extraction, FormatError> {
+    unlock_within(bytes, password, &Limits::default())
+}
+
+#[test]
+fn a_password_opens_members_of_both_ciphers_as_sections_of_a_text() {
+    for (bytes, password) in [(OLD, "heron"), (AES[0], LONG), (AES[1], LONG)] {
+        assert_eq!(detect(&mut Cursor::new(bytes)).unwrap().format, Some(Format::Zip));
+        let read = unlock(bytes, password).unwrap();
+        let begin =
+            "# rules/house.md\n\n# The heron house\n\nSix herons nest above the wéir.\n\n# nests.csv\n\n# Sheet1\n\n";
+        assert!(read.text.starts_with(begin), "{}", read.text);
+        assert!(read.text.contains("| Nest | Eggs |\n| --- | --- |\n| Alder | 5 |"), "{}", read.text);
+        let headings: Vec<_> = read.headings.iter().map(|heading| (heading.level, heading.title.as_str())).collect();
+        let expected = [(1, "rules/house.md"), (2, "The heron house"), (1, "nests.csv"), (2, "Sheet1")];
+        assert_eq!(headings[..4], expected);
+        for heading in &read.headings {
+            assert!(read.text[heading.start..].starts_with(&format!("# {}", heading.title)), "{heading:?}");
+        }
+        assert_eq!(read.facts["locked_format"], "zip");
+        assert!(!read.facts.contains_key("members.left_out"));
+        assert_eq!(crate::tables(&read).tables.len(), 1);
+    }
+    let with_open = unlock(OLD, "heron").unwrap();
+    assert!(with_open.text.ends_with("\n\n# open.txt\n\nAnybody may read this."), "{}", with_open.text);
+}
+
+#[test]
+fn a_wrong_password_is_told_and_without_one_an_archive_is_its_members() {
+    for bytes in [OLD, AES[0], AES[1]] {
+        for password in ["stork", "Heron", ""] {
+            assert_eq!(unlock(bytes, password).unwrap_err(), FormatError::Encrypted { format: Format::Zip });
+        }
+        let limits = Limits::default();
+        let closed = probe(Format::Zip, Cursor::new(bytes), &limits).unwrap();
+        assert!(closed.holds(Pattern::HasMembers) && closed.get(Pattern::IsEncrypted).is_none());
+        assert_eq!(extract(Format::Zip, Cursor::new(bytes), &limits).unwrap_err().code(), "unsupported");
+    }
+}
+
+#[test]
+fn a_member_that_cannot_be_read_is_named_and_the_others_are_read() {
+    let mut changed = AES[0].to_vec();
+    changed[64] ^= 1;
+    let read = unlock(&changed, LONG).unwrap();
+    assert!(read.text.starts_with("# nests.csv"), "{}", read.text);
+    let left_out =
+        json!({"count": 1, "reasons": {"encrypted": 1}, "first": [{"name": "rules/house.md", "reason": "encrypted"}]});
+    assert_eq!(read.facts["members.left_out"], left_out);
+    let limits = Limits { members: 1, ..Limits::default() };
+    let read = unlock_within(AES[1], LONG, &limits).unwrap();
+    assert_eq!(read.facts["members.left_out"]["reasons"], json!({"members": 1}));
+}
+
+#[test]
+fn what_is_cut_or_changed_ends_in_a_text_or_an_error() {
+    let limits = Limits { zip_ratio: 2, input_bytes: 10_000, ..Limits::default() };
+    for (bytes, password) in [(OLD, "heron"), (AES[1], LONG)] {
+        let password = Secret::new(password);
+        let access = Access { password: Some(&password), ..Access::from(&limits) };
+        for at in (0..bytes.len()).step_by(3) {
+            let mut changed = bytes.to_vec();
+            changed[at] ^= 0xFF;
+            for bytes in [&changed[..], &bytes[..at]] {
+                let refused = extract(Format::Zip, Cursor::new(bytes), access).err();
+                assert!(refused.is_none_or(|error| error.is_permanent()), "{at}");
+            }
+        }
+    }
+}
