@@ -75,7 +75,7 @@ evidence! {
         absent "the probe failed before it could decide";
     /// What a zip archive says it holds: the number of members, their sizes, and the first thousand of them.
     Archive = "archive", by "`probe`",
-        null "the file is not a zip archive, or its directory is lost",
+        null "the file is not a zip archive, its directory is lost, or a password opened its members",
         absent "the probe failed";
     /// Why the file has no text: `needs_ocr`, `ocr_skipped` (the option `skip.ocr` is on), `damaged` (pictures that OCR cannot unpack), `no_text_layer`, `no_sheets`, `no_members`, `no_reader` or `no_text`.
     ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `extract:images`, `ocr`, `structure:sheets`, `extract:members`",
