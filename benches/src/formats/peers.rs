@@ -56,7 +56,8 @@ pub fn installed(name: &str, requirements: &str, text: &str) -> Result<PathBuf, 
             .arg("--requirement")
             .arg(folder().join(requirements))
             .stdout(std::io::stderr())
-            .status()?;
+            .status()
+            .map_err(|error| format!("python3, which the peers need with pip, cannot be started: {error}"))?;
         if !status.success() {
             return Err("pip could not install the peers; its message above says why".into());
         }
