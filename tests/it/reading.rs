@@ -451,6 +451,30 @@ async fn a_password_opens_the_members_of_an_archive_at_its_upload_or_later_and_i
     app.end().await;
 }
 
+#[tokio::test]
+async fn an_archive_that_its_password_does_not_open_or_that_is_over_a_limit_is_refused_and_its_open_members_need_none() {
+    let app = TestApp::with(Wish { settings: &[("SVC_PARSER_HEADINGS", "3")], ..Wish::default() }).await;
+    let folder = repository().join("formats/src/archive/files");
+    // One of its three members is open.
+    let partly = folder.join("old.zip");
+    let refused = upload(&app, &partly, password("stork")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
+    let refused = upload(&app, &folder.join("aes-256.zip"), password("Wehr über Erlen")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::InvalidField), "{refused}");
+    assert!(refused.detail.contains("SVC_PARSER_HEADINGS"), "{refused}");
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(stored, 0);
+
+    let (id, frontier) = app.ingest(&partly).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    assert!(frontier.warnings.iter().any(|warning| warning.starts_with("members.left_out: 2 (encrypted)")));
+    assert!(app.subtree(id).await.iter().any(|node| node.usetype == "file" && node.title == "open.txt"));
+    let found = app.client.search_bm25(Json(Bm25Search::new("Anybody may read"))).await.unwrap();
+    assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 /// A reader that reports its process id and then does nothing, for ever.
 fn idle_reader(name: &str) -> (Reader, PathBuf) {
     let folder = server::work_dir();

@@ -1,13 +1,14 @@
 //! Archives of which a password opens members. They are read in one go, because the password is kept nowhere: as a text with a
 //! section for each member.
 
-use super::{Directory, Entry, Sealing, read_at, u16_at};
+use super::{Directory, Entry, Sealing, members::Spans, read_at};
 use crate::{
     Access, Extraction, Format, FormatError, Heading, LeftOut, Limits, Secret,
     cipher::{Hash, counted, derived},
     detect_named,
     extraction::check_text,
     markdown::one_line,
+    members::Budget,
     opened,
 };
 use flate2::{Crc, read::DeflateDecoder};
@@ -17,8 +18,6 @@ use std::{
     io::{self, Cursor, Read, Seek},
 };
 
-/// The bytes of a member's own header before its name.
-const HEADER: u64 = 30;
 /// A password that opens none of so many locked members opens none of the others either.
 const TRIED: u32 = 20;
 /// How many members that were not read are named.
@@ -28,7 +27,8 @@ const SEALED: u16 = 99;
 /// What stands before a member that is locked by the old cipher.
 const OLD_HEAD: usize = 12;
 
-/// What an archive with locked members shows once the password has opened one of them; `None` if none is locked.
+/// What an archive with locked members shows once the password has opened one of them. `None` if none is locked, or if none can be read
+/// for another reason than the password.
 ///
 /// # Errors
 /// [`FormatError::Encrypted`] if the password opens none.
@@ -43,97 +43,142 @@ pub(super) fn read<R: Read + Seek>(
     }
     let access = Access { limits, password: Some(password), pages: None };
     let mut sections = Sections { read: Extraction::default(), left_out: Unread::default(), access };
-    let (mut members, mut room) = (limits.members, limits.member_bytes);
-    let (mut opened, mut closed) = (0u64, 0);
-    for entry in directory.entries().filter(Entry::is_file) {
+    let mut opener = Opener {
+        shift: directory.shift,
+        password,
+        limits,
+        budget: Budget { members: limits.members, bytes: limits.member_bytes },
+        spans: Spans::default(),
+        has_opened: false,
+    };
+    let (mut seen, mut closed) = (0u64, 0);
+    for entry in directory.entries() {
+        seen += 1;
+        if !entry.is_file() {
+            continue;
+        }
         let name = entry.readable_name();
-        let content = match (members, room) {
-            (0, _) => Err(LeftOut::Members),
-            (_, 0) => Err(LeftOut::MemberBytes),
-            _ => unlocked(source, directory.shift, &entry, password, limits)?,
-        };
-        match content {
-            Ok(content) if content.len() as u64 > room => {
-                room = 0;
-                sections.left_out.add(&name, LeftOut::MemberBytes.as_str());
-            }
-            Ok(content) => {
-                opened += u64::from(entry.encrypted());
-                (members, room) = (members - 1, room - content.len() as u64);
-                sections.add(&name, &content)?;
+        match opener.open(source, &entry)? {
+            Ok(bytes) => {
+                opener.budget.members -= 1;
+                sections.add(&name, &bytes)?;
             }
             Err(reason) => {
-                closed += u32::from(reason == LeftOut::Encrypted);
+                if reason == LeftOut::Encrypted {
+                    // To try a member takes as long as to open it.
+                    opener.budget.members -= 1;
+                    closed += 1;
+                }
                 sections.left_out.add(&name, reason.as_str());
             }
         }
-        if opened == 0 && closed >= TRIED {
+        if !opener.has_opened && closed >= TRIED {
             break;
         }
     }
-    if opened == 0 {
+    if !opener.has_opened && closed > 0 {
         return Err(FormatError::Encrypted { format: Format::Zip });
+    }
+    if !opener.has_opened || sections.read.text.is_empty() {
+        return Ok(None);
+    }
+    if seen < directory.claimed {
+        // The directory is longer than what is read of it, or it breaks off.
+        sections.left_out.add("", LeftOut::Damaged.as_str());
     }
     sections.finish().map(Some)
 }
 
-/// The bytes of a member, which the password opens if the member is locked.
-fn unlocked<R: Read + Seek>(
-    source: &mut R,
+/// Opens members one by one, with the password where they are locked.
+struct Opener<'a> {
+    /// The number of bytes before the archive.
     shift: u64,
-    entry: &Entry<'_>,
-    password: &Secret,
-    limits: &Limits,
-) -> io::Result<Result<Vec<u8>, LeftOut>> {
-    if entry.is_link() {
-        return Ok(Err(LeftOut::Link));
-    }
-    let most = limits.input_bytes;
-    if entry.packed > most {
-        return Ok(Err(LeftOut::InputBytes));
-    }
-    let Some(start) = entry.header.checked_add(shift) else { return Ok(Err(LeftOut::Damaged)) };
-    let header = read_at(source, start, HEADER)?;
-    if header.len() < HEADER as usize || !header.starts_with(b"PK\x03\x04") {
-        return Ok(Err(LeftOut::Damaged));
-    }
-    let names = u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
-    let packed = read_at(source, start.saturating_add(HEADER + names), entry.packed)?;
-    if (packed.len() as u64) < entry.packed {
-        return Ok(Err(LeftOut::Damaged));
-    }
-    let is_locked = entry.encrypted();
-    let (packed, method, has_sum) = match entry.sealing.filter(|_| entry.method == SEALED) {
-        _ if !is_locked => (Some(packed), entry.method, true),
-        // The second version has no sum of its own, because that would tell something of what is locked.
-        Some(sealing) => (sealing.open(&packed, password), sealing.method, sealing.version == 1),
-        None => (of_old(packed, password), entry.method, true),
-    };
-    let Some(packed) = packed else { return Ok(Err(LeftOut::Encrypted)) };
-    // What a wrong password makes of a member looks damaged.
-    let spoilt = if is_locked { LeftOut::Encrypted } else { LeftOut::Damaged };
-    let bytes = match method {
-        0 => packed,
-        8 => {
-            let mut bytes = Vec::new();
-            if DeflateDecoder::new(packed.as_slice()).take(most.saturating_add(1)).read_to_end(&mut bytes).is_err() {
-                return Ok(Err(spoilt));
-            }
-            bytes
+    password: &'a Secret,
+    limits: &'a Limits,
+    budget: Budget,
+    spans: Spans,
+    /// Whether the password is right for a member, even for one that cannot be read.
+    has_opened: bool,
+}
+
+impl Opener<'_> {
+    /// The bytes of a member.
+    fn open<R: Read + Seek>(&mut self, source: &mut R, entry: &Entry<'_>) -> io::Result<Result<Vec<u8>, LeftOut>> {
+        if let Some(reason) = self.budget.spent() {
+            return Ok(Err(reason));
         }
-        _ => return Ok(Err(LeftOut::Compression)),
-    };
-    let length = bytes.len() as u64;
-    if length > most {
-        return Ok(Err(LeftOut::InputBytes));
+        if entry.is_link() {
+            return Ok(Err(LeftOut::Link));
+        }
+        if entry.packed.max(entry.unpacked) > self.limits.input_bytes {
+            return Ok(Err(LeftOut::InputBytes));
+        }
+        let begin = match self.spans.begin(source, self.shift, entry)? {
+            Ok(begin) => begin,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let packed = read_at(source, begin, entry.packed)?;
+        if (packed.len() as u64) < entry.packed {
+            return Ok(Err(LeftOut::Damaged));
+        }
+        Ok(self.unlock(packed, entry))
     }
-    if length > Limits::RATIO_FREE_BYTES && length > entry.packed.saturating_mul(u64::from(limits.zip_ratio)) {
-        return Ok(Err(LeftOut::ZipRatio));
+
+    fn unlock(&mut self, packed: Vec<u8>, entry: &Entry<'_>) -> Result<Vec<u8>, LeftOut> {
+        if !entry.encrypted() {
+            return self.unpack(packed, entry.method, entry, true);
+        }
+        match entry.sealing.filter(|_| entry.method == SEALED) {
+            Some(sealing) => {
+                let packed = sealing.open(&packed, self.password).ok_or(LeftOut::Encrypted)?;
+                self.has_opened = true;
+                // The second version has no sum of its own, because that would tell something of what is locked.
+                self.unpack(packed, sealing.method, entry, sealing.version == 1)
+            }
+            None => {
+                let packed = of_old(packed, self.password).ok_or(LeftOut::Damaged)?;
+                let bytes = self.unpack(packed, entry.method, entry, true).map_err(|reason| match reason {
+                    // What a wrong password makes of a member looks damaged.
+                    LeftOut::Damaged => LeftOut::Encrypted,
+                    reason => reason,
+                })?;
+                self.has_opened = true;
+                Ok(bytes)
+            }
+        }
     }
-    let mut sum = Crc::new();
-    sum.update(&bytes);
-    let is_whole = length == entry.unpacked && (!has_sum || sum.sum() == entry.crc);
-    Ok(if is_whole { Ok(bytes) } else { Err(spoilt) })
+
+    /// Unpacks bytes as far as the limits allow, and says whether they are those that were packed. What is unpacked counts, even if it
+    /// is worthless.
+    fn unpack(&mut self, packed: Vec<u8>, method: u16, entry: &Entry<'_>, has_sum: bool) -> Result<Vec<u8>, LeftOut> {
+        let of_ratio = entry.packed.saturating_mul(u64::from(self.limits.zip_ratio)).max(Limits::RATIO_FREE_BYTES);
+        let room = self.budget.bytes;
+        let (bytes, is_cut) = match method {
+            0 => (packed, false),
+            8 => {
+                let most = room.min(of_ratio).min(self.limits.input_bytes).saturating_add(1);
+                let mut bytes = Vec::new();
+                let read = DeflateDecoder::new(packed.as_slice()).take(most).read_to_end(&mut bytes);
+                (bytes, read.is_err())
+            }
+            _ => return Err(LeftOut::Compression),
+        };
+        let length = bytes.len() as u64;
+        self.budget.bytes = room.saturating_sub(length);
+        if length > room {
+            return Err(LeftOut::MemberBytes);
+        }
+        if length > self.limits.input_bytes {
+            return Err(LeftOut::InputBytes);
+        }
+        if length > of_ratio {
+            return Err(LeftOut::ZipRatio);
+        }
+        let mut sum = Crc::new();
+        sum.update(&bytes);
+        let is_whole = !is_cut && length == entry.unpacked && (!has_sum || sum.sum() == entry.crc);
+        if is_whole { Ok(bytes) } else { Err(LeftOut::Damaged) }
+    }
 }
 
 impl Sealing {

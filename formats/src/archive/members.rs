@@ -102,14 +102,7 @@ impl Member<'_> {
         if entry.unpacked > self.limits.input_bytes {
             return Ok(Err(LeftOut::InputBytes));
         }
-        let Some(start) = entry.header.checked_add(self.shift) else { return Ok(Err(LeftOut::Damaged)) };
-        let header = read_at(source, start, HEADER)?;
-        if header.len() < HEADER as usize || !header.starts_with(b"PK\x03\x04") {
-            return Ok(Err(LeftOut::Damaged));
-        }
-        let begin = start + HEADER + u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
-        let Some(end) = begin.checked_add(entry.packed) else { return Ok(Err(LeftOut::Damaged)) };
-        Ok(if spans.claim(start, end) { Ok(begin) } else { Err(LeftOut::Overlap) })
+        spans.begin(source, self.shift, entry)
     }
 
     /// Gives the member's bytes, and says whether they are whole.
@@ -172,9 +165,26 @@ impl Member<'_> {
 /// The stretches of the archive that members have. Where two overlap, a small archive would hold any number of large
 /// members.
 #[derive(Default)]
-struct Spans(BTreeMap<u64, u64>);
+pub(super) struct Spans(BTreeMap<u64, u64>);
 
 impl Spans {
+    /// Finds where the packed bytes of a member begin, and takes the member's stretch.
+    pub(super) fn begin<R: Read + Seek>(
+        &mut self,
+        source: &mut R,
+        shift: u64,
+        entry: &Entry<'_>,
+    ) -> io::Result<Result<u64, LeftOut>> {
+        let Some(start) = entry.header.checked_add(shift) else { return Ok(Err(LeftOut::Damaged)) };
+        let header = read_at(source, start, HEADER)?;
+        if header.len() < HEADER as usize || !header.starts_with(b"PK\x03\x04") {
+            return Ok(Err(LeftOut::Damaged));
+        }
+        let begin = start + HEADER + u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
+        let Some(end) = begin.checked_add(entry.packed) else { return Ok(Err(LeftOut::Damaged)) };
+        Ok(if self.claim(start, end) { Ok(begin) } else { Err(LeftOut::Overlap) })
+    }
+
     /// Takes a stretch, unless a part of it is taken.
     fn claim(&mut self, start: u64, end: u64) -> bool {
         let before = self.0.range(..=start).next_back().is_some_and(|(_, before)| *before > start);

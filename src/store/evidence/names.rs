@@ -140,7 +140,8 @@ evidence! {
     Members = "members", by "`extract:members`",
         absent "the file is no archive and no message with attachments";
     /// How many files within the file were not read, by the reason, and the first hundred of them, each with `name` and `reason`: `encrypted`, `compression`
-    /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, `object` (of a program, no file), or `member_depth`.
+    /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, `object` (of a program, no file),
+    /// or `member_depth`; of an archive that its password opened also the code of the error with which a member's reader ended, or of the limit.
     MembersLeftOut = "members.left_out", by "`extract:members`, `extract:text`",
         absent "every file within the file was read, or there is none";
     /// The pictures of the file that became nodes (`images`), those that have the bytes of an earlier one and no node of their own (`same`, each with

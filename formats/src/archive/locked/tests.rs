@@ -67,9 +67,53 @@ fn a_member_that_cannot_be_read_is_named_and_the_others_are_read() {
     let left_out =
         json!({"count": 1, "reasons": {"encrypted": 1}, "first": [{"name": "rules/house.md", "reason": "encrypted"}]});
     assert_eq!(read.facts["members.left_out"], left_out);
-    let limits = Limits { members: 1, ..Limits::default() };
-    let read = unlock_within(AES[1], LONG, &limits).unwrap();
-    assert_eq!(read.facts["members.left_out"]["reasons"], json!({"members": 1}));
+    for (limits, reason) in [
+        (Limits { members: 1, ..Limits::default() }, "members"),
+        (Limits { member_bytes: 60, ..Limits::default() }, "member_bytes"),
+        (Limits { input_bytes: 65, ..Limits::default() }, "input_bytes"),
+    ] {
+        for bytes in AES {
+            let left_out = unlock_within(bytes, LONG, &limits).unwrap().facts["members.left_out"]["reasons"].clone();
+            assert_eq!(left_out, json!({reason: 1}));
+        }
+    }
+}
+
+/// The places of the entries in the directory.
+fn entries(bytes: &[u8]) -> Vec<usize> {
+    memchr::memmem::find_iter(bytes, b"PK\x01\x02").collect()
+}
+
+#[test]
+fn bytes_that_two_members_share_are_opened_once() {
+    let mut changed = AES[0].to_vec();
+    let second = entries(&changed)[1];
+    changed[second + 42..second + 46].fill(0);
+    let read = unlock(&changed, LONG).unwrap();
+    assert!(read.text.starts_with("# rules/house.md") && !read.text.contains("nests.csv"), "{}", read.text);
+    assert_eq!(read.facts["members.left_out"]["reasons"], json!({"overlap": 1}));
+}
+
+#[test]
+fn a_right_password_is_not_called_wrong_where_nothing_else_can_be_read() {
+    let mut changed = AES[1].to_vec();
+    let places: Vec<usize> = entries(&changed).into_iter().zip(["rules/house.md", "nests.csv"]).map(method).collect();
+    changed[places[0]] = 14;
+    let read = unlock(&changed, LONG).unwrap();
+    assert_eq!(read.facts["members.left_out"]["reasons"], json!({"compression": 1}));
+    changed[places[1]] = 14;
+    let password = Secret::new(LONG);
+    let none = Limits { members: 0, ..Limits::default() };
+    for (bytes, limits) in [(&changed[..], &Limits::default()), (AES[1], &none)] {
+        let access = Access { password: Some(&password), ..Access::from(limits) };
+        assert!(probe(Format::Zip, Cursor::new(bytes), access).unwrap().holds(Pattern::HasMembers));
+        assert_eq!(extract(Format::Zip, Cursor::new(bytes), access).unwrap_err().code(), "unsupported");
+    }
+}
+
+/// Where an entry says how its member is packed below AES.
+fn method((entry, name): (usize, &str)) -> usize {
+    entry + 46 + name.len() + 9
 }
 
 #[test]
