@@ -452,7 +452,7 @@ async fn a_password_opens_the_members_of_an_archive_at_its_upload_or_later_and_i
 }
 
 #[tokio::test]
-async fn an_archive_that_its_password_does_not_open_or_that_is_over_a_limit_is_refused_and_its_open_members_need_none() {
+async fn a_partly_locked_archive_with_a_wrong_password_and_an_opened_one_over_a_limit_are_refused() {
     let app = TestApp::with(Wish { settings: &[("SVC_PARSER_HEADINGS", "3")], ..Wish::default() }).await;
     let folder = repository().join("formats/src/archive/files");
     // One of its three members is open.

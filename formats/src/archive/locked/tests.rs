@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Pattern, detect, extract, probe};
+use crate::{Pattern, archive::u32_at, detect, extract, probe};
+use std::io::Write;
+use zip::{ZipWriter, write::SimpleFileOptions};
 
 /// By the cipher of the first zip tools, beside a member that is open. The password is `heron`.
 const OLD: &[u8] = include_bytes!("../files/old.zip");
@@ -92,6 +94,43 @@ fn bytes_that_two_members_share_are_opened_once() {
     let read = unlock(&changed, LONG).unwrap();
     assert!(read.text.starts_with("# rules/house.md") && !read.text.contains("nests.csv"), "{}", read.text);
     assert_eq!(read.facts["members.left_out"]["reasons"], json!({"overlap": 1}));
+}
+
+/// The members of two archives in one.
+fn joined(first: &[u8], second: &[u8]) -> Vec<u8> {
+    let parts = |bytes: &[u8]| {
+        let end = memchr::memmem::rfind(bytes, b"PK\x05\x06").unwrap();
+        let directory = u32_at(bytes, end + 16) as usize;
+        (bytes[..directory].to_vec(), bytes[directory..end].to_vec())
+    };
+    let ((mut joined, mut directory), (members, mut more)) = (parts(first), parts(second));
+    for at in entries(&more) {
+        let header = u32_at(&more, at + 42) + joined.len() as u32;
+        more[at + 42..at + 46].copy_from_slice(&header.to_le_bytes());
+    }
+    joined.extend(members);
+    directory.extend(more);
+    let (count, size, offset) = (entries(&directory).len() as u16, directory.len() as u32, joined.len() as u32);
+    joined.extend(directory);
+    joined.extend(b"PK\x05\x06\0\0\0\0");
+    joined.extend([count, count].map(u16::to_le_bytes).concat());
+    joined.extend([size, offset].map(u32::to_le_bytes).concat());
+    joined.extend([0, 0]);
+    joined
+}
+
+#[test]
+fn members_that_unpack_to_too_much_are_left_out_and_count() {
+    let mut bomb = ZipWriter::new(Cursor::new(Vec::new()));
+    bomb.start_file("bomb.txt", SimpleFileOptions::default()).unwrap();
+    bomb.write_all(&vec![b'x'; Limits::RATIO_FREE_BYTES as usize + 1]).unwrap();
+    let bomb = bomb.finish().unwrap().into_inner();
+    let read = unlock(&joined(AES[0], &bomb), LONG).unwrap();
+    assert!(read.text.starts_with("# rules/house.md"), "{}", read.text);
+    assert_eq!(read.facts["members.left_out"]["reasons"], json!({"zip_ratio": 1}));
+    let limits = Limits { member_bytes: Limits::RATIO_FREE_BYTES + 60, ..Limits::default() };
+    let read = unlock_within(&joined(&bomb, AES[0]), LONG, &limits).unwrap();
+    assert_eq!(read.facts["members.left_out"]["reasons"], json!({"member_bytes": 1, "zip_ratio": 1}));
 }
 
 #[test]
