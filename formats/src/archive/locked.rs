@@ -311,12 +311,14 @@ impl Sections<'_> {
         if !read.text.is_empty() {
             text.push_str("\n\n");
             let start = text.len();
+            let body = read.text.trim_end();
             headings.extend(read.headings.into_iter().map(|heading| Heading {
                 level: heading.level.saturating_add(1).min(9),
-                start: start + heading.start,
+                // One may stand on an empty page at the end.
+                start: start + heading.start.min(body.len()),
                 ..heading
             }));
-            text.push_str(read.text.trim_end());
+            text.push_str(body);
         }
         check_text(self.read.text.len(), self.access.limits)
     }
