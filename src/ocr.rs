@@ -113,6 +113,11 @@ impl Pace {
     }
 }
 
+/// Hears the number of each page that begins, except the first.
+type Begins<'a> = &'a (dyn Fn(u32) + Sync);
+
+const UNHEARD: Begins<'static> = &|_| {};
+
 /// What the engine reads on its standard input.
 enum Input<'a> {
     Bytes(&'a [u8]),
@@ -159,14 +164,14 @@ impl Engine {
             },
         };
         let unusable = |reason| Unusable::Program { program: program.clone(), reason };
-        let said = engine.run(&["--version"], Input::Bytes(&[]), Pace::of_one(START_TIME)).await.map_err(unusable)?;
+        let pace = Pace::of_one(START_TIME);
+        let said = engine.run(&["--version"], Input::Bytes(&[]), pace, UNHEARD).await.map_err(unusable)?;
         let said = shown(&said);
         engine.version = match said.strip_prefix("tesseract ").and_then(|version| version.split_whitespace().next()) {
             Some(version) => version.to_owned(),
             None => return Err(Unusable::Other { program, said }),
         };
-        let listed =
-            engine.run(&["--list-langs"], Input::Bytes(&[]), Pace::of_one(START_TIME)).await.map_err(unusable)?;
+        let listed = engine.run(&["--list-langs"], Input::Bytes(&[]), pace, UNHEARD).await.map_err(unusable)?;
         // The first line names the folder.
         let has: Vec<String> =
             String::from_utf8_lossy(&listed).lines().skip(1).map(|line| shown(line.as_bytes())).collect();
@@ -225,14 +230,19 @@ impl Engine {
 
     /// Reads the words of all pictures of a file, of these sizes, with one start of the engine. The engine ends at the first picture
     /// that it cannot unpack, and does not mention it. Each picture may take as long as one that is read alone, and all together may
-    /// write as much as one.
+    /// write as much as one. `begins` hears which picture the engine has begun.
     ///
     /// # Errors
     /// As for [`Self::recognise`].
-    pub async fn recognise_all(&self, sizes: &[PictureSize], file: File) -> Result<Vec<Recognised>, EngineError> {
+    pub async fn recognise_all(
+        &self,
+        sizes: &[PictureSize],
+        file: File,
+        begins: Begins<'_>,
+    ) -> Result<Vec<Recognised>, EngineError> {
         let pages = u32::try_from(sizes.len()).unwrap_or(u32::MAX);
         let pace = Pace { page: self.page_time, pages };
-        let written = self.run(&self.arguments(&[]), Input::File(file), pace).await?;
+        let written = self.run(&self.arguments(&[]), Input::File(file), pace, begins).await?;
         table::read_all(&written, sizes).map_err(EngineError::Nonsense)
     }
 
@@ -242,7 +252,7 @@ impl Engine {
         more: &[&str],
         input: Input<'_>,
     ) -> Result<Option<Recognised>, EngineError> {
-        let written = self.run(&self.arguments(more), input, Pace::of_one(self.page_time)).await?;
+        let written = self.run(&self.arguments(more), input, Pace::of_one(self.page_time), UNHEARD).await?;
         table::read(&written, size).map_err(EngineError::Nonsense)
     }
 
@@ -256,7 +266,13 @@ impl Engine {
         arguments
     }
 
-    async fn run(&self, arguments: &[&str], input: Input<'_>, pace: Pace) -> Result<Vec<u8>, EngineError> {
+    async fn run(
+        &self,
+        arguments: &[&str],
+        input: Input<'_>,
+        pace: Pace,
+        begins: Begins<'_>,
+    ) -> Result<Vec<u8>, EngineError> {
         let (stdin, bytes) = match input {
             Input::Bytes(bytes) => (Stdio::piped(), bytes),
             Input::File(file) => (Stdio::from(file), &[] as &[u8]),
@@ -280,11 +296,11 @@ impl Engine {
         let mut child = command.spawn().map_err(|error| EngineError::Missing(error.to_string()))?;
         let _group = Group::of(&child);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (begins, mut begun) = watch::channel(());
+        let (page, mut begun) = watch::channel(1);
         let work = async {
             let (written, complaint, ()) = tokio::try_join!(
                 all_written(stdout),
-                complaint(stderr, Heard::new(pace.pages), &begins),
+                complaint(stderr, Heard::new(pace.pages), &page),
                 written_to(stdin, bytes)
             )?;
             let status = child.wait().await.map_err(broken)?;
@@ -295,8 +311,9 @@ impl Engine {
             // The time of each page runs from its beginning.
             tokio::select! {
                 ended = &mut work => return ended,
-                page = timeout(pace.page, begun.changed()) => if !matches!(page, Ok(Ok(()))) {
-                    return Err(EngineError::Timeout(pace.page));
+                page = timeout(pace.page, begun.changed()) => match page {
+                    Ok(Ok(())) => begins(*begun.borrow_and_update()),
+                    _ => return Err(EngineError::Timeout(pace.page)),
                 }
             }
         }
@@ -378,13 +395,13 @@ impl Heard {
 async fn complaint(
     pipe: Option<impl AsyncRead + Unpin>,
     mut heard: Heard,
-    begins: &watch::Sender<()>,
+    begins: &watch::Sender<u32>,
 ) -> Result<Vec<u8>, EngineError> {
     if let Some(mut pipe) = pipe {
         let mut piece = [0; COMPLAINT_BYTES];
         while let Ok(read @ 1..) = pipe.read(&mut piece).await {
             if heard.take(&piece[..read]) {
-                begins.send_replace(());
+                begins.send_replace(heard.page);
             }
         }
     }

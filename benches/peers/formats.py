@@ -2,7 +2,7 @@
 
 `formats.py read` takes a job, one line of JSON on standard input, and does a round of it for every further line: one line of
 JSON back. `formats.py make KIND SIZE FILE` writes a file with nothing but the standard library. `formats.py tables FILE` prints
-the tables that pdfplumber finds, and its version.
+the tables that pdfplumber finds, and its version; `formats.py texts WORK FILE...` what a peer makes of each file, and its version.
 """
 
 import json
@@ -33,19 +33,36 @@ def markdown():
     from markitdown import MarkItDown
 
     converter = MarkItDown()
-    return lambda path: len(converter.convert(path).text_content)
+    return lambda path: converter.convert(path).text_content
+
+
+def docling():
+    """The engine of docling.rs, and the Python of docling that writes Markdown of what it finds. It needs no model for these formats."""
+    from docling_rs import DocumentConverter
+
+    converter = DocumentConverter()
+
+    def text(path):
+        try:
+            return converter.convert(path).document.export_to_markdown()
+        except BaseException as error:
+            # A panic of the engine is no Exception, and would end the peers' side.
+            if type(error).__name__ == "PanicException":
+                raise RuntimeError(f"it panicked: {error}") from error
+            raise
+
+    return text
 
 
 def cells(path):
     """Streams every cell of every sheet; returns how many hold a value."""
     import openpyxl
 
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    try:
+    # It refuses a name without the ending of a workbook, but not a file.
+    with open(path, "rb") as file:
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
         rows = (row for sheet in book.worksheets for row in sheet.iter_rows(values_only=True))
         return sum(value is not None for row in rows for value in row)
-    finally:
-        book.close()
 
 
 def sheets(path):
@@ -84,11 +101,23 @@ def mail(path):
     return len(body.get_content()) if body else 0
 
 
+def counted(make):
+    """Of work that gives a text, the work that gives the number of its characters."""
+
+    def made():
+        text = make()
+        return lambda path: len(text(path))
+
+    return made
+
+
+# What gives texts, by name, with its package.
+TEXTS = {"markdown": ("markitdown", markdown), "docling": ("docling-rs", docling)}
 # The work, by name: the packages whose versions stand beside the figures (none for what comes with Python), and what makes the
 # function.
 WORK = {
+    **{name: (package, counted(make)) for name, (package, make) in TEXTS.items()},
     "pdf": ("pypdfium2", lambda: pdf_text),
-    "markdown": ("markitdown", markdown),
     "cells": ("openpyxl", lambda: cells),
     "sheets": ("python-calamine", lambda: sheets),
     "rows": (None, lambda: rows),
@@ -265,6 +294,23 @@ def tables(path):
     print(json.dumps({"version": version("pdfplumber"), "pages": pages}))
 
 
+def texts(work, paths):
+    """What a peer makes of each file, without references to characters; null for one that it does not read."""
+    from html import unescape
+    from importlib.metadata import version
+
+    package, make = TEXTS[work]
+    text = make()
+    found = []
+    for path in paths:
+        try:
+            found.append(unescape(text(path)))
+        except Exception as error:
+            print(f"bench: {package} does not read {path}: {error}", file=sys.stderr)
+            found.append(None)
+    print(json.dumps({"version": version(package), "texts": found}))
+
+
 def write_pdf(pages, content, path):
     """Pages whose streams are deflated, with one of the standard fonts."""
     import zlib
@@ -372,5 +418,7 @@ if __name__ == "__main__":
         read()
     elif sys.argv[1] == "tables":
         tables(sys.argv[2])
+    elif sys.argv[1] == "texts":
+        texts(sys.argv[2], sys.argv[3:])
     else:
         make(sys.argv[2], int(sys.argv[3]), sys.argv[4])

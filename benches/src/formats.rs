@@ -8,6 +8,7 @@ mod job;
 mod markup;
 pub mod ocr;
 mod peers;
+mod shared;
 mod tables;
 mod words;
 mod worker;
@@ -34,6 +35,9 @@ const PARAGRAPHS: usize = 200;
 /// The kinds of PDF with a table on each page, and their pages.
 const TABLES: [(&str, usize); 4] =
     [("tables", 200), ("tables-narrow", 60), ("tables-merged", 60), ("tables-continued", 60)];
+/// What other readers of many formats read, too.
+const DOCUMENTS: [&str; 11] = ["docx", "pptx", "html", "eml", "rtf", "ipynb", "epub", "odt", "odp", "doc", "ppt"];
+const WORKBOOKS: [&str; 5] = ["xlsx", "xlsb", "xls", "ods", "csv"];
 
 type Out<'a> = &'a mut dyn FnMut(Figure);
 
@@ -42,21 +46,30 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
     let folder = tempfile::Builder::new().prefix("svc-bench.").tempdir()?;
     let made = folder.path().join("markup");
     make_markup(PARAGRAPHS, &made)?;
-    for (name, unit, work, peer, files) in [
-        ("formats/pdf", "ms/page", Work::Pdf, "pypdfium2", files("pdf")?),
-        ("formats/docx", "ms/file", Work::Markdown, "markitdown", files("docx")?),
-        ("formats/pptx", "ms/file", Work::Markdown, "markitdown", files("pptx")?),
-        ("formats/html", "ms/file", Work::Markdown, "markitdown", with_made("html", &made)?),
-        ("formats/ipynb", "ms/file", Work::Markdown, "markitdown", with_made("ipynb", &made)?),
-        ("formats/epub", "ms/file", Work::Markdown, "markitdown", files("epub")?),
-        ("formats/xlsx", "ms/file", Work::Cells, "markitdown", files("xlsx")?),
-        ("formats/ods", "ms/file", Work::Sheets, "python-calamine", files("ods")?),
-        ("formats/xls", "ms/file", Work::Sheets, "python-calamine", files("xls")?),
-        ("formats/csv", "ms/file", Work::Rows, "csv of Python", files("csv")?),
-        ("formats/eml", "ms/file", Work::Mail, "email of Python", with_made("eml", &made)?),
+    let markdown = (Work::Markdown, Work::Markdown);
+    let sheets = (Work::Sheets, Work::Sheets);
+    for (name, work, peer, files) in [
+        ("formats/pdf", (Work::Pdf, Work::Pdf), "pypdfium2", files("pdf")?),
+        ("formats/docx", markdown, "markitdown", files("docx")?),
+        ("formats/pptx", markdown, "markitdown", files("pptx")?),
+        ("formats/html", markdown, "markitdown", with_made("html", &made)?),
+        ("formats/ipynb", markdown, "markitdown", with_made("ipynb", &made)?),
+        ("formats/epub", markdown, "markitdown", files("epub")?),
+        ("formats/xlsx", (Work::Cells, Work::Markdown), "markitdown", files("xlsx")?),
+        ("formats/ods", sheets, "python-calamine", files("ods")?),
+        ("formats/xls", sheets, "python-calamine", files("xls")?),
+        ("formats/csv", (Work::Rows, Work::Rows), "csv of Python", files("csv")?),
+        ("formats/eml", (Work::Mail, Work::Mail), "email of Python", with_made("eml", &made)?),
     ] {
-        small(name, unit, work, peer, files, &peers, out)?;
+        small(name, work, peer, files, &peers, out)?;
     }
+    for (ours, kinds) in [(Work::Markdown, &DOCUMENTS[..]), (Work::Cells, &WORKBOOKS[..])] {
+        for kind in kinds {
+            let name = format!("formats/docling/{kind}");
+            small(&name, (ours, Work::Docling), "docling.rs", with_made(kind, &made)?, &peers, out)?;
+        }
+    }
+    shared::run(&made, &peers, out)?;
     words::run(out)?;
     headings::run(out)?;
     for (kind, pages) in TABLES {
@@ -89,8 +102,9 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
 /// The files of a format, by name: those of the first folder that has any.
 fn files(extension: &str) -> Result<Vec<PathBuf>, BoxError> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let corpus = repository.join("../shared/corpus").join(extension);
-    for folder in [corpus, repository.join("tests/samples"), repository.join("formats/tests/files")] {
+    let corpus = repository.join("../shared/corpus");
+    let [samples, of_formats] = ["tests/samples", "formats/tests/files"].map(|folder| repository.join(folder));
+    for folder in [corpus.join(extension), samples, of_formats, corpus.join("ole2")] {
         if !folder.is_dir() {
             continue;
         }
@@ -126,8 +140,7 @@ fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, BoxErr
 /// A warm reading of many small files. A file that one side does not read counts for neither.
 fn small(
     name: &str,
-    unit: &'static str,
-    work: Work,
+    (work, of_peer): (Work, Work),
     peer: &'static str,
     files: Vec<PathBuf>,
     peers: &Peers,
@@ -137,9 +150,8 @@ fn small(
         eprintln!("bench: {name} is left out: no file of its kind is here");
         return Ok(());
     }
-    let theirs = if work == Work::Cells { Work::Markdown } else { work };
     let mut ours = Worker::start(&Job { work, files: files.clone() })?;
-    let mut theirs = peers.start(&Job { work: theirs, files: files.clone() })?;
+    let mut theirs = peers.start(&Job { work: of_peer, files: files.clone() })?;
     let (mut our_rounds, mut their_rounds) = (Vec::new(), Vec::new());
     for _ in 0..=ROUNDS {
         our_rounds.push(ours.round()?);
@@ -166,6 +178,7 @@ fn small(
         };
         both.iter().map(middle).sum::<f64>() * 1e3 / n as f64
     };
+    let unit = if work == Work::Pdf { "ms/page" } else { "ms/file" };
     let version = their_rounds[0].version.clone().into();
     let value = milliseconds(&their_rounds);
     out(Figure::beside(name, n, unit, milliseconds(&our_rounds), Peer { name: peer, version, value }));

@@ -1,9 +1,11 @@
-//! The directory of a zip archive: what it says of its members. Nothing is unpacked.
+//! Zip archives. The directory tells what an archive says of its members, and nothing is unpacked for that.
 
+mod locked;
 mod members;
 
+use crate::{Access, Extraction, Format, FormatError, Pattern, Patterns, markdown::has_text, tables::has_tables};
 use flate2::read::DeflateDecoder;
-pub(crate) use members::{members, probe};
+pub(crate) use members::members;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -36,6 +38,31 @@ pub struct Member {
     pub packed_bytes: u64,
     pub unpacked_bytes: u64,
     pub encrypted: bool,
+}
+
+/// Tells whether an archive names a file, or what its text shows if a password opens members of it.
+pub(crate) fn probe<R: Read + Seek>(mut source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
+    match unlocked(&mut source, access)? {
+        Some(read) => Ok(Patterns::default()
+            .with(Pattern::HasTextLayer, has_text(&read.text))
+            .with(Pattern::HasHeadings, !read.headings.is_empty())
+            .with(Pattern::HasTables, has_tables(&read.text))
+            .with(Pattern::IsEncrypted, true)),
+        None => members::probe(source),
+    }
+}
+
+/// Reads an archive as a text if a password opens members of it; the files of others are read one by one.
+pub(crate) fn extract<R: Read + Seek>(mut source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
+    const NO_TEXT: &str = "an archive has no text of its own; its files are read one by one";
+    unlocked(&mut source, access)?.ok_or_else(|| FormatError::unsupported(Format::Zip, NO_TEXT))
+}
+
+fn unlocked<R: Read + Seek>(source: &mut R, access: Access<'_>) -> Result<Option<Extraction>, FormatError> {
+    match access.password {
+        Some(password) => locked::read(source, password, access.limits),
+        None => Ok(None),
+    }
 }
 
 impl Archive {
@@ -86,6 +113,18 @@ pub(crate) struct Entry<'a> {
     /// What the system that made the archive says of the file.
     attributes: u32,
     header: u64,
+    /// How AES has locked it, if it has.
+    sealing: Option<Sealing>,
+}
+
+/// What a member that is locked with AES says of its lock.
+#[derive(Debug, Clone, Copy)]
+struct Sealing {
+    version: u16,
+    /// 1 to 3 for keys of 128, 192 and 256 bits.
+    strength: u8,
+    /// How it is packed below its lock.
+    method: u16,
 }
 
 impl Directory {
@@ -130,6 +169,7 @@ impl Directory {
                 unpacked: u64::from(u32_at(fixed, 24)),
                 attributes: u32_at(fixed, 38),
                 header: u64::from(u32_at(fixed, 42)),
+                sealing: None,
             };
             entry.widen(bytes.get(46 + name..46 + name + extra).unwrap_or_default());
             bytes = bytes.get(46 + name + extra + comment..)?;
@@ -197,8 +237,14 @@ impl Entry<'_> {
         self.flags & 1 != 0
     }
 
-    fn is_folder(&self) -> bool {
-        matches!(self.name.last(), Some(b'/' | b'\\'))
+    /// Whether somebody packed it: it is no folder, and nothing that a desktop wrote for itself beside the files.
+    fn is_file(&self) -> bool {
+        let is_folder = matches!(self.name.last(), Some(b'/' | b'\\'));
+        let last = self.name.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
+        let is_of_desktop = matches!(last, b".DS_Store" | b"Thumbs.db" | b"desktop.ini")
+            || last.starts_with(b"._")
+            || self.name.starts_with(b"__MACOSX/");
+        !is_folder && !is_of_desktop
     }
 
     /// Whether its bytes are the path of another file.
@@ -206,7 +252,7 @@ impl Entry<'_> {
         (self.attributes >> 16) & 0o170_000 == 0o120_000
     }
 
-    /// Takes the sizes that do not fit their fields from the extra field.
+    /// Takes the sizes that do not fit their fields from the extra field, and how AES has locked the member.
     fn widen(&mut self, mut extra: &[u8]) {
         while extra.len() >= 4 {
             let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
@@ -218,7 +264,10 @@ impl Entry<'_> {
                         *field = values.next().unwrap_or(*field);
                     }
                 }
-                return;
+            }
+            if let (0x9901, [_, _, b'A', b'E', strength, _, _, ..]) = (id, body) {
+                let (version, method) = (u16_at(body, 0), u16_at(body, 5));
+                self.sealing = Some(Sealing { version, strength: *strength, method });
             }
             extra = &extra[4 + length..];
         }
@@ -355,7 +404,17 @@ mod tests {
     #[test]
     fn old_names_are_read_by_their_code_page() {
         let name = b"\x81ber\0.txt";
-        let entry = Entry { name, flags: 0, method: 0, crc: 0, packed: 0, unpacked: 0, attributes: 0, header: 0 };
+        let entry = Entry {
+            name,
+            flags: 0,
+            method: 0,
+            crc: 0,
+            packed: 0,
+            unpacked: 0,
+            attributes: 0,
+            header: 0,
+            sealing: None,
+        };
         assert_eq!(entry.readable_name(), "über\u{FFFD}.txt");
         assert_eq!(CODE_PAGE_437.chars().count(), 128);
     }

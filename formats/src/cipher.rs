@@ -2,7 +2,7 @@
 
 use aes::{
     Aes128, Aes192, Aes256,
-    cipher::{BlockDecrypt, BlockSizeUser, KeyInit, consts::U16},
+    cipher::{BlockDecrypt, BlockEncrypt, BlockSizeUser, KeyInit, consts::U16},
 };
 use md5::Md5;
 use sha1::Sha1;
@@ -193,6 +193,29 @@ where
     Some(())
 }
 
+/// Encrypts or decrypts bytes in place with AES that counts its blocks from 1, as zip tools do. `None` if AES has no keys of this length.
+pub(crate) fn counted(key: &[u8], data: &mut [u8]) -> Option<()> {
+    match key.len() {
+        16 => stream::<Aes128>(key, data),
+        24 => stream::<Aes192>(key, data),
+        32 => stream::<Aes256>(key, data),
+        _ => None,
+    }
+}
+
+fn stream<C>(key: &[u8], data: &mut [u8]) -> Option<()>
+where
+    C: BlockEncrypt + BlockSizeUser<BlockSize = U16> + KeyInit,
+{
+    let cipher = C::new_from_slice(key).ok()?;
+    for (piece, number) in data.chunks_mut(BLOCK).zip(1u128..) {
+        let mut with = number.to_le_bytes();
+        cipher.encrypt_block((&mut with).into());
+        piece.iter_mut().zip(with).for_each(|(byte, with)| *byte ^= with);
+    }
+    Some(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,6 +240,22 @@ mod tests {
         decrypt(&long, None, &mut of_long).unwrap();
         assert_eq!(of_long, plain[..BLOCK]);
         assert_eq!(decrypt(&key[..5], None, &mut of_long), None);
+    }
+
+    /// The stream of the first block is the number 1, encrypted.
+    #[test]
+    fn blocks_are_counted_from_one() {
+        let key = bytes("000102030405060708090a0b0c0d0e0f");
+        let mut data = [0; 20];
+        counted(&key, &mut data).unwrap();
+        let mut first: [u8; BLOCK] = std::array::from_fn(|at| data[at]);
+        decrypt(&key, None, &mut first).unwrap();
+        assert_eq!(u128::from_le_bytes(first), 1);
+        let once = data;
+        counted(&key, &mut data).unwrap();
+        assert_eq!(data, [0; 20], "it is its own reverse");
+        assert_ne!(once[..4], once[16..], "each block has another stream");
+        assert_eq!(counted(&key[..5], &mut data), None);
     }
 
     /// The vectors of RFC 6229 for keys of 40 and 128 bits, and a hash of RFC 1321.

@@ -34,7 +34,8 @@ pub(crate) fn by_name(name: &str) -> Option<Format> {
     let (_, extension) = name.rsplit_once('.')?;
     match extension.to_ascii_lowercase().as_str() {
         "csv" => Some(Format::Csv),
-        "tsv" | "tab" => Some(Format::Tsv),
+        // Many programs call the tables that they export as text workbooks, so that Excel opens them.
+        "tsv" | "tab" | "xls" => Some(Format::Tsv),
         _ => None,
     }
 }

@@ -17,8 +17,8 @@ pub struct Extraction {
     pub page_kind: PageKind,
     /// In order of appearance.
     pub headings: Vec<Heading>,
-    /// What declared the headings: `markdown`, `html`, `mail`, `json`, `xml`, `outline`, `tags`, `font_sizes`, `styles`, `slides` or
-    /// `sheets`.
+    /// What declared the headings: `markdown`, `html`, `mail`, `json`, `xml`, `outline`, `tags`, `font_sizes`, `styles`, `slides`,
+    /// `sheets` or `members`.
     pub headings_from: Option<String>,
     /// The outline of a file with pages that only OCR can read, whose titles may stand where no text is yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

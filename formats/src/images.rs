@@ -185,7 +185,7 @@ pub fn images<'a, R: Read + Seek>(
         Format::Odt | Format::Odp | Format::Ods => odf::images(format, source, limits, &mut giver)?,
         Format::Epub => epub::images(source, limits, &mut giver)?,
         Format::Html => html::images(source, limits, &mut giver)?,
-        Format::Ole2 => return Err(ole2::refusal(source)),
+        Format::Ole2 => ole2::images(source, limits, &mut giver)?,
         _ => return Err(FormatError::unsupported(format, "its pictures are not read")),
     }
     giver.finish()

@@ -112,7 +112,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Odt | Format::Odp | Format::Ods => odf::probe(format, source, access),
         Format::Epub => epub::probe(source, limits),
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
-        Format::Zip => archive::probe(source),
+        Format::Zip => archive::probe(source, access),
         Format::Image => images::file::probe(source, limits),
     }
 }
@@ -148,9 +148,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Xlsx | Format::Xlsb | Format::Csv | Format::Tsv => Err(FormatError::unsupported(format, xlsx::NO_TEXT)),
         Format::Ole2 => ole2::extract(source, access),
         Format::Image => images::file::extract(source, limits),
-        Format::Zip => {
-            Err(FormatError::unsupported(format, "an archive has no text of its own; its files are read one by one"))
-        }
+        Format::Zip => archive::extract(source, access),
     }
 }
 
@@ -159,7 +157,9 @@ pub fn extract<'a, R: Read + Seek>(
 pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -> Option<FormatError> {
     match format {
         // Of a file that opened, more than its lock was measured.
-        Format::Ole2 if patterns.get(Pattern::HasTextLayer).is_none() => Some(ole2::refusal(source)),
+        Format::Ole2 if [Pattern::HasTextLayer, Pattern::HasSheets].iter().all(|of| patterns.get(*of).is_none()) => {
+            Some(ole2::refusal(source))
+        }
         Format::Doc | Format::Ppt if patterns.get(Pattern::HasTextLayer).is_none() => {
             extract(format, source, &Limits::default()).err()
         }

@@ -36,7 +36,7 @@ pub(crate) fn members<R: Read + Seek>(
     let bytes = text::read_all(source, limits)?;
     let mut index = 0;
     for message in messages(&bytes) {
-        let message = MessageParser::default().parse(message).filter(|message| !message.parts.is_empty());
+        let message = MessageParser::default().parse(&message).filter(|message| !message.parts.is_empty());
         if let Some(message) = message {
             attached(&message, 1, &mut index, budget, take)?;
         }
@@ -100,7 +100,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     let bytes = text::read_all(source, limits)?;
     let mut writer = Writer::new(limits);
     for message in messages(&bytes) {
-        let message = MessageParser::default().parse(message).filter(|message| !message.parts.is_empty());
+        let message = MessageParser::default().parse(&message).filter(|message| !message.parts.is_empty());
         let message = message.ok_or_else(|| FormatError::corrupt(Format::Eml, "a message has no headers"))?;
         write(&message, 1, &mut writer, limits)?;
     }
@@ -123,10 +123,10 @@ fn write(message: &Message<'_>, level: u8, writer: &mut Writer<'_>, limits: &Lim
 }
 
 /// The messages of a mailbox, which begin with lines `From ` between an empty line and a header; a single message is one.
-fn messages(bytes: &[u8]) -> Vec<&[u8]> {
+fn messages(bytes: &[u8]) -> Vec<Cow<'_, [u8]>> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes).trim_ascii_start();
     if !bytes.starts_with(b"From ") {
-        return vec![bytes];
+        return vec![Cow::Borrowed(bytes)];
     }
     let borders = memchr::memmem::find_iter(bytes, b"\nFrom ").map(|at| at + 1);
     let borders = borders.filter(|&at| bytes[..at].ends_with(b"\n\n") || bytes[..at].ends_with(b"\r\n\r\n"));
@@ -136,9 +136,23 @@ fn messages(bytes: &[u8]) -> Vec<&[u8]> {
     let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
     let without_border = |(&start, end): (&usize, usize)| {
         let message = &bytes[start..end];
-        memchr::memchr(b'\n', message).map_or(&message[message.len()..], |line| &message[line + 1..])
+        unquoted(memchr::memchr(b'\n', message).map_or(&message[message.len()..], |line| &message[line + 1..]))
     };
     starts.iter().zip(ends).map(without_border).collect()
+}
+
+/// A message of a mailbox as it was sent: what looks like a border in it has a `>` more.
+fn unquoted(message: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memmem::find(message, b">From ").is_none() {
+        return Cow::Borrowed(message);
+    }
+    let mut sent = Vec::with_capacity(message.len());
+    for line in message.split_inclusive(|byte| *byte == b'\n') {
+        let marks = line.iter().take_while(|byte| **byte == b'>').count();
+        let is_marked = marks > 0 && line[marks..].starts_with(b"From ");
+        sent.extend_from_slice(&line[usize::from(is_marked)..]);
+    }
+    Cow::Owned(sent)
 }
 
 /// Whether the second line begins as a header does.

@@ -3,12 +3,12 @@
 mod directory;
 mod locked;
 
-use crate::{Access, Extraction, Format, FormatError, Pattern, Patterns, opened::Opened};
+use crate::{Access, Extraction, Format, FormatError, Limits, Pattern, Patterns, images::Giver, opened::Opened, xlsx};
 use cfb::CompoundFile;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Cursor, Read, Seek, SeekFrom},
 };
 
 /// The format of a compound file: a legacy office file, a message, or one that is told further when it is probed.
@@ -100,9 +100,13 @@ impl fmt::Display for CompoundKind {
     }
 }
 
-/// Tells the kind, and whether a password is needed. Of a locked package that the password opens, it tells what is in it.
+/// Tells the kind, and whether a password is needed. Of a locked package that the password opens, it tells what is in it, and also of a
+/// workbook that Excel opens without asking.
 pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
     let mut file = open(source)?;
+    if let Some((format, bytes)) = protected(&mut file, access.limits)? {
+        return crate::probe(format, Cursor::new(bytes), access.limits);
+    }
     if let Some(package) = opened(&mut file, access)? {
         return package.probe(access.limits);
     }
@@ -113,9 +117,29 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
 /// Reads a locked package that the password opens; other kinds are refused by their names.
 pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
     let mut file = open(source)?;
+    if protected(&mut file, access.limits)?.is_some() {
+        return Err(FormatError::unsupported(Format::Ole2, xlsx::NO_TEXT));
+    }
     match opened(&mut file, access)? {
         Some(package) => package.extract(access.limits),
         None => Err(refused(&mut file)),
+    }
+}
+
+/// The workbook in a file, with its format, if Excel opens it without asking for a password.
+///
+/// # Errors
+/// Any other file is refused by its kind.
+pub(crate) fn workbook<R: Read + Seek>(source: R, limits: &Limits) -> Result<(Format, Vec<u8>), FormatError> {
+    let mut file = open(source)?;
+    protected(&mut file, limits)?.ok_or_else(|| refused(&mut file))
+}
+
+/// Reads the pictures and charts of such a workbook.
+pub(crate) fn images<R: Read + Seek>(source: R, limits: &Limits, giver: &mut Giver<'_, '_>) -> Result<(), FormatError> {
+    match workbook(source, limits)? {
+        (Format::Xlsx, bytes) => xlsx::images(Cursor::new(bytes), limits, giver),
+        (format, _) => Err(FormatError::unsupported(format, "its pictures are not read")),
     }
 }
 
@@ -129,6 +153,17 @@ pub(crate) fn refusal<R: Read + Seek>(source: R) -> FormatError {
 
 fn open<R: Read + Seek>(source: R) -> Result<CompoundFile<R>, FormatError> {
     CompoundFile::open(source).map_err(|error| FormatError::corrupt(Format::Ole2, error))
+}
+
+/// The workbook that is locked in the file so that Excel never asks for a password: its author only protected it from changes.
+fn protected<R: Read + Seek>(
+    file: &mut CompoundFile<R>,
+    limits: &Limits,
+) -> Result<Option<(Format, Vec<u8>)>, FormatError> {
+    if kind(file) != CompoundKind::EncryptedPackage {
+        return Ok(None);
+    }
+    Ok(locked::open_protected(file, limits)?.and_then(Opened::into_workbook))
 }
 
 /// The package that is locked in the file; `None` if it is none, or there is no password.
@@ -212,8 +247,8 @@ fn powerpoint_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, Secret};
-    use std::io::{Cursor, Write};
+    use crate::Secret;
+    use std::io::Write;
 
     fn with_streams(streams: &[(&str, &[u8])]) -> Cursor<Vec<u8>> {
         let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();
@@ -333,6 +368,34 @@ mod tests {
         assert!(read.text.contains("| Nest | Eggs |\n| --- | --- |\n| Alder | 5 |"), "{}", read.text);
         assert!(patterns.holds(Pattern::HasHeadings) && patterns.get(Pattern::HasSheets).is_none());
         assert!(patterns.holds(Pattern::HasTables) && !crate::tables(&read).tables.is_empty());
+    }
+
+    #[test]
+    fn a_workbook_that_is_protected_from_changes_alone_is_read_as_others_are() {
+        let info: &[u8] = include_bytes!("ole2/files/agile-xlsx-protected.info");
+        let protected = || locked([info, NESTS[1]]);
+        let (limits, stork) = (Limits::default(), Secret::new("stork"));
+        for access in [Access::from(&limits), Access { password: Some(&stork), ..Access::from(&limits) }] {
+            let patterns = probe(protected(), access).unwrap();
+            assert!(patterns.holds(Pattern::HasSheets) && !patterns.holds(Pattern::IsEncrypted), "{patterns:?}");
+            assert_eq!(crate::refusal(Format::Ole2, protected(), &patterns), None);
+            assert_eq!(extract(protected(), access).unwrap_err().code(), "unsupported", "its sheets are read instead");
+        }
+        assert_eq!(xlsx::workbook(protected(), &limits).unwrap().sheets[0].name, "Nests");
+        let area = xlsx::cells(xlsx::Source::from(protected()), 0, "A1:Z30".parse().unwrap(), &limits).unwrap();
+        let mut texts = area.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.text.as_str());
+        assert!(texts.any(|text| text == "Alder"), "{:?}", area.rows);
+
+        let refused = xlsx::workbook(locked(NESTS), &limits).unwrap_err();
+        assert_eq!(refused.code(), "encrypted_package", "what a person locked needs that person's password");
+        // A workbook is not opened so by a lock that takes longer than that of Excel.
+        let slow = String::from_utf8_lossy(&info[8..]).replace("spinCount=\"100000\"", "spinCount=\"100001\"");
+        let slow = [&info[..8], slow.as_bytes()].concat();
+        assert!(probe(locked([&slow, NESTS[1]]), (&limits).into()).unwrap().holds(Pattern::IsEncrypted));
+        // What is wrong with the workbook itself is told, and no password is asked for.
+        let changed = [NESTS[1], &[0u8; 16][..]].concat();
+        let error = probe(locked([info, &changed]), (&limits).into()).unwrap_err();
+        assert!(error.code() == "corrupt" && error.to_string().contains("was changed"), "{error}");
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Opened {
         }
     }
 
+    /// Its format and its bytes, if it is a workbook.
+    pub(crate) fn into_workbook(self) -> Option<(Format, Vec<u8>)> {
+        self.format.has_sheets().then_some((self.format, self.bytes))
+    }
+
     /// What its text shows; nothing else of it is read later.
     pub(crate) fn probe(self, limits: &Limits) -> Result<Patterns, FormatError> {
         let extraction = self.extract(limits)?;
@@ -52,7 +57,7 @@ impl Opened {
 }
 
 /// The sheets of a workbook: below each name what is in no table, and then the tables.
-fn sheets(bytes: &[u8], limits: &Limits) -> Result<Extraction, FormatError> {
+pub(crate) fn sheets(bytes: &[u8], limits: &Limits) -> Result<Extraction, FormatError> {
     let workbook = xlsx::workbook(Cursor::new(bytes), limits)?;
     let mut writer = Writer::default();
     for sheet in workbook.sheets.iter().filter(|sheet| sheet.kind == SheetKind::Worksheet) {

@@ -38,9 +38,9 @@ const NO_OCR_ENGINE: &str = "no_ocr_engine";
 const NAMED_PAGES: usize = 10;
 /// How many files within a file that were not read are named in its warning.
 const NAMED_MEMBERS: usize = 5;
-/// The reason of files within a file that only a password opens. Tasks read them, and no task has a password.
+/// The reason of files within a file that only a password opens, and what is to be done: tasks read the files, and no task has a password.
 const LOCKED: &str = "encrypted";
-const LOCKED_REMEDY: &str = "unpack the archive with its password, and upload what was locked in it";
+const LOCKED_REMEDY: &str = "reprocess the archive with its password as the option `extract.password`, or unpack it and upload what was locked in it";
 /// How many times in a row the database may be unreachable before a stream ends.
 const AWAY: u32 = 30;
 

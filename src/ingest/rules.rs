@@ -58,6 +58,8 @@ const PROBED: &[Format] = &[
     Format::Doc,
     Format::Ppt,
     Format::Image,
+    // Of an archive that its password opened, the text is measured.
+    Format::Zip,
 ];
 /// The formats that are read as workbooks. An encrypted file is `ole2`, whatever it turns out to hold.
 const WORKBOOKS: &[Format] =
@@ -96,6 +98,7 @@ const WITH_TABLES: &[Format] = &[
     Format::Odp,
     Format::Epub,
     Format::Ole2,
+    Format::Zip,
 ];
 
 /// Pages that are pictures, or whose fonts cannot be read, are read once the text of the others is stored, and before anything is
@@ -453,6 +456,7 @@ mod tests {
             (Format::Docx, &[HasTextLayer, HasHeadings], &["extract:text", "structure:inferred"]),
             (Format::Text, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
             (Format::Ole2, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
+            (Format::Ole2, &[HasSheets, HasImages], &["extract:images", "structure:sheets"]),
             (Format::Pdf, &[HasTables], &[]),
             (Format::Xlsx, &[HasTextLayer, HasTables], &["extract:text", "structure:inferred"]),
             (Format::Pptx, &[HasTextLayer, HasSlides], &["extract:text", "structure:declared"]),
@@ -486,6 +490,7 @@ mod tests {
             (Format::Doc, &[HasTextLayer, HasTables], &["extract:text", "extract:tables", "structure:inferred"]),
             (Format::Ppt, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Doc, &[IsEncrypted, IsLegacyBinary], &[]),
+            (Format::Zip, &[IsEncrypted, HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Zip, &[], &[]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");

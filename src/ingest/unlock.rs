@@ -89,12 +89,13 @@ async fn refused(core: &Core, file: &File, request: Request, error: FormatError)
     }
 }
 
-/// Whether a file tells nothing without its password but that it needs one.
+/// Whether a file tells nothing without its password but that it needs one, or is an archive with members that need one.
 async fn is_closed(core: &Core, file: &File, request: Request) -> bool {
     let request = Request { step: Step::Probe, password: None, ..request };
     match read(core, file, &request).await {
-        Ok(Answer::Probed { patterns: Ok(patterns), .. }) => {
+        Ok(Answer::Probed { patterns: Ok(patterns), archive, .. }) => {
             patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none()
+                || archive.is_some_and(|archive| archive.encrypted > 0)
         }
         _ => false,
     }

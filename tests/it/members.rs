@@ -297,7 +297,7 @@ async fn what_is_over_a_limit_or_cannot_be_read_is_left_out_and_named() {
     assert_eq!(
         frontier.warnings,
         [
-            "members.left_out: 1 (encrypted): `locked.txt` (unpack the archive with its password, and upload what was locked in it)"
+            "members.left_out: 1 (encrypted): `locked.txt` (reprocess the archive with its password as the option `extract.password`, or unpack it and upload what was locked in it)"
         ]
     );
     assert_eq!(files(&app, id).await.len(), 1);

@@ -13,8 +13,11 @@ use std::{
 };
 use svc::reader::Reader;
 use svc_client::{
-    Code, Failure, FileUpload, Json,
-    wire::{AuditAct, AuditQuery, Bm25Search, DocumentPath, Settled, UploadQuery, UploadResponse},
+    Code, Failure, FileUpload, Json, OptionalJson,
+    wire::{
+        AuditAct, AuditQuery, Bm25Search, CellsQuery, DocumentPath, ReprocessRequest, Settled, UploadQuery,
+        UploadResponse,
+    },
 };
 
 async fn evidence(app: &TestApp, id: i64) -> Value {
@@ -383,6 +386,91 @@ async fn a_password_opens_a_legacy_workbook_as_a_text_and_without_one_it_names_t
     assert_eq!(read["extract.text"]["locked_format"], "xls");
     assert_eq!(read["matched.patterns"]["is_encrypted"], true);
     assert!(!dump(&app).await.contains("heron"));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_workbook_that_excel_opens_without_asking_needs_no_password_here_either() {
+    let app = TestApp::start().await;
+    let file = |name: &str| std::fs::read(repository().join("formats/src/ole2/files").join(name)).unwrap();
+    let [info, package] = ["agile-xlsx-protected.info", "agile-xlsx.package"].map(file);
+    let locked = compound(&[("/EncryptionInfo", &info), ("/EncryptedPackage", &package)]);
+    let id = app.upload_bytes("nests.xlsx", locked).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{:?}", frontier.warnings);
+    let nodes = app.subtree(id).await;
+    let records = nodes.iter().filter_map(|node| node.structured_content.get("record"));
+    let mut records: Vec<&str> = records.map(|record| record["Nest"].as_str().unwrap()).collect();
+    records.sort_unstable();
+    assert_eq!(records, ["Alder", "Weir | bank"]);
+    let query = CellsQuery { reference: Some("Nests!A2:B2".to_owned()), sheet: None };
+    let area = app.client.read_cells(DocumentPath { id }, query).await.unwrap();
+    assert_eq!(area.values, [[json!("Alder"), json!(5)]]);
+    let found = app.client.search_bm25(Json(Bm25Search::new("Counted by Ada"))).await.unwrap();
+    assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_password_opens_the_members_of_an_archive_at_its_upload_or_later_and_is_kept_nowhere() {
+    let app = TestApp::start().await;
+    let folder = repository().join("formats/src/archive/files");
+    let (early, late) = (folder.join("aes-256.zip"), folder.join("aes-128.zip"));
+    let refused = upload(&app, &early, password("stork")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
+    let opened = upload(&app, &early, password("Wehr über Erlen")).await.unwrap().document_id;
+
+    let (closed, frontier) = app.ingest(&late).await;
+    assert_eq!(frontier.settled, Settled::Settled);
+    let told = frontier.warnings.iter().any(|warning| {
+        warning.starts_with("members.left_out: 2 (encrypted)") && warning.contains("`extract.password`")
+    });
+    assert!(told, "{:?}", frontier.warnings);
+    let request = ReprocessRequest { options: Some(password("Wehr über Erlen")), replace: false };
+    app.client.reprocess_file(DocumentPath { id: closed }, OptionalJson(Some(request))).await.unwrap();
+
+    for id in [opened, closed] {
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+        assert!(frontier.warnings.is_empty(), "{:?}", frontier.warnings);
+        let nodes = app.subtree(id).await;
+        for title in ["rules/house.md", "nests.csv"] {
+            assert!(nodes.iter().any(|node| node.usetype == "section" && node.title == title), "{title}");
+        }
+        let of_file = evidence(&app, id).await;
+        assert_eq!(of_file["extract.text"]["locked_format"], "zip");
+        assert_eq!(of_file["matched.patterns"]["is_encrypted"], true);
+        let found = app.client.search_bm25(Json(Bm25Search::new("herons nest above"))).await.unwrap();
+        assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
+    }
+    let dump = dump(&app).await;
+    assert!(!dump.contains("Wehr") && !dump.contains("Erlen"));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_partly_locked_archive_with_a_wrong_password_and_an_opened_one_over_a_limit_are_refused() {
+    let app = TestApp::with(Wish { settings: &[("SVC_PARSER_HEADINGS", "3")], ..Wish::default() }).await;
+    let folder = repository().join("formats/src/archive/files");
+    // One of its three members is open.
+    let partly = folder.join("old.zip");
+    let refused = upload(&app, &partly, password("stork")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
+    let refused = upload(&app, &folder.join("aes-256.zip"), password("Wehr über Erlen")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::InvalidField), "{refused}");
+    assert!(refused.detail.contains("SVC_PARSER_HEADINGS"), "{refused}");
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(stored, 0);
+
+    let (id, frontier) = app.ingest(&partly).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    assert!(frontier.warnings.iter().any(|warning| warning.starts_with("members.left_out: 2 (encrypted)")));
+    assert!(app.subtree(id).await.iter().any(|node| node.usetype == "file" && node.title == "open.txt"));
+    let found = app.client.search_bm25(Json(Bm25Search::new("Anybody may read"))).await.unwrap();
+    assert!(found.results.iter().any(|result| result.document.path.contains(&id)), "{found:?}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -16,6 +16,8 @@ pub enum Work {
     Pdf,
     /// An office file as Markdown; counts characters.
     Markdown,
+    /// A file as Markdown by docling.rs; counts characters.
+    Docling,
     /// Every cell of every sheet, read by us as ingestion does: for the profile, then for the records. Counts cells
     /// with a value.
     Cells,

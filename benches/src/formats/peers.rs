@@ -26,12 +26,16 @@ impl Peers {
         Worker::spawn(command, job)
     }
 
-    /// What the peer finds of the tables of a file, in JSON.
-    pub fn tables(&self, file: &Path) -> Result<Vec<u8>, BoxError> {
+    /// What a peer finds in files, in JSON: `what` are the first arguments of the script.
+    pub fn found(&self, what: &[&str], files: &[PathBuf]) -> Result<Vec<u8>, BoxError> {
         let mut command = script();
-        command.arg("tables").arg(file).env("PYTHONPATH", &self.packages).env("PYTHONWARNINGS", "ignore");
+        command.args(what).args(files).env("PYTHONPATH", &self.packages).env("PYTHONWARNINGS", "ignore");
         let output = command.stderr(std::process::Stdio::inherit()).output()?;
-        if output.status.success() { Ok(output.stdout) } else { Err("the peer does not read the tables".into()) }
+        if output.status.success() {
+            Ok(output.stdout)
+        } else {
+            Err(format!("the peer did not tell its {}; its message above says why", what.join(" of ")).into())
+        }
     }
 }
 
@@ -52,7 +56,8 @@ pub fn installed(name: &str, requirements: &str, text: &str) -> Result<PathBuf, 
             .arg("--requirement")
             .arg(folder().join(requirements))
             .stdout(std::io::stderr())
-            .status()?;
+            .status()
+            .map_err(|error| format!("python3, which the peers need with pip, cannot be started: {error}"))?;
         if !status.success() {
             return Err("pip could not install the peers; its message above says why".into());
         }

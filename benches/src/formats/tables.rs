@@ -1,7 +1,7 @@
 //! How many cells of the tables of a PDF are found in their places, beside pdfplumber on the same file, and how many tables that go over
 //! several pages are found as one.
 use super::peers::Peers;
-use crate::figure::{BoxError, Figure, Peer};
+use crate::figure::{Bound, BoxError, Figure, Peer};
 use serde::Deserialize;
 use std::{collections::HashSet, fs::File, path::Path};
 use svc_formats::{Extraction, Format, Limits, extract, tables};
@@ -31,14 +31,14 @@ pub fn run(kind: &str, file: &Path, peers: &Peers, out: &mut dyn FnMut(Figure)) 
     if kind == "tables-continued" {
         joined(&read, &expected, out);
     }
-    let Theirs { version, pages } = serde_json::from_slice(&peers.tables(file)?)?;
+    let Theirs { version, pages } = serde_json::from_slice(&peers.found(&["tables"], &[file.to_path_buf()])?)?;
     let expected = cells(&expected);
     let (ours, theirs) = (f1(&cells(&ours), &expected), f1(&cells(&pages), &expected));
     let peer = Peer { name: "pdfplumber", version: version.into(), value: theirs };
     // Of shares, more is better.
     let name = format!("formats/pdf_{}", kind.replace('-', "_"));
     let figure = Figure::beside(&name, expected.len(), "cell F1", ours, peer);
-    out(Figure { ratio: Some(ours / theirs), ..figure });
+    out(Figure { ratio: Some(ours / theirs), ..figure }.meant_to_be(Bound::OursAtLeast(theirs)));
     Ok(())
 }
 

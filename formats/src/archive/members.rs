@@ -16,16 +16,17 @@ const PIECE: usize = 256 << 10;
 /// The bytes of a member's own header before its name.
 const HEADER: u64 = 30;
 
-/// Members that make an archive one document of a program, such as a sheet of OpenDocument, whose parts are no files of
-/// anybody's.
-const OF_PACKAGES: [&[u8]; 4] = [b"mimetype", b"[Content_Types].xml", b"META-INF/MANIFEST.MF", b"AndroidManifest.xml"];
+/// Members that make an archive one document of a program, such as a sheet of OpenDocument or of Numbers, whose parts are no
+/// files of anybody's.
+const OF_PACKAGES: [&[u8]; 5] =
+    [b"mimetype", b"[Content_Types].xml", b"META-INF/MANIFEST.MF", b"AndroidManifest.xml", b"Index/Document.iwa"];
 
 /// Whether an archive names a file; nothing is measured if it has lost its directory, or is one document.
 pub(crate) fn probe<R: Read + Seek>(mut source: R) -> Result<Patterns, FormatError> {
     Ok(match Directory::read(&mut source)? {
         Some(directory) if directory.entries().any(|entry| OF_PACKAGES.contains(&entry.name)) => Patterns::default(),
         Some(directory) => {
-            Patterns::default().with(Pattern::HasMembers, directory.entries().any(|entry| !entry.is_folder()))
+            Patterns::default().with(Pattern::HasMembers, directory.entries().any(|entry| entry.is_file()))
         }
         None => Patterns::default(),
     })
@@ -44,7 +45,7 @@ pub(crate) fn members<R: Read + Seek>(
     let mut seen = 0;
     for (index, entry) in (0..).zip(directory.entries()) {
         seen += 1;
-        if entry.is_folder() {
+        if !entry.is_file() {
             continue;
         }
         let head = MemberHead { index, name: entry.readable_name(), declared_mime: None };
@@ -101,14 +102,7 @@ impl Member<'_> {
         if entry.unpacked > self.limits.input_bytes {
             return Ok(Err(LeftOut::InputBytes));
         }
-        let Some(start) = entry.header.checked_add(self.shift) else { return Ok(Err(LeftOut::Damaged)) };
-        let header = read_at(source, start, HEADER)?;
-        if header.len() < HEADER as usize || !header.starts_with(b"PK\x03\x04") {
-            return Ok(Err(LeftOut::Damaged));
-        }
-        let begin = start + HEADER + u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
-        let Some(end) = begin.checked_add(entry.packed) else { return Ok(Err(LeftOut::Damaged)) };
-        Ok(if spans.claim(start, end) { Ok(begin) } else { Err(LeftOut::Overlap) })
+        spans.begin(source, self.shift, entry)
     }
 
     /// Gives the member's bytes, and says whether they are whole.
@@ -171,9 +165,26 @@ impl Member<'_> {
 /// The stretches of the archive that members have. Where two overlap, a small archive would hold any number of large
 /// members.
 #[derive(Default)]
-struct Spans(BTreeMap<u64, u64>);
+pub(super) struct Spans(BTreeMap<u64, u64>);
 
 impl Spans {
+    /// Finds where the packed bytes of a member begin, and takes the member's stretch.
+    pub(super) fn begin<R: Read + Seek>(
+        &mut self,
+        source: &mut R,
+        shift: u64,
+        entry: &Entry<'_>,
+    ) -> io::Result<Result<u64, LeftOut>> {
+        let Some(start) = entry.header.checked_add(shift) else { return Ok(Err(LeftOut::Damaged)) };
+        let header = read_at(source, start, HEADER)?;
+        if header.len() < HEADER as usize || !header.starts_with(b"PK\x03\x04") {
+            return Ok(Err(LeftOut::Damaged));
+        }
+        let begin = start + HEADER + u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
+        let Some(end) = begin.checked_add(entry.packed) else { return Ok(Err(LeftOut::Damaged)) };
+        Ok(if self.claim(start, end) { Ok(begin) } else { Err(LeftOut::Overlap) })
+    }
+
     /// Takes a stretch, unless a part of it is taken.
     fn claim(&mut self, start: u64, end: u64) -> bool {
         let before = self.0.range(..=start).next_back().is_some_and(|(_, before)| *before > start);

@@ -48,7 +48,12 @@ fn a_table_has_the_name_and_the_rows_of_one() {
         "duck\nheron\ngreat crested grebe\n",
         "\u{FEFF}name,count\r\nduck,72\r\n",
     ] {
-        for (name, format) in [("ducks.csv", Format::Csv), ("DUCKS.CSV", Format::Csv), ("ducks.tab", Format::Tsv)] {
+        for (name, format) in [
+            ("ducks.csv", Format::Csv),
+            ("DUCKS.CSV", Format::Csv),
+            ("ducks.tab", Format::Tsv),
+            ("export.xls", Format::Tsv),
+        ] {
             assert_eq!(named(name, table.as_bytes()), Some(format), "{name}: {table}");
         }
         for other in ["ducks.txt", "ducks", "csv", ""] {

@@ -95,11 +95,13 @@ fn a_mailbox_is_a_section_for_each_message() {
     let one = |subject: &str| {
         format!("From ann@example.org Wed Mar 4 05:06:07 2026\n{}\n", message(subject)).replace('\r', "")
     };
-    let mailbox = one("Subject: One\n\nFrom here on, ducks.\nFrom there, geese.\n") + &one("Subject: Two\n\nHerons.\n");
+    let mailbox = one("Subject: One\n\nFrom here on, ducks.\nFrom there, geese.\n")
+        + &one("Subject: Two\n\nHerons.\n\n>From the weir\n>>From the quoted weir\n>from others");
     let read = read(mailbox);
     let titles: Vec<_> = read.headings.iter().map(|heading| heading.title.as_str()).collect();
     assert_eq!((titles, &read.facts["messages"]), (vec!["One", "Two"], &2.into()));
     assert!(read.text.contains("From here on, ducks.\nFrom there, geese."), "{}", read.text);
+    assert!(read.text.ends_with("Herons.\n\nFrom the weir\n>From the quoted weir\n>from others"), "{}", read.text);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::{
     Format, FormatError, Limit, Limits, Secret,
     cipher::{BLOCK, Hash, decrypt, fitted},
     opened::Opened,
+    xlsx::built_in_password,
     xml::{Node, XmlReader},
 };
 use cfb::CompoundFile;
@@ -21,6 +22,9 @@ const MOST_TURNS: u32 = 10_000_000;
 const LONGEST_SALT: usize = 1 << 16;
 /// The turns of Office 2007.
 const TURNS_OF_2007: u32 = 50_000;
+/// The most turns of Excel itself. A lock with more is not tried without a password, because anyone could have made it so that trying
+/// it takes long.
+const TURNS_OF_EXCEL: u32 = 100_000;
 /// What the later form encrypts at once.
 const SEGMENT: usize = 4096;
 /// Only a package that is encrypted for the holders of rights has this storage ([MS-OFFCRYPTO] 2.2.4).
@@ -37,12 +41,41 @@ pub(super) fn open<R: Read + Seek>(
 ) -> Result<Opened, FormatError> {
     let lock = lock(file, limits)?;
     let key = lock.key(password)?.ok_or(FormatError::Encrypted { format: Format::Ole2 })?;
+    package(file, &lock, &key, limits)
+}
+
+/// Opens a package that needs no password from anyone, because Excel locked it with its own. `None` if it is locked otherwise.
+///
+/// # Errors
+/// What is wrong with such a package beyond its lock.
+pub(super) fn open_protected<R: Read + Seek>(
+    file: &mut CompoundFile<R>,
+    limits: &Limits,
+) -> Result<Option<Opened>, FormatError> {
+    // Whatever is wrong with a lock is told to those who give a password for it.
+    let Ok(lock) = lock(file, limits) else { return Ok(None) };
+    if lock.turns() > TURNS_OF_EXCEL {
+        return Ok(None);
+    }
+    match lock.key(&built_in_password()) {
+        Ok(Some(key)) => package(file, &lock, &key, limits).map(Some),
+        Ok(None) | Err(_) => Ok(None),
+    }
+}
+
+/// What the key of a lock opens.
+fn package<R: Read + Seek>(
+    file: &mut CompoundFile<R>,
+    lock: &Lock,
+    key: &[u8],
+    limits: &Limits,
+) -> Result<Opened, FormatError> {
     let mut bytes = stream(file, "/EncryptedPackage", limits.input_bytes)?;
-    lock.check(&key, &bytes)?;
+    lock.check(key, &bytes)?;
     let length = bytes.first_chunk().map(|length| u64::from_le_bytes(*length)).ok_or_else(damaged)?;
     bytes.drain(..size_of::<u64>());
     let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len()).ok_or_else(damaged)?;
-    lock.open(&key, &mut bytes)?;
+    lock.open(key, &mut bytes)?;
     bytes.truncate(length);
     Opened::new(bytes)
 }
@@ -97,6 +130,14 @@ impl Lock {
             }
             (2..=4, 2) => Standard::read(&mut fields).map(Self::Standard),
             _ => Err(sealed()),
+        }
+    }
+
+    /// How often a password is hashed.
+    fn turns(&self) -> u32 {
+        match self {
+            Self::Standard(_) => TURNS_OF_2007,
+            Self::Agile(agile) => agile.turns,
         }
     }
 

@@ -37,7 +37,7 @@ mod xlsb;
 #[cfg(test)]
 mod tests;
 
-use crate::{Access, Extraction, Format, FormatError, Limits, Patterns};
+use crate::{Access, Extraction, Format, FormatError, Limits, Patterns, Secret};
 pub(crate) use cached::CachedNumbers;
 pub use cells::{Cell, CellRow, Cells};
 pub(crate) use images::images;
@@ -57,6 +57,11 @@ pub use workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook};
 
 /// Why a workbook is not read as a text.
 pub(crate) const NO_TEXT: &str = "a workbook has no text of its own; its sheets are read one by one";
+
+/// The password that Excel itself sets for a workbook that is only protected from changes. It never asks for this password.
+pub(crate) fn built_in_password() -> Secret {
+    Secret::new("VelvetSweatshop")
+}
 
 /// A workbook, with what an earlier reading of it wrote.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use super::{
     value::Interpreter,
     xls,
 };
-use crate::{Format, FormatError, Limits, delimited::Table, detect};
+use crate::{Format, FormatError, Limits, delimited::Table, detect, ole2};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     fs::File,
-    io::{Read, Seek},
+    io::{Cursor, Read, Seek},
 };
 
 /// A workbook before any sheet is opened.
@@ -107,6 +107,11 @@ impl<'a> Opened<'a> {
                 (Box::new(book), workbook)
             }
             Some(Format::Xls) => xls::open(source, limits)?,
+            Some(Format::Ole2) => {
+                let (format, bytes) = ole2::workbook(source, limits)?;
+                let (book, workbook) = Office::open(format, Cursor::new(bytes), limits)?;
+                (Box::new(book), workbook)
+            }
             _ => {
                 let (book, workbook) = Office::open(format.unwrap_or(Format::Xlsx), source, limits)?;
                 (Box::new(book), workbook)

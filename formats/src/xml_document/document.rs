@@ -4,7 +4,8 @@ use super::{
     fields::Fields,
     survey::{Survey, path},
     vocabulary::{
-        Kind, Role, is_citation, is_exhibit, is_front, is_note, is_technical, known, may_hold_page, role, shown,
+        Kind, Role, is_citation, is_exhibit, is_front, is_note, is_of_program, is_technical, known, may_hold_page,
+        role, shown,
     },
 };
 use crate::{
@@ -56,6 +57,9 @@ pub(super) struct Document<'a> {
     table_bytes: usize,
     /// The number of frames around the open table.
     table_at: Option<usize>,
+    /// How many places of the row of a workbook are filled, and the place of the next cell if the cell names none.
+    filled: usize,
+    next_place: usize,
     headings: usize,
     was_end: bool,
     skipped: usize,
@@ -75,6 +79,8 @@ impl<'a> Document<'a> {
             table: Table::default(),
             table_bytes: 0,
             table_at: None,
+            filled: 0,
+            next_place: 0,
             headings: 0,
             was_end: false,
             skipped: 0,
@@ -132,6 +138,9 @@ impl<'a> Document<'a> {
             self.flush()?;
         }
         self.write_attributes()?;
+        if self.survey.kind == Kind::Workbook {
+            self.of_workbook(role, &name, &element)?;
+        }
         let parent = self.frames.last_mut();
         let (titles, lists) = parent.as_ref().map_or((0, 0), |parent| {
             (parent.titles + u8::from(parent.has_title), parent.lists + u8::from(parent.role == Role::List))
@@ -145,7 +154,7 @@ impl<'a> Document<'a> {
         }
         let keeps = |attribute: &str| match self.survey.kind {
             Kind::Feed => matches!(attribute, "href" | "url"),
-            Kind::Drawing => false,
+            Kind::Drawing | Kind::Workbook => false,
             Kind::Other => !self.survey.is_prose && !is_technical(attribute),
         };
         let attributes = match role {
@@ -170,11 +179,47 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
+    /// Writes what an element of a workbook says before it holds anything: the name of a sheet, or empty cells before a cell whose place
+    /// is further to the right.
+    fn of_workbook(&mut self, role: Role, name: &str, element: &Element) -> Result<(), FormatError> {
+        /// No sheet of Excel has more columns.
+        const COLUMNS: usize = 16_384;
+        let number = |attribute: &str| {
+            let number = element.attribute(attribute).and_then(|number| number.parse::<usize>().ok());
+            number.filter(|number| *number <= COLUMNS)
+        };
+        match role {
+            Role::Row => (self.filled, self.next_place) = (0, 0),
+            Role::Cell => {
+                let named = number("Index").and_then(|index| index.checked_sub(1));
+                let place = named.unwrap_or(self.next_place).max(self.filled);
+                let blanks = place - self.filled;
+                self.table_bytes += blanks * Table::BLANK_BYTES;
+                check_text(self.writer.len() + self.table_bytes, self.limits)?;
+                self.table.blanks(blanks);
+                self.filled = place + 1;
+                self.next_place = self.filled + number("MergeAcross").unwrap_or(0);
+            }
+            Role::Container if name == "worksheet" => {
+                let title = one_line(element.attribute("Name").unwrap_or_default());
+                self.headings += 1;
+                let block = match self.headings > HEADINGS {
+                    true => Block::Paragraph(title),
+                    false => Block::Heading { level: 1, text: title },
+                };
+                self.fields.write(&mut self.writer, self.limits)?;
+                self.writer.write(block, self.limits)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// What an element is by its name, by what is around it, and by what it holds.
     fn role(&self, name: &str, hash: u64) -> Role {
         let Some(parent) = self.frames.last() else { return Role::Container };
         let named = role(name);
-        if named == Some(Role::Skipped) {
+        if named == Some(Role::Skipped) || (self.survey.kind == Kind::Workbook && is_of_program(name)) {
             return Role::Skipped;
         }
         let begins_block =

@@ -1,7 +1,7 @@
 //! A first reading, which finds what no single element shows: which elements come again beside each other, and which
 //! mix text with elements.
 
-use super::vocabulary::{Kind, Role, known, role};
+use super::vocabulary::{CELL, Kind, ROW, Role, known, role};
 use crate::{
     FormatError,
     xml::{Node, XmlReader},
@@ -34,12 +34,17 @@ impl Survey {
             Self { kind: Kind::Other, is_prose: false, repeated: FxHashSet::default(), mixed: FxHashSet::default() };
         let mut frames: Vec<Frame> = Vec::new();
         let mut is_first = true;
+        let row_of_workbook = ROW.into_iter().fold(None, |parent, name| Some(path(parent, name)));
         while let Some(node) = reader.next()? {
             match node {
                 Node::Start(element) => {
                     let name = known(&element.name);
                     if std::mem::take(&mut is_first) {
                         survey.kind = Kind::of(&name);
+                    }
+                    // Other programs have workbooks, too, but none with such cells.
+                    if name == CELL && frames.last().map(|frame| frame.path) == row_of_workbook {
+                        survey.kind = Kind::Workbook;
                     }
                     survey.is_prose |= role(&name) == Some(Role::Paragraph);
                     let path = path(frames.last().map(|frame| frame.path), &name);

@@ -42,6 +42,42 @@ fn an_article_of_a_journal_has_its_title_and_its_references() {
 }
 
 #[test]
+fn the_sheets_of_an_exported_workbook_are_tables_under_their_names() {
+    let cell =
+        |attributes: &str, text: &str| format!("<Cell{attributes}><Data ss:Type=\"String\">{text}</Data></Cell>\n");
+    let rows = [
+        format!("<Row>\n{}{}{}</Row>", cell(" ss:StyleID=\"s1\"", "Pond"), cell("", "Ducks"), cell("", "Note")),
+        format!("<Row>{}{}</Row>", cell(" ss:MergeAcross=\"1\"", "Weir"), cell("", "closed | dry")),
+        format!("<Row ss:Index=\"7\">{}<Cell/></Row>", cell(" ss:Index=\"2\"", "72")),
+    ];
+    let workbook = format!(
+        "<?xml version=\"1.0\"?>\n<?mso-application progid=\"Excel.Sheet\"?>\n\
+         <Workbook xmlns=\"urn:schemas-microsoft-com:office:spreadsheet\" xmlns:ss=\"urn:schemas-microsoft-com:office:spreadsheet\">\n\
+         <DocumentProperties><Author>Somebody</Author></DocumentProperties>\n\
+         <Styles><Style ss:ID=\"s1\"><Font ss:FontName=\"Calibri\"/></Style></Styles>\n\
+         <Worksheet ss:Name=\"Ponds\"><Table ss:ExpandedColumnCount=\"3\"><Column ss:Width=\"60\"/>\n{}\n</Table>\n\
+         <WorksheetOptions><Print><Scale>61</Scale></Print></WorksheetOptions></Worksheet>\n\
+         <Worksheet ss:Name=\"Boats\"><Table><Row>{}</Row></Table></Worksheet></Workbook>",
+        rows.join("\n"),
+        cell("", "Heron")
+    );
+    assert_eq!(detected(&workbook), Some(Format::Xml));
+    let read = of(&workbook);
+    let expected = "# Ponds\n\n| Pond | Ducks | Note |\n| --- | --- | --- |\n| Weir |  | closed \\| dry |\n|  | 72 |  |\n\n\
+        # Boats\n\n| Heron |\n| --- |";
+    assert_eq!(read.text, expected);
+    assert_eq!(read.headings.iter().map(|heading| heading.title.as_str()).collect::<Vec<_>>(), ["Ponds", "Boats"]);
+    // Places far to the right are bounded, as all text is.
+    let far = format!("<Row>{}</Row>", cell(" ss:Index=\"16384\"", "x")).repeat(100);
+    let far = workbook.replace(&rows[2], &far);
+    let limits = Limits { text_bytes: 1_000_000, ..Limits::default() };
+    assert_eq!(extract(Cursor::new(far), &limits).unwrap_err().limit(), Some(Limit::TextBytes));
+    // Another program's workbook is data.
+    let other = of("<workbook><worksheet name='w'><table><view name='v'>8</view></table></worksheet></workbook>");
+    assert!(!other.text.contains("# "), "{}", other.text);
+}
+
+#[test]
 fn data_is_values_under_the_names_of_their_elements() {
     let read = of("<orders xmlns:x='urn:x'><shop><name>Mill</name></shop>\
         <order id='17'><customer><Name>Ada</Name></customer><tag>old</tag><tag>new</tag><sum currency='EUR'>1.50</sum></order>\

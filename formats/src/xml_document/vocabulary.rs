@@ -99,6 +99,32 @@ pub(super) enum Kind {
     Other,
     Feed,
     Drawing,
+    /// Sheets of Excel 2003, which other programs still export.
+    Workbook,
+}
+
+/// The names of the elements around a cell of a [`Kind::Workbook`], and that of the cell.
+pub(super) const ROW: [&str; 4] = ["workbook", "worksheet", "table", "row"];
+pub(super) const CELL: &str = "cell";
+
+/// Whether an element of a workbook says how a program shows it.
+pub(super) fn is_of_program(name: &str) -> bool {
+    const OF_PROGRAM: [&str; 13] = [
+        "autofilter",
+        "componentoptions",
+        "conditionalformatting",
+        "customdocumentproperties",
+        "datavalidation",
+        "documentproperties",
+        "excelworkbook",
+        "names",
+        "officedocumentsettings",
+        "pagebreaks",
+        "pivottable",
+        "styles",
+        "worksheetoptions",
+    ];
+    OF_PROGRAM.contains(&name)
 }
 
 impl Kind {

@@ -7,6 +7,7 @@ mod docx;
 mod images;
 mod pdf;
 mod pptx;
+mod seen;
 mod text;
 mod xlsx;
 

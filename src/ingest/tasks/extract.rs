@@ -23,7 +23,11 @@ use svc_ids::DocumentId;
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let (format, mut extraction, usage) = read(tools, id, &apply.meter).await?;
-    let Facts { summary, found, mut detail } = facts(&mut extraction, format);
+    let Facts { mut summary, mut found, mut detail } = facts(&mut extraction, format);
+    // A task that unpacks an archive records these, but one that its password opened was read in one go.
+    if let Some(left_out) = summary.remove(Evidence::MembersLeftOut.as_str()) {
+        found.push((Evidence::MembersLeftOut, left_out));
+    }
     if let Some(usage) = usage {
         detail.insert("reader".to_owned(), json!(usage));
     }

@@ -250,6 +250,8 @@ impl Told<'_> {
     fn pages(&self) -> &'static str {
         match self.format {
             Format::Pptx | Format::Odp => "slides",
+            // Of what is locked, only a workbook that Excel opens without asking has pictures that are read.
+            Format::Ole2 => "sheets",
             format if format.has_sheets() => "sheets",
             _ => "pages",
         }

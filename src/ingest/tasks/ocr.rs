@@ -170,12 +170,15 @@ async fn read_pages(
     let (mut faults, mut room) = (0, tools.settings.parser_text_bytes);
     meter.set(0, wanted.len(), "pages");
     let mut at_once = match pictures {
-        Pictures::Stored { sizes, .. } => read_all(tools, engine, &file, sizes).await?,
+        Pictures::Stored { sizes, .. } => read_all(tools, engine, &file, sizes, meter).await?,
         Pictures::Drawn => Vec::new(),
     }
     .into_iter();
     for (index, (&number, &why)) in wanted.iter().enumerate() {
-        meter.set(index, wanted.len(), "pages");
+        // What was read at once is done already.
+        if at_once.as_slice().is_empty() {
+            meter.set(index, wanted.len(), "pages");
+        }
         let reason = if index >= tools.settings.ocr_pages {
             "ocr_pages"
         } else if faults >= MOST_FAULTS {
@@ -248,6 +251,7 @@ async fn read_all(
     engine: &Engine,
     file: &StoredFile,
     sizes: &[Option<PictureSize>],
+    meter: &Meter,
 ) -> Result<Vec<(PictureSize, Recognised)>, TaskFailure> {
     let most = engine.raster.pixels;
     let known: Vec<PictureSize> = sizes.iter().flatten().copied().filter(|size| size.pixels() <= most).collect();
@@ -258,7 +262,9 @@ async fn read_all(
     {
         return Ok(Vec::new());
     }
-    match engine.recognise_all(&known, input).await {
+    // The number of the picture that begins is one more than that of those that are done.
+    let begins = |number: u32| meter.set(number.saturating_sub(1) as usize, sizes.len(), "pages");
+    match engine.recognise_all(&known, input, &begins).await {
         Ok(read) => Ok(known.into_iter().zip(read).collect()),
         Err(fault @ EngineError::Missing(_)) => Err(of_engine(&fault)),
         Err(fault) => {

@@ -193,6 +193,7 @@ fn no_text(format: Format, patterns: &Patterns, plan: &[PlanRow]) -> &'static st
         _ if decided(plan, PlanOutcome::Skipped) => "ocr_skipped",
         Format::Pdf => "no_text_layer",
         format if format.has_sheets() => "no_sheets",
+        Format::Zip if patterns.get(Pattern::HasTextLayer).is_some() => "no_text",
         Format::Zip if patterns.get(Pattern::HasMembers).is_some() => "no_members",
         Format::Zip => "no_reader",
         _ if patterns.holds(Pattern::HasMarkup) => "no_reader",

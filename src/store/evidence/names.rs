@@ -75,7 +75,7 @@ evidence! {
         absent "the probe failed before it could decide";
     /// What a zip archive says it holds: the number of members, their sizes, and the first thousand of them.
     Archive = "archive", by "`probe`",
-        null "the file is not a zip archive, or its directory is lost",
+        null "the file is not a zip archive, its directory is lost, or a password opened its members",
         absent "the probe failed";
     /// Why the file has no text: `needs_ocr`, `ocr_skipped` (the option `skip.ocr` is on), `damaged` (pictures that OCR cannot unpack), `no_text_layer`, `no_sheets`, `no_members`, `no_reader` or `no_text`.
     ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `extract:images`, `ocr`, `structure:sheets`, `extract:members`",
@@ -140,8 +140,9 @@ evidence! {
     Members = "members", by "`extract:members`",
         absent "the file is no archive and no message with attachments";
     /// How many files within the file were not read, by the reason, and the first hundred of them, each with `name` and `reason`: `encrypted`, `compression`
-    /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, `object` (of a program, no file), or `member_depth`.
-    MembersLeftOut = "members.left_out", by "`extract:members`",
+    /// (of another method), `damaged`, `overlap` (with another), `link`, `zip_ratio`, `input_bytes`, `members`, `member_bytes`, `object` (of a program, no file),
+    /// or `member_depth`; of an archive that its password opened also the code of the error with which a member's reader ended, or of the limit.
+    MembersLeftOut = "members.left_out", by "`extract:members`, `extract:text`",
         absent "every file within the file was read, or there is none";
     /// The pictures of the file that became nodes (`images`), those that have the bytes of an earlier one and no node of their own (`same`, each with
     /// `name` and `as`), the `charts` that became tables, and how many pictures and charts were `left_out`.

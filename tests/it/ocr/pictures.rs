@@ -2,14 +2,14 @@
 use super::{ONE_WORD, evidence, f1, impostor, ingested, outcomes, scanned, tesseract, text, truth_by_page};
 use crate::{
     members::archive,
-    support::{TestApp, Wish, sample},
+    support::{TestApp, Wish, sample, until},
 };
 use flate2::{Compression, write::ZlibEncoder};
 use serde_json::json;
 use std::{io::Write, path::Path};
 use svc_client::{
     Json,
-    wire::{Bm25Search, CheckedPart, DocumentResponse, ReadinessCheck, Settled},
+    wire::{Bm25Search, CheckedPart, DocumentResponse, ReadinessCheck, Settled, TaskQuery},
 };
 
 /// The head of a PNG of these sides, behind which there are no pixels.
@@ -179,6 +179,30 @@ async fn the_pictures_of_a_tiff_are_read_with_one_start_of_the_engine() {
     let of_file = evidence(&app, id).await;
     let pages: Vec<_> = of_file["ocr"]["by_page"].as_array().unwrap().iter().map(|page| &page["page"]).collect();
     assert_eq!(pages, [1, 2, 3]);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_task_says_how_many_pictures_of_a_tiff_are_done_while_the_engine_reads_them_with_one_start() {
+    let folder = tempfile::tempdir().unwrap();
+    // The engine stays at the third picture until this file appears.
+    let go = folder.path().join("go");
+    let rows = [row(1, "bittern"), row(2, ""), row(3, "egret")];
+    let wait = format!("until [ -e '{}' ]; do sleep 0.05; done", go.display());
+    let deed = format!("for n in 1 2 3; do echo \"Page $n\" >&2; done; {wait}; {}", writes(&rows));
+    let engine = impostor(folder.path(), &deed);
+    let app = TestApp::with(Wish { settings: &[("SVC_OCR_ENGINE", &engine)], ..Wish::default() }).await;
+    let id = app.upload_bytes("fax.tiff", tiff(&[(100, 100); 3])).await.unwrap().document_id;
+    let progress = until("two of its pictures are done", async || {
+        let tasks = app.client.list_tasks(TaskQuery::default()).await.unwrap().tasks;
+        let mut told = tasks.into_iter().filter_map(|task| task.running?.progress);
+        told.find(|progress| (progress.done, progress.of) == (2, 3))
+    })
+    .await;
+    assert_eq!(progress.unit, "pages");
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    assert_eq!(text(&app, id).await, "bittern\n\negret");
     app.end().await;
 }
 

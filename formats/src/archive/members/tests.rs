@@ -63,6 +63,26 @@ fn files_come_with_their_bytes_and_folders_do_not() {
 }
 
 #[test]
+fn what_desktops_write_beside_files_is_no_file() {
+    let desktop: [(&str, &[u8]); 5] = [
+        ("__MACOSX/a/._one.txt", b"\0\x05\x16\x07"),
+        ("a/._one.txt", b"\0\x05\x16\x07"),
+        ("a/.DS_Store", b"\0\0\0\x01Bud1"),
+        ("Thumbs.db", b"x"),
+        ("a/desktop.ini", b"[x]"),
+    ];
+    let alone = zipped(&desktop, CompressionMethod::Stored);
+    assert!(outcomes(&alone, &Limits::default()).is_empty());
+    assert!(!probe(Cursor::new(&alone)).unwrap().holds(Pattern::HasMembers));
+    let with_file = [&desktop[..], &[("a/one.txt", b"one".as_slice())]].concat();
+    let with_file = zipped(&with_file, CompressionMethod::Deflated);
+    assert_eq!(outcomes(&with_file, &Limits::default()), [("a/one.txt".to_owned(), Ok(b"one".to_vec()))]);
+    assert!(probe(Cursor::new(&with_file)).unwrap().holds(Pattern::HasMembers));
+    let document = zipped(&[("Index/Document.iwa", b"x"), ("preview.jpg", b"x")], CompressionMethod::Stored);
+    assert!(probe(Cursor::new(&document)).unwrap().get(Pattern::HasMembers).is_none(), "it is one document");
+}
+
+#[test]
 fn a_member_that_cannot_be_read_is_left_out_and_the_others_come() {
     let whole = zipped(&[("one", b"one"), ("two", b"two"), ("three", b"three")], CompressionMethod::Stored);
     let (second, third) = (entry(&whole, 1), entry(&whole, 2));

@@ -10,6 +10,7 @@ mod tests;
 use super::{
     NO_TEXT,
     book::{Book, Comments, Scan, See},
+    built_in_password,
     moment::DateEpoch,
     office::check_sheets,
     range::CellRef,
@@ -70,17 +71,12 @@ pub(super) fn open<'a, R: Read + Seek + 'a>(
     match legacy.globals(limits) {
         Ok(workbook) => Ok((Box::new(legacy), workbook)),
         Err(FormatError::Encrypted { .. }) => {
-            let mut legacy = Legacy::new(Cursor::new(legacy.unlocked(&known(), limits)?))?;
+            let mut legacy = Legacy::new(Cursor::new(legacy.unlocked(&built_in_password(), limits)?))?;
             let workbook = legacy.globals(limits)?;
             Ok((Box::new(legacy), workbook))
         }
         Err(error) => Err(error),
     }
-}
-
-/// The password that Excel itself sets for a workbook that is only protected from changes. It never asks for this password.
-fn known() -> Secret {
-    Secret::new("VelvetSweatshop")
 }
 
 impl<R: Read + Seek> Legacy<R> {
@@ -342,7 +338,7 @@ pub(super) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
     let closed = Patterns::default().with(Pattern::IsEncrypted, true);
     let patterns = match legacy.globals(limits) {
         Ok(workbook) => return patterns(legacy, &workbook),
-        Err(FormatError::Encrypted { .. }) => match (legacy.unlocked(&known(), limits), access.password) {
+        Err(FormatError::Encrypted { .. }) => match (legacy.unlocked(&built_in_password(), limits), access.password) {
             (Ok(bytes), _) => {
                 let mut legacy = Legacy::new(Cursor::new(bytes))?;
                 let workbook = legacy.globals(limits)?;
@@ -364,7 +360,7 @@ pub(super) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
     let no_text = || FormatError::unsupported(Format::Xls, NO_TEXT);
     let mut legacy = Legacy::new(source)?;
     match legacy.globals(access.limits) {
-        Err(locked @ FormatError::Encrypted { .. }) => match legacy.unlocked(&known(), access.limits) {
+        Err(locked @ FormatError::Encrypted { .. }) => match legacy.unlocked(&built_in_password(), access.limits) {
             Ok(_) => Err(no_text()),
             Err(FormatError::Encrypted { .. }) => {
                 let bytes = legacy.unlocked(access.password.ok_or(locked)?, access.limits)?;

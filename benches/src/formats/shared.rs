@@ -1,0 +1,142 @@
+//! How many of the words that other readers find in a file ours finds, and how many of ours they find.
+use super::{DOCUMENTS, WORKBOOKS, markup::counts, peers::Peers, with_made};
+use crate::figure::{BoxError, Figure, Peer};
+use serde::Deserialize;
+use std::{collections::HashMap, ffi::OsStr, fs::File, io::BufReader, path::Path};
+use svc_formats::{
+    FormatError, Limits, detect_named, extract,
+    xlsx::{RecordsPart, SheetKind, Source, records, workbook},
+};
+
+/// What the script calls the others, and what they are called.
+const OTHERS: [(&str, &str); 2] = [("docling", "docling.rs"), ("markdown", "markitdown")];
+/// Of a file of which we miss a larger share of the other's words, some of the missing ones are named.
+const NAMED_BELOW: f64 = 0.9;
+const NAMED: usize = 12;
+
+/// What another reader makes of files, in their order.
+#[derive(Deserialize)]
+struct Texts {
+    version: String,
+    texts: Vec<Option<String>>,
+}
+
+/// How many words both sides have, and how many each has.
+#[derive(Default)]
+struct Words {
+    both: usize,
+    ours: usize,
+    theirs: usize,
+}
+
+impl Words {
+    fn add(&mut self, other: &Self) {
+        self.both += other.both;
+        self.ours += other.ours;
+        self.theirs += other.theirs;
+    }
+
+    /// The share of their words that are among ours, and of ours that are among theirs.
+    fn shares(&self) -> (f64, f64) {
+        let share = |of: usize| if of == 0 { f64::NAN } else { self.both as f64 / of as f64 };
+        (share(self.theirs), share(self.ours))
+    }
+}
+
+/// For each kind of file and for all of them, beside each of the others.
+pub fn run(made: &Path, peers: &Peers, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    for (work, peer) in OTHERS {
+        let mut all = Words::default();
+        let mut version = String::new();
+        for kind in DOCUMENTS.into_iter().chain(WORKBOOKS) {
+            let files = with_made(kind, made)?;
+            if files.is_empty() {
+                continue;
+            }
+            let read: Texts = serde_json::from_slice(&peers.found(&["texts", work], &files)?)?;
+            version = read.version;
+            let mut of_kind = Words::default();
+            for (file, theirs) in files.iter().zip(read.texts) {
+                // A file that one side does not read counts for neither.
+                if let (Ok(ours), Some(theirs)) = (text_of(file), theirs) {
+                    of_kind.add(&compared(file, peer, &ours, &theirs));
+                }
+            }
+            if of_kind.theirs > 0 {
+                out(figure(&format!("formats/words/{peer}/{kind}"), peer, &version, &of_kind));
+            }
+            all.add(&of_kind);
+        }
+        out(figure(&format!("formats/words/{peer}"), peer, &version, &all));
+    }
+    Ok(())
+}
+
+fn figure(name: &str, peer: &'static str, version: &str, words: &Words) -> Figure {
+    let (ours, value) = words.shares();
+    let peer = Peer { name: peer, version: version.to_owned().into(), value };
+    let figure = Figure::beside(name, words.theirs, "share of the other's words", ours, peer);
+    // Of shares, more is better.
+    Figure { ratio: Some(ours / value), ..figure }
+}
+
+/// Counts the words of a file by both sides.
+fn compared(file: &Path, peer: &str, ours: &str, theirs: &str) -> Words {
+    let (ours, theirs) = (counts(ours), counts(theirs));
+    let sum = |counts: &HashMap<String, usize>| counts.values().sum::<usize>();
+    let among_ours = |word: &String| ours.get(word).copied().unwrap_or(0);
+    let both = theirs.iter().map(|(word, count)| among_ours(word).min(*count)).sum();
+    let words = Words { both, ours: sum(&ours), theirs: sum(&theirs) };
+    let (share, _) = words.shares();
+    if share < NAMED_BELOW {
+        let mut missing: Vec<&str> =
+            theirs.iter().filter(|(word, count)| among_ours(word) < **count).map(|(word, _)| word.as_str()).collect();
+        missing.sort_unstable();
+        missing.truncate(NAMED);
+        eprintln!("bench: {share:.3} of the words of {peer} in {}; not, for example, {missing:?}", file.display());
+    }
+    words
+}
+
+/// All that we find in a file.
+fn text_of(file: &Path) -> Result<String, FormatError> {
+    let name = file.file_name().and_then(OsStr::to_str);
+    let format = detect_named(&mut BufReader::new(File::open(file)?), name)?.format;
+    let format = format.ok_or(FormatError::UnknownFormat)?;
+    let limits = Limits::default();
+    if !format.has_sheets() {
+        return Ok(extract(format, File::open(file)?, &limits)?.text);
+    }
+    let mut text = String::new();
+    for sheet in workbook(BufReader::new(File::open(file)?), &limits)?.sheets {
+        if sheet.kind != SheetKind::Worksheet {
+            continue;
+        }
+        add(&mut text, &sheet.name);
+        let source = Source::from(BufReader::new(File::open(file)?));
+        records(source, sheet.index, true, &limits, &mut |part| {
+            match part {
+                RecordsPart::Head(head) => {
+                    head.tables
+                        .iter()
+                        .flat_map(|table| &table.columns)
+                        .for_each(|column| add(&mut text, &column.header));
+                }
+                RecordsPart::Batch(batch) => {
+                    batch.iter().flat_map(|record| &record.cells).for_each(|cell| add(&mut text, cell.shown()));
+                }
+                RecordsPart::Loose(rows) => {
+                    rows.iter().flat_map(|row| &row.cells).for_each(|cell| add(&mut text, &cell.text));
+                }
+                RecordsPart::End { .. } => {}
+            }
+            Ok(())
+        })?;
+    }
+    Ok(text)
+}
+
+fn add(text: &mut String, words: &str) {
+    text.push_str(words);
+    text.push('\n');
+}
