@@ -54,8 +54,10 @@ pub fn run(out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
         (common, found, expected) = (common + both, found + of_ours, expected + of_truth);
     }
     let share = |of: usize| if of == 0 { f64::NAN } else { common as f64 / of as f64 };
-    out(Figure::alone("formats/pdf_headings_recall", expected, "share", share(expected)).meant_to_be(Bound::OursAtLeast(GOAL)));
-    out(Figure::alone("formats/pdf_headings_precision", found, "share", share(found)).meant_to_be(Bound::OursAtLeast(GOAL)));
+    out(Figure::alone("formats/pdf_headings_recall", expected, "share", share(expected))
+        .meant_to_be(Bound::OursAtLeast(GOAL)));
+    out(Figure::alone("formats/pdf_headings_precision", found, "share", share(found))
+        .meant_to_be(Bound::OursAtLeast(GOAL)));
     Ok(())
 }
 
