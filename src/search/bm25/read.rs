@@ -151,6 +151,8 @@ async fn look(
     }
     scoring.prune = most > EXHAUSTIVE;
     scoring.k = match verify {
+        // Nearly all pass.
+        Some(filter) if filter.share() >= 1.0 => enough(limit, 1.0),
         Some(filter) => enough(limit, filter.share()).min(FIRST).max(limit.saturating_mul(2).saturating_add(16)),
         None => limit,
     };
