@@ -153,28 +153,13 @@ pub fn not_held(
     (worded, model): (&[DocumentId], &str),
     layout: &Layout,
 ) -> String {
-    // A vector in parts is looked up by the root of its document, and in one table without reading the document.
-    let (from, part) = match layout.parts {
-        0 => (format!("unnest({}) AS d(id)", written_ids(worded)), "true"),
-        _ => (
-            format!(
-                "(SELECT o.id, coalesce(o.path[1], o.id) AS root FROM documents o WHERE o.id = ANY({})) d",
-                written_ids(worded)
-            ),
-            "v.root_id = d.root",
-        ),
-    };
     format!(
-        "SELECT ARRAY(SELECT n.id FROM unnest({near}) AS n(id)
-                       WHERE NOT EXISTS (SELECT FROM search_index_entries e
-                                          WHERE e.document_id = n.id
-                                            AND e.index_id = (SELECT i.id FROM search_indexes i WHERE i.name = {index}))),
-                ARRAY(SELECT d.id FROM {from}
-                       WHERE (SELECT true FROM document_vectors v
-                               WHERE v.document_id = d.id AND v.embed_model = {model} AND {part} LIMIT 1) IS NULL)",
-        near = written_ids(near),
-        index = literal(index),
-        model = literal(model),
+        "SELECT by_words, by_vectors FROM not_held({}, {}, {}, {}, {})",
+        written_ids(near),
+        literal(index),
+        written_ids(worded),
+        literal(model),
+        layout.parts > 0,
     )
 }
 
