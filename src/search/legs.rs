@@ -125,6 +125,14 @@ fn in_order(candidates: i64, entries: i64, limit: i64, share: f64) -> i64 {
     if wanted as f64 <= SURE * entries as f64 * share { wanted.min(candidates) } else { candidates }
 }
 
+/// Whether the last of `limit` results is as near as the last one of all that were read. Then the index may have others that are as near and come before it
+/// by their ids, and a further page, for which more is read, would leave them out.
+fn ends_among_equals(nearest: &Ranked, limit: i64, read: i64) -> bool {
+    let last = usize::try_from(limit - 1).ok().and_then(|at| nearest.get(at));
+    let are_all = (nearest.len() as i64) < read;
+    !are_all && matches!((last, nearest.last()), (Some((_, last)), Some((_, end))) if last <= end)
+}
+
 /// The next one of some numbers of candidates. Where everything is eligible, each of them is a statement whose plan is kept, and so they are few.
 fn rounded(candidates: i64) -> i64 {
     let step = match candidates {
@@ -200,23 +208,28 @@ pub(super) async fn nearest_leg(
     let mut approximate = Vec::new();
     let mut plan = LegPlan { parts: parts_read(&layout), ..plan(LegWay::Exact, Some(of_all)) };
     if let (None, Way::Approximate { candidates, entries }) = (&exact, way) {
-        let candidates = match (eligible.is_open(), layout.is_in_order()) {
-            (true, true) => {
-                let entries = layout.looked_at(entries, candidates);
-                rounded(in_order(candidates, entries, limit, expected.share()))
-            }
-            (true, false) => rounded(candidates.max(layout.least_candidates())),
-            (false, _) => candidates.max(layout.least_candidates()),
-        };
+        let all = candidates.max(layout.least_candidates());
+        let all = if eligible.is_open() { rounded(all) } else { all };
+        let comes_in_order = eligible.is_open() && layout.is_in_order();
+        let (mut read, mut wanted) = (all, limit);
+        if comes_in_order {
+            read = rounded(in_order(candidates, layout.looked_at(entries, candidates), limit, expected.share()));
+            wanted = read;
+        }
+        approximate =
+            store::vectors::approximate(&mut tx, eligible, query, wanted, read, entries, &layout).await.or_fail()?;
+        if comes_in_order && read < all && ends_among_equals(&approximate, limit, read) {
+            read = all;
+            approximate =
+                store::vectors::approximate(&mut tx, eligible, query, limit, read, entries, &layout).await.or_fail()?;
+        }
+        approximate.truncate(depth as usize);
         plan = LegPlan {
             way: LegWay::Hnsw,
-            candidates: Some(candidates.unsigned_abs()),
-            entries: Some(layout.looked_at(entries, candidates).unsigned_abs()),
+            candidates: Some(read.unsigned_abs()),
+            entries: Some(layout.looked_at(entries, read).unsigned_abs()),
             ..plan
         };
-        approximate = store::vectors::approximate(&mut tx, eligible, query, limit, candidates, entries, &layout)
-            .await
-            .or_fail()?;
         // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
         if (approximate.len() as i64) < limit {
             plan.way = LegWay::HnswThenExact;
@@ -371,6 +384,11 @@ mod tests {
         // The first look has too few of these, and what a later one finds may be nearer than what was found before.
         assert_eq!(in_order(4_000, 1_000, 1_000, 1.0), 4_000);
         assert_eq!(in_order(200, 666, 100, 0.25), 200);
+        let near = |scores: &[f64]| -> Ranked { (1..).map(DocumentId).zip(scores.iter().copied()).collect() };
+        assert!(ends_among_equals(&near(&[0.9, 0.5, 0.5]), 2, 3), "a fourth one may be as near as the second");
+        assert!(!ends_among_equals(&near(&[0.9, 0.5, 0.4]), 2, 3));
+        assert!(!ends_among_equals(&near(&[0.9, 0.5, 0.5]), 2, 4), "there is no fourth one");
+        assert!(!ends_among_equals(&near(&[0.5]), 2, 1), "there are too few");
         let asked: HashSet<i64> = (1..=4_000).map(rounded).collect();
         assert_eq!(asked.len(), 20, "the statements are few, however many results are asked for");
         assert!((1..=4_000).all(|wanted| rounded(wanted) >= wanted && rounded(wanted) < wanted + 2_000));

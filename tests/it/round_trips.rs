@@ -173,6 +173,26 @@ async fn a_search_of_everything_finds_by_the_index_what_comparing_all_finds() {
     let hybrid = Json(HybridSearch { explain: true, ..HybridSearch::new(QUERY) });
     let found = app.in_process.search_hybrid(hybrid).await.unwrap();
     assert_eq!((way(&found), found.results.len()), (LegWay::HnswThenExact, 10));
+    // Of more equal ones than are read at first, the results are the same as where all are compared.
+    let nearest = app.create("Heron", "The heron in the reeds, the heron in the reeds.", None).await.id;
+    sqlx::query(
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT d.id, v.embed_model, v.embed, v.weight
+           FROM (SELECT id FROM documents WHERE title = 'note' ORDER BY id LIMIT 30) d, document_vectors v
+          WHERE v.document_id = $1 ORDER BY d.id DESC",
+    )
+    .bind(nearest)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let compared = app.in_process.search_vector(body(Some(&all))).await.unwrap();
+    assert_eq!(
+        (way(&compared), compared.results[9].score),
+        (LegWay::Exact, compared.results[0].score),
+        "all are equal"
+    );
+    let found = app.in_process.search_vector(body(None)).await.unwrap();
+    assert_eq!((way(&found), of(&found)), (LegWay::Hnsw, of(&compared)));
     app.end().await;
 }
 
