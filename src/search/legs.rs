@@ -267,8 +267,6 @@ struct StillEligible<'a> {
     eligible: &'a Eligible,
     /// `None` where everything is eligible but for some usetypes.
     expected: Option<Expected>,
-    /// What a leg of vectors was told of these usetypes a moment ago, if there was one.
-    known: Option<Expected>,
     /// How many documents were looked up.
     verified: AtomicU64,
     /// Whether those that are eligible were listed, because they are few.
@@ -295,7 +293,7 @@ impl Verify for StillEligible<'_> {
     }
 
     fn share(&self) -> f64 {
-        self.expected.or(self.known).map_or(1.0, |expected| expected.share())
+        self.expected.map_or(1.0, |expected| expected.share())
     }
 
     fn listed_after(&self) -> usize {
@@ -318,12 +316,11 @@ pub(super) async fn bm25_leg(
     limit: u32,
 ) -> Result<Leg, Failure> {
     let name = index.unwrap_or("default");
-    let (expected, known) = match eligible.is_open() {
-        true => (None, core.expectations.of(eligible)),
-        false => (Some(expected(core, eligible).await?), None),
+    let expected = match eligible.is_open() {
+        true => None,
+        false => Some(expected(core, eligible).await?),
     };
-    let (verified, are_listed) = (AtomicU64::new(0), AtomicBool::new(false));
-    let filter = StillEligible { eligible, expected, known, verified, are_listed };
+    let filter = StillEligible { eligible, expected, verified: AtomicU64::new(0), are_listed: AtomicBool::new(false) };
     let allowed = Allowed::Verify(&filter);
     let begun = Instant::now();
     let hits = bm25::search(&core.pool, &core.postings, name, query, limit as usize, allowed).await.or_fail()?;
