@@ -659,6 +659,30 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION not_held(near bigint[], index_name text, worded bigint[], model text, in_parts boolean, OUT by_words bigint[], OUT by_vectors bigint[]) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+DECLARE
+    searched bigint;
+BEGIN
+    SELECT i.id INTO searched FROM search_indexes i WHERE i.name = index_name;
+    by_words := ARRAY(SELECT n.id FROM unnest(near) AS n(id)
+                       WHERE (SELECT true FROM search_index_entries e WHERE e.document_id = n.id AND e.index_id = searched) IS NULL);
+    IF in_parts THEN
+        -- A vector in parts is looked up in the part of its document's root.
+        by_vectors := ARRAY(SELECT d.id FROM documents d
+                             WHERE d.id = ANY(worded)
+                               AND (SELECT true FROM document_vectors v
+                                     WHERE v.document_id = d.id AND v.embed_model = model AND v.root_id = coalesce(d.path[1], d.id) LIMIT 1) IS NULL);
+    ELSE
+        by_vectors := ARRAY(SELECT w.id FROM unnest(worded) AS w(id)
+                             WHERE CASE WHEN (SELECT true FROM document_vectors v WHERE v.document_id = w.id AND v.embed_model = model LIMIT 1) IS NULL
+                                        THEN EXISTS (SELECT FROM documents d WHERE d.id = w.id) END);
+    END IF;
+END $$;
+
 CREATE FUNCTION number_events(most integer, channel text) RETURNS integer
     LANGUAGE plpgsql
     AS $$
@@ -830,6 +854,22 @@ BEGIN
         PERFORM pg_sleep(0.0005 + random() * 0.002);
     END LOOP;
     RETURN false;
+END $$;
+
+CREATE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT root bigint, OUT vectors double precision) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+BEGIN
+    SELECT count(*) INTO parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors');
+    IF parts > 0 AND place IS NOT NULL THEN
+        SELECT coalesce(d.path[1], d.id) INTO root FROM documents d WHERE d.id = place;
+    END IF;
+    IF EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass(bits) AND i.indisvalid)
+        AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass(halves) AND i.indisvalid) THEN
+        SELECT coalesce(sum(greatest(c.reltuples, 0)), 0) INTO vectors FROM pg_class c
+         WHERE c.oid = to_regclass(bits) OR c.oid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass(bits));
+    END IF;
 END $$;
 
 CREATE FUNCTION vector_root(vectors regclass, document bigint) RETURNS bigint

@@ -241,7 +241,9 @@ where
     })
 }
 
-/// The statement that somebody with nothing but PostgreSQL and pgvector would write: the nearest nodes, with their texts.
+/// The statement that somebody with nothing but PostgreSQL and pgvector would write: the nearest nodes, with their texts. It has the index look at as many
+/// entries as the leg of the service does, and reads as many nodes as that leg ranks. Beside a hybrid search it searches no words; it knows neither rights nor
+/// usetypes, and its server plans it once for each connection.
 async fn bare(
     pool: &PgPool,
     sentences: &Sentences,

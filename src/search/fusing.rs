@@ -50,19 +50,25 @@ impl FusingOpen {
     }
 
     /// Ends the transaction and reads in the same message what the fusion still needs: which results of one leg the other cannot hold and,
-    /// for groups, what the groups of that many results consist of. The index of BM25 is `default` if none is named.
+    /// for groups, what the groups of that many results consist of. The index of BM25 is `default` if none is named. Where only the best `depth` results
+    /// count, nothing is asked about one that cannot be among them.
     pub async fn close_with(
         self,
         eligible: &Eligible,
         index: Option<&str>,
         grouped: Option<(GroupBy, u32)>,
+        depth: Option<u32>,
     ) -> Result<(Fusing, NotHeld, Option<Vec<Member>>), Failure> {
         let FusingOpen { legs, reading } = self;
         let Some(Reading { tx, layout, model }) = reading else { return Ok((legs, NotHeld::default(), None)) };
         let ids = |leg: &Leg| leg.ranked.iter().map(|(id, _)| *id).collect::<HashSet<DocumentId>>();
         let (near, worded) = (ids(&legs.vector), ids(&legs.bm25));
-        let only_near: Vec<DocumentId> = near.difference(&worded).copied().collect();
-        let only_worded: Vec<DocumentId> = worded.difference(&near).copied().collect();
+        let mut only_near: Vec<DocumentId> = near.difference(&worded).copied().collect();
+        let mut only_worded: Vec<DocumentId> = worded.difference(&near).copied().collect();
+        if let Some(contenders) = depth.and_then(|depth| legs.contenders(&only_near, &only_worded, depth)) {
+            only_near.retain(|id| contenders.contains(&id.0));
+            only_worded.retain(|id| contenders.contains(&id.0));
+        }
         // A leg that found nothing has no result to rank above those that it cannot hold.
         let either_finds_none = near.is_empty() || worded.is_empty();
         let is_split = !either_finds_none && (!only_near.is_empty() || !only_worded.is_empty());
@@ -95,6 +101,17 @@ impl FusingOpen {
 }
 
 impl Fusing {
+    /// Those that may be among the best `depth` results if the other leg cannot hold what one leg alone found; `None` if all may. A result that cannot
+    /// be among them by any ranks has no influence on them.
+    fn contenders(&self, only_near: &[DocumentId], only_worded: &[DocumentId], depth: u32) -> Option<HashSet<i64>> {
+        let rung = self.vector.ranked.len().max(self.bm25.ranked.len()) as u32;
+        let worst = self.at_rung(&NotHeld::default(), rung);
+        let least = worst.get((depth as usize).checked_sub(1)?)?.score;
+        let numbers = |ids: &[DocumentId]| ids.iter().map(|id| id.0).collect();
+        let best = self.at_rung(&NotHeld { vector: numbers(only_worded), bm25: numbers(only_near) }, rung);
+        Some(best.into_iter().filter(|fused| fused.score >= least).map(|fused| fused.id).collect())
+    }
+
     /// What the legs rank together as far as a rung.
     pub fn at_rung(&self, not_held: &NotHeld, rung: u32) -> Vec<Fused> {
         let (vector, bm25) = (numbers(&self.vector, rung), numbers(&self.bm25, rung));
@@ -143,6 +160,49 @@ pub(super) fn places(fused: &Fused) -> Legs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::search::{
+        Total,
+        explain::{plan, ran},
+    };
+    use std::time::Instant;
+    use svc_client::wire::{LegWay, SearchMethod};
+
+    fn leg(method: SearchMethod, ids: impl Iterator<Item = i64>) -> Leg {
+        let ranked: Ranked = ids.zip(1_u32..).map(|(id, rank)| (DocumentId(id), 1.0 / f64::from(rank))).collect();
+        let ran = ran(method, Instant::now(), LEG_DEPTH, ranked.len(), plan(LegWay::Exact, None));
+        Leg { total: Total::of(&ranked, LEG_DEPTH), ranked, ran }
+    }
+
+    #[test]
+    fn only_what_may_be_among_the_best_is_asked_about() {
+        // Half of the nearest are found by words too, and 50 others by words alone.
+        let only_near: Vec<DocumentId> = (2..=100).step_by(2).map(DocumentId).collect();
+        let only_worded: Vec<DocumentId> = (101..=150).map(DocumentId).collect();
+        for asked in [None, Some(HybridWeights { vector: None, bm25: None })] {
+            let vector = leg(SearchMethod::Vector, 1..=100);
+            let bm25 = leg(SearchMethod::Bm25, (101..=150).rev().chain((1..=100).step_by(2)));
+            let legs = Fusing { vector, bm25, weights: weights(asked) };
+            for depth in [1, 10, 50, 100, 150] {
+                let contenders = legs.contenders(&only_near, &only_worded, depth).unwrap();
+                for nth in 1..8_i64 {
+                    let lacking = |ids: &[DocumentId], is_asked: bool| {
+                        let ids = ids.iter().map(|id| id.0).filter(|id| id % nth == 0);
+                        ids.filter(|id| !is_asked || contenders.contains(id)).collect::<HashSet<i64>>()
+                    };
+                    let best = |is_asked| {
+                        let not_held =
+                            NotHeld { vector: lacking(&only_worded, is_asked), bm25: lacking(&only_near, is_asked) };
+                        let mut fused = legs.at_rung(&not_held, LEG_DEPTH);
+                        fused.truncate(depth as usize);
+                        fused
+                    };
+                    assert_eq!(best(true), best(false), "{depth} {nth}");
+                }
+                assert!(depth > 1 || contenders.len() < 60, "{}", contenders.len());
+            }
+            assert_eq!(legs.contenders(&only_near, &only_worded, 151), None, "there are no more than 150");
+        }
+    }
 
     #[test]
     fn the_weights_are_the_contract() {

@@ -12,7 +12,7 @@ use crate::{
         indexes::postings::Resolved,
         search::{EXACT_LIMIT, Eligible, Expected},
         transaction::Transaction,
-        vectors::{LOOKED_AT, Layout, Nearest, Stored, WIDEST},
+        vectors::{LOOKED_AT, Layout, Nearest, Plans, Stored, WIDEST},
     },
 };
 use bm25::{Allowed, Answer, Query, Verify};
@@ -60,6 +60,13 @@ impl Open {
 /// How many spare candidates for each result the HNSW index is asked for where everything is eligible, because it may miss some
 /// of the nearest.
 const SPARE: f64 = 3.0;
+
+/// Where the index returns the entries of its first look in order, so large a share of the results is read beside them: some of the entries may not be
+/// eligible, and of equal ones the index may not have the first ones first.
+const BESIDE: f64 = 0.25;
+
+/// The share of the entries of one look that are counted on.
+const SURE: f64 = 0.75;
 
 /// Behind a filter the index is looked at this much more widely than the expected share asks for: one wide look finds what two ordinary
 /// ones find, in two thirds of the time.
@@ -111,6 +118,31 @@ impl Way {
     }
 }
 
+/// How many of `candidates` have to be read where everything is eligible and the index returns the `entries` of its first look in order. Where that look may
+/// not have so many, a later one may find nearer ones than it has, and all candidates are read.
+fn in_order(candidates: i64, entries: i64, limit: i64, share: f64) -> i64 {
+    let wanted = limit + (BESIDE * limit as f64).ceil() as i64;
+    if wanted as f64 <= SURE * entries as f64 * share { wanted.min(candidates) } else { candidates }
+}
+
+/// Whether the last of `limit` results is as near as the last one of all that were read. Then the index may have others that are as near and come before it
+/// by their ids, and a further page, for which more is read, would leave them out.
+fn ends_among_equals(nearest: &Ranked, limit: i64, read: i64) -> bool {
+    let last = usize::try_from(limit - 1).ok().and_then(|at| nearest.get(at));
+    let are_all = (nearest.len() as i64) < read;
+    !are_all && matches!((last, nearest.last()), (Some((_, last)), Some((_, end))) if last <= end)
+}
+
+/// The next one of some numbers of candidates. Where everything is eligible, each of them is a statement whose plan is kept, and so they are few.
+fn rounded(candidates: i64) -> i64 {
+    let step = match candidates {
+        ..=200 => 20,
+        ..=2_000 => 200,
+        _ => 2_000,
+    };
+    (candidates + step - 1) / step * step
+}
+
 /// Ranks by cosine similarity to the query.
 pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
     let (leg, ()) = vector_leg_after(core, eligible, query, limit, async { Ok(()) }).await?;
@@ -157,30 +189,53 @@ pub(super) async fn nearest_leg(
         Way::Approximate { candidates, entries } => Layout::default().looked_at(entries, candidates),
         Way::Exact { .. } => LOOKED_AT,
     };
-    let (mut tx, layout) = store::vectors::begin(&core.pool, eligible, query, entries).await.or_fail()?;
+    // Few vectors are all compared, by another statement than one whose plan is kept.
+    let plans = match Way::choose(of_all, limit, &Layout::default(), eligible.is_open()) {
+        Way::Approximate { .. } if eligible.is_open() => Plans::Kept,
+        _ => Plans::Anew,
+    };
+    let (mut tx, layout) = store::vectors::begin(&core.pool, eligible, query, entries, plans).await.or_fail()?;
     let expected = of_all.beside(&layout);
     let mut way = Way::choose(expected, limit, &layout, eligible.is_open());
     let mut exact = None;
     if let Way::Exact { most } = way {
+        if plans == Plans::Kept {
+            store::vectors::plan_anew(&mut tx).await.or_fail()?;
+        }
         exact = store::vectors::exact(&mut tx, eligible, query, limit, most, &layout).await.or_fail()?;
         way = Way::approximate(expected, limit);
     }
     let mut approximate = Vec::new();
     let mut plan = LegPlan { parts: parts_read(&layout), ..plan(LegWay::Exact, Some(of_all)) };
     if let (None, Way::Approximate { candidates, entries }) = (&exact, way) {
-        let candidates = candidates.max(layout.least_candidates());
+        let all = candidates.max(layout.least_candidates());
+        let all = if eligible.is_open() { rounded(all) } else { all };
+        let comes_in_order = eligible.is_open() && layout.is_in_order();
+        let (mut read, mut wanted) = (all, limit);
+        if comes_in_order {
+            read = rounded(in_order(candidates, layout.looked_at(entries, candidates), limit, expected.share()));
+            wanted = read;
+        }
+        approximate =
+            store::vectors::approximate(&mut tx, eligible, query, wanted, read, entries, &layout).await.or_fail()?;
+        if comes_in_order && read < all && ends_among_equals(&approximate, limit, read) {
+            read = all;
+            approximate =
+                store::vectors::approximate(&mut tx, eligible, query, limit, read, entries, &layout).await.or_fail()?;
+        }
+        approximate.truncate(depth as usize);
         plan = LegPlan {
             way: LegWay::Hnsw,
-            candidates: Some(candidates.unsigned_abs()),
-            entries: Some(layout.looked_at(entries, candidates).unsigned_abs()),
+            candidates: Some(read.unsigned_abs()),
+            entries: Some(layout.looked_at(entries, read).unsigned_abs()),
             ..plan
         };
-        approximate = store::vectors::approximate(&mut tx, eligible, query, limit, candidates, entries, &layout)
-            .await
-            .or_fail()?;
         // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
         if (approximate.len() as i64) < limit {
             plan.way = LegWay::HnswThenExact;
+            if plans == Plans::Kept {
+                store::vectors::plan_anew(&mut tx).await.or_fail()?;
+            }
             exact = store::vectors::exact(&mut tx, eligible, query, limit, i64::MAX, &layout).await.or_fail()?;
         }
     }
@@ -295,6 +350,7 @@ async fn has_bm25(core: &Core, name: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
     use svc_ids::DocumentId;
 
     fn way(eligible: f64, all: f64, limit: i64) -> Way {
@@ -314,6 +370,25 @@ mod tests {
         assert_eq!(way(1e5, 1e6, 100), Way::Approximate { candidates: 130, entries: 1_000 });
         // A tenth of 120,000: the index would look at 1,300 entries for 130 candidates.
         assert_eq!(way(12_000.0, 120_000.0, 100), Way::Exact { most: 24_000 });
+    }
+
+    #[test]
+    fn of_what_comes_in_order_hardly_more_than_the_results_is_read() {
+        assert_eq!(in_order(4, 200, 1, 1.0), 2);
+        assert_eq!(in_order(40, 200, 10, 1.0), 13);
+        assert_eq!(in_order(400, 400, 100, 1.0), 125);
+        assert_eq!(in_order(1_600, 1_000, 400, 0.9), 500);
+        // The first look has too few of these, and what a later one finds may be nearer than what was found before.
+        assert_eq!(in_order(4_000, 1_000, 1_000, 1.0), 4_000);
+        assert_eq!(in_order(200, 666, 100, 0.25), 200);
+        let near = |scores: &[f64]| -> Ranked { (1..).map(DocumentId).zip(scores.iter().copied()).collect() };
+        assert!(ends_among_equals(&near(&[0.9, 0.5, 0.5]), 2, 3), "a fourth one may be as near as the second");
+        assert!(!ends_among_equals(&near(&[0.9, 0.5, 0.4]), 2, 3));
+        assert!(!ends_among_equals(&near(&[0.9, 0.5, 0.5]), 2, 4), "there is no fourth one");
+        assert!(!ends_among_equals(&near(&[0.5]), 2, 1), "there are too few");
+        let asked: HashSet<i64> = (1..=4_000).map(rounded).collect();
+        assert_eq!(asked.len(), 20, "the statements are few, however many results are asked for");
+        assert!((1..=4_000).all(|wanted| rounded(wanted) >= wanted && rounded(wanted) < wanted + 2_000));
     }
 
     #[test]

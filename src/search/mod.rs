@@ -424,7 +424,9 @@ async fn hybrid_first(
     let index = body.index.as_deref();
     let legs = fusing(core, eligible, (index, query), body.weights, &rungs).await?;
     let grouped = (body.grouping() != GroupBy::None).then_some((body.grouping(), body.limit));
-    let (legs, not_held, members) = legs.close_with(eligible, index, grouped).await?;
+    // A deeper rung builds upon all of the one before it.
+    let counts = (rungs.len() == 1).then_some(depth);
+    let (legs, not_held, members) = legs.close_with(eligible, index, grouped, counts).await?;
     let (mut ranked, mut fused) = (Ranked::new(), Vec::new());
     for rung in rungs {
         // A result that only its leg's depth brought behind the others may be better on the next rung.

@@ -17,18 +17,27 @@ mod list;
 pub use list::*;
 use list::{structured_bytes, waiting};
 
-/// The columns of a [`DocumentRow`], from `documents d`; $3 says whether to include the vector.
+/// The columns of a [`DocumentRow`], from `documents d`; $3 says whether to include the vector, and is not looked at `without embed`.
 macro_rules! columns {
-    ($content:literal, $structured_content:literal) => {
+    (@plain $content:literal, $structured_content:literal) => {
         concat!(
             "d.id, d.parent_id, d.path, d.title, ",
             $content,
             " AS content, ",
             $structured_content,
             " AS structured_content, d.usetype, d.position, d.event_time, d.created_at, d.updated_at, d.content_hash, \
-             d.settled, CASE WHEN $3::boolean THEN (SELECT v.embed FROM document_vectors v WHERE v.document_id = d.id \
+             d.settled, "
+        )
+    };
+    ($content:literal, $structured_content:literal $(,)?) => {
+        concat!(
+            columns!(@plain $content, $structured_content),
+            "CASE WHEN $3::boolean THEN (SELECT v.embed FROM document_vectors v WHERE v.document_id = d.id \
              ORDER BY v.embed_model = (SELECT m.serving FROM model_moves m) DESC LIMIT 1) END AS embed"
         )
+    };
+    ($content:literal, $structured_content:literal, without embed) => {
+        concat!(columns!(@plain $content, $structured_content), "NULL::halfvec AS embed")
     };
 }
 
@@ -257,6 +266,32 @@ pub struct ShownRow {
     pub waiting: Waiting,
 }
 
+/// The statement of [`shown`]. To plan it takes longer than to run it, so one plan has to serve whatever is asked for: the planner is not told how many
+/// ids there are, and a vector that is not asked for is not in the text, because the planner would expect it to cost.
+macro_rules! shown {
+    ($($without:tt)*) => {
+        concat!(
+            "SELECT ",
+            columns!(
+                "CASE WHEN $5::boolean AND f.fits THEN d.content ELSE '' END",
+                "CASE WHEN $6::boolean AND f.fits THEN d.structured_content ELSE '{}'::jsonb END",
+                $($without)*
+            ),
+            ", s.content_bytes, s.structured_bytes, f.fits,
+                 CASE WHEN d.id = ANY($9::bigint[]) AND NOT ($5 AND f.fits) THEN left(d.content, $10::int) END AS beginning, ",
+            waiting!(),
+            " FROM documents d
+              CROSS JOIN LATERAL (SELECT octet_length(d.content)::bigint AS content_bytes, ",
+            structured_bytes!(),
+            " AS structured_bytes) s
+              CROSS JOIN LATERAL (SELECT d.id = ANY($8::bigint[])
+                  AND CASE WHEN $5 THEN s.content_bytes ELSE 0 END + CASE WHEN $6 THEN s.structured_bytes ELSE 0 END <= $7::bigint AS fits) f
+              WHERE d.id = ANY((SELECT $4::bigint[])::bigint[]) AND ",
+            readable!()
+        )
+    };
+}
+
 /// Reads in one statement the documents of an answer that the scope covers, in any order, and whether anything waits (see [`unsettled`]).
 pub async fn shown(conn: &mut PgConnection, scope: &Readable, wanted: &Wanted<'_>) -> sqlx::Result<Vec<ShownRow>> {
     let Wanted { ids, shape, share, spoken, characters } = *wanted;
@@ -269,29 +304,8 @@ pub async fn shown(conn: &mut PgConnection, scope: &Readable, wanted: &Wanted<'_
     add(&mut arguments, ids.to_vec());
     add(&mut arguments, spoken.to_vec());
     add(&mut arguments, characters);
-    let mut rows: Vec<ShownRow> = sqlx::query_as_with(
-        concat!(
-            "SELECT ",
-            columns!(
-                "CASE WHEN $5::boolean AND f.fits THEN d.content ELSE '' END",
-                "CASE WHEN $6::boolean AND f.fits THEN d.structured_content ELSE '{}'::jsonb END"
-            ),
-            ", s.content_bytes, s.structured_bytes, f.fits,
-                 CASE WHEN d.id = ANY($9::bigint[]) AND NOT ($5 AND f.fits) THEN left(d.content, $10::int) END AS beginning, ",
-            waiting!(),
-            " FROM documents d
-              CROSS JOIN LATERAL (SELECT octet_length(d.content)::bigint AS content_bytes, ",
-            structured_bytes!(),
-            " AS structured_bytes) s
-              CROSS JOIN LATERAL (SELECT d.id = ANY($8::bigint[])
-                  AND CASE WHEN $5 THEN s.content_bytes ELSE 0 END + CASE WHEN $6 THEN s.structured_bytes ELSE 0 END <= $7::bigint AS fits) f
-              WHERE d.id = ANY($4::bigint[]) AND ",
-            readable!()
-        ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await?;
+    let statement = if shape.embed { shown!() } else { shown!(without embed) };
+    let mut rows: Vec<ShownRow> = sqlx::query_as_with(statement, arguments).fetch_all(conn).await?;
     for row in &mut rows {
         row.document.omitted = shape.omitted(row.fits);
     }

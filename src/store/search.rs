@@ -78,6 +78,14 @@ impl Eligible {
         arguments
     }
 
+    /// A statement with `eligible!()` in it where everything is eligible but for some usetypes, with these written into it, so that it has none of the
+    /// arguments of the predicate.
+    pub(super) fn written(&self, statement: &str) -> String {
+        let usetypes: Vec<String> = self.excluded_usetypes.iter().map(|usetype| literal(usetype)).collect();
+        let usetypes = format!("ARRAY[{}]::text[]", usetypes.join(", "));
+        self.scope.written(statement).replace("{filters}", "true").replace("$5::text[]", &usetypes)
+    }
+
     /// What the filter asks for but for scope and excluded usetypes: the parts of the predicate that hold something.
     fn filters(&self) -> Vec<&'static str> {
         let parts = [
@@ -145,19 +153,13 @@ pub fn not_held(
     (worded, model): (&[DocumentId], &str),
     layout: &Layout,
 ) -> String {
-    let part = if layout.parts > 0 { "v.root_id = coalesce(d.path[1], d.id)" } else { "true" };
     format!(
-        "SELECT ARRAY(SELECT n.id FROM unnest({near}) AS n(id)
-                       WHERE NOT EXISTS (SELECT FROM search_index_entries e
-                                          WHERE e.document_id = n.id
-                                            AND e.index_id = (SELECT i.id FROM search_indexes i WHERE i.name = {index}))),
-                ARRAY(SELECT d.id FROM documents d WHERE d.id = ANY({worded})
-                         AND (SELECT true FROM document_vectors v
-                               WHERE v.document_id = d.id AND v.embed_model = {model} AND {part} LIMIT 1) IS NULL)",
-        near = written_ids(near),
-        index = written(index),
-        worded = written_ids(worded),
-        model = written(model),
+        "SELECT by_words, by_vectors FROM not_held({}, {}, {}, {}, {})",
+        written_ids(near),
+        literal(index),
+        written_ids(worded),
+        literal(model),
+        layout.parts > 0,
     )
 }
 
@@ -175,9 +177,11 @@ fn written_ids(ids: &[DocumentId]) -> String {
     format!("'{{{}}}'::bigint[]", ids.join(","))
 }
 
-/// A text in a statement without parameters. Whatever the text contains, it cannot end the literal.
-fn written(text: &str) -> String {
-    format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex::encode(text))
+/// A text in a statement. Whatever the text contains, it cannot end the literal, and has nothing in it that stands for a value.
+pub(super) fn literal(text: &str) -> String {
+    let escaped = [('\\', r"\x5c"), ('\'', r"\x27"), ('{', r"\x7b"), ('$', r"\x24"), ('\0', r"\x00")];
+    let text = escaped.into_iter().fold(text.to_owned(), |text, (character, code)| text.replace(character, code));
+    format!("E'{text}'")
 }
 
 /// The eligible documents that an index has, ascending by their numbers there, if at most [`EXACT_LIMIT`] documents are eligible.

@@ -7,13 +7,13 @@ use super::{
     documents::add,
     places::Place,
     scope::{Readable, readable},
-    search::{Eligible, eligible},
+    search::{Eligible, eligible, literal},
     transaction,
 };
-pub use layout::{Index, Layout, begin, layout, parts};
+pub use layout::{Index, Layout, Plans, begin, layout, parts, plan_anew};
 pub(super) use layout::{index_name, rows};
 use pgvector::HalfVector;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, postgres::PgArguments};
 use svc_ids::DocumentId;
 use svc_models::Embedding;
 
@@ -263,28 +263,51 @@ pub async fn approximate(
     if layout.set != Some(entries) {
         look_at(conn, entries).await?;
     }
+    let (entry, asked) = match layout.bits {
+        Some(_) => ("binary_quantize(v.embed)::bit({width}) <~>", "binary_quantize({query}::halfvec)::bit({width})"),
+        None => ("v.embed::halfvec({width}) <=>", "{query}::halfvec({width})"),
+    };
+    // The expression of the index names its width, so the query must name the same.
+    let statement = NEAREST
+        .replace("{entry}", entry)
+        .replace("{asked}", asked)
+        .replace("{width}", &query.vector.to_vec().len().to_string());
+    if eligible.is_open() {
+        let mut arguments = PgArguments::default();
+        add(&mut arguments, query.vector.clone());
+        add(&mut arguments, limit);
+        let statement = statement
+            .replace("{part}", "true")
+            .replace("{query}", "$1")
+            .replace("{limit}", "$2")
+            .replace("{candidates}", &candidates.to_string())
+            .replace("{model}", &literal(query.model));
+        let statement = AssertSqlSafe(eligible.written(&statement));
+        return sqlx::query_as_with(statement, arguments).fetch_all(conn).await;
+    }
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());
     add(&mut arguments, limit);
     add(&mut arguments, candidates);
     add(&mut arguments, layout.root);
-    let (entry, asked) = match layout.bits {
-        Some(_) => ("binary_quantize(v.embed)::bit({width}) <~>", "binary_quantize($13::halfvec)::bit({width})"),
-        None => ("v.embed::halfvec({width}) <=>", "$13::halfvec({width})"),
-    };
-    // The expression of the index names its width, so the query must name the same.
-    let statement = concat!(
-        "WITH near AS MATERIALIZED (
-             SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id
-              WHERE v.embed_model = $12 AND ($16::bigint IS NULL OR v.root_id = $16) AND ",
-        eligible!(),
-        " ORDER BY {entry} (SELECT {asked}) LIMIT $15)
-         SELECT document_id, 1 - (embed <=> (SELECT $13::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $14"
-    )
-    .replace("{entry}", entry)
-    .replace("{asked}", asked)
-    .replace("{width}", &query.vector.to_vec().len().to_string());
+    let statement = statement
+        .replace("{part}", "($16::bigint IS NULL OR v.root_id = $16)")
+        .replace("{query}", "$13")
+        .replace("{limit}", "$14")
+        .replace("{candidates}", "$15")
+        .replace("{model}", "$12");
     let statement = eligible.statement(&statement, &mut arguments);
     sqlx::query_as_with(statement, arguments).persistent(eligible.composed.is_open()).fetch_all(conn).await
 }
+
+/// The statement of [`approximate`]. The plan depends on the model, on how many candidates are wanted and on what is eligible. Where everything is
+/// eligible, these are in the text, and one plan serves every such search.
+const NEAREST: &str = concat!(
+    "WITH near AS MATERIALIZED (
+         SELECT v.document_id, v.embed <=> (SELECT {query}::halfvec) AS distance FROM document_vectors v JOIN documents d ON d.id = v.document_id
+          WHERE v.embed_model = {model} AND {part} AND ",
+    eligible!(),
+    " ORDER BY {entry} (SELECT {asked}) LIMIT {candidates})
+     SELECT document_id, 1 - distance AS score FROM near ORDER BY score DESC, document_id LIMIT {limit}"
+);

@@ -16,7 +16,7 @@ use svc::store::{
     scope::Readable,
     search::{Eligible, not_held, read_not_held},
     transaction::{begin_audit, begin_search},
-    vectors::{self, Index, LOOKED_AT, Layout, Stored},
+    vectors::{self, Index, LOOKED_AT, Layout, Plans, Stored},
 };
 use svc_client::{
     OptionalJson,
@@ -263,7 +263,8 @@ async fn what_a_leg_does_not_have_is_told_in_parts_as_in_one_table_and_by_any_na
         for (index, without) in [("default", vec![unknown]), (hostile, near.clone())] {
             for (model, lack) in [(info.identity.as_str(), vec![bare]), (hostile, worded[..worded.len() - 1].to_vec())]
             {
-                let (mut tx, layout) = vectors::begin(&app.pool, &everything, &query, LOOKED_AT).await.unwrap();
+                let (mut tx, layout) =
+                    vectors::begin(&app.pool, &everything, &query, LOOKED_AT, Plans::Anew).await.unwrap();
                 assert_eq!((layout.parts, layout.set), (if count > 1 { 4 } else { 0 }, Some(LOOKED_AT)));
                 let looked_at: (String, String) = sqlx::query_as(
                     "SELECT current_setting('hnsw.ef_search'), current_setting('transaction_isolation')",

@@ -1,6 +1,6 @@
 //! How many messages a search sends to the database and waits for.
 use crate::support::{TestApp, searches::ask, statements::counted};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use svc::store::{
     reindex::{self, Wanted},
@@ -13,7 +13,7 @@ use svc::store::{
 };
 use svc_client::{
     Json,
-    wire::{GroupBy, HybridSearch, LegWay, SearchMethod, SearchQuery, SearchResult},
+    wire::{GroupBy, HybridSearch, LegWay, SearchMethod, SearchQuery, SearchResponse, SearchResult, VectorSearch},
 };
 use svc_ids::DocumentId;
 
@@ -133,6 +133,66 @@ async fn vectors_in_parts_and_under_indexes_of_bits_take_no_more_messages() {
         assert_eq!(of(&found.unwrap().results), of(&before.results), "{parts} {index:?}");
         assert!((1..=MOST).contains(&statements), "{statements} {parts} {index:?}");
     }
+    app.end().await;
+}
+
+/// Above some thousand documents the vectors are looked up in their index, by a statement whose plan is kept.
+#[tokio::test]
+async fn a_search_of_everything_finds_by_the_index_what_comparing_all_finds() {
+    let app = TestApp::start().await;
+    stored(&app).await;
+    sqlx::raw_sql(
+        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
+                       SELECT 'note', 'bread', 'note', 'sha256:' || n, 0 FROM generate_series(1, 8000) n RETURNING id)
+         INSERT INTO document_words SELECT id, 'bread:1'::tsvector FROM made;
+         ANALYZE documents",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let body = |filter: Option<&Value>| {
+        let filter = filter.map(|filter| serde_json::from_value(filter.clone()).unwrap());
+        Json(VectorSearch { filter, explain: true, ..VectorSearch::new(QUERY) })
+    };
+    let way = |found: &SearchResponse| found.explanation.as_ref().unwrap().legs[0].plan.as_ref().unwrap().way;
+    let of = |found: &SearchResponse| {
+        found.results.iter().map(|result| (result.document.id, result.score)).collect::<Vec<_>>()
+    };
+    let all = json!({"created_at_from": "2000-01-01T00:00:00Z"});
+    let compared = app.in_process.search_vector(body(Some(&all))).await.unwrap();
+    assert_eq!((way(&compared), compared.results.len()), (LegWay::Exact, 10));
+    let found = app.in_process.search_vector(body(None)).await.unwrap();
+    assert_eq!((way(&found), of(&found)), (LegWay::Hnsw, of(&compared)));
+    // The connections keep the plan after some searches.
+    for _ in 0..3 {
+        let (found, statements) = fewest(async || app.in_process.search_vector(body(None)).await).await;
+        assert_eq!(of(&found.unwrap()), of(&compared));
+        assert!((1..=4).contains(&statements), "{statements}");
+    }
+    // The index has fewer vectors than a leg of this search ranks.
+    let hybrid = Json(HybridSearch { explain: true, ..HybridSearch::new(QUERY) });
+    let found = app.in_process.search_hybrid(hybrid).await.unwrap();
+    assert_eq!((way(&found), found.results.len()), (LegWay::HnswThenExact, 10));
+    // Of more equal ones than are read at first, the results are the same as where all are compared.
+    let nearest = app.create("Heron", "The heron in the reeds, the heron in the reeds.", None).await.id;
+    sqlx::query(
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT d.id, v.embed_model, v.embed, v.weight
+           FROM (SELECT id FROM documents WHERE title = 'note' ORDER BY id LIMIT 30) d, document_vectors v
+          WHERE v.document_id = $1 ORDER BY d.id DESC",
+    )
+    .bind(nearest)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let compared = app.in_process.search_vector(body(Some(&all))).await.unwrap();
+    assert_eq!(
+        (way(&compared), compared.results[9].score),
+        (LegWay::Exact, compared.results[0].score),
+        "all are equal"
+    );
+    let found = app.in_process.search_vector(body(None)).await.unwrap();
+    assert_eq!((way(&found), of(&found)), (LegWay::Hnsw, of(&compared)));
     app.end().await;
 }
 

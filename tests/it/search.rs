@@ -8,7 +8,7 @@ use svc::store::{
     scope::Readable,
     search::Eligible,
     transaction::begin_search,
-    vectors::{self, Layout, Nearest, Stored},
+    vectors::{self, Layout, Nearest, Plans, Stored},
 };
 use svc_client::{
     Code, Json,
@@ -305,6 +305,25 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     assert!(!left.is_empty() && left.iter().all(|(left, _)| *left != exact[1].0), "{left:?}");
     tx.commit().await.unwrap();
     assert!(exact.len() > 5 && exact[0].0.0 == id && near == exact, "{near:?} {exact:?}");
+    // A plan that is kept finds the same, and after it what needs a plan of its own has one.
+    let (mut tx, layout) =
+        vectors::begin(&app.pool, &everything, &query, vectors::LOOKED_AT, Plans::Kept).await.unwrap();
+    for _ in 0..2 {
+        let near =
+            vectors::approximate(&mut tx, &everything, &query, 10, 40, vectors::LOOKED_AT, &layout).await.unwrap();
+        assert_eq!(near, exact);
+    }
+    let kept: i64 = sqlx::query_scalar(
+        "SELECT generic_plans FROM pg_prepared_statements WHERE statement LIKE 'WITH near %(SELECT $1::halfvec)%'",
+    )
+    .fetch_one(&mut *tx)
+    .await
+    .unwrap();
+    assert_eq!(kept, 2);
+    vectors::plan_anew(&mut tx).await.unwrap();
+    let again = vectors::exact(&mut tx, &everything, &query, 10, all, &layout).await.unwrap().unwrap();
+    assert_eq!(again.ranked, exact);
+    tx.commit().await.unwrap();
     let index: String = sqlx::query_scalar(
         "SELECT indexdef FROM pg_indexes WHERE tablename = 'document_vectors' AND indexdef LIKE '%hnsw%'",
     )

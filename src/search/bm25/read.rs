@@ -26,6 +26,8 @@ const INLINE: usize = 32 << 10;
 const LONG_QUERY: usize = 16 << 10;
 /// The most documents that are verified before it is known what share of them passes.
 const FIRST: usize = 2_000;
+/// Where such a share of the documents passes, hardly more than the results are verified.
+const NEARLY_ALL: f64 = 0.9;
 /// How many documents one call of a verifier gets.
 const VERIFY: usize = 10_000;
 
@@ -151,6 +153,7 @@ async fn look(
     }
     scoring.prune = most > EXHAUSTIVE;
     scoring.k = match verify {
+        Some(filter) if filter.share() >= NEARLY_ALL => enough(limit, filter.share()),
         Some(filter) => enough(limit, filter.share()).min(FIRST).max(limit.saturating_mul(2).saturating_add(16)),
         None => limit,
     };

@@ -62,22 +62,34 @@ pub async fn members(
     read(eligible, &sqlx::raw_sql(statement).fetch_all(conn).await?)
 }
 
+/// What is read of a member, without what is counted, from `documents d`.
+macro_rules! member {
+    () => {
+        concat!(
+            "SELECT d.id, d.path, d.usetype, d.content <> '' AS has_text, d.settled = 'settled' AS is_settled, ",
+            readable!(),
+            " AS readable FROM documents d"
+        )
+    };
+}
+
 /// The statement of [`members`], which has no parameters, so that it can go in one message with others; [`read`] reads its rows.
 pub fn statement(scope: &Readable, ids: &[DocumentId], counted: Counted<'_>) -> String {
     // The planner does not know how many ids a query returns, so it looks up each id.
     let statement = concat!(
-        "WITH found AS MATERIALIZED (SELECT f.id, f.path FROM documents f WHERE f.id = ANY((SELECT {ids})::bigint[])),
-              wanted AS MATERIALIZED (SELECT id FROM found UNION SELECT unnest(path) FROM found),
+        "WITH found AS MATERIALIZED (",
+        member!(),
+        " WHERE d.id = ANY((SELECT {ids})::bigint[])),
+              m AS (SELECT * FROM found UNION ALL ",
+        member!(),
+        " WHERE d.id = ANY(ARRAY(SELECT unnest(path) FROM found EXCEPT SELECT id FROM found))),
               crowded AS MATERIALIZED (SELECT f.path[cardinality(f.path)] AS id FROM found f WHERE f.id = ANY((SELECT {among})::bigint[])
                                         GROUP BY 1 HAVING count(*) > 1)
          SELECT m.*, CASE WHEN m.readable AND m.is_settled AND m.usetype IN ({sections}) AND m.id IN (SELECT c.id FROM crowded c)
                           THEN (SELECT count(*) FROM (SELECT FROM documents d
                     WHERE d.parent_id = m.id AND d.settled = 'settled' AND d.content <> '' AND ",
         readable!(),
-        " LIMIT {most}) t) END AS texts
-           FROM (SELECT d.id, d.path, d.usetype, d.content <> '' AS has_text, d.settled = 'settled' AS is_settled, ",
-        readable!(),
-        " AS readable FROM wanted JOIN documents d ON d.id = wanted.id) m"
+        " LIMIT {most}) t) END AS texts FROM m"
     );
     let sections = Usetype::SECTIONS.map(|section| format!("'{}'", section.as_str())).join(", ");
     let statement =

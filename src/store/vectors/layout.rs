@@ -61,6 +61,11 @@ impl Layout {
         if self.root.is_none() { self.parts * LEAST_ENTRIES } else { 0 }
     }
 
+    /// Whether one index has all vectors that are met, and returns what it finds at its first look by their distance, the nearest first.
+    pub fn is_in_order(&self) -> bool {
+        self.parts == 0 && self.bits.is_none()
+    }
+
     /// How many entries the index of each part is looked at by a search that wants so many candidates, and looks at `entries` in all.
     pub fn looked_at(&self, entries: i64, candidates: i64) -> i64 {
         self.entries_of_a_part(entries.max(candidates.min(WIDEST)))
@@ -79,6 +84,21 @@ pub async fn layout(conn: &mut PgConnection, eligible: &Eligible, query: &Stored
     of(&sqlx::raw_sql(AssertSqlSafe(statement(eligible, query))).fetch_one(conn).await?)
 }
 
+/// How the statements of a search by vectors are planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plans {
+    /// Anew each time, with the values of the filter.
+    Anew,
+    /// Once for each connection. This is for [`approximate`](super::approximate) where everything is eligible: all that its plan depends on is in its
+    /// text. Before another statement, [`plan_anew`] has to be called.
+    Kept,
+}
+
+/// Has every statement planned anew until the transaction ends.
+pub async fn plan_anew(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::raw_sql("SET LOCAL plan_cache_mode = force_custom_plan").execute(conn).await.map(|_| ())
+}
+
 /// Begins the transaction of a search by vectors (see [`begin_search`](crate::store::transaction::begin_search)) and reads the layout of the vectors in the
 /// same message. The HNSW indexes look at `entries` entries until the transaction ends, or until another number is set.
 pub async fn begin(
@@ -86,8 +106,12 @@ pub async fn begin(
     eligible: &Eligible,
     query: &Stored<'_>,
     entries: i64,
+    plans: Plans,
 ) -> sqlx::Result<(Transaction, Layout)> {
-    let first = format!("{}; {}", looking(entries), statement(eligible, query));
+    let mut first = format!("{}; {}", looking(entries), statement(eligible, query));
+    if plans == Plans::Kept {
+        first.push_str("; SET LOCAL plan_cache_mode = force_generic_plan");
+    }
     let (tx, rows) = begin_search_with(pool, &first).await?;
     let layout = of(rows.first().ok_or(sqlx::Error::RowNotFound)?)?;
     Ok((tx, Layout { set: Some(entries), ..layout }))
@@ -96,23 +120,10 @@ pub async fn begin(
 /// The statement that reads the layout. It has no parameters, so that it can go in one message with the beginning of its transaction.
 fn statement(eligible: &Eligible, query: &Stored<'_>) -> String {
     let [halves, bits] = names(query);
-    // Without a scope this reads no document. Whoever locks the table of documents would keep this message waiting, and a message cannot be cancelled
+    // Without a place this reads no document. Whoever locks the table of documents would keep this message waiting, and a message cannot be cancelled
     // before the process of its server is known.
-    let root = match eligible.parent_id {
-        Some(id) => format!(
-            "CASE WHEN p.parts > 0 THEN (SELECT coalesce(d.path[1], d.id) FROM documents d WHERE d.id = '{}'::bigint) END",
-            id.0
-        ),
-        None => "NULL::bigint".to_owned(),
-    };
-    let vectors = ROWS.replace("$1", &format!("'{bits}'"));
-    format!(
-        "SELECT p.parts, {root},
-                CASE WHEN EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{bits}') AND i.indisvalid)
-                      AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass('{halves}') AND i.indisvalid)
-                     THEN ({vectors}) END
-           FROM (SELECT count(*) AS parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')) p"
-    )
+    let place = eligible.parent_id.map_or_else(|| "NULL".to_owned(), |id| format!("'{}'", id.0));
+    format!("SELECT parts, root, vectors FROM vector_layout('{halves}', '{bits}', {place}::bigint)")
 }
 
 fn of(row: &PgRow) -> sqlx::Result<Layout> {
