@@ -45,7 +45,7 @@ fn sum_of(lanes: [f32; LANES]) -> f32 {
     (four[0] + four[2]) + (four[1] + four[3])
 }
 
-/// Finds the greatest lane in the same way; what is no number in the upper half of a step is passed over.
+/// Finds the greatest lane in the same way. Every lane is a number.
 #[inline(always)]
 fn greatest_of(lanes: [f32; LANES]) -> f32 {
     let (mut eight, mut four) = ([0f32; 8], [0f32; 4]);

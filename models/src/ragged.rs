@@ -42,7 +42,8 @@ impl Ragged {
     }
 }
 
-/// With fewer tokens in a pass, reading the weights would cost more than the passes of two threads save beside one that both share.
+/// The fewest tokens for which a thread gets a pass of its own. With fewer, reading the weights once more costs more than sharing one pass among the
+/// threads.
 const FEWEST_TOKENS: usize = 192;
 
 /// Groups sequences of similar length into passes of at most `max_sequences` and about `max_tokens`, and returns the

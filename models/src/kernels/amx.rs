@@ -34,7 +34,8 @@ fn is_in_processor() -> bool {
     is_x86_feature_detected!("avx512bf16") && __cpuid_count(FEATURES, 0).edx & AMX == AMX
 }
 
-/// Asks the kernel for the state of the tiles, which it saves only for processes that asked.
+/// Asks Linux for the state of the tiles, which it saves only for processes that asked. It refuses where it has not switched the tiles on, and where a
+/// thread's signal stack is too small for them; the answer holds for all threads of the process.
 fn is_allowed() -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -55,8 +56,8 @@ fn is_allowed() -> bool {
     }
 }
 
-/// The shapes of the eight tiles, as `ldtilecfg` reads them: the first byte says that they follow; those from `ROW_BYTES` on are the bytes of a row of
-/// each tile, two by two, and those from `HEIGHTS` on its rows.
+/// The shapes of the eight tiles, as `ldtilecfg` reads them. The first byte is the number of this format, 1. From `ROW_BYTES` on there are two bytes for
+/// each tile, which say how many bytes its rows have; from `HEIGHTS` on there is one, which says how many rows it has.
 #[repr(C, align(64))]
 struct Config([u8; 64]);
 

@@ -83,7 +83,7 @@ const NOTHING_SEEN: Running = Running { greatest: f32::NEG_INFINITY, sum: 0.0, f
 #[inline(always)]
 fn exponents_body(scores: &mut [f32], stride: usize, width: usize, scale: f32, running: &mut [Running]) {
     for (row, running) in scores.chunks_exact_mut(stride).zip(running) {
-        // A short row is no slower than a whole line then.
+        // The row is filled up to whole lines, because what is left of a line would be computed number by number.
         row[width..].fill(UNSEEN);
         let (xs, _) = row.as_chunks_mut::<LANES>();
         let mut lanes = [f32::NEG_INFINITY; LANES];

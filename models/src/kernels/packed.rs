@@ -16,7 +16,7 @@ const DEPTH: usize = 384;
 /// How many rows are multiplied by a panel before the next panel comes: this many rows of `DEPTH` inputs stay in the
 /// second cache.
 pub(crate) const ROWS_AT_ONCE: usize = 96;
-/// The same for AMX, which would otherwise wait for the weights: so many more rows are multiplied in the time that a panel takes to come.
+/// The same for AMX, which multiplies so fast that with fewer rows it would wait for the next panel.
 #[cfg(target_arch = "x86_64")]
 const ROWS_OF_TILES_AT_ONCE: usize = 384;
 /// How many inputs a tile of AMX has, in bf16 and in int8.
@@ -325,10 +325,16 @@ mod tests {
             (Precision::Bf16, f32::NAN),
             (Precision::Bf16, f32::from_bits(0x7FFF_FFFF)),
         ] {
-            let packed = Packed::new(&[1.0; 6], 3, 2, precision);
-            let mut out = [0.0; 4];
-            packed.product(&[1.0, odd, 0.0, 0.0, 0.0, 0.0], &mut out);
-            assert!(out[0].is_nan() && out[1].is_nan() && out[2..] == [0.0, 0.0], "{precision}");
+            // AMX multiplies only whole tiles, so it takes the second number of inputs and not the first.
+            for inputs in [3, 64] {
+                let packed = Packed::new(&vec![1.0; 2 * inputs], inputs, 2, precision);
+                let mut x = vec![0.0; 2 * inputs];
+                x[..2].copy_from_slice(&[1.0, odd]);
+                let mut out = [f32::INFINITY; 4];
+                packed.product(&x, &mut out);
+                let is_right = out[0].is_nan() && out[1].is_nan() && out[2..] == [0.0, 0.0];
+                assert!(is_right, "{precision}, {inputs} inputs: {out:?}");
+            }
         }
     }
 }
