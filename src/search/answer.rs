@@ -135,7 +135,7 @@ pub(super) async fn answer(
         sorted,
         next_cursor,
         facets,
-        explanation: asked.explain.then(|| laps.explain(found.ran, &eligible.scope)),
+        explanation: asked.explain.then(|| laps.explain(found.ran, found.fusion, &eligible.scope)),
         scope_state: ScopeState { in_flight, failed, other_model },
     })
 }

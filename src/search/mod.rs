@@ -50,8 +50,9 @@ use std::{
 use svc_client::{
     Code, Failure,
     wire::{
-        Bm25Search, ContextConfig, Facet, FulltextSearch, GroupBy, HybridSearch, Leg as WireLeg, LegExplanation, Legs,
-        MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, Sorting, VectorSearch,
+        Bm25Search, ContextConfig, Facet, FulltextSearch, Fusion, GroupBy, HybridSearch, Leg as WireLeg,
+        LegExplanation, Legs, MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, Sorting,
+        VectorSearch,
     },
 };
 use svc_ids::DocumentId;
@@ -201,6 +202,8 @@ struct Found {
     no_tokens: HashSet<DocumentId>,
     /// How the legs came to it.
     ran: Vec<LegExplanation>,
+    /// By what two legs made one ranking.
+    fusion: Option<Fusion>,
     /// The documents of which the groups of these results consist, if the first stage has read them along.
     members: Option<Vec<Member>>,
 }
@@ -229,6 +232,7 @@ impl Found {
             legs: HashMap::new(),
             no_tokens: HashSet::new(),
             ran: Vec::new(),
+            fusion: None,
             members: None,
         }
     }
@@ -373,11 +377,12 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
     let rungs = rungs(MAXSIM_DEPTH, depth);
     let query = Query::from(body.query.as_str());
-    let legs = fusing(core, eligible, (body.index.as_deref(), query), None, &rungs).await?.close().await?;
+    let joined = (None, Fusion::Rank);
+    let legs = fusing(core, eligible, (body.index.as_deref(), query), joined, &rungs).await?.close().await?;
     let (mut ranked, mut no_tokens, mut seen) = (Ranked::new(), HashSet::new(), HashSet::new());
     let mut fused = Vec::new();
     for rung in rungs {
-        // All of them are candidates, whatever their ranks.
+        // All of them are candidates, in whatever order.
         fused = legs.at_rung(&NotHeld::default(), rung);
         let ids = fused.iter().map(|result| DocumentId(result.id));
         let candidates: Vec<DocumentId> = ids.filter(|id| seen.insert(*id)).collect();
@@ -385,7 +390,7 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
         ranked.extend(best);
         no_tokens.extend(without);
     }
-    let Fusing { vector, bm25, weights } = legs;
+    let Fusing { vector, bm25, weights, .. } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     ranked.truncate(depth as usize);
     let mut legs: HashMap<DocumentId, Legs> =
@@ -397,7 +402,7 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
     Ok(Found { no_tokens, legs, ran, ..Found::new(ranked, total) })
 }
 
-/// Searches by fusing the ranks of both.
+/// Searches by fusing what both rank.
 pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
@@ -422,7 +427,8 @@ async fn hybrid_first(
 ) -> Result<Found, Failure> {
     let (rungs, query) = (rungs(LEG_DEPTH, depth), Query { text: &body.query, added });
     let index = body.index.as_deref();
-    let legs = fusing(core, eligible, (index, query), body.weights, &rungs).await?;
+    let joined = (body.weights, body.fusion.unwrap_or(Fusion::Rank));
+    let legs = fusing(core, eligible, (index, query), joined, &rungs).await?;
     let grouped = (body.grouping() != GroupBy::None).then_some((body.grouping(), body.limit));
     // A deeper rung builds upon all of the one before it.
     let counts = (rungs.len() == 1).then_some(depth);
@@ -436,12 +442,12 @@ async fn hybrid_first(
         let new = fused.iter().map(|result| (DocumentId(result.id), result.score));
         ranked.extend(new.filter(|(id, _)| !seen.contains(id)));
     }
-    let Fusing { vector, bm25, weights } = legs;
+    let Fusing { vector, bm25, weights, fusion, .. } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     ranked.truncate(depth as usize);
     let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
     let ran = explain::weighted(vector.ran, bm25.ran, weights);
-    Ok(Found { legs, ran, members, ..Found::new(ranked, total) })
+    Ok(Found { legs, ran, fusion: Some(fusion), members, ..Found::new(ranked, total) })
 }
 
 /// The place of each document in a ranking.
