@@ -81,9 +81,10 @@ pub struct SearchArguments {
     /// Searches for the nearest word instead of each that no text has, and says so; of the last word also for what it is the beginning of.
     #[arg(long)]
     forgiving: bool,
-    /// Adds terms of the best texts to the query of `bm25` or `hybrid`, and ranks again.
-    #[arg(long)]
-    expand: bool,
+    /// Adds terms of the best texts to the query of `bm25` or `hybrid`, and ranks again, or with `--expand=false` does not. By default `auto` does so where both legs of
+    /// `hybrid` find some of the same texts first.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    expand: Option<bool>,
     /// By what the legs of `hybrid` count together: `rank` or `score`. By default `score` for `--method auto` and `rank` for `hybrid`, or what the context says.
     #[arg(long, value_name = "BY", value_parser = word::<Fusion>)]
     fusion: Option<Fusion>,
@@ -194,7 +195,7 @@ fn facet(text: &str) -> Result<Facet, String> {
 }
 
 macro_rules! body {
-    ($type:ident, $arguments:ident $(, $own:ident: $value:expr)*) => {
+    ($type:ident, $arguments:ident $(, $own:ident)*) => {
         Json($type {
             parent_id: $arguments.under,
             filter: $arguments.filter(),
@@ -216,27 +217,24 @@ macro_rules! body {
             cursor: $arguments.cursor.clone(),
             explain: $arguments.explain,
             forgiving: $arguments.forgiving,
-            $( $own: $value, )*
+            $( $own: $arguments.$own, )*
             ..$type::new(&$arguments.query)
         })
     };
 }
 
 pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchArguments) -> Result<ExitCode, CliError> {
-    if arguments.expand && !matches!(arguments.method, Method::Auto | Method::Bm25 | Method::Hybrid) {
+    if arguments.expand.is_some() && !matches!(arguments.method, Method::Auto | Method::Bm25 | Method::Hybrid) {
         return Err(CliError::Other("--expand is for --method auto, bm25 and hybrid".to_owned()));
     }
     if arguments.fusion.is_some() && !matches!(arguments.method, Method::Auto | Method::Hybrid) {
         return Err(CliError::Other("--fusion is for --method auto and hybrid".to_owned()));
     }
-    let wide = arguments.expand.then_some(true);
     let found = match arguments.method {
-        Method::Auto => client.search_auto(body!(AutoSearch, arguments, expand: wide, fusion: arguments.fusion)).await,
-        Method::Hybrid => {
-            client.search_hybrid(body!(HybridSearch, arguments, expand: wide, fusion: arguments.fusion)).await
-        }
+        Method::Auto => client.search_auto(body!(AutoSearch, arguments, expand, fusion)).await,
+        Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments, expand, fusion)).await,
         Method::Vector => client.search_vector(body!(VectorSearch, arguments)).await,
-        Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments, expand: wide)).await,
+        Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments, expand)).await,
         Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments)).await,
         Method::Maxsim => client.search_maxsim(body!(MaxsimSearch, arguments)).await,
     }?;

@@ -40,7 +40,7 @@ async fn matched(
     }
     match ranking {
         Ranking::Hybrid(body, added) => {
-            let query = Query { text: &body.query, added };
+            let query = Query { text: &body.query, added: added.terms() };
             Box::pin(of_both(core, eligible, (body.index.as_deref(), query), body.weights)).await
         }
         // What the tokens say changes the order alone.

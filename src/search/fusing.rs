@@ -8,9 +8,13 @@ use super::{
 use crate::{
     core::Core,
     error::OrFail,
-    store::search::{
-        self as rows, Eligible,
-        groups::{Counted, Member},
+    store::{
+        self,
+        search::{
+            self as rows, Eligible,
+            groups::{Counted, Member},
+        },
+        vectors::Layout,
     },
 };
 use std::collections::HashSet;
@@ -45,6 +49,12 @@ pub(super) struct NotHeld {
 }
 
 impl FusingOpen {
+    /// How many documents are among the first `most` of both legs.
+    pub fn shared(&self, most: usize) -> usize {
+        let first = |leg: &Leg| leg.ranked.iter().take(most).map(|(id, _)| *id).collect::<HashSet<DocumentId>>();
+        first(&self.legs.vector).intersection(&first(&self.legs.bm25)).count()
+    }
+
     pub async fn close(self) -> Result<Fusing, Failure> {
         if let Some(Reading { tx, .. }) = self.reading {
             tx.commit().await.or_fail()?;
@@ -104,6 +114,21 @@ impl FusingOpen {
 }
 
 impl Fusing {
+    /// Has BM25 rank again, by a query with other terms, while the other leg stays as it is. A transaction begins for what [`FusingOpen::close_with`] reads.
+    pub async fn again_by_words(
+        self,
+        core: &Core,
+        eligible: &Eligible,
+        (index, query): (Option<&str>, Query<'_>),
+    ) -> Result<FusingOpen, Failure> {
+        let model = core.model().await?.identity().to_owned();
+        let bm25 = Box::pin(bm25_leg(core, eligible, index, query, self.depth)).await?;
+        let tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
+        // In whatever form the vectors are by now, a missing one is looked for in all of them.
+        let reading = Reading { tx, layout: Layout::default(), model };
+        Ok(FusingOpen { legs: Fusing { bm25, ..self }, reading: Some(reading) })
+    }
+
     /// Those that may be among the best `depth` results if the other leg cannot hold what one leg alone found; `None` if all may. What one result has
     /// does not depend on which others a leg cannot hold, so a result that cannot be among them in any case has no influence on them.
     fn contenders(&self, only_near: &[DocumentId], only_worded: &[DocumentId], depth: u32) -> Option<HashSet<i64>> {

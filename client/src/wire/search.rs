@@ -271,7 +271,7 @@ search_body! {
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default, in `hybrid` where at least three documents are among the first ten of both legs.
         expand: bool,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         NAME.check("index", &body.index)?;
@@ -291,7 +291,7 @@ search_body! {
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default as in `POST /search/auto` if the body names no method, otherwise false.
         expand: bool,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
@@ -312,7 +312,7 @@ search_body! {
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default, in `hybrid` where at least three documents are among the first ten of both legs.
         expand: bool,
     } own {
         /// The most texts that the language model reads, 1 to 20; 8 by default.
@@ -350,7 +350,7 @@ search_body! {
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default as in a search that is asked alone.
         expand: bool,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
@@ -516,7 +516,7 @@ pub struct SearchQuery {
     /// Whether the nearest word stands for each word of the query that no text has which may be found (`searched_instead`).
     #[serde(default)]
     pub forgiving: bool,
-    /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3); false by default.
+    /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3); by default, where at least three documents are among the first ten of both legs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expand: Option<bool>,
     /// By what the legs count together where the method is `hybrid`; `score` by default.
