@@ -43,14 +43,14 @@ async fn the_one_text_with_all_words_of_the_query_is_first_though_its_vector_is_
         json!({"query": query, "group_by": "none", "limit": 100, "weights": {}, "explain": true, "expand": false});
     let found = ask(&app.client, "auto", &body).await.unwrap();
     assert_eq!((found.method, ids(&found)[0]), (SearchMethod::Hybrid, wanted));
-    assert_eq!(found.explanation.unwrap().fusion, Some(Fusion::Score));
+    assert_eq!(found.explanation.as_ref().unwrap().fusion, Some(Fusion::Score));
     let legs = found.results[0].legs.unwrap();
     assert!(legs.vector.unwrap().rank > 12 && legs.bm25.unwrap().rank == 1, "{legs:?}");
     // Ranks say nothing of how far the first one is before the second.
     body["fusion"] = json!("rank");
     let by_rank = ask(&app.client, "auto", &body).await.unwrap();
     assert_ne!(ids(&by_rank)[0], wanted);
-    assert_eq!(by_rank.explanation.unwrap().fusion, Some(Fusion::Rank));
+    assert_eq!(by_rank.explanation.as_ref().unwrap().fusion, Some(Fusion::Rank));
     let plain = ask(&app.client, "hybrid", &json!({"query": query, "limit": 100, "weights": {}})).await.unwrap();
     assert_eq!(ids(&plain), ids(&by_rank), "hybrid counts ranks unless told otherwise");
     body["fusion"] = json!("score");
