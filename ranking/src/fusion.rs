@@ -49,19 +49,25 @@ pub fn fuse_by_rank(vector: LegRanking<'_>, bm25: LegRanking<'_>, weights: Weigh
     let share = |weight: f64, place: Place| weight / (K + f64::from(place.rank));
     let vector = Counted { leg: vector, weight: weights.vector, share: &share };
     let bm25 = Counted { leg: bm25, weight: weights.bm25, share: &share };
-    fuse(&vector, &bm25, 1.0, limit)
+    fuse(&vector, &bm25, 1.0, |_| 0, limit)
 }
 
 /// The best `limit` results by scores, each between 0 and 1. A leg gives its best result 1, and what it does not list 0. Where it lists as many results
 /// as it was asked for, the last of them has 0 too, because what comes behind it scores hardly less. Where it lists fewer, it has nothing else, and 0 is
-/// for a score of 0. The weights count as parts of their sum, and equal scores are ordered by id.
+/// for a score of 0. The weights count as parts of their sum. Of equal scores, that with the better place in BM25 comes first, and then by id: the best of one leg and
+/// the best of the other often tie, and while something is always nearest to a query, only what has a word of it is found by its letters.
 pub fn fuse_by_score(vector: LegRanking<'_>, bm25: LegRanking<'_>, weights: Weights, limit: usize) -> Vec<Fused> {
     let (near, worded) = (Scale::of(vector), Scale::of(bm25));
     let by_meaning = |weight: f64, place: Place| weight * near.value(place.score);
     let by_letters = |weight: f64, place: Place| weight * worded.value(place.score);
     let vector = Counted { leg: vector, weight: weights.vector, share: &by_meaning };
     let bm25 = Counted { leg: bm25, weight: weights.bm25, share: &by_letters };
-    fuse(&vector, &bm25, weights.vector + weights.bm25, limit)
+    fuse(&vector, &bm25, weights.vector + weights.bm25, by_bm25, limit)
+}
+
+/// The place of a result in BM25, behind all others where it has none.
+fn by_bm25(fused: &Fused) -> u32 {
+    fused.bm25.map_or(u32::MAX, |place| place.rank)
 }
 
 /// Where the scores of a leg begin and end.
@@ -92,8 +98,8 @@ struct Counted<'a> {
     share: &'a dyn Fn(f64, Place) -> f64,
 }
 
-/// The best `limit` results by what both legs add, as parts of `whole`.
-fn fuse(vector: &Counted<'_>, bm25: &Counted<'_>, whole: f64, limit: usize) -> Vec<Fused> {
+/// The best `limit` results by what both legs add, as parts of `whole`. Of equal ones, that with the lower number in `ties` comes first, and then that with the lower id.
+fn fuse(vector: &Counted<'_>, bm25: &Counted<'_>, whole: f64, ties: fn(&Fused) -> u32, limit: usize) -> Vec<Fused> {
     let mut fused: HashMap<i64, Fused> = HashMap::new();
     for (counted, is_vector) in [(vector, true), (bm25, false)] {
         for (at, (id, score)) in counted.leg.ranked.iter().enumerate() {
@@ -115,7 +121,7 @@ fn fuse(vector: &Counted<'_>, bm25: &Counted<'_>, whole: f64, limit: usize) -> V
         result.score /= whole;
     }
     let mut fused: Vec<Fused> = fused.into_values().collect();
-    fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.id.cmp(&b.id)));
+    fused.sort_by(|a, b| b.score.total_cmp(&a.score).then((ties(a), a.id).cmp(&(ties(b), b.id))));
     fused.truncate(limit);
     fused
 }
@@ -124,7 +130,7 @@ fn fuse(vector: &Counted<'_>, bm25: &Counted<'_>, whole: f64, limit: usize) -> V
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     /// Fuses two legs that can hold everything by their ranks.
     fn fuse_whole(vector: &[(i64, f64)], bm25: &[(i64, f64)], weights: Weights, limit: usize) -> Vec<Fused> {
@@ -176,10 +182,11 @@ mod tests {
         // Neither leg has anything else, so a score of 0 is where each begins.
         assert_eq!(scores(&near, &worded, 4), [(3, 2.0 / 3.0), (1, 0.5), (2, (0.5 / 0.75 + 0.125) / 2.0), (4, 0.125)]);
         // There may be more behind three results, so what is last has as much as what is not listed.
-        assert_eq!(scores(&near, &worded, 3), [(1, 0.5), (3, 0.5), (2, 0.25), (4, 1.0 / 14.0)]);
+        assert_eq!(scores(&near, &worded, 3), [(3, 0.5), (1, 0.5), (2, 0.25), (4, 1.0 / 14.0)]);
         assert_eq!(scores(&near, &[], 3), [(1, 0.5), (2, 0.25), (3, 0.0)], "the last one is a result");
         assert_eq!(scores(&[(2, 0.5), (1, 0.5)], &[], 2), [(1, 0.5), (2, 0.5)], "all are as good as the best");
         assert_eq!(scores(&[(1, -0.25), (2, -0.75)], &[], 9), [(1, 0.5), (2, 0.0)], "a cosine may be below 0");
+        assert_eq!(scores(&[(1, 0.5)], &[(9, 4.0)], 9), [(9, 0.5), (1, 0.5)], "one of them has a word of the query");
         assert!(scores(&[], &[], 9).is_empty());
     }
 
@@ -304,15 +311,16 @@ mod tests {
                 prop_assert!((result.score - expected).abs() < 1e-9, "{} {:?}", expected, result);
                 prop_assert!((0.0..=1.0).contains(&result.score), "{:?}", result);
             }
-            let in_order = |a: &Fused, b: &Fused| a.score > b.score || a.score == b.score && a.id < b.id;
+            let tied = |f: &Fused| (bm25.iter().position(|(id, _)| *id == f.id).unwrap_or(usize::MAX), f.id);
+            let in_order = |a: &Fused, b: &Fused| a.score > b.score || a.score == b.score && tied(a) < tied(b);
             prop_assert!(fused.windows(2).all(|pair| in_order(&pair[0], &pair[1])));
             let first: Vec<Fused> = fused.iter().take(limit).cloned().collect();
             prop_assert_eq!(fuse_by_score(near, worded, w, limit), first);
-            // The legs are alike.
+            // The legs are alike but for ties.
             let turned = fuse_by_score(worded, near, Weights { vector: w.bm25, bm25: w.vector }, usize::MAX);
-            let turned: Vec<Fused> =
-                turned.into_iter().map(|f| Fused { vector: f.bm25, bm25: f.vector, ..f }).collect();
-            prop_assert_eq!(turned, fused);
+            let turned = turned.into_iter().map(|f| Fused { vector: f.bm25, bm25: f.vector, ..f });
+            let by_id = |results: Vec<Fused>| results.into_iter().map(|f| (f.id, f)).collect::<BTreeMap<_, _>>();
+            prop_assert_eq!(by_id(turned.collect()), by_id(fused));
         }
 
         #[test]
@@ -328,10 +336,12 @@ mod tests {
             let at = at % vector.len();
             let (mut better, id) = (vector.clone(), vector[at].0);
             better[at].1 += f64::from(more) / 8.0;
-            let place = |vector: &[(i64, f64)]| {
-                fuse_scores(vector, &bm25, w, asked).iter().position(|fused| fused.id == id).unwrap()
+            let at = |fused: Vec<Fused>| fused.iter().position(|result| result.id == id).unwrap();
+            let places = |leg: &[(i64, f64)]| {
+                [at(fuse_scores(leg, &bm25, w, asked)), at(fuse_scores(&bm25, leg, w, asked))]
             };
-            prop_assert!(place(&best_first(better)) <= place(&vector));
+            let (before, after) = (places(&vector), places(&best_first(better)));
+            prop_assert!(after[0] <= before[0] && after[1] <= before[1], "{:?} {:?}", before, after);
         }
     }
 }
