@@ -4,7 +4,7 @@ use crate::{access::Caller, core::Core};
 use svc_client::{
     Code, Failure,
     wire::{
-        AutoSearch, Bm25Search, ContextConfig, FulltextSearch, Fusion, HybridSearch, MaxsimSearch, SearchMethod,
+        AutoSearch, Bm25Search, ContextConfig, FulltextSearch, HybridSearch, MaxsimSearch, SearchMethod,
         SearchResponse, VectorSearch,
     },
 };
@@ -123,9 +123,8 @@ async fn by(
         SearchMethod::Bm25 => Box::pin(bm25(core, caller, Bm25Search::from(body))).await,
         SearchMethod::Maxsim => Box::pin(maxsim(core, caller, MaxsimSearch::from(body))).await,
         SearchMethod::Hybrid => {
-            // Of what was measured, equal weights and scores find best (docs/search.md).
+            // Of the weights that were measured, equal ones find best.
             body.weights.get_or_insert_default();
-            body.fusion.get_or_insert(Fusion::Score);
             Box::pin(hybrid_by(core, caller, HybridSearch::from(body), true)).await
         }
     }

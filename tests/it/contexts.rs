@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Json,
     wire::{
-        AutoSearch, Bm25Search, ContextChange, ContextConfig, ContextPath, DocumentPath, FulltextSearch, Fusion,
-        GrantRight, GroupBy, HybridSearch, HybridWeights, NewContext, PageQuery, SearchFilter, SearchMethod,
-        SearchQuery, SearchResponse, VectorSearch,
+        AutoSearch, Bm25Search, ContextChange, ContextConfig, ContextPath, DocumentPath, FulltextSearch, GrantRight,
+        GroupBy, HybridSearch, HybridWeights, NewContext, PageQuery, SearchFilter, SearchMethod, SearchQuery,
+        SearchResponse, VectorSearch,
     },
 };
 
@@ -240,8 +240,7 @@ async fn the_method_suits_the_query_and_the_answer_says_why() {
         assert!(found.why.is_some_and(|why| why.len() > 10), "{query}");
     }
     let hybrid = auto("moon").await;
-    let (weights, fusion) = (Some(HybridWeights::default()), Some(Fusion::Score));
-    let equal = HybridSearch { weights, fusion, ..HybridSearch::new("moon") };
+    let equal = HybridSearch { weights: Some(HybridWeights::default()), ..HybridSearch::new("moon") };
     let equal = app.client.search_hybrid(Json(equal)).await.unwrap();
     assert_eq!((ids(&hybrid), hybrid.results[0].score), (ids(&equal), equal.results[0].score));
     // An identifier that nobody has is searched for by what it looks like.

@@ -53,8 +53,7 @@ async fn each_method_says_its_legs_and_their_ways() {
         let found = ask(&app.client, method, &body).await.unwrap();
         let explanation = found.explanation.unwrap();
         let fusion = match method {
-            "hybrid" => Some(Fusion::Rank),
-            "auto" => Some(Fusion::Score),
+            "hybrid" | "auto" => Some(Fusion::Rank),
             _ => None,
         };
         assert_eq!(explanation.fusion, fusion, "{method}");

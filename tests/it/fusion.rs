@@ -39,30 +39,31 @@ async fn the_one_text_with_all_words_of_the_query_is_first_though_its_vector_is_
     let wanted = app.create("Sweet bread", text, None).await.id;
     let query = "pump service plan marzipan";
     // Terms of other texts would change the order a second time.
-    let mut body =
-        json!({"query": query, "group_by": "none", "limit": 100, "weights": {}, "explain": true, "expand": false});
+    let mut body = json!({"query": query, "group_by": "none", "limit": 100, "weights": {}, "fusion": "score", "explain": true, "expand": false});
     let found = ask(&app.client, "auto", &body).await.unwrap();
     assert_eq!((found.method, ids(&found)[0]), (SearchMethod::Hybrid, wanted));
     assert_eq!(found.explanation.as_ref().unwrap().fusion, Some(Fusion::Score));
     let legs = found.results[0].legs.unwrap();
     assert!(legs.vector.unwrap().rank > 12 && legs.bm25.unwrap().rank == 1, "{legs:?}");
     // Ranks say nothing of how far the first one is before the second.
-    body["fusion"] = json!("rank");
+    body.as_object_mut().unwrap().remove("fusion");
     let by_rank = ask(&app.client, "auto", &body).await.unwrap();
     assert_ne!(ids(&by_rank)[0], wanted);
     assert_eq!(by_rank.explanation.as_ref().unwrap().fusion, Some(Fusion::Rank));
     let plain = ask(&app.client, "hybrid", &json!({"query": query, "limit": 100, "weights": {}})).await.unwrap();
-    assert_eq!(ids(&plain), ids(&by_rank), "hybrid counts ranks unless told otherwise");
+    assert_eq!(ids(&plain), ids(&by_rank), "all count ranks unless told otherwise");
     body["fusion"] = json!("score");
     let by_score = ask(&app.client, "hybrid", &body).await.unwrap();
     assert_eq!(ids(&by_score), ids(&found));
 
     // Whoever searches by a context, from an address line or at a terminal may say so too.
-    let config = ContextConfig { fusion: Some(Fusion::Rank), expand: Some(false), ..ContextConfig::default() };
-    app.client.create_context(Json(NewContext { name: "ranks".to_owned(), config })).await.unwrap();
-    let named = json!({"query": query, "group_by": "none", "limit": 100, "context": "ranks"});
-    assert_eq!(ids(&ask(&app.client, "auto", &named).await.unwrap()), ids(&by_rank));
-    for (fusion, first) in [(None, wanted), (Some(Fusion::Score), wanted), (Some(Fusion::Rank), ids(&by_rank)[0])] {
+    let config = ContextConfig { fusion: Some(Fusion::Score), expand: Some(false), ..ContextConfig::default() };
+    app.client.create_context(Json(NewContext { name: "scores".to_owned(), config })).await.unwrap();
+    let named = json!({"query": query, "group_by": "none", "limit": 100, "context": "scores"});
+    assert_eq!(ids(&ask(&app.client, "auto", &named).await.unwrap()), ids(&found));
+    for (fusion, first) in
+        [(None, ids(&by_rank)[0]), (Some(Fusion::Score), wanted), (Some(Fusion::Rank), ids(&by_rank)[0])]
+    {
         let asked = SearchQuery { fusion, expand: Some(false), ..SearchQuery::new(query) };
         let found = app.client.search(asked).await.unwrap();
         assert_eq!(ids(&found)[0], first, "{fusion:?}");
@@ -73,11 +74,11 @@ async fn the_one_text_with_all_words_of_the_query_is_first_though_its_vector_is_
         let line: Value = serde_json::from_slice(&shown.stdout).unwrap();
         line["id"].as_i64().unwrap()
     };
-    assert_eq!(first(&[]).await, wanted);
-    assert_eq!(first(&["--fusion", "rank"]).await, ids(&by_rank)[0]);
+    assert_eq!(first(&["--fusion", "score"]).await, wanted);
+    assert_eq!(first(&[]).await, ids(&by_rank)[0]);
     let refused = svc(&app, &["search", query, "--method", "bm25", "--fusion", "rank"]).await;
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--fusion"), "{refused:?}");
-    let told = svc(&app, &["--table", "search", query, "--explain"]).await;
+    let told = svc(&app, &["--table", "search", query, "--fusion", "score", "--explain"]).await;
     assert!(String::from_utf8_lossy(&told.stdout).contains("together by score"), "{told:?}");
     for (method, is_known) in [
         (None, true),
@@ -162,13 +163,15 @@ async fn what_one_leg_alone_finds_is_found_to_the_last_text() {
         all.push(app.create(title, text, None).await.id);
     }
     // No text has any of these words.
-    let by_meaning = ask(&app.client, "auto", &json!({"query": "why seawater recedes"})).await.unwrap();
+    let by_meaning =
+        ask(&app.client, "auto", &json!({"query": "why seawater recedes", "fusion": "score"})).await.unwrap();
     assert_eq!((by_meaning.method, by_meaning.results.len()), (SearchMethod::Hybrid, all.len()));
     assert!((by_meaning.results[0].score - 0.5).abs() < 1e-12, "half of the weights found nothing");
     assert!(by_meaning.results.iter().all(|result| result.legs.unwrap().bm25.is_none() && result.score >= 0.0));
     // Nor is a vector left that the query could be compared with.
     sqlx::raw_sql("UPDATE document_vectors SET embed_model = 'another'").execute(&app.pool).await.unwrap();
-    let by_letters = ask(&app.client, "auto", &json!({"query": "sugar in the dough"})).await.unwrap();
+    let by_letters =
+        ask(&app.client, "auto", &json!({"query": "sugar in the dough", "fusion": "score"})).await.unwrap();
     assert_eq!((by_letters.method, ids(&by_letters)[0]), (SearchMethod::Hybrid, all[1]));
     assert!((by_letters.results[0].score - 0.5).abs() < 1e-12);
     // What counts for nothing finds nothing, and the other leg has the whole weight.

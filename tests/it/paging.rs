@@ -211,7 +211,7 @@ async fn pages_behind_the_depth_of_the_legs_skip_and_repeat_nothing() {
         ("hybrid", &mostly_words, json!("rank")),
         ("hybrid", &halves, json!("score")),
         ("hybrid", &mostly_words, json!("score")),
-        ("auto", &halves, Value::Null),
+        ("auto", &halves, json!("score")),
         ("maxsim", &Value::Null, Value::Null),
     ] {
         let mut body = json!({"query": "pressure gauge of the boiler", "limit": 23});

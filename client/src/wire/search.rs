@@ -267,7 +267,7 @@ search_body! {
     AutoSearch by File {
         /// How much each leg counts where the method is `hybrid`; equal weights by default.
         weights: HybridWeights,
-        /// By what the legs count together where the method is `hybrid`; `score` by default.
+        /// By what the legs count together where the method is `hybrid`; `rank` by default.
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
@@ -287,7 +287,7 @@ search_body! {
         min_similarity: f64,
         /// How much each leg counts where the method is `hybrid`; equal weights by default.
         weights: HybridWeights,
-        /// By what the legs count together where the method is `hybrid`; `rank` by default where the body names the method, otherwise `score`.
+        /// By what the legs count together where the method is `hybrid`; `rank` by default.
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
@@ -308,7 +308,7 @@ search_body! {
     SynthesizeSearch by None {
         /// How much each leg counts where the method is `hybrid`; equal weights by default.
         weights: HybridWeights,
-        /// By what the legs count together where the method is `hybrid`; `score` by default.
+        /// By what the legs count together where the method is `hybrid`; `rank` by default.
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
@@ -519,7 +519,7 @@ pub struct SearchQuery {
     /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3); by default, where at least three documents are among the first ten of both legs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expand: Option<bool>,
-    /// By what the legs count together where the method is `hybrid`; `score` by default.
+    /// By what the legs count together where the method is `hybrid`; `rank` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
 }
