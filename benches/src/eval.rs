@@ -12,7 +12,7 @@ use std::{
 use svc_client::{
     Client, Code, Failure, FileUpload, Json, Remote,
     wire::{
-        BatchItem, Bm25Search, FulltextSearch, GroupBy, HybridSearch, HybridWeights, NewBatch, SearchQuery,
+        BatchItem, Bm25Search, FulltextSearch, Fusion, GroupBy, HybridSearch, HybridWeights, NewBatch, SearchQuery,
         SearchResponse, UploadQuery, VectorSearch,
     },
 };
@@ -56,6 +56,8 @@ struct Judged {
 struct Way {
     name: &'static str,
     method: &'static str,
+    /// Fuses the scores of the legs, and not their ranks.
+    score: bool,
     expand: bool,
     /// This makes a difference only to groups.
     with_whole: bool,
@@ -63,10 +65,10 @@ struct Way {
 }
 
 const fn way(name: &'static str, method: &'static str) -> Way {
-    Way { name, method, expand: false, with_whole: false, rerank: false }
+    Way { name, method, score: false, expand: false, with_whole: false, rerank: false }
 }
 
-const WAYS: [Way; 14] = [
+const WAYS: [Way; 16] = [
     way("bm25", "bm25"),
     Way { expand: true, ..way("bm25, expand", "bm25") },
     way("fulltext", "fulltext"),
@@ -76,6 +78,8 @@ const WAYS: [Way; 14] = [
     Way { expand: true, ..way("hybrid, expand", "hybrid") },
     way("hybrid, equal weights", "equal"),
     Way { expand: true, ..way("hybrid, equal weights, expand", "equal") },
+    Way { score: true, ..way("hybrid, equal weights, score", "equal") },
+    Way { score: true, expand: true, ..way("hybrid, equal weights, score, expand", "equal") },
     way("auto", "auto"),
     Way { expand: true, ..way("auto, expand", "auto") },
     Way { with_whole: true, ..way("auto, with whole", "auto") },
@@ -236,6 +240,7 @@ async fn search(client: &Client<Remote>, form: Form, way: Way, query: &str) -> R
     let (expand, with_whole, rerank) = (asked(way.expand), asked(way.with_whole), asked(way.rerank));
     let hybrid = |weights| HybridSearch {
         weights,
+        fusion: way.score.then_some(Fusion::Score),
         limit,
         include_content,
         group_by,

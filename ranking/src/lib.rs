@@ -1,4 +1,4 @@
-//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, feedback,
+//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, fusion by ranks and scores, feedback,
 //! changepoints, clusters, extracts, coverage, diversity, and analyses of networks. Everything here is pure and works on numbers; the caller
 //! decides what is stored where.
 
@@ -36,7 +36,7 @@ pub use coverage::{Chosen, Coverage, GUARANTEE, Portfolio, Rule, choose};
 pub use diversity::{by_diversity, by_recency, relevance};
 pub use extract::{extract, sentences};
 pub use feedback::{Weighted, characteristic, relevance_model};
-pub use fusion::{Fused, LegRanking, Place, Weights, fuse};
+pub use fusion::{Fused, LegRanking, Place, Weights, fuse_by_rank, fuse_by_score};
 pub use meant::meant;
 pub use network::{Betweenness, Communities, DAMPING, EXACT, Forest, Network, PageRank, Spine, Stop};
 pub use points::{Points, dot};

@@ -10,8 +10,9 @@ use svc_client::{
     Client, Json, Remote, UnknownWord, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentField, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse,
-        FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation, SearchFilter,
-        SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder, SortedResponse, TotalIs, VectorSearch,
+        FulltextSearch, Fusion, GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation,
+        SearchFilter, SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder, SortedResponse, TotalIs,
+        VectorSearch,
     },
 };
 
@@ -80,9 +81,13 @@ pub struct SearchArguments {
     /// Searches for the nearest word instead of each that no text has, and says so; of the last word also for what it is the beginning of.
     #[arg(long)]
     forgiving: bool,
-    /// Adds terms of the best texts to the query of `bm25` or `hybrid`, and ranks again.
-    #[arg(long)]
-    expand: bool,
+    /// Adds terms of the best texts to the query of `bm25` or `hybrid`, and ranks again, or with `--expand=false` does not. By default `auto` does so where both legs of
+    /// `hybrid` find some of the same texts first.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    expand: Option<bool>,
+    /// By what the legs of `hybrid` count together: `rank` or `score`. By default `score` for `--method auto` and `rank` for `hybrid`, or what the context says.
+    #[arg(long, value_name = "BY", value_parser = word::<Fusion>)]
+    fusion: Option<Fusion>,
 }
 
 #[derive(Args)]
@@ -212,19 +217,22 @@ macro_rules! body {
             cursor: $arguments.cursor.clone(),
             explain: $arguments.explain,
             forgiving: $arguments.forgiving,
-            $( $own: $arguments.$own.then_some(true), )*
+            $( $own: $arguments.$own, )*
             ..$type::new(&$arguments.query)
         })
     };
 }
 
 pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchArguments) -> Result<ExitCode, CliError> {
-    if arguments.expand && !matches!(arguments.method, Method::Auto | Method::Bm25 | Method::Hybrid) {
+    if arguments.expand.is_some() && !matches!(arguments.method, Method::Auto | Method::Bm25 | Method::Hybrid) {
         return Err(CliError::Other("--expand is for --method auto, bm25 and hybrid".to_owned()));
     }
+    if arguments.fusion.is_some() && !matches!(arguments.method, Method::Auto | Method::Hybrid) {
+        return Err(CliError::Other("--fusion is for --method auto and hybrid".to_owned()));
+    }
     let found = match arguments.method {
-        Method::Auto => client.search_auto(body!(AutoSearch, arguments, expand)).await,
-        Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments, expand)).await,
+        Method::Auto => client.search_auto(body!(AutoSearch, arguments, expand, fusion)).await,
+        Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments, expand, fusion)).await,
         Method::Vector => client.search_vector(body!(VectorSearch, arguments)).await,
         Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments, expand)).await,
         Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments)).await,
@@ -357,6 +365,9 @@ fn explained(explanation: &SearchExplanation) -> Result<(), CliError> {
         }
     }
     let stages = explanation.stages.iter().map(|time| format!("{} {:.1} ms", time.stage, time.ms));
+    if let Some(fusion) = explanation.fusion {
+        say!("together by {fusion}");
+    }
     let rounds = if explanation.rounds == 1 { "round" } else { "rounds" };
     say!("{} {rounds}: {}", explanation.rounds, stages.collect::<Vec<_>>().join(", "));
     Ok(())

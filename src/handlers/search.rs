@@ -151,6 +151,7 @@ impl Handle<ops::search> for Service {
             cursor,
             forgiving,
             expand,
+            fusion,
         } = call.query;
         let body = AutoSearch {
             context,
@@ -169,6 +170,7 @@ impl Handle<ops::search> for Service {
             cursor,
             forgiving,
             expand,
+            fusion,
             ..AutoSearch::new(&q)
         };
         search::auto(self, caller, body).await

@@ -14,6 +14,7 @@ pub const HIDDEN: &[&str] = &[
     "embed",
     "facets",
     "weights",
+    "fusion",
     "mmr_lambda",
     "rerank_method",
     "rerank_top",

@@ -62,7 +62,7 @@ impl Place {
 pub(super) async fn answer(
     core: &Core,
     eligible: &Eligible,
-    asked: Asked<'_>,
+    mut asked: Asked<'_>,
     ranking: Ranking<'_>,
 ) -> Result<SearchResponse, Failure> {
     let mut laps = Laps::since(asked.started);
@@ -71,6 +71,10 @@ pub(super) async fn answer(
         GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking, &mut laps)).await?,
         GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking, &mut laps)).await?,
     };
+    if let Ranking::Hybrid(_, added) = &ranking {
+        // The next page adds terms of the same texts.
+        asked.page.fed_back = added.fed_back().to_vec();
+    }
     let is_sorted = asked.sorting.is_some();
     // What is sorted is what stands for a group, whichever of its texts is best.
     let shown: Vec<DocumentId> = places.iter().map(|place| if is_sorted { place.shown } else { place.first }).collect();
@@ -135,7 +139,7 @@ pub(super) async fn answer(
         sorted,
         next_cursor,
         facets,
-        explanation: asked.explain.then(|| laps.explain(found.ran, &eligible.scope)),
+        explanation: asked.explain.then(|| laps.explain(found.ran, found.fusion, &eligible.scope)),
         scope_state: ScopeState { in_flight, failed, other_model },
     })
 }

@@ -1,10 +1,10 @@
 //! Which method suits a query.
-use super::{bm25, fulltext, hybrid, maxsim, paging, preset, vector};
+use super::{bm25, fulltext, hybrid_by, maxsim, paging, preset, vector};
 use crate::{access::Caller, core::Core};
 use svc_client::{
     Code, Failure,
     wire::{
-        AutoSearch, Bm25Search, ContextConfig, FulltextSearch, HybridSearch, HybridWeights, MaxsimSearch, SearchMethod,
+        AutoSearch, Bm25Search, ContextConfig, FulltextSearch, HybridSearch, MaxsimSearch, SearchMethod,
         SearchResponse, VectorSearch,
     },
 };
@@ -13,6 +13,9 @@ use svc_client::{
 const IDENTIFIER: usize = 3;
 /// From this length on a lone number is one of a catalogue, and no year.
 const CATALOGUED: usize = 5;
+
+/// Why terms were added to a query though nobody asked.
+const AGREED: &str = "both find some of the same texts first, so terms of the best ones are searched for too";
 
 /// What a query looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +100,9 @@ pub async fn auto(core: &Core, caller: &Caller, mut body: AutoSearch) -> Result<
         }
         found => (found?, why),
     };
-    Ok(SearchResponse { why: Some(why.to_owned()), ..found })
+    let was_added = body.expand.is_none() && found.expanded_by.as_ref().is_some_and(|terms| !terms.is_empty());
+    let why = if was_added { format!("{why}; {AGREED}") } else { why.to_owned() };
+    Ok(SearchResponse { why: Some(why), ..found })
 }
 
 async fn by(
@@ -119,8 +124,8 @@ async fn by(
         SearchMethod::Maxsim => Box::pin(maxsim(core, caller, MaxsimSearch::from(body))).await,
         SearchMethod::Hybrid => {
             // Of the weights that were measured, equal ones find best.
-            body.weights.get_or_insert(HybridWeights::default());
-            Box::pin(hybrid(core, caller, HybridSearch::from(body))).await
+            body.weights.get_or_insert_default();
+            Box::pin(hybrid_by(core, caller, HybridSearch::from(body), true)).await
         }
     }
 }

@@ -1,15 +1,19 @@
 //! Pseudo-relevance feedback: the search adds to its query what its best texts have in common.
 use super::{
-    Ranking,
+    Found, LEG_DEPTH, Ranking,
+    bm25::Query,
+    fusing::{Fusing, FusingOpen, fusing},
+    joined, joining,
     paging::{FED_BACK, Page},
+    rungs,
 };
 use crate::{
     core::Core,
     error::OrFail,
     store::{self, documents::Beginning, search::Eligible},
 };
-use std::collections::HashMap;
-use svc_client::{Code, Failure};
+use std::{collections::HashMap, sync::OnceLock};
+use svc_client::{Code, Failure, wire::HybridSearch};
 use svc_ids::DocumentId;
 use svc_ranking::{Analyzer, Weighted, characteristic, idf, relevance_model};
 
@@ -24,6 +28,107 @@ const SHARE: f64 = 0.3;
 const LIKELIEST: usize = 64;
 /// How many characters of a text are read.
 const READ: i32 = 8_000;
+/// Where so many documents are among the first [`FIRST`] of both legs, the query is about a subject that many texts have, and terms of the best ones help. Where fewer are,
+/// somebody may look for a single text, which the terms of others bring down (docs/search.md).
+const AGREED: usize = 3;
+const FIRST: usize = 10;
+
+/// The terms that a hybrid search adds to its query. Where the legs decide about them, they are known from its first ranking on.
+pub(super) struct Added(OnceLock<Option<Expansion>>);
+
+/// Terms to add to a query, and the texts that they come from.
+struct Expansion {
+    terms: Vec<Weighted>,
+    fed_back: Vec<DocumentId>,
+}
+
+impl Added {
+    /// Where nothing is left to decide.
+    pub fn known(terms: Option<Vec<Weighted>>, page: &Page) -> Added {
+        Added(OnceLock::from(terms.map(|terms| Expansion { terms, fed_back: page.fed_back.clone() })))
+    }
+
+    /// Nothing.
+    pub fn none() -> Added {
+        Added(OnceLock::from(None))
+    }
+
+    /// What the legs of the first ranking decide.
+    pub fn by_agreement() -> Added {
+        Added(OnceLock::new())
+    }
+
+    pub fn is_decided(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Only the first ranking decides.
+    fn decide(&self, expansion: Option<Expansion>) {
+        self.0.get_or_init(|| expansion);
+    }
+
+    fn expansion(&self) -> Option<&Expansion> {
+        self.0.get()?.as_ref()
+    }
+
+    pub fn terms(&self) -> &[Weighted] {
+        self.expansion().map_or(&[], |expansion| &expansion.terms)
+    }
+
+    /// The texts that the terms come from.
+    pub fn fed_back(&self) -> &[DocumentId] {
+        self.expansion().map_or(&[], |expansion| &expansion.fed_back)
+    }
+
+    /// The names of the terms, for the answer; `None` if the query was not expanded.
+    pub fn named(&self) -> Option<Vec<String>> {
+        self.expansion().map(|expansion| names(&expansion.terms))
+    }
+}
+
+/// The first ranking of a hybrid search whose legs decide whether terms are added to its query. If they do not agree, it is the plain one. If they do, BM25 ranks
+/// again with the terms, and what the vectors found stays.
+pub(super) async fn where_agreed(
+    core: &Core,
+    eligible: &Eligible,
+    body: &HybridSearch,
+    added: &Added,
+    depth: u32,
+) -> Result<Found, Failure> {
+    let (rungs, index) = (rungs(LEG_DEPTH, depth), body.index.as_deref());
+    let query = Query::from(body.query.as_str());
+    let plain = fusing(core, eligible, (index, query), joining(body), &rungs).await?;
+    if plain.shared(FIRST) < AGREED {
+        added.decide(None);
+        return joined(plain, eligible, body, &rungs, depth).await;
+    }
+    let (legs, terms, fed_back) = Box::pin(characteristic_of(core, eligible, (plain, &rungs), index)).await?;
+    let query = Query { text: &body.query, added: &terms };
+    let expanded = legs.again_by_words(core, eligible, (index, query)).await?;
+    let found = joined(expanded, eligible, body, &rungs, depth).await?;
+    added.decide(Some(Expansion { terms, fed_back }));
+    Ok(found)
+}
+
+/// The terms of the best texts of both legs, and these texts.
+async fn characteristic_of(
+    core: &Core,
+    eligible: &Eligible,
+    (plain, rungs): (FusingOpen, &[u32]),
+    index: Option<&str>,
+) -> Result<(Fusing, Vec<Weighted>, Vec<DocumentId>), Failure> {
+    let counts = (rungs.len() == 1).then_some(LOOKED_AT);
+    let (legs, not_held, _) = plain.close_with(eligible, index, None, counts).await?;
+    let fused = legs.at_rung(&not_held, LEG_DEPTH);
+    let best: Vec<DocumentId> = fused
+        .iter()
+        .take(LOOKED_AT as usize)
+        .filter(|result| result.bm25.is_some())
+        .map(|result| DocumentId(result.id))
+        .collect();
+    let (terms, fed_back) = of_texts(core, eligible, index, &best).await?;
+    Ok((legs, terms, fed_back))
+}
 
 /// The terms to add to the query of a search, which `plain` ranks without them; `None` if nobody asked for any. The terms stand in texts that the search finds, so only
 /// in texts that the caller may read. Only the rarity of each term follows from all texts, as in every score of BM25. A further page takes the terms from the texts of the first page. Whoever makes a
@@ -46,20 +151,32 @@ pub(super) async fn terms(
     } else {
         page.fed_back.clone()
     };
+    let (terms, fed_back) = of_texts(core, eligible, plain.index(), &best).await?;
+    page.fed_back = fed_back;
+    Ok(Some(terms))
+}
+
+/// The terms that say most about the best of these documents that have a text, and which these are.
+async fn of_texts(
+    core: &Core,
+    eligible: &Eligible,
+    index: Option<&str>,
+    best: &[DocumentId],
+) -> Result<(Vec<Weighted>, Vec<DocumentId>), Failure> {
     if best.is_empty() {
-        return Ok(Some(Vec::new()));
+        return Ok((Vec::new(), Vec::new()));
     }
-    let name = plain.index().unwrap_or(store::indexes::DEFAULT);
+    let name = index.unwrap_or(store::indexes::DEFAULT);
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let read = store::documents::beginnings(&mut conn, &eligible.scope, &best, READ).await.or_fail()?;
+    let read = store::documents::beginnings(&mut conn, &eligible.scope, best, READ).await.or_fail()?;
     let index = store::indexes::by_name(&mut conn, name).await.or_fail()?;
     drop(conn);
     // Without a BM25 leg there is no index that the search needs.
-    let Some(index) = index else { return Ok(Some(Vec::new())) };
+    let Some(index) = index else { return Ok((Vec::new(), Vec::new())) };
     let mut read: HashMap<DocumentId, Beginning> = read.into_iter().map(|read| (read.id, read)).collect();
     let in_order = best.iter().filter_map(|id| read.remove(id));
     let texts: Vec<Beginning> = in_order.filter(|read| !read.text.trim().is_empty()).take(FED_BACK).collect();
-    page.fed_back = texts.iter().map(|read| read.id).collect();
+    let fed_back: Vec<DocumentId> = texts.iter().map(|read| read.id).collect();
     let config = index.config.0.analyzer;
     let work = tokio::task::spawn_blocking(move || {
         let texts: Vec<String> = texts.iter().map(|read| super::text(&read.usetype, &read.title, &read.text)).collect();
@@ -68,16 +185,16 @@ pub(super) async fn terms(
     let model = work.await.map_err(|error| Failure::new(Code::Internal, error))?;
     let likeliest: Vec<&str> = model.iter().map(|(term, _)| &**term).collect();
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let known = store::indexes::terms::frequencies(&mut conn, name, &page.fed_back, &likeliest).await.or_fail()?;
+    let known = store::indexes::terms::frequencies(&mut conn, name, &fed_back, &likeliest).await.or_fail()?;
     drop(conn);
     let rarity: HashMap<String, f64> =
         known.into_iter().map(|(term, df, docs)| (term, idf(docs as f64, df.max(0) as f64))).collect();
     // A term that the index does not have for these texts finds none of them.
     let chosen = characteristic(model, |term| rarity.get(term).copied().unwrap_or_default(), ADDED);
-    Ok(Some(chosen.into_iter().map(|(term, share)| (term, SHARE * share)).collect()))
+    Ok((chosen.into_iter().map(|(term, share)| (term, SHARE * share)).collect(), fed_back))
 }
 
-/// The names of the terms that were added, for the answer.
-pub(super) fn named(added: Option<Vec<Weighted>>) -> Option<Vec<String>> {
-    added.map(|added| added.into_iter().map(|(term, _)| term.into()).collect())
+/// The names of terms that were added, for the answer.
+pub(super) fn names(added: &[Weighted]) -> Vec<String> {
+    added.iter().map(|(term, _)| term.to_string()).collect()
 }

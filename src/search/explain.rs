@@ -1,7 +1,9 @@
 //! How a search came to its answer, for whoever asks.
 use crate::store::{scope::Readable, search::Expected, vectors::Layout};
 use std::time::{Duration, Instant};
-use svc_client::wire::{LegExplanation, LegPlan, LegWay, SearchExplanation, SearchMethod, SearchStage, StageTime};
+use svc_client::wire::{
+    Fusion, LegExplanation, LegPlan, LegWay, SearchExplanation, SearchMethod, SearchStage, StageTime,
+};
 use svc_ranking::Weights;
 
 /// The times of a search's stages, one after the other.
@@ -30,11 +32,11 @@ impl Laps {
 
     /// Plans, and what was looked up, follow from documents that the caller may not read, and a query takes no time to be embedded where somebody else
     /// has asked it: who may not read everything is not told.
-    pub fn explain(self, mut legs: Vec<LegExplanation>, scope: &Readable) -> SearchExplanation {
+    pub fn explain(self, mut legs: Vec<LegExplanation>, fusion: Option<Fusion>, scope: &Readable) -> SearchExplanation {
         if !scope.is_everything() {
             legs.iter_mut().for_each(|leg| (leg.plan, leg.embed_ms) = (None, None));
         }
-        SearchExplanation { legs, rounds: self.rounds, stages: self.stages }
+        SearchExplanation { legs, fusion, rounds: self.rounds, stages: self.stages }
     }
 }
 

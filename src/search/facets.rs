@@ -16,7 +16,9 @@ use crate::{
 };
 use svc_client::{
     Failure,
-    wire::{Facet, FacetBy, FacetCounts, FacetValue, FacetsResponse, GroupBy, HybridWeights, TimeBucket, TotalIs},
+    wire::{
+        Facet, FacetBy, FacetCounts, FacetValue, FacetsResponse, Fusion, GroupBy, HybridWeights, TimeBucket, TotalIs,
+    },
 };
 use svc_ids::DocumentId;
 
@@ -38,7 +40,7 @@ async fn matched(
     }
     match ranking {
         Ranking::Hybrid(body, added) => {
-            let query = Query { text: &body.query, added };
+            let query = Query { text: &body.query, added: added.terms() };
             Box::pin(of_both(core, eligible, (body.index.as_deref(), query), body.weights)).await
         }
         // What the tokens say changes the order alone.
@@ -53,16 +55,16 @@ async fn matched(
     }
 }
 
-/// What either leg finds.
+/// What either leg finds, in whatever order.
 async fn of_both(
     core: &Core,
     eligible: &Eligible,
     asked: (Option<&str>, Query<'_>),
     weights: Option<HybridWeights>,
 ) -> Result<(Vec<DocumentId>, bool), Failure> {
-    let legs = fusing(core, eligible, asked, weights, &[COUNTED]).await?.close().await?;
+    let legs = fusing(core, eligible, asked, (weights, Fusion::Rank), &[COUNTED]).await?.close().await?;
     let fused = legs.at_rung(&NotHeld::default(), COUNTED);
-    let Fusing { vector, bm25, weights } = legs;
+    let Fusing { vector, bm25, weights, .. } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     let is_whole = total.exact && total.count == fused.len() as u64;
     Ok((fused.into_iter().map(|result| DocumentId(result.id)).collect(), is_whole))

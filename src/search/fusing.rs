@@ -1,4 +1,4 @@
-//! Two legs whose ranks count together.
+//! Two legs whose ranks or scores count together.
 use super::{
     LEG_DEPTH, Ranked,
     bm25::Query,
@@ -8,24 +8,31 @@ use super::{
 use crate::{
     core::Core,
     error::OrFail,
-    store::search::{
-        self as rows, Eligible,
-        groups::{Counted, Member},
+    store::{
+        self,
+        search::{
+            self as rows, Eligible,
+            groups::{Counted, Member},
+        },
+        vectors::Layout,
     },
 };
 use std::collections::HashSet;
 use svc_client::{
     Failure,
-    wire::{GroupBy, HybridWeights, Leg as WireLeg, Legs},
+    wire::{Fusion, GroupBy, HybridWeights, Leg as WireLeg, Legs},
 };
 use svc_ids::DocumentId;
-use svc_ranking::{Fused, LegRanking, Place, Weights, fuse};
+use svc_ranking::{Fused, LegRanking, Place, Weights, fuse_by_rank, fuse_by_score};
 
-/// Two legs, and how much each counts.
+/// Two legs, how much each counts, and by what.
 pub(super) struct Fusing {
     pub vector: Leg,
     pub bm25: Leg,
     pub weights: Weights,
+    pub fusion: Fusion,
+    /// How many results each was asked for.
+    depth: u32,
 }
 
 /// The results of both legs; the transaction of the vector leg has not ended.
@@ -42,6 +49,12 @@ pub(super) struct NotHeld {
 }
 
 impl FusingOpen {
+    /// How many documents are among the first `most` of both legs.
+    pub fn shared(&self, most: usize) -> usize {
+        let first = |leg: &Leg| leg.ranked.iter().take(most).map(|(id, _)| *id).collect::<HashSet<DocumentId>>();
+        first(&self.legs.vector).intersection(&first(&self.legs.bm25)).count()
+    }
+
     pub async fn close(self) -> Result<Fusing, Failure> {
         if let Some(Reading { tx, .. }) = self.reading {
             tx.commit().await.or_fail()?;
@@ -101,23 +114,40 @@ impl FusingOpen {
 }
 
 impl Fusing {
-    /// Those that may be among the best `depth` results if the other leg cannot hold what one leg alone found; `None` if all may. A result that cannot
-    /// be among them by any ranks has no influence on them.
+    /// Has BM25 rank again, by a query with other terms, while the other leg stays as it is. A transaction begins for what [`FusingOpen::close_with`] reads.
+    pub async fn again_by_words(
+        self,
+        core: &Core,
+        eligible: &Eligible,
+        (index, query): (Option<&str>, Query<'_>),
+    ) -> Result<FusingOpen, Failure> {
+        let model = core.model().await?.identity().to_owned();
+        let bm25 = Box::pin(bm25_leg(core, eligible, index, query, self.depth)).await?;
+        let tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
+        // In whatever form the vectors are by now, a missing one is looked for in all of them.
+        let reading = Reading { tx, layout: Layout::default(), model };
+        Ok(FusingOpen { legs: Fusing { bm25, ..self }, reading: Some(reading) })
+    }
+
+    /// Those that may be among the best `depth` results if the other leg cannot hold what one leg alone found; `None` if all may. What one result has
+    /// does not depend on which others a leg cannot hold, so a result that cannot be among them in any case has no influence on them.
     fn contenders(&self, only_near: &[DocumentId], only_worded: &[DocumentId], depth: u32) -> Option<HashSet<i64>> {
-        let rung = self.vector.ranked.len().max(self.bm25.ranked.len()) as u32;
-        let worst = self.at_rung(&NotHeld::default(), rung);
+        let worst = self.at_rung(&NotHeld::default(), self.depth);
         let least = worst.get((depth as usize).checked_sub(1)?)?.score;
         let numbers = |ids: &[DocumentId]| ids.iter().map(|id| id.0).collect();
-        let best = self.at_rung(&NotHeld { vector: numbers(only_worded), bm25: numbers(only_near) }, rung);
+        let best = self.at_rung(&NotHeld { vector: numbers(only_worded), bm25: numbers(only_near) }, self.depth);
         Some(best.into_iter().filter(|fused| fused.score >= least).map(|fused| fused.id).collect())
     }
 
-    /// What the legs rank together as far as a rung.
+    /// What the legs rank together as far as a rung, as if they had been asked for no more.
     pub fn at_rung(&self, not_held: &NotHeld, rung: u32) -> Vec<Fused> {
-        let (vector, bm25) = (numbers(&self.vector, rung), numbers(&self.bm25, rung));
-        let vector = LegRanking { ranked: &vector, cannot_hold: &not_held.vector };
-        let bm25 = LegRanking { ranked: &bm25, cannot_hold: &not_held.bm25 };
-        fuse(vector, bm25, self.weights, 2 * rung as usize)
+        let (vector, bm25, asked) = (numbers(&self.vector, rung), numbers(&self.bm25, rung), rung as usize);
+        let vector = LegRanking { ranked: &vector, asked, cannot_hold: &not_held.vector };
+        let bm25 = LegRanking { ranked: &bm25, asked, cannot_hold: &not_held.bm25 };
+        match self.fusion {
+            Fusion::Rank => fuse_by_rank(vector, bm25, self.weights, 2 * asked),
+            Fusion::Score => fuse_by_score(vector, bm25, self.weights, 2 * asked),
+        }
     }
 }
 
@@ -127,15 +157,15 @@ pub(super) async fn fusing(
     core: &Core,
     eligible: &Eligible,
     (index, query): (Option<&str>, Query<'_>),
-    asked: Option<HybridWeights>,
+    (asked, fusion): (Option<HybridWeights>, Fusion),
     rungs: &[u32],
 ) -> Result<FusingOpen, Failure> {
-    let deep = rungs.last().copied().unwrap_or(LEG_DEPTH);
+    let depth = rungs.last().copied().unwrap_or(LEG_DEPTH);
     // The state of both legs is large, and without a box it would be on the stack at each level that polls them.
-    let by_words = Box::pin(bm25_leg(core, eligible, index, query, deep));
-    let both = Box::pin(vector_leg_after(core, eligible, query.text, deep, by_words));
+    let by_words = Box::pin(bm25_leg(core, eligible, index, query, depth));
+    let both = Box::pin(vector_leg_after(core, eligible, query.text, depth, by_words));
     let (Open { leg: vector, reading }, bm25) = both.await?;
-    Ok(FusingOpen { legs: Fusing { vector, bm25, weights: weights(asked) }, reading })
+    Ok(FusingOpen { legs: Fusing { vector, bm25, weights: weights(asked), fusion, depth }, reading })
 }
 
 /// Without weights: vector 0.86, BM25 0.14. With an empty object: equal weights.
@@ -178,10 +208,18 @@ mod tests {
         // Half of the nearest are found by words too, and 50 others by words alone.
         let only_near: Vec<DocumentId> = (2..=100).step_by(2).map(DocumentId).collect();
         let only_worded: Vec<DocumentId> = (101..=150).map(DocumentId).collect();
-        for asked in [None, Some(HybridWeights { vector: None, bm25: None })] {
+        let equal = Some(HybridWeights { vector: None, bm25: None });
+        for (asked, fusion, legs_depth) in [
+            (None, Fusion::Rank, LEG_DEPTH),
+            (equal, Fusion::Rank, LEG_DEPTH),
+            (None, Fusion::Score, LEG_DEPTH),
+            (equal, Fusion::Score, LEG_DEPTH),
+            // Both legs have all that there is.
+            (equal, Fusion::Score, 2 * LEG_DEPTH),
+        ] {
             let vector = leg(SearchMethod::Vector, 1..=100);
             let bm25 = leg(SearchMethod::Bm25, (101..=150).rev().chain((1..=100).step_by(2)));
-            let legs = Fusing { vector, bm25, weights: weights(asked) };
+            let legs = Fusing { vector, bm25, weights: weights(asked), fusion, depth: legs_depth };
             for depth in [1, 10, 50, 100, 150] {
                 let contenders = legs.contenders(&only_near, &only_worded, depth).unwrap();
                 for nth in 1..8_i64 {
@@ -192,11 +230,11 @@ mod tests {
                     let best = |is_asked| {
                         let not_held =
                             NotHeld { vector: lacking(&only_worded, is_asked), bm25: lacking(&only_near, is_asked) };
-                        let mut fused = legs.at_rung(&not_held, LEG_DEPTH);
+                        let mut fused = legs.at_rung(&not_held, legs_depth);
                         fused.truncate(depth as usize);
                         fused
                     };
-                    assert_eq!(best(true), best(false), "{depth} {nth}");
+                    assert_eq!(best(true), best(false), "{fusion} {depth} {nth}");
                 }
                 assert!(depth > 1 || contenders.len() < 60, "{}", contenders.len());
             }

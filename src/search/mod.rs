@@ -35,8 +35,9 @@ use crate::{
 pub use auto::auto;
 pub use batch::{batch, by_any};
 use bm25::Query;
+use expand::Added;
 use forgiving::correct;
-use fusing::{Fusing, NotHeld, fusing, places};
+use fusing::{Fusing, FusingOpen, NotHeld, fusing, places};
 use legs::{Leg, bm25_leg, vector_leg};
 use paging::Page;
 use reorder::Reorder;
@@ -50,8 +51,9 @@ use std::{
 use svc_client::{
     Code, Failure,
     wire::{
-        Bm25Search, ContextConfig, Facet, FulltextSearch, GroupBy, HybridSearch, Leg as WireLeg, LegExplanation, Legs,
-        MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, Sorting, VectorSearch,
+        Bm25Search, ContextConfig, Facet, FulltextSearch, Fusion, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg,
+        LegExplanation, Legs, MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, Sorting,
+        VectorSearch,
     },
 };
 use svc_ids::DocumentId;
@@ -179,14 +181,14 @@ macro_rules! asked {
     };
 }
 
-/// How the first stage ranks; some ways take terms that are added to the query. It can be asked again for more results.
+/// How the first stage ranks; some ways take terms that are added to the query, and one may choose them as it first ranks. It can be asked again for more results.
 enum Ranking<'a> {
     Vector(&'a VectorSearch),
     Similar(&'a similar::Similar),
     Fulltext(&'a FulltextSearch),
     Bm25(&'a Bm25Search, &'a [Weighted]),
     Maxsim(&'a MaxsimSearch),
-    Hybrid(&'a HybridSearch, &'a [Weighted]),
+    Hybrid(&'a HybridSearch, &'a Added),
 }
 
 /// The results of the first stage.
@@ -201,6 +203,8 @@ struct Found {
     no_tokens: HashSet<DocumentId>,
     /// How the legs came to it.
     ran: Vec<LegExplanation>,
+    /// By what two legs made one ranking.
+    fusion: Option<Fusion>,
     /// The documents of which the groups of these results consist, if the first stage has read them along.
     members: Option<Vec<Member>>,
 }
@@ -229,6 +233,7 @@ impl Found {
             legs: HashMap::new(),
             no_tokens: HashSet::new(),
             ran: Vec::new(),
+            fusion: None,
             members: None,
         }
     }
@@ -250,7 +255,10 @@ impl Ranking<'_> {
             Ranking::Fulltext(body) => Box::pin(fulltext_first(core, eligible, &body.query, enough, depth)),
             Ranking::Bm25(body, added) => Box::pin(bm25_first(core, eligible, body, added, depth)),
             Ranking::Maxsim(body) => Box::pin(maxsim_first(core, eligible, body, depth)),
-            Ranking::Hybrid(body, added) => Box::pin(hybrid_first(core, eligible, body, added, depth)),
+            Ranking::Hybrid(body, added) if added.is_decided() => {
+                Box::pin(hybrid_first(core, eligible, body, added.terms(), depth))
+            }
+            Ranking::Hybrid(body, added) => Box::pin(expand::where_agreed(core, eligible, body, added, depth)),
         }
     }
 
@@ -342,7 +350,7 @@ pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<
     let asked = asked!(Bm25, body, started, page);
     let ranking = Ranking::Bm25(&body, added.as_deref().unwrap_or_default());
     let found = Box::pin(answer::answer(core, &eligible, asked, ranking)).await?;
-    Ok(SearchResponse { searched_instead, expanded_by: expand::named(added), ..found })
+    Ok(SearchResponse { searched_instead, expanded_by: added.as_deref().map(expand::names), ..found })
 }
 
 async fn bm25_first(
@@ -373,11 +381,12 @@ pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Res
 async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
     let rungs = rungs(MAXSIM_DEPTH, depth);
     let query = Query::from(body.query.as_str());
-    let legs = fusing(core, eligible, (body.index.as_deref(), query), None, &rungs).await?.close().await?;
+    let by_rank = (None, Fusion::Rank);
+    let legs = fusing(core, eligible, (body.index.as_deref(), query), by_rank, &rungs).await?.close().await?;
     let (mut ranked, mut no_tokens, mut seen) = (Ranked::new(), HashSet::new(), HashSet::new());
     let mut fused = Vec::new();
     for rung in rungs {
-        // All of them are candidates, whatever their ranks.
+        // All of them are candidates, in whatever order.
         fused = legs.at_rung(&NotHeld::default(), rung);
         let ids = fused.iter().map(|result| DocumentId(result.id));
         let candidates: Vec<DocumentId> = ids.filter(|id| seen.insert(*id)).collect();
@@ -385,7 +394,7 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
         ranked.extend(best);
         no_tokens.extend(without);
     }
-    let Fusing { vector, bm25, weights } = legs;
+    let Fusing { vector, bm25, weights, .. } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     ranked.truncate(depth as usize);
     let mut legs: HashMap<DocumentId, Legs> =
@@ -397,20 +406,42 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
     Ok(Found { no_tokens, legs, ran, ..Found::new(ranked, total) })
 }
 
-/// Searches by fusing the ranks of both.
-pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Result<SearchResponse, Failure> {
+/// Searches by fusing what both rank.
+pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<SearchResponse, Failure> {
+    Box::pin(hybrid_by(core, caller, body, false)).await
+}
+
+/// Does so, and adds terms to the query where both agree, unless the search says whether to.
+async fn hybrid_by(
+    core: &Core,
+    caller: &Caller,
+    mut body: HybridSearch,
+    by_agreement: bool,
+) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
     let mut page = Page::of(SearchMethod::Hybrid, &body, body.cursor.as_deref(), body.limit)?;
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
-    let plain = Ranking::Hybrid(&body, &[]);
-    let added = Box::pin(expand::terms(core, &eligible, body.expand, &mut page, plain)).await?;
+    let added = if by_agreement && body.expand.is_none() && page.is_first() {
+        Added::by_agreement()
+    } else {
+        // A further page does what the first one did.
+        let was_expanded = (by_agreement && !page.fed_back.is_empty()).then_some(true);
+        let (is_wanted, none) = (body.expand.or(was_expanded), Added::none());
+        let plain = Ranking::Hybrid(&body, &none);
+        let terms = Box::pin(expand::terms(core, &eligible, is_wanted, &mut page, plain)).await?;
+        Added::known(terms, &page)
+    };
     let asked = asked!(Hybrid, body, started, page);
-    let ranking = Ranking::Hybrid(&body, added.as_deref().unwrap_or_default());
-    let found = Box::pin(answer::answer(core, &eligible, asked, ranking)).await?;
-    Ok(SearchResponse { searched_instead, expanded_by: expand::named(added), ..found })
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Hybrid(&body, &added))).await?;
+    Ok(SearchResponse { searched_instead, expanded_by: added.named(), ..found })
+}
+
+/// How much each leg counts, and by what.
+fn joining(body: &HybridSearch) -> (Option<HybridWeights>, Fusion) {
+    (body.weights, body.fusion.unwrap_or(Fusion::Rank))
 }
 
 async fn hybrid_first(
@@ -421,14 +452,25 @@ async fn hybrid_first(
     depth: u32,
 ) -> Result<Found, Failure> {
     let (rungs, query) = (rungs(LEG_DEPTH, depth), Query { text: &body.query, added });
+    let legs = fusing(core, eligible, (body.index.as_deref(), query), joining(body), &rungs).await?;
+    joined(legs, eligible, body, &rungs, depth).await
+}
+
+/// What both legs found, as one ranking of the `depth` best.
+async fn joined(
+    legs: FusingOpen,
+    eligible: &Eligible,
+    body: &HybridSearch,
+    rungs: &[u32],
+    depth: u32,
+) -> Result<Found, Failure> {
     let index = body.index.as_deref();
-    let legs = fusing(core, eligible, (index, query), body.weights, &rungs).await?;
     let grouped = (body.grouping() != GroupBy::None).then_some((body.grouping(), body.limit));
     // A deeper rung builds upon all of the one before it.
     let counts = (rungs.len() == 1).then_some(depth);
     let (legs, not_held, members) = legs.close_with(eligible, index, grouped, counts).await?;
     let (mut ranked, mut fused) = (Ranked::new(), Vec::new());
-    for rung in rungs {
+    for &rung in rungs {
         // A result that only its leg's depth brought behind the others may be better on the next rung.
         ranked.truncate(rung.div_euclid(GROWTH) as usize);
         let seen: HashSet<DocumentId> = ranked.iter().map(|(id, _)| *id).collect();
@@ -436,12 +478,12 @@ async fn hybrid_first(
         let new = fused.iter().map(|result| (DocumentId(result.id), result.score));
         ranked.extend(new.filter(|(id, _)| !seen.contains(id)));
     }
-    let Fusing { vector, bm25, weights } = legs;
+    let Fusing { vector, bm25, weights, fusion, .. } = legs;
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     ranked.truncate(depth as usize);
     let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
     let ran = explain::weighted(vector.ran, bm25.ran, weights);
-    Ok(Found { legs, ran, members, ..Found::new(ranked, total) })
+    Ok(Found { legs, ran, fusion: Some(fusion), members, ..Found::new(ranked, total) })
 }
 
 /// The place of each document in a ranking.

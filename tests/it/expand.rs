@@ -69,6 +69,117 @@ async fn what_the_best_texts_are_about_is_searched_for_too() {
     app.end().await;
 }
 
+/// Three texts have the marsh, and two the heron: so many are among the first ten by words, and all are by meaning.
+async fn marshes(app: &TestApp) -> [i64; 4] {
+    let mut ids = [0; 4];
+    for (id, (title, text)) in ids.iter_mut().zip([
+        ("Herons", "The heron stands in the marsh and eats a frog."),
+        ("Egrets", "A heron and an egret share the marsh with the frogs."),
+        ("Frogs", "Frogs live in the marsh."),
+        ("Bread", "Yeast makes the dough rise."),
+    ]) {
+        *id = app.create(title, text, None).await.id;
+    }
+    ids
+}
+
+#[tokio::test]
+async fn auto_adds_terms_where_both_legs_find_the_same_texts_first_unless_told_otherwise() {
+    let app = TestApp::start().await;
+    let [_, _, frogs, _] = marshes(&app).await;
+    let alone = |query: &str| json!({"query": query, "group_by": "none", "include_scores": true});
+    let scored = |found: &SearchResponse| {
+        found.results.iter().map(|result| (result.document.id, result.score, result.legs)).collect::<Vec<_>>()
+    };
+    let says_so = |found: &SearchResponse| found.why.as_ref().is_some_and(|why| why.contains("terms of the best ones"));
+    let found = ask(&app.client, "auto", &alone("marsh")).await.unwrap();
+    assert!(has(&found, "heron") && has(&found, "frog"), "{:?}", found.expanded_by);
+    assert!(says_so(&found), "{:?}", found.why);
+    // It is what the search with the option finds.
+    let mut body = alone("marsh");
+    body["expand"] = json!(true);
+    let asked = ask(&app.client, "auto", &body).await.unwrap();
+    assert_eq!((asked.expanded_by.as_ref(), scored(&asked)), (found.expanded_by.as_ref(), scored(&found)));
+    assert!(!says_so(&asked), "somebody asked for it");
+    body["expand"] = json!(false);
+    let plain = ask(&app.client, "auto", &body).await.unwrap();
+    assert_eq!((plain.expanded_by.as_ref(), says_so(&plain)), (None, false));
+    let by_letters = |found: &SearchResponse, id: i64| {
+        let result = found.results.iter().find(|result| result.document.id == id).unwrap();
+        result.legs.unwrap().bm25.map(|leg| leg.score)
+    };
+    assert!(by_letters(&found, frogs) > by_letters(&plain, frogs), "it has a frog too");
+    // Two texts are fewer than three, and a leg that finds nothing agrees with nobody.
+    for query in ["heron", "zzyzx quux"] {
+        let found = ask(&app.client, "auto", &alone(query)).await.unwrap();
+        assert_eq!((found.method, found.expanded_by.as_ref(), says_so(&found)), (SearchMethod::Hybrid, None, false));
+        let mut body = alone(query);
+        body["expand"] = json!(false);
+        assert_eq!(scored(&ask(&app.client, "auto", &body).await.unwrap()), scored(&found), "{query}");
+    }
+    // Groups change nothing about it, and whoever names the method has no terms added.
+    let grouped = app.client.search(SearchQuery::new("marsh")).await.unwrap();
+    assert_eq!(grouped.expanded_by, found.expanded_by);
+    assert_eq!(ask(&app.client, "hybrid", &alone("marsh")).await.unwrap().expanded_by, None);
+    let shown = svc(&app, &["search", "marsh"]).await;
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("also searched for"), "{shown:?}");
+    let shown = svc(&app, &["search", "marsh", "--expand=false"]).await;
+    assert!(shown.status.success() && !String::from_utf8_lossy(&shown.stderr).contains("also searched"), "{shown:?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_further_page_adds_terms_if_the_first_page_did_whatever_is_stored_meanwhile() {
+    let app = TestApp::start().await;
+    marshes(&app).await;
+    let body = |query: &str, limit: u32| json!({"query": query, "group_by": "none", "limit": limit});
+    let whole = ask(&app.client, "auto", &body("marsh", 10)).await.unwrap();
+    let (mut next, mut paged) = (body("marsh", 1), Vec::new());
+    loop {
+        let page = ask(&app.client, "auto", &next).await.unwrap();
+        assert_eq!(page.expanded_by, whole.expanded_by);
+        paged.extend(ids(&page));
+        let Some(cursor) = page.next_cursor else { break };
+        assert!(paged.len() < 4, "the pages come to no end");
+        next["cursor"] = cursor.into();
+    }
+    assert_eq!(paged, ids(&whole));
+
+    let first = [
+        ask(&app.client, "auto", &body("heron", 1)).await.unwrap(),
+        ask(&app.client, "auto", &body("marsh", 1)).await.unwrap(),
+    ];
+    assert_eq!((first[0].expanded_by.as_ref(), first[1].expanded_by.is_some()), (None, true));
+    for n in 0..9 {
+        app.create(&format!("Heron {n}"), "Heron, heron, dragon.", None).await;
+    }
+    assert!(has(&ask(&app.client, "auto", &body("heron", 1)).await.unwrap(), "dragon"), "now they agree");
+    for (query, first) in ["heron", "marsh"].into_iter().zip(first) {
+        let mut next = body(query, 1);
+        next["cursor"] = first.next_cursor.into();
+        let second = ask(&app.client, "auto", &next).await.unwrap();
+        assert_eq!(second.expanded_by.is_some(), first.expanded_by.is_some(), "{query}");
+        assert!(!has(&second, "dragon"), "{query}: the terms are of the texts that were there");
+    }
+    app.end().await;
+}
+
+/// Where the legs agree by texts that the caller may not read, the answer would show that there are any.
+#[tokio::test]
+async fn only_texts_that_the_caller_may_read_make_the_legs_agree() {
+    let app = TestApp::start().await;
+    let all = marshes(&app).await;
+    let reader = someone(&app, "reader").await;
+    for id in [all[0], all[3]] {
+        app.client.protect_document(DocumentPath { id }).await.unwrap();
+    }
+    let body = json!({"query": "marsh"});
+    assert!(ask(&app.client, "auto", &body).await.unwrap().expanded_by.is_some());
+    let found = ask(&reader.client, "auto", &body).await.unwrap();
+    assert_eq!((ids(&found).len(), found.expanded_by), (2, None));
+    app.end().await;
+}
+
 #[tokio::test]
 async fn what_has_no_terms_to_add_refuses_the_option_and_the_command_line_says_what_was_added() {
     let app = TestApp::start().await;

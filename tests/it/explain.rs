@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use svc_client::{
     Json,
-    wire::{DocumentPath, GrantRight, LegPlan, LegWay, SearchExplanation, SearchMethod, SynthesizeSearch, TotalIs},
+    wire::{
+        DocumentPath, Fusion, GrantRight, LegPlan, LegWay, SearchExplanation, SearchMethod, SynthesizeSearch, TotalIs,
+    },
 };
 
 async fn notes(app: &TestApp) -> Vec<i64> {
@@ -50,6 +52,11 @@ async fn each_method_says_its_legs_and_their_ways() {
         body["explain"] = json!(true);
         let found = ask(&app.client, method, &body).await.unwrap();
         let explanation = found.explanation.unwrap();
+        let fusion = match method {
+            "hybrid" | "auto" => Some(Fusion::Rank),
+            _ => None,
+        };
+        assert_eq!(explanation.fusion, fusion, "{method}");
         let legs: Vec<_> =
             explanation.legs.iter().map(|leg| (leg.leg, leg.weight, leg.plan.as_ref().unwrap().way)).collect();
         assert_eq!(legs, expected, "{method}");

@@ -45,6 +45,7 @@ mod filters;
 mod fleet;
 mod forgiving;
 mod fulltext;
+mod fusion;
 mod graph;
 mod groups;
 mod growth;

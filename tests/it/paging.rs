@@ -204,16 +204,29 @@ async fn pages_behind_the_depth_of_the_legs_skip_and_repeat_nothing() {
     }
     let mut all: Vec<i64> = made.iter().map(|document| document.document_id).collect();
     all.sort_unstable();
-    for method in ["hybrid", "maxsim"] {
-        for weights in [json!({"vector": 0.5, "bm25": 0.5}), json!({"vector": 0.05, "bm25": 0.95})] {
-            let mut body = json!({"query": "pressure gauge of the boiler", "limit": 23});
-            if method == "hybrid" {
-                body["weights"] = weights;
+    let halves = json!({"vector": 0.5, "bm25": 0.5});
+    let mostly_words = json!({"vector": 0.05, "bm25": 0.95});
+    for (method, weights, fusion) in [
+        ("hybrid", &halves, json!("rank")),
+        ("hybrid", &mostly_words, json!("rank")),
+        ("hybrid", &halves, json!("score")),
+        ("hybrid", &mostly_words, json!("score")),
+        ("auto", &halves, json!("score")),
+        ("maxsim", &Value::Null, Value::Null),
+    ] {
+        let mut body = json!({"query": "pressure gauge of the boiler", "limit": 23});
+        for (name, value) in [("weights", weights), ("fusion", &fusion)] {
+            if !value.is_null() {
+                body[name] = value.clone();
             }
-            let (mut paged, _) = leaf_through(&app, method, body).await;
-            paged.sort_unstable();
-            assert_eq!(paged, all, "{method}");
         }
+        let (mut paged, _) = leaf_through(&app, method, body.clone()).await;
+        // What the first hundred are, deeper legs do not change.
+        body["limit"] = json!(100);
+        let first = ask(&app.client, method, &body).await.unwrap();
+        assert_eq!(paged[..100], ids(&first)[..], "{method} {weights} {fusion}");
+        paged.sort_unstable();
+        assert_eq!(paged, all, "{method} {weights} {fusion}");
     }
     app.end().await;
 }

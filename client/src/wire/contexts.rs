@@ -1,5 +1,7 @@
 //! Search contexts: searches prepared under a name.
-use super::{GroupBy, HybridWeights, RerankMethod, SearchFilter, SearchMethod, filter::filter_constraints, search};
+use super::{
+    Fusion, GroupBy, HybridWeights, RerankMethod, SearchFilter, SearchMethod, filter::filter_constraints, search,
+};
 use crate::{
     Failure,
     constraint::{Constraint, NAME},
@@ -22,6 +24,9 @@ pub struct ContextConfig {
     /// How much each leg of `hybrid` counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<HybridWeights>,
+    /// By what the legs of `hybrid` count together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
     /// Finds only documents with these usetypes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usetype: Option<Vec<String>>,

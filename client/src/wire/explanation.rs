@@ -1,5 +1,5 @@
 //! How a search came to its answer.
-use super::SearchMethod;
+use super::{Fusion, SearchMethod};
 use crate::words::wire_words;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
@@ -11,6 +11,9 @@ use utoipa::ToSchema;
 pub struct SearchExplanation {
     /// What ranked the documents, in the last round.
     pub legs: Vec<LegExplanation>,
+    /// By what the two legs of `hybrid` count together; absent with any other method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
     /// How many times the legs ranked, each time more deeply, because their results were too few groups.
     pub rounds: u32,
     /// What took how long, in the order in which it began. What did not happen is absent.
@@ -23,7 +26,7 @@ pub struct SearchExplanation {
 pub struct LegExplanation {
     /// `vector`, `bm25` or `fulltext`.
     pub leg: SearchMethod,
-    /// How much its ranks count beside the other leg's; absent for a leg alone.
+    /// How much it counts beside the other leg; absent for a leg alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
     /// How many results it was asked for.

@@ -21,13 +21,13 @@ pub struct SearchResponse {
     pub latency_ms: f64,
     /// The method that ranked the results.
     pub method: SearchMethod,
-    /// Why it was this method; absent unless the service chose it.
+    /// Why it was this method, and why terms were added to the query though nobody asked; absent unless the service chose the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What was searched because `forgiving` was asked for and no text has some words of the query; absent if it was searched as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched_instead: Option<SearchedInstead>,
-    /// The terms that `expand` added to the query, as the index has them, the weightiest first; absent unless it was asked for.
+    /// The terms that were added to the query (`expand`), as the index has them, the weightiest first; absent if none were to be added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expanded_by: Option<Vec<String>>,
     /// Why the query has no vector, so that nothing was found by meaning; absent if it has one, or needs none.

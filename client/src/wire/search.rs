@@ -247,10 +247,12 @@ search_body! {
     } constrain { ("index", NAME) } check |body| NAME.check("index", &body.index)
 }
 search_body! {
-    /// Searches by rank fusion: each leg adds `weight / (60 + rank)`.
+    /// Searches by rank fusion: each leg adds `weight / (60 + rank)`. With `fusion` `score`, by the scores of the legs.
     HybridSearch by None {
         /// By default vector 0.86 and bm25 0.14; with an empty object, equal weights.
         weights: HybridWeights,
+        /// By what the legs count together; `rank` by default.
+        fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
         /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3); false by default.
@@ -265,9 +267,11 @@ search_body! {
     AutoSearch by File {
         /// How much each leg counts where the method is `hybrid`; equal weights by default.
         weights: HybridWeights,
+        /// By what the legs count together where the method is `hybrid`; `rank` by default.
+        fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default, in `hybrid` where at least three documents are among the first ten of both legs.
         expand: bool,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         NAME.check("index", &body.index)?;
@@ -283,15 +287,20 @@ search_body! {
         min_similarity: f64,
         /// How much each leg counts where the method is `hybrid`; equal weights by default.
         weights: HybridWeights,
+        /// By what the legs count together where the method is `hybrid`; `rank` by default.
+        fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default as in `POST /search/auto` if the body names no method, otherwise false.
         expand: bool,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())?;
-        check_known(body.method, [body.min_similarity.is_some(), body.weights.is_some(), body.index.is_some(), body.expand.is_some()])
+        check_known(
+            body.method,
+            [body.min_similarity.is_some(), body.weights.is_some(), body.fusion.is_some(), body.index.is_some(), body.expand.is_some()],
+        )
     }
 }
 search_body! {
@@ -299,9 +308,11 @@ search_body! {
     SynthesizeSearch by None {
         /// How much each leg counts where the method is `hybrid`; equal weights by default.
         weights: HybridWeights,
+        /// By what the legs count together where the method is `hybrid`; `rank` by default.
+        fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default, in `hybrid` where at least three documents are among the first ten of both legs.
         expand: bool,
     } own {
         /// The most texts that the language model reads, 1 to 20; 8 by default.
@@ -335,27 +346,33 @@ search_body! {
         min_similarity: f64,
         /// How much each leg counts where the method is `hybrid`; by default as in a search that is asked alone.
         weights: HybridWeights,
+        /// By what the legs count together where the method is `hybrid`; by default as in a search that is asked alone.
+        fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; false by default.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default as in a search that is asked alone.
         expand: bool,
     } constrain { ("min_similarity", SIMILARITY), ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         SIMILARITY.check("min_similarity", &body.min_similarity)?;
         NAME.check("index", &body.index)?;
         body.weights.map_or(Ok(()), |weights| weights.check())?;
-        check_known(body.method, [body.min_similarity.is_some(), body.weights.is_some(), body.index.is_some(), body.expand.is_some()])
+        check_known(
+            body.method,
+            [body.min_similarity.is_some(), body.weights.is_some(), body.fusion.is_some(), body.index.is_some(), body.expand.is_some()],
+        )
     }
 }
 
 /// Refuses a field that is given and that the method, or the choice of one, does not know.
 fn check_known(
     method: Option<SearchMethod>,
-    [has_min_similarity, has_weights, has_index, has_expand]: [bool; 4],
+    [has_min_similarity, has_weights, has_fusion, has_index, has_expand]: [bool; 5],
 ) -> Result<(), Failure> {
     use SearchMethod::{Bm25, Fulltext, Hybrid, Vector};
     for (field, is_given, is_known) in [
         ("min_similarity", has_min_similarity, method == Some(Vector)),
         ("weights", has_weights, matches!(method, None | Some(Hybrid))),
+        ("fusion", has_fusion, matches!(method, None | Some(Hybrid))),
         ("index", has_index, !matches!(method, Some(Vector | Fulltext))),
         ("expand", has_expand, matches!(method, None | Some(Bm25 | Hybrid))),
     ] {
@@ -377,7 +394,7 @@ macro_rules! by_any_method { ($($name:ident $group_by:expr),*) => { $(
                 mmr_lambda: body.mmr_lambda, recency_half_life_days: body.recency_half_life_days,
                 sort: body.sort, sort_order: body.sort_order, sort_top: body.sort_top, include_content: body.include_content,
                 include_embed: body.include_embed, fields: body.fields, with_whole: body.with_whole, per_group: body.per_group, snippets: body.snippets, weights: body.weights,
-                index: body.index, expand: body.expand, cursor: body.cursor, include_scores: body.include_scores, explain: body.explain, forgiving: body.forgiving,
+                fusion: body.fusion, index: body.index, expand: body.expand, cursor: body.cursor, include_scores: body.include_scores, explain: body.explain, forgiving: body.forgiving,
                 facets: body.facets, query: body.query,
             }
         }
@@ -400,7 +417,7 @@ macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(
         }
     }
 )* } }
-with_method! { VectorSearch {}, FulltextSearch {}, Bm25Search { index, expand }, MaxsimSearch { index }, HybridSearch { weights, index, expand } }
+with_method! { VectorSearch {}, FulltextSearch {}, Bm25Search { index, expand }, MaxsimSearch { index }, HybridSearch { weights, fusion, index, expand } }
 
 /// How much each leg counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -499,9 +516,12 @@ pub struct SearchQuery {
     /// Whether the nearest word stands for each word of the query that no text has which may be found (`searched_instead`).
     #[serde(default)]
     pub forgiving: bool,
-    /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3); false by default.
+    /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3); by default, where at least three documents are among the first ten of both legs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expand: Option<bool>,
+    /// By what the legs count together where the method is `hybrid`; `rank` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Fusion>,
 }
 impl SearchQuery {
     /// A search with all defaults.
@@ -524,6 +544,7 @@ impl SearchQuery {
             cursor: None,
             forgiving: false,
             expand: None,
+            fusion: None,
         }
     }
 }
@@ -547,6 +568,9 @@ wire_words! {
     GroupBy { File = "file", Section = "section", None = "none", }
     /// What of a document a snippet is a piece of: the title only if there is no content.
     SnippetOf { Content = "content", Title = "title", }
+    /// By what two legs count together. `rank`: each adds `weight / (60 + rank)`. `score`: the scores of each leg are brought between 0 and 1, where its best result
+    /// has 1 and what it does not list has 0, and added by their weights, so that it counts how far a result is before the next one.
+    Fusion { Rank = "rank", Score = "score", }
     /// How the results were ranked.
     SearchMethod { Vector = "vector", Fulltext = "fulltext", Bm25 = "bm25", Maxsim = "maxsim", Hybrid = "hybrid", }
 }
