@@ -85,7 +85,7 @@ pub struct SearchArguments {
     /// `hybrid` find some of the same texts first.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     expand: Option<bool>,
-    /// By what the legs of `hybrid` count together: `rank` or `score`. By default `score` for `--method auto` and `rank` for `hybrid`, or what the context says.
+    /// By what the legs of `hybrid` count together: `rank` or `score`. By default `rank`, or what the context says.
     #[arg(long, value_name = "BY", value_parser = word::<Fusion>)]
     fusion: Option<Fusion>,
 }
