@@ -22,8 +22,8 @@ const BIRDS: &str =
     "# Herons\n\nThe heron stands in the reeds at dawn.\n\n# Coots\n\nThe coot swims by the reeds until noon.\n";
 const HIDDEN: &str = "The heron, or hreon, stands in the reeds of the closed pond.";
 
-/// What a method is asked for beside the words. Which terms `expand` adds follows from all texts, so it is asked of methods that find every
-/// document by its vector.
+/// What a method is asked for beside the words. Which terms are added to these follows from all texts, and so do the order and what BM25 returns. So terms are added only by
+/// methods that find every document by its vector, and only where the answer has everything in it that is found.
 fn options(method: &str) -> Vec<Value> {
     let facets = ["usetype", "parent", "root", "format", "created_at"].map(|by| json!({"by": by}));
     let mut all = vec![
@@ -43,6 +43,11 @@ fn options(method: &str) -> Vec<Value> {
         json!({"fields": ["id", "title"], "include_scores": true}),
         json!({"snippets": true, "filter": {"format": ["text"]}}),
     ];
+    if method == "auto" {
+        // Unless told otherwise, it adds terms by itself.
+        all.iter_mut().for_each(|asked| asked["expand"] = json!(false));
+        all.push(json!({}));
+    }
     if ["hybrid", "auto"].contains(&method) {
         all.push(json!({"expand": true}));
     }
