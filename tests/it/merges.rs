@@ -374,6 +374,8 @@ async fn a_name_that_another_model_has_embedded_is_compared_by_the_one_that_serv
     assert_eq!(extract(&app.client, first, ExtractFactsRequest::default()).await.entities, 1);
     // All vectors have moved to the model that serves now, and the document has another title since.
     let (id, _) = entities(&app).await.remove(0);
+    // A node that is being embedded refuses a change.
+    app.settled(id).await;
     let change = DocumentChange { title: Some("Quite another thing".to_owned()), ..DocumentChange::default() };
     let wait = WaitQuery { wait: true, ..WaitQuery::default() };
     app.client.update_document(DocumentPath { id }, wait, Json(change)).await.unwrap();
