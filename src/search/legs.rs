@@ -137,7 +137,7 @@ fn ends_among_equals(nearest: &Ranked, limit: i64, read: i64) -> bool {
 fn rounded(candidates: i64) -> i64 {
     let step = match candidates {
         ..=200 => 20,
-        ..=2_000 => 200,
+        201..=2_000 => 200,
         _ => 2_000,
     };
     (candidates + step - 1) / step * step
