@@ -2,7 +2,11 @@
 use crate::{
     extraction::{app, entities, extract, facts, said, text},
     principals::{grant, idle, someone},
-    support::{TestApp, invariants, llm::Llm, statements},
+    support::{
+        TestApp, invariants,
+        llm::{Llm, Reply},
+        statements,
+    },
     triples::{doc, fact, predicate, under},
 };
 use chrono::{DateTime, Utc};
@@ -295,16 +299,18 @@ async fn what_is_merged_more_than_a_read_looks_at_is_read_whole_or_said_to_be_le
     app.end().await;
 }
 
+/// What the model answers about a text in which a company pays.
+fn pays(subject: &str) -> Reply {
+    facts(&[said(json!({
+        "subject": subject, "subject_type": "company", "predicate": "pays", "object": "7", "object_kind": "literal", "object_type": null,
+        "datatype": "xsd:integer", "quote": format!("{subject} pays 7"),
+    }))])
+}
+
 #[tokio::test]
 async fn a_near_name_is_found_among_thousands() {
     let llm = Llm::start().await;
     let app = app(&llm, &[("SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD", "0.5")]).await;
-    let pays = |subject: &str| {
-        facts(&[said(json!({
-            "subject": subject, "subject_type": "company", "predicate": "pays", "object": "7", "object_kind": "literal", "object_type": null,
-            "datatype": "xsd:integer", "quote": format!("{subject} pays 7"),
-        }))])
-    };
     let first = text(&app, "Acme Corporation pays 7.", None).await;
     llm.will([pays("Acme Corporation")]);
     assert_eq!(extract(&app.client, first, ExtractFactsRequest::default()).await.entities, 1);
@@ -363,12 +369,6 @@ async fn a_near_name_is_found_among_thousands() {
 async fn a_name_that_another_model_has_embedded_is_compared_by_the_one_that_serves() {
     let llm = Llm::start().await;
     let app = app(&llm, &[("SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD", "0.5")]).await;
-    let pays = |subject: &str| {
-        facts(&[said(json!({
-            "subject": subject, "subject_type": "company", "predicate": "pays", "object": "7", "object_kind": "literal", "object_type": null,
-            "datatype": "xsd:integer", "quote": format!("{subject} pays 7"),
-        }))])
-    };
     let first = text(&app, "Acme Corporation pays 7.", None).await;
     llm.will([pays("Acme Corporation")]);
     assert_eq!(extract(&app.client, first, ExtractFactsRequest::default()).await.entities, 1);

@@ -58,6 +58,19 @@ async fn fewest<T>(search: impl AsyncFn() -> T) -> (T, usize) {
     fewest
 }
 
+/// So many other documents that a search of few does not look at all.
+async fn many_notes(app: &TestApp) {
+    sqlx::raw_sql(
+        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
+                       SELECT 'note', 'bread', 'note', 'sha256:' || n, 0 FROM generate_series(1, 8000) n RETURNING id)
+         INSERT INTO document_words SELECT id, 'bread:1'::tsvector FROM made;
+         ANALYZE documents",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
     let app = TestApp::start().await;
@@ -104,15 +117,7 @@ async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
         assert!((1..=MOST).contains(&statements), "{statements} {group_by:?} {filter:?}");
     }
     // Where few documents pass, the search lists them instead of verifying its results.
-    sqlx::raw_sql(
-        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
-                       SELECT 'note', 'bread', 'note', 'sha256:' || n, 0 FROM generate_series(1, 8000) n RETURNING id)
-         INSERT INTO document_words SELECT id, 'bread:1'::tsvector FROM made;
-         ANALYZE documents",
-    )
-    .execute(&app.pool)
-    .await
-    .unwrap();
+    many_notes(&app).await;
     let body = || {
         // How many are expected to pass this one is not known from before there were so many others.
         let usetype = Some(vec!["chunk".to_owned(), "reed".to_owned()]);
@@ -149,15 +154,7 @@ async fn vectors_in_parts_and_under_indexes_of_bits_take_no_more_messages() {
 async fn a_search_of_everything_finds_by_the_index_what_comparing_all_finds() {
     let app = TestApp::start().await;
     stored(&app).await;
-    sqlx::raw_sql(
-        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
-                       SELECT 'note', 'bread', 'note', 'sha256:' || n, 0 FROM generate_series(1, 8000) n RETURNING id)
-         INSERT INTO document_words SELECT id, 'bread:1'::tsvector FROM made;
-         ANALYZE documents",
-    )
-    .execute(&app.pool)
-    .await
-    .unwrap();
+    many_notes(&app).await;
     let body = |filter: Option<&Value>| {
         let filter = filter.map(|filter| serde_json::from_value(filter.clone()).unwrap());
         Json(VectorSearch { filter, explain: true, ..VectorSearch::new(QUERY) })
