@@ -8,6 +8,7 @@ mod job;
 mod markup;
 pub mod ocr;
 mod peers;
+mod said;
 mod shared;
 mod tables;
 mod words;
