@@ -20,6 +20,8 @@ use std::{
 
 /// Categories within categories, and what else would be a level of one axis.
 const MOST_LEVELS: usize = 16;
+/// Two axes across and two up; no chart has more.
+const MOST_AXES: usize = 4;
 /// The most tables of the charts of a file.
 pub const MOST_CHART_TABLES: usize = MOST_TABLES;
 /// A longer name or title is cut where it is told.
@@ -36,7 +38,7 @@ pub struct ChartTable {
     pub title: String,
     /// The slide or the sheet that shows it first, counted from 1.
     pub page: Option<u32>,
-    /// The first row names the columns; the first name is the title.
+    /// The first row names the columns; the first name is the title, followed by those of the axes.
     pub table: Table,
 }
 
@@ -44,6 +46,8 @@ pub struct ChartTable {
 #[derive(Debug)]
 struct Chart {
     title: String,
+    /// The titles of its axes.
+    axes: Vec<String>,
     tables: Vec<Vec<Vec<String>>>,
     bytes: usize,
 }
@@ -150,7 +154,7 @@ struct Reader<R: Read> {
 impl<R: Read> Reader<R> {
     /// Reads the chart. One without a title has another.
     fn read(mut self, otherwise: &str) -> Result<Chart, Fault> {
-        let (mut title, mut series) = (String::new(), Vec::new());
+        let (mut title, mut series, mut axes) = (String::new(), Vec::new(), Vec::new());
         while let Some(node) = self.xml.next()? {
             let Node::Start(element) = node else { continue };
             match element.name.as_str() {
@@ -165,12 +169,33 @@ impl<R: Read> Reader<R> {
                     let one = self.series()?;
                     series.push(one);
                 }
+                "catAx" | "dateAx" | "valAx" | "serAx" if axes.len() < MOST_AXES => {
+                    let title = images::one_line(&self.axis()?, TITLE_CHARACTERS);
+                    if !title.is_empty() && !axes.contains(&title) {
+                        axes.push(title);
+                    }
+                }
                 // A plot of any kind; several lie upon each other.
                 name if name.ends_with("Chart") => {}
                 _ => self.xml.skip()?,
             }
         }
-        Chart::new(if title.is_empty() { otherwise.to_owned() } else { title }, series)
+        Chart::new(if title.is_empty() { otherwise.to_owned() } else { title }, axes, series)
+    }
+
+    /// The title of the axis that just began; empty if it shows none.
+    fn axis(&mut self) -> Result<String, Fault> {
+        let (mut title, mut is_hidden) = (String::new(), false);
+        while let Some(element) = self.child()? {
+            match element.name.as_str() {
+                "title" => title = self.words()?,
+                name => {
+                    is_hidden |= name == "delete" && !matches!(element.value(), Some("0" | "false"));
+                    self.xml.skip()?;
+                }
+            }
+        }
+        Ok(if is_hidden { String::new() } else { title })
     }
 
     fn series(&mut self) -> Result<Series, Fault> {
@@ -311,14 +336,14 @@ impl<R: Read> Reader<R> {
 }
 
 impl Chart {
-    fn new(title: String, mut series: Vec<Series>) -> Result<Self, Fault> {
+    fn new(title: String, axes: Vec<String>, mut series: Vec<Series>) -> Result<Self, Fault> {
         series.retain(|one| !one.values.is_empty());
         for (one, number) in series.iter_mut().zip(1u32..) {
             if one.name.is_empty() {
                 one.name = format!("Series {number}");
             }
         }
-        let mut chart = Self { title, tables: Vec::new(), bytes: 0 };
+        let mut chart = Self { title, axes, tables: Vec::new(), bytes: 0 };
         for (axis, group) in groups(&series) {
             let table = chart.rows(axis, &group)?;
             chart.tables.push(table);
@@ -350,8 +375,7 @@ impl Chart {
         if count * width * CELL_BYTES > MOST_BYTES {
             return Err(Fault::LeftOut(ImageLeftOut::Bytes));
         }
-        // The title stands where the name of the first column would, unless it is that of another one.
-        let corner = if names.contains(&self.title) { String::new() } else { self.title.clone() };
+        let corner = self.corner(&names);
         let mut header = vec![self.cell(corner)?];
         header.append(&mut names);
         let mut rows = vec![header];
@@ -364,6 +388,19 @@ impl Chart {
             rows.push(row);
         }
         Ok(rows)
+    }
+
+    /// The titles of the chart and of its axes, which stand where the name of the first column would. One that is the name of another
+    /// column is not said twice.
+    fn corner(&self, names: &[String]) -> String {
+        let title = if names.contains(&self.title) { "" } else { self.title.as_str() };
+        let axes = self.axes.iter().filter(|axis| **axis != self.title && !names.contains(axis));
+        let axes = axes.map(String::as_str).collect::<Vec<_>>().join(", ");
+        match (title, axes.as_str()) {
+            (title, "") => title.to_owned(),
+            ("", _) => axes,
+            (title, axes) => format!("{title} ({axes})"),
+        }
     }
 
     /// A cell, which counts.

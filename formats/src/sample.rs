@@ -24,7 +24,14 @@ pub(crate) fn relationships(entries: &[(&str, &str, &str)]) -> String {
 /// A chart part with a title and the XML of its plots.
 pub(crate) fn chart(title: &str, plots: &str) -> String {
     format!(
-        r#"<c:chartSpace xmlns:c="c" xmlns:a="a"><c:chart><c:title><c:tx><c:rich><a:bodyPr/><a:p><a:pPr/><a:r><a:t>{title}</a:t></a:r></a:p></c:rich></c:tx></c:title><c:plotArea><c:layout/>{plots}<c:catAx><c:title><c:tx><c:rich><a:p><a:r><a:t>Axis</a:t></a:r></a:p></c:rich></c:tx></c:title></c:catAx></c:plotArea></c:chart></c:chartSpace>"#
+        r#"<c:chartSpace xmlns:c="c" xmlns:a="a"><c:chart><c:title><c:tx><c:rich><a:bodyPr/><a:p><a:pPr/><a:r><a:t>{title}</a:t></a:r></a:p></c:rich></c:tx></c:title><c:plotArea><c:layout/>{plots}<c:catAx><c:axId val="1"/></c:catAx></c:plotArea></c:chart></c:chartSpace>"#
+    )
+}
+
+/// An axis with a title, for the plots of a chart.
+pub(crate) fn axis(kind: &str, title: &str) -> String {
+    format!(
+        r#"<c:{kind}><c:axId val="1"/><c:delete val="0"/><c:title><c:tx><c:rich><a:bodyPr/><a:p><a:r><a:t>{title}</a:t></a:r></a:p></c:rich></c:tx></c:title><c:numFmt formatCode="General"/></c:{kind}>"#
     )
 }
 

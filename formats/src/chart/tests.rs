@@ -133,6 +133,27 @@ fn days_and_levels_of_categories_are_names() {
 }
 
 #[test]
+fn the_titles_of_axes_stand_behind_that_of_the_chart() {
+    let bars = plot("barChart", &[sample::series("Rain", &["May"], &["8"])]);
+    let across = sample::axis("catAx", "Month");
+    let up = sample::axis("valAx", "Height\n in mm");
+    let rows = "| --- | --- |\n| May | 8 |";
+    let titled = bars.clone() + &across + &up;
+    assert_eq!(text_of("Weather", &titled), format!("| Weather (Month, Height in mm) | Rain |\n{rows}"));
+    let (tables, _) = read_one(&sample::chart("Weather", &titled));
+    assert_eq!(tables[0].title, "Weather", "the chart is called by its own title");
+    assert_eq!(text_of("", &titled), format!("| Month, Height in mm | Rain |\n{rows}"));
+    assert_eq!(text_of("Rain", &titled), format!("| Month, Height in mm | Rain |\n{rows}"));
+    // What the names of the columns or the title of the chart say already is not said again, nor what no reader sees.
+    let again = bars.clone() + &across + &sample::axis("valAx", "Rain") + &across;
+    assert_eq!(text_of("Month", &again), format!("| Month | Rain |\n{rows}"));
+    let hidden = bars.clone() + &across.replace("<c:delete val=\"0\"/>", "<c:delete/>") + &up;
+    assert_eq!(text_of("Weather", &hidden), format!("| Weather (Height in mm) | Rain |\n{rows}"));
+    let many: String = (0..10).map(|number| sample::axis("valAx", &format!("v{number}"))).collect();
+    assert_eq!(text_of("", &(bars + &many)), format!("| v0, v1, v2, v3 | Rain |\n{rows}"));
+}
+
+#[test]
 fn labels_trends_and_errors_are_no_values() {
     let extra = [
         "<c:dLbls><c:dLbl><c:tx><c:rich><a:p><a:r><a:t>label</a:t></a:r></a:p></c:rich></c:tx></c:dLbl></c:dLbls>".to_owned(),
