@@ -75,7 +75,8 @@ fn a_chart_of_a_real_workbook_has_the_values_that_it_draws() {
         let [chart] = tables.as_slice() else { panic!("{tables:?}") };
         let title = "Wild Duck Observations by Year";
         assert_eq!((chart.title.as_str(), chart.page, chart.table.rows.len()), (title, Some(2), 7));
-        assert_eq!(chart.table.rows[0][..3], [title, "Freshwater Ducks", "Saltwater Ducks"]);
+        let with_axes = format!("{title} (Year, Number of Ducks)");
+        assert_eq!(chart.table.rows[0][..3], [with_axes.as_str(), "Freshwater Ducks", "Saltwater Ducks"]);
         assert_eq!(chart.table.rows[1][..2], ["2019", "120"]);
     }
 }
