@@ -102,6 +102,8 @@ mod normalise;
 mod packed;
 mod quads;
 mod rotary;
+#[cfg(target_arch = "x86_64")]
+mod thirds;
 mod tile;
 
 pub(crate) use activation::{add_bias, add_bias_gelu, gated_gelu, gated_silu};
