@@ -344,8 +344,9 @@ pub(super) fn fetch_ahead<W>(next: &[W], share: usize, shares: usize) {
     }
 }
 
-/// The sums of two panels for the rows that are multiplied at once.
-pub(super) type Integers = [[[i32; TILE]; ROWS]; 2];
+/// The sums of two panels for the rows that are multiplied at once. Each row of a tile is a line of the cache.
+#[repr(C, align(64))]
+pub(super) struct Integers(pub [[[i32; TILE]; ROWS]; 2]);
 
 /// Multiplies up to [`ROWS`] rows of u8 by one or two panels of i8, in [`AT_ONCE`] quads of inputs. The rows begin `stride` quads apart, the panels
 /// `apart` lines.
@@ -361,7 +362,7 @@ pub(super) unsafe fn multiply_quads(
     sums: &mut Integers,
 ) {
     let stride_bytes = stride * size_of::<[u8; 4]>();
-    let [first, second] = sums;
+    let Integers([first, second]) = sums;
     // SAFETY: the caller's promise, and `sums` has a line for each row.
     unsafe {
         load!("tmm4", x, stride_bytes);

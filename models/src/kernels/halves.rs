@@ -2,6 +2,7 @@
 //! have it; the others widen the weights and keep the rows in f32.
 #![cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86_64 has processors with the instruction"))]
 
+use super::aligned::Aligned;
 #[cfg(target_arch = "x86_64")]
 use super::{
     amx::{self, ROWS, Sides, TILE, add_products, after_two, fetch_ahead, load_rows, load_weights, multiply_sides},
@@ -53,14 +54,14 @@ dispatch!(
 
 /// Rows in bf16. Each has an even number of inputs; the last one may be a zero that fills it up.
 pub(super) struct Halves {
-    values: Vec<[u16; 2]>,
+    values: Aligned<[u16; 2]>,
     count: usize,
 }
 
 impl Halves {
     pub fn new(x: &[f32], inputs: usize) -> Self {
         let count = x.len() / inputs;
-        let mut values = vec![[0; 2]; count * inputs.div_ceil(2)];
+        let mut values = Aligned::new([0u16; 2], count * inputs.div_ceil(2));
         to_halves(x, inputs, values.as_flattened_mut());
         Self { values, count }
     }

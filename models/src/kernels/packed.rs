@@ -26,6 +26,8 @@ const ROWS_OF_TILES_AT_ONCE: usize = 384;
 /// thread would pause too rarely.
 #[cfg(target_arch = "x86_64")]
 const ROWS_OF_THIRDS_AT_ONCE: usize = 192;
+/// How many rows fill the tiles of the most common processors.
+pub(crate) const TILE_ROWS: usize = 6;
 /// How many inputs a tile of AMX has, in bf16 (which f32 is split into) and in int8.
 const HALVES_OF_TILE: usize = 32;
 #[cfg(target_arch = "x86_64")]
@@ -119,18 +121,33 @@ impl Packed {
     /// How many rows are best multiplied at once.
     pub fn rows_at_once(&self) -> usize {
         #[cfg(target_arch = "x86_64")]
-        {
-            let (of_tile, rows) = match self.lines {
-                Lines::F32(_) => (HALVES_OF_TILE, ROWS_OF_THIRDS_AT_ONCE),
-                Lines::Bf16Pairs(_) => (HALVES_OF_TILE, ROWS_OF_TILES_AT_ONCE),
-                Lines::Int8Quads(_) => (BYTES_OF_TILE, ROWS_OF_TILES_AT_ONCE),
-                _ => return ROWS_AT_ONCE,
+        if self.is_for_amx() {
+            return match self.lines {
+                Lines::F32(_) => ROWS_OF_THIRDS_AT_ONCE,
+                _ => ROWS_OF_TILES_AT_ONCE,
             };
-            if self.inputs.is_multiple_of(of_tile) && amx::is_here() {
-                return rows;
-            }
         }
         ROWS_AT_ONCE
+    }
+
+    /// How many rows fill the tiles.
+    pub fn tile_rows(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if self.is_for_amx() {
+            return amx::ROWS;
+        }
+        TILE_ROWS
+    }
+
+    /// Whether AMX multiplies rows by the weight.
+    #[cfg(target_arch = "x86_64")]
+    fn is_for_amx(&self) -> bool {
+        let of_tile = match self.lines {
+            Lines::F32(_) | Lines::Bf16Pairs(_) => HALVES_OF_TILE,
+            Lines::Int8Quads(_) => BYTES_OF_TILE,
+            Lines::Bf16(_) | Lines::Int8(..) => return false,
+        };
+        self.inputs.is_multiple_of(of_tile) && amx::is_here()
     }
 
     /// Computes `out = x * weight` for rows `x` of `inputs` numbers.
@@ -263,9 +280,7 @@ impl Packed {
     fn left<'a>(&self, x: &'a [f32]) -> Left<'a> {
         match self.lines {
             #[cfg(target_arch = "x86_64")]
-            Lines::F32(_) if self.inputs.is_multiple_of(HALVES_OF_TILE) && amx::is_here() => {
-                Left::Split(SplitRows::new(x, self.inputs))
-            }
+            Lines::F32(_) if self.is_for_amx() => Left::Split(SplitRows::new(x, self.inputs)),
             Lines::Int8(..) => Left::Integers(Integers::new(x, self.inputs)),
             Lines::Int8Quads(_) => Left::Bytes(Bytes::new(x, self.inputs)),
             Lines::Bf16Pairs(_) => Left::Halves(Halves::new(x, self.inputs)),
