@@ -94,10 +94,26 @@ async fn whatever_is_written_after_a_search_counts_in_the_next_one() {
     check(&pool, &processes, &naive, true, "replaced and sealed").await;
 
     // There are as many documents and tokens as before.
-    write(&mut naive, vec![(10, other_text), (11, one_text)]).await;
+    write(&mut naive, vec![(10, other_text.clone()), (11, one_text.clone())]).await;
     check(&pool, &processes, &naive, false, "swapped").await;
     seal().await;
     check(&pool, &processes, &naive, true, "swapped and sealed").await;
+
+    // A restored database repeats its generations, so that only the seals tell its postings from those that were lost.
+    let numbers = async || {
+        let mut conn = pool.acquire().await.expect("a connection");
+        indexes::totals(&mut conn, index).await.expect("read")
+    };
+    let before = numbers().await;
+    sqlx::query("UPDATE search_indexes SET generation = generation - 1 WHERE id = $1")
+        .bind(index)
+        .execute(&pool)
+        .await
+        .expect("restored");
+    write(&mut naive, vec![(10, one_text), (11, other_text)]).await;
+    seal().await;
+    assert_eq!(numbers().await, before);
+    check(&pool, &processes, &naive, true, "restored and written otherwise").await;
 
     let config = Config { k1: 0.3, b: 0.1, ..naive.config };
     let mut tx = pool.begin().await.expect("begun");
