@@ -1028,6 +1028,12 @@ CREATE TABLE console_sessions (
     CONSTRAINT console_sessions_hash_check CHECK ((octet_length(hash) = 32))
 );
 
+CREATE TABLE derivation_failures (
+    predicate_id bigint NOT NULL,
+    reason text NOT NULL,
+    failed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
 CREATE TABLE derivations (
     id bigint NOT NULL,
     predicate_id bigint NOT NULL
@@ -1964,6 +1970,9 @@ ALTER TABLE ONLY bulk_message
 ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_pkey PRIMARY KEY (hash);
 
+ALTER TABLE ONLY derivation_failures
+    ADD CONSTRAINT derivation_failures_pkey PRIMARY KEY (predicate_id);
+
 ALTER TABLE ONLY derivations_given_up
     ADD CONSTRAINT derivations_given_up_pkey PRIMARY KEY (predicate_id, zone);
 
@@ -2431,6 +2440,9 @@ ALTER TABLE ONLY bulk_message
 
 ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY derivation_failures
+    ADD CONSTRAINT derivation_failures_predicate_id_fkey FOREIGN KEY (predicate_id) REFERENCES predicates(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY derivations_given_up
     ADD CONSTRAINT derivations_given_up_predicate_id_fkey FOREIGN KEY (predicate_id) REFERENCES predicates(id) ON DELETE CASCADE;

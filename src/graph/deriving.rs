@@ -74,6 +74,9 @@ async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
                 // The others need not wait for what fails.
                 Err(error) => {
                     tracing::warn!(predicate.id = predicate.0, %error, "what follows from the facts of a predicate was not derived; it is tried again");
+                    if let Err(error) = derived::failed(&mut conn, predicate, &error.to_string()).await {
+                        tracing::warn!(predicate.id = predicate.0, %error, "the failure to derive from a predicate could not be recorded, so only the log tells of it");
+                    }
                     pause = RETRY;
                 }
             }
@@ -403,6 +406,7 @@ struct Plan {
 
 impl Plan {
     async fn write(&self, conn: &mut PgConnection, at: chrono::DateTime<chrono::Utc>) -> sqlx::Result<()> {
+        derived::succeeded(conn, &self.predicates).await?;
         derived::give_up(conn, &self.predicates, &self.given_up).await?;
         if !self.given_up.is_empty() {
             tracing::warn!(predicates = ?self.predicates, zones = ?self.given_up, "more follows from the facts of these predicates than SVC_RULES_MAX_DERIVED allows in these zones, so none of it is written there; in zone 0, nowhere");
