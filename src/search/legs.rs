@@ -119,6 +119,11 @@ impl Way {
         Way::Approximate { candidates: read.max(EQUALS), entries: WIDEST }
     }
 
+    /// How many candidates there are for so many results where everything is eligible.
+    fn most_candidates(limit: i64) -> i64 {
+        limit + (SPARE * limit as f64).ceil() as i64
+    }
+
     /// The spare candidates are a share of the entries and not of the results. So behind a narrow filter the index goes as far beyond
     /// the last result as without a filter.
     fn approximate(expected: Expected, limit: i64) -> Way {
@@ -231,10 +236,13 @@ pub(super) async fn nearest_leg(
             store::vectors::approximate(&mut tx, eligible, query, read, read, entries, &layout).await.or_fail()?;
         // Another look may have to set how widely it looks.
         let again = Layout { set: None, ..layout };
-        if read < all && ends_among_equals(&approximate, limit, read) {
-            read = all;
-            approximate =
-                store::vectors::approximate(&mut tx, eligible, query, read, read, entries, &again).await.or_fail()?;
+        // Behind a filter there are hardly more candidates than results, and a few equal ones may end behind them.
+        for wider in [all, all.max(rounded(Way::most_candidates(limit)))] {
+            if read < wider && ends_among_equals(&approximate, limit, read) {
+                read = wider;
+                let near = store::vectors::approximate(&mut tx, eligible, query, read, read, entries, &again);
+                approximate = near.await.or_fail()?;
+            }
         }
         let mut are_compared = false;
         if ends_among_equals(&approximate, limit, read) {
