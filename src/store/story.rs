@@ -24,27 +24,17 @@ struct FileRow {
     nodes_settled: Option<i64>,
 }
 
-/// The files that a list wants, latest first, among those of which a predicate holds. $3 is where the page begins, $4 how long it is, $5 and $6 are the state and the part of
-/// the title that they have, and $7 is [`NAMED`]. The latest files, `l`, are those among which a title is looked for.
-macro_rules! files {
-    ($among:literal, $($latest:tt)*) => {
+/// Whether a list wants the file that is `documents d`: $5 and $6 are the state and the part of the title that it has, if they matter.
+macro_rules! wanted {
+    () => {
         concat!(
-            "SELECT d.id, d.title, d.settled, d.created_at, b.format, b.byte_size FROM document_blobs b JOIN documents d ON d.id = b.document_id
-              WHERE ",
-            $among,
-            "b.is_file AND b.document_id < $3 AND ($5::text IS NULL OR d.settled = $5)
-                AND ($6::text IS NULL OR (strpos(lower(d.title), lower($6)) > 0 AND b.document_id >= coalesce(
-                        (SELECT l.document_id FROM ",
-            $($latest)*,
-            "             ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0)))
-                AND ",
-            readable!(),
-            " ORDER BY b.document_id DESC LIMIT $4"
+            "($5::text IS NULL OR d.settled = $5) AND ($6::text IS NULL OR strpos(lower(d.title), lower($6)) > 0) AND ",
+            readable!()
         )
     };
 }
 
-/// The rows of these files.
+/// The rows of some files. In both statements $3 is where the page begins, $4 how long it is, and $7 is [`NAMED`].
 macro_rules! rows {
     ($($files:tt)*) => {
         concat!(
@@ -60,19 +50,36 @@ macro_rules! rows {
 }
 
 /// The files of who may read everything.
-const OF_ALL: &str =
-    rows!(files!("", "document_blobs l JOIN documents d ON d.id = l.document_id WHERE l.is_file AND ", readable!()));
+const OF_ALL: &str = rows!(
+    "SELECT d.id, d.title, d.settled, d.created_at, b.format, b.byte_size FROM document_blobs b JOIN documents d ON d.id = b.document_id
+      WHERE b.is_file AND b.document_id < $3
+        AND ($6::text IS NULL OR b.document_id >= coalesce(
+                (SELECT l.document_id FROM document_blobs l JOIN documents d ON d.id = l.document_id WHERE l.is_file AND ",
+    readable!(),
+    "             ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0))
+        AND ",
+    wanted!(),
+    " ORDER BY b.document_id DESC LIMIT $4"
+);
 
-/// The files of who may read what bears some guards: of each guard no more are read than the list may show, and none of others, so that the time does not tell how many
-/// there are of these.
+/// The files of who may read what bears some guards: the latest ones of each guard, and none of others, so that the time does not tell how many there are of
+/// these. Documents are looked up by their ids alone, because the planner might go by the guards of all of them.
 const OF_GUARDS: &str = rows!(
-    "SELECT i.* FROM (SELECT DISTINCT unnest($2::bigint[]) AS guard) g CROSS JOIN LATERAL (",
-    files!(
-        "b.guard = g.guard AND ",
-        "(SELECT DISTINCT unnest($2::bigint[]) AS guard) h CROSS JOIN LATERAL (
-              SELECT m.document_id FROM document_blobs m WHERE m.is_file AND m.guard = h.guard ORDER BY m.document_id DESC LIMIT $7 + 1) l"
-    ),
-    ") i ORDER BY i.id DESC LIMIT $4"
+    "SELECT d.id, d.title, d.settled, d.created_at, i.format, i.byte_size
+       FROM (SELECT b.* FROM (SELECT DISTINCT unnest($2::bigint[]) AS guard) g CROSS JOIN LATERAL (
+                 SELECT b.document_id, b.format, b.byte_size FROM document_blobs b
+                  WHERE b.is_file AND b.guard = g.guard AND b.document_id < $3
+                    AND ($6::text IS NULL OR b.document_id >= coalesce(
+                            (SELECT l.document_id FROM (SELECT DISTINCT unnest($2::bigint[]) AS guard) h CROSS JOIN LATERAL (
+                                 SELECT m.document_id FROM document_blobs m WHERE m.is_file AND m.guard = h.guard
+                                  ORDER BY m.document_id DESC LIMIT $7 + 1) l
+                              ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0))
+                    AND (SELECT ",
+    wanted!(),
+    "                      FROM documents d WHERE d.id = b.document_id)
+                  ORDER BY b.document_id DESC LIMIT $4) b
+              ORDER BY b.document_id DESC LIMIT $4) i
+      CROSS JOIN LATERAL (SELECT d.id, d.title, d.settled, d.created_at FROM documents d WHERE d.id = i.document_id OFFSET 0) d"
 );
 
 /// The files that come after `after`, latest first. Only who may read everything is told how many nodes they have, because some of these may be
