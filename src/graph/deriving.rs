@@ -30,8 +30,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// it is read, and writes that follow each other must not cost more than a share of the time.
 const RESTS: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_secs(60);
-/// What follows is written once, and the next look has little to write. So the time of writing counts only where a group was written for longer than this, beyond
-/// its share of the time.
+/// What follows is written once, and looks that others made vain by writing meanwhile are over. So the time that a group took beside its last look counts only from
+/// here on, beyond its share of the time.
 const SPARED: Duration = Duration::from_secs(60);
 /// How often a group is computed while others write, before they wait for it.
 const TRIES: usize = 2;
@@ -70,8 +70,8 @@ async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
             }
             let begun = Instant::now();
             match derive(pool, predicate, most).await {
-                Ok(Done { group, wrote }) => {
-                    rests.start(&group, begun.elapsed().saturating_sub(wrote), wrote, Instant::now());
+                Ok(Done { group, looked }) => {
+                    rests.start(&group, looked, begun.elapsed().saturating_sub(looked), Instant::now());
                     done.extend(group);
                 }
                 // The others need not wait for what fails.
@@ -95,7 +95,7 @@ struct Rests(HashMap<PredicateId, Rest>);
 /// The rest of a predicate.
 struct Rest {
     until: Instant,
-    /// How long its group had been written beyond its share of the time, as it was then.
+    /// How long its group had taken beside its last looks, beyond its share of the time, as it was then.
     owed: Duration,
     then: Instant,
 }
@@ -115,12 +115,12 @@ impl Rests {
         waiting.into_iter().filter(|predicate| !rests(predicate)).collect()
     }
 
-    /// Begins the rest of a group that was read and computed for so long, and then written for so long.
-    fn start(&mut self, group: &[PredicateId], computed: Duration, wrote: Duration, now: Instant) {
+    /// Begins the rest of a group that was read and computed for so long at the last look, and took so long beside that.
+    fn start(&mut self, group: &[PredicateId], looked: Duration, beside: Duration, now: Instant) {
         let before = group.iter().filter_map(|predicate| self.0.get(predicate)).map(|rest| rest.owed(now)).max();
-        let owed = before.unwrap_or_default().saturating_add(wrote);
-        let computed = if computed > PAUSE { computed } else { Duration::ZERO };
-        let counted = computed.saturating_add(owed.saturating_sub(SPARED));
+        let owed = before.unwrap_or_default().saturating_add(beside);
+        let looked = if looked > PAUSE { looked } else { Duration::ZERO };
+        let counted = looked.saturating_add(owed.saturating_sub(SPARED));
         let until = now + counted.saturating_mul(RESTS).min(LONGEST_REST);
         self.0.extend(group.iter().map(|predicate| (*predicate, Rest { until, owed, then: now })));
     }
@@ -139,8 +139,8 @@ enum DeriveError {
 struct Done {
     /// The predicates of the group.
     group: Vec<PredicateId>,
-    /// How long the difference was written.
-    wrote: Duration,
+    /// How long all of it was read and computed, the last time.
+    looked: Duration,
 }
 
 /// Derives what follows from the facts of a predicate's group.
@@ -169,8 +169,11 @@ async fn derive(pool: &PgPool, predicate: PredicateId, most: usize) -> Result<Do
         let plan = match ahead {
             Some(plan) => plan,
             None => {
+                let begun = Instant::now();
                 let group = Group::read(&mut tx, predicate, most).await?;
-                tokio::task::spawn_blocking(move || group.plan(most)).await?
+                let plan = tokio::task::spawn_blocking(move || group.plan(most)).await?;
+                took = begun.elapsed();
+                plan
             }
         };
         let is_current = derived::catch_up(&mut tx, &plan.changes, &plan.predicates).await?;
@@ -178,12 +181,11 @@ async fn derive(pool: &PgPool, predicate: PredicateId, most: usize) -> Result<Do
             tx.rollback().await?;
             continue;
         }
-        let begun = Instant::now();
         plan.write(&mut tx, at).await?;
         tx.commit().await?;
-        return Ok(Done { group: plan.predicates, wrote: begun.elapsed() });
+        return Ok(Done { group: plan.predicates, looked: took });
     }
-    Ok(Done { group: Vec::new(), wrote: Duration::ZERO })
+    Ok(Done { group: Vec::new(), looked: Duration::ZERO })
 }
 
 /// Predicates whose facts depend on each other, with their facts.
@@ -502,7 +504,7 @@ mod tests {
     use super::*;
 
     /// How often a group is computed in ten minutes in which somebody writes all the time, and another one beside it.
-    fn passes(computed: Duration, wrote: Duration) -> (u32, u32) {
+    fn passes(looked: Duration, beside: Duration) -> (u32, u32) {
         let (large, small) = ([PredicateId(1), PredicateId(2)], [PredicateId(3)]);
         let (mut rests, begun) = (Rests::default(), Instant::now());
         let (mut now, mut counts) = (begun, (0, 0));
@@ -510,8 +512,8 @@ mod tests {
             let due = rests.leave(vec![large[1], small[0], large[0]], now);
             if due.contains(&large[0]) {
                 assert!(due.contains(&large[1]), "a group waits as a whole");
-                now += computed + wrote;
-                rests.start(&large, computed, wrote, now);
+                now += looked + beside;
+                rests.start(&large, looked, beside, now);
                 counts.0 += 1;
             }
             if due.contains(&small[0]) {
