@@ -412,6 +412,7 @@ END $$;
 CREATE FUNCTION follow_guard() RETURNS trigger
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     AS $$
 BEGIN
     UPDATE document_blobs SET guard = NEW.guard WHERE document_id = NEW.id AND guard <> NEW.guard;

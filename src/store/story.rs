@@ -63,21 +63,22 @@ const OF_ALL: &str = rows!(
 );
 
 /// The files of who may read what bears some guards: the latest ones of each guard, and none of others, so that the time does not tell how many there are of
-/// these. Documents are looked up by their ids alone, because the planner might go by the guards of all of them.
+/// these. Rows are compared as pairs and ordered by the guard too, because the planner might otherwise go through the files of all guards where it
+/// expects one guard alone. Documents are looked up by their ids alone for the same reason.
 const OF_GUARDS: &str = rows!(
     "SELECT d.id, d.title, d.settled, d.created_at, i.format, i.byte_size
        FROM (SELECT b.* FROM (SELECT DISTINCT unnest($2::bigint[]) AS guard) g CROSS JOIN LATERAL (
                  SELECT b.document_id, b.format, b.byte_size FROM document_blobs b
-                  WHERE b.is_file AND b.guard = g.guard AND b.document_id < $3
-                    AND ($6::text IS NULL OR b.document_id >= coalesce(
+                  WHERE b.is_file AND (b.guard, b.document_id) < (g.guard, $3)
+                    AND (b.guard, b.document_id) >= (g.guard, CASE WHEN $6::text IS NULL THEN 0 ELSE coalesce(
                             (SELECT l.document_id FROM (SELECT DISTINCT unnest($2::bigint[]) AS guard) h CROSS JOIN LATERAL (
-                                 SELECT m.document_id FROM document_blobs m WHERE m.is_file AND m.guard = h.guard
-                                  ORDER BY m.document_id DESC LIMIT $7 + 1) l
-                              ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0))
+                                 SELECT m.document_id FROM document_blobs m WHERE m.is_file AND m.guard >= h.guard AND m.guard <= h.guard
+                                  ORDER BY m.guard DESC, m.document_id DESC LIMIT $7 + 1) l
+                              ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0) END)
                     AND (SELECT ",
     wanted!(),
     "                      FROM documents d WHERE d.id = b.document_id)
-                  ORDER BY b.document_id DESC LIMIT $4) b
+                  ORDER BY b.guard DESC, b.document_id DESC LIMIT $4) b
               ORDER BY b.document_id DESC LIMIT $4) i
       CROSS JOIN LATERAL (SELECT d.id, d.title, d.settled, d.created_at FROM documents d WHERE d.id = i.document_id OFFSET 0) d"
 );

@@ -507,4 +507,18 @@ async fn a_file_is_found_by_its_name_behind_however_many_that_are_closed() {
             assert_eq!(found.iter().filter(|file| file.id == open).count(), usize::from(is_listed), "{guard}");
         }
     }
+    // Where all files bore one guard when they were counted, the planner expects no other, and still does not have all of them looked at for another one.
+    sqlx::raw_sql("UPDATE documents SET guard = 7; ANALYZE documents; ANALYZE document_blobs")
+        .execute(&mut *conn)
+        .await
+        .unwrap();
+    sqlx::query("UPDATE documents SET guard = 0 WHERE id = $1").bind(open).execute(&mut *conn).await.unwrap();
+    sqlx::raw_sql("BEGIN").execute(&mut *conn).await.unwrap();
+    let before = read(&mut conn).await;
+    let scope = Readable::under(&[DocumentId(8)]);
+    let found = story::files(&mut conn, &scope, &FileQuery::default(), DocumentId(i64::MAX), 50).await.unwrap();
+    let after = read(&mut conn).await;
+    assert_eq!(found.iter().map(|file| file.id).collect::<Vec<_>>(), [open]);
+    assert!(after - before < 100, "{} rows are read", after - before);
+    sqlx::raw_sql("ROLLBACK").execute(&mut *conn).await.unwrap();
 }
