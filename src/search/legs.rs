@@ -312,8 +312,16 @@ impl Verify for StillEligible<'_> {
         index: IndexId,
         docnos: &'a [i32],
     ) -> Answer<'a, Vec<Resolved>> {
-        self.verified.fetch_add(docnos.len() as u64, Ordering::Relaxed);
         Box::pin(store::search::resolve(conn, self.eligible, index, docnos))
+    }
+
+    fn eligible(&self) -> Option<&Eligible> {
+        // Filters in filters are planned with their values.
+        self.eligible.composed.is_open().then_some(self.eligible)
+    }
+
+    fn verified(&self, documents: usize) {
+        self.verified.fetch_add(documents as u64, Ordering::Relaxed);
     }
 
     fn list<'a>(&'a self, conn: &'a mut PgConnection, index: IndexId) -> Answer<'a, Option<Vec<Resolved>>> {
