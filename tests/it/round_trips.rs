@@ -213,6 +213,29 @@ async fn a_search_of_everything_finds_by_the_index_what_comparing_all_finds() {
     );
     let found = app.in_process.search_vector(body(None)).await.unwrap();
     assert_eq!((way(&found), of(&found)), (LegWay::Hnsw, of(&compared)));
+    // Of more than a search reads of the index, each comes on one page.
+    sqlx::query(
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT d.id, v.embed_model, v.embed, v.weight
+           FROM (SELECT id FROM documents WHERE title = 'note' ORDER BY id OFFSET 30 LIMIT 170) d, document_vectors v
+          WHERE v.document_id = $1 ORDER BY d.id DESC",
+    )
+    .bind(nearest)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let equal = "SELECT v.document_id FROM document_vectors v JOIN document_vectors n USING (embed) WHERE n.document_id = $1 ORDER BY 1";
+    let equal: Vec<i64> = sqlx::query_scalar(equal).bind(nearest).fetch_all(&app.pool).await.unwrap();
+    assert_eq!(equal.len(), 201);
+    let (mut paged, mut cursor) = (Vec::new(), None);
+    for page in 0..3 {
+        let body = VectorSearch { group_by: Some(GroupBy::None), explain: true, cursor, ..VectorSearch::new(QUERY) };
+        let found = app.in_process.search_vector(Json(body)).await.unwrap();
+        assert_eq!((way(&found), found.results.len()), (LegWay::HnswThenExact, 10), "page {page}");
+        paged.extend(found.results.iter().map(|result| result.document.id));
+        cursor = found.next_cursor;
+    }
+    assert_eq!(paged, equal[..30]);
     app.end().await;
 }
 
