@@ -94,7 +94,7 @@ pub fn parse(text: &str) -> Result<Url, FetchError> {
         return Err(refused("it is longer than 4096 bytes"));
     }
     let text = text.trim();
-    // They would be left out, so that what is called were not what is shown.
+    // The parser leaves such characters out, so that another address would be called than the one that is shown.
     if text.contains(char::is_control) {
         return Err(refused("it has a line break or another control character"));
     }

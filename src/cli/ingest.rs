@@ -186,7 +186,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         if !kind.is_dir() {
             let path = path.display();
             return Err(CliError::Other(format!(
-                "{path} is neither a file nor a folder: write into a file what it gives"
+                "{path} is neither a file nor a folder: write what it gives to a file, and ingest that"
             )));
         }
         while let Some(folder) = open.pop_front() {
