@@ -12,6 +12,7 @@ use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 use svc_client::{
     Client, Code, Failure, Meta, Remote, Validated,
@@ -20,6 +21,8 @@ use svc_client::{
 
 /// How many times in a row a download may break off without having received a byte.
 const TRIES: u32 = 5;
+/// The most seconds between two of them, however many the service asks for.
+const LONGEST_PAUSE: u64 = 5;
 
 #[derive(Args)]
 pub struct BytesArguments {
@@ -129,6 +132,8 @@ pub(super) async fn download(
             return Err(broke_off.into());
         }
         tries += 1;
-        tokio::time::sleep(std::time::Duration::from_millis(200) * tries).await;
+        let told = broke_off.members.get("retry_after").and_then(serde_json::Value::as_u64).unwrap_or_default();
+        let pause = Duration::from_millis(200) * tries;
+        tokio::time::sleep(pause.max(Duration::from_secs(told.min(LONGEST_PAUSE)))).await;
     }
 }
