@@ -48,7 +48,7 @@ impl Handle<ops::read_bytes> for Service {
         };
         let place = self.admission.download(caller.principal_id()).await?;
         let mut reading = self.blobs.read(&self.pool, &blob, part.clone(), PIECE);
-        // Bytes that cannot be read at all are a failure that says why, and not an answer that breaks off.
+        // If the first piece cannot be read, the answer is a failure that says why, and not a file that breaks off.
         let first = match Box::pin(reading.next()).await.or_fail() {
             Ok(first) => first,
             Err(failure) => {

@@ -356,7 +356,8 @@ async fn what_is_lost_or_changed_is_named_and_saved_by_no_download() {
     let path = |blob_ref: &str| ours.join(blob_ref.trim_start_matches("obj:"));
     // The service keeps the last piece back, and a download that goes on there asks for a part, which the service cannot check.
     let large = app.upload_bytes("large.bin", noise(3 << 20, 4)).await.unwrap();
-    let mut changed = std::fs::read(path(&large.blob_ref)).unwrap();
+    let sound = std::fs::read(path(&large.blob_ref)).unwrap();
+    let mut changed = sound.clone();
     changed[100] ^= 1;
     std::fs::write(path(&large.blob_ref), &changed).unwrap();
     let saved = elsewhere.path().join("saved.bin");
@@ -367,6 +368,7 @@ async fn what_is_lost_or_changed_is_named_and_saved_by_no_download() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && said.contains("have not the hash"), "{refused:?}");
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing is saved");
+    std::fs::write(path(&large.blob_ref), &sound).unwrap();
 
     // A file of one piece is an error from the beginning, and no answer that breaks off.
     let refusal = async |id: i64| {
