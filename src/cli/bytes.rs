@@ -126,7 +126,7 @@ pub(super) async fn download(
             }
             Err(failure) => failure,
         };
-        let is_busy = matches!(broke_off.code, Code::Unavailable | Code::TooManyRequests);
+        let is_busy = matches!(broke_off.code, Code::Unavailable | Code::TooManyRequests | Code::TimedOut);
         let broke_off_within = broke_off.code == Code::Unreachable && tag.is_some();
         if !(is_busy || broke_off_within) || tries == TRIES {
             return Err(broke_off.into());
