@@ -44,7 +44,7 @@ fn is_temporary(failure: &Failure) -> bool {
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_call_that_takes_all_of_the_time_itself_is_made_again() {
         for (patience, expected) in [(Duration::from_nanos(1), Ok(LEAST)), (Duration::ZERO, Err(1))] {
             let mut calls = 0;
