@@ -44,8 +44,8 @@ mod strict;
 mod surface;
 pub use contract::contract;
 pub(crate) use contract::contract_of;
-use decode::misfit;
 pub use decode::{BodyStalled, Decode};
+use decode::{misfit, unpacked};
 pub use encode::Encode;
 pub(crate) use form::FormBody;
 pub use lifetime::within;
@@ -121,6 +121,9 @@ impl Form {
                         false => reading::After::Anything,
                     };
                     let replicas = service.replicas().filter(|_| reading::names_position(&O::INFO));
+                    if !http_body::Body::is_end_stream(&body) {
+                        unpacked(&parts.headers)?;
+                    }
                     let arriving = service.admission.arriving(caller.principal_id())?;
                     let admitted = O::Body::admit(&service, caller.principal_id(), &parts.headers).await?;
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
