@@ -6,6 +6,7 @@ use crate::{
     text,
 };
 use std::{
+    borrow::Cow,
     collections::HashMap,
     io::{Read, Seek},
 };
@@ -18,8 +19,12 @@ const SPEAKER: usize = 200;
 const NAME: usize = 40;
 /// What is shown for no longer than so many milliseconds is not for reading.
 const BLINK: i64 = 50;
+/// Automatic captions have no line of more bytes.
+const LINE: usize = 1_000;
 /// The facts name so many speakers.
 const SPEAKERS: usize = 100;
+/// What the blocks of WebVTT begin with that are no subtitles.
+const NOTES: [&str; 3] = ["NOTE", "STYLE", "REGION"];
 
 /// What somebody says, and the milliseconds of the recording from and to which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,9 +47,29 @@ pub struct Subtitles {
     pub bad_time: Option<String>,
 }
 
-/// The format of a text that begins as subtitles do and has one.
+/// The format of a text that begins as subtitles do, and whose first block behind the header and the notes is one. Markdown may begin
+/// with the same word and quote subtitles.
 pub(crate) fn format(text: &str) -> Option<Format> {
-    kind(text).filter(|_| text.lines().any(|line| timing(line).is_some()))
+    kind(text).filter(|format| *format == Format::Srt || begins_with_one(text.trim_start_matches(is_before)))
+}
+
+/// Whether the first block of WebVTT that is no header and no note is a subtitle: its time, or its name above its time.
+fn begins_with_one(text: &str) -> bool {
+    let (mut is_note, mut above) = (true, 0);
+    for line in text.lines().skip(1) {
+        if timing(line).is_some() {
+            return is_note || above < 2;
+        }
+        if !line.trim().is_empty() {
+            is_note |= above == 0 && NOTES.iter().any(|mark| line.starts_with(mark));
+            above += 1;
+        } else if is_note || above == 0 {
+            (is_note, above) = (false, 0);
+        } else {
+            return false;
+        }
+    }
+    false
 }
 
 pub(crate) fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Patterns, FormatError> {
@@ -53,7 +78,7 @@ pub(crate) fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) 
 
 pub(crate) fn extract<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Extraction, FormatError> {
     let decoded = charset::decode(&text::read_all(source, limits)?);
-    let subtitles = subtitles(&decoded.text)
+    let subtitles = read(&decoded.text)
         .ok_or_else(|| FormatError::corrupt(format, "it does not begin as subtitles of WebVTT or SubRip do"))?;
     let mut writer = Writer::default();
     let mut speakers: Vec<&str> = Vec::new();
@@ -86,7 +111,11 @@ fn time(milliseconds: i64) -> String {
 
 /// The subtitles of a text in WebVTT or SubRip; `None` if its first lines are of neither.
 pub fn subtitles(text: &str) -> Option<Subtitles> {
-    let text = charset::clean(text);
+    read(&charset::clean(text))
+}
+
+/// The same of a text whose lines end in `\n`.
+fn read(text: &str) -> Option<Subtitles> {
     let text = text.trim_start_matches(is_before);
     let is_web = kind(text)? == Format::Vtt;
     let mut cues: Vec<Cue> = Vec::new();
@@ -138,7 +167,7 @@ fn add(cues: &mut Vec<Cue>, (start, end): (i64, i64), lines: &[&str], last: &mut
     let Some(first) = lines.next() else { return };
     let (above, rest): (_, Vec<_>) = (words(first), lines.collect());
     let follows = cues.last().is_some_and(|before| (0..=BLINK).contains(&(start - before.end)));
-    let is_again = follows && above == *last && (!rest.is_empty() || end - start <= BLINK);
+    let is_again = follows && !above.is_empty() && above == *last && (!rest.is_empty() || end - start <= BLINK);
     cues.push(Cue { start, end, speaker: None, text: String::new() });
     if !is_again {
         say(cues, first);
@@ -149,8 +178,11 @@ fn add(cues: &mut Vec<Cue>, (start, end): (i64, i64), lines: &[&str], last: &mut
     *last = rest.last().map_or(above, |line| words(line));
 }
 
-/// What a line says.
+/// What a line of a caption says; nothing if it is too long for one, so that it is not held twice.
 fn words(line: &str) -> String {
+    if line.len() > LINE {
+        return String::new();
+    }
     let mut cues = vec![Cue { start: 0, end: 0, speaker: None, text: String::new() }];
     say(&mut cues, line);
     one_line(&cues.iter().map(|cue| cue.text.as_str()).collect::<String>())
@@ -164,7 +196,10 @@ fn say(cues: &mut Vec<Cue>, line: &str) {
     let mut rest = line;
     while let Some(cue) = cues.last_mut() {
         let (before, tag) = rest.split_at(rest.find(['<', '{']).unwrap_or(rest.len()));
-        cue.text.push_str(&unescaped(before));
+        let piece = unescaped(before);
+        // A subtitle does not begin with blanks, so that whether it says something is known at once.
+        let is_begun = !cue.text.is_empty();
+        cue.text.push_str(if is_begun { &piece } else { piece.trim_start() });
         if tag.starts_with('{') && !tag.starts_with("{\\") {
             // Only `{\an8}` and its like are marks.
             cue.text.push('{');
@@ -180,7 +215,7 @@ fn say(cues: &mut Vec<Cue>, line: &str) {
         if let Some(voice) = inside.strip_prefix('v').filter(|voice| voice.starts_with([' ', '.', '\t'])) {
             let voice = voice.split_once([' ', '\t']).map_or("", |(_, name)| name);
             let speaker = named(&unescaped(voice));
-            if cue.text.trim().is_empty() {
+            if cue.text.is_empty() {
                 cue.speaker = speaker;
             } else if cue.speaker != speaker {
                 let (start, end) = (cue.start, cue.end);
@@ -190,9 +225,12 @@ fn say(cues: &mut Vec<Cue>, line: &str) {
     }
 }
 
-fn unescaped(text: &str) -> String {
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('&') {
+        return text.into();
+    }
     let escapes = [("&lt;", "<"), ("&gt;", ">"), ("&nbsp;", " "), ("&lrm;", ""), ("&rlm;", ""), ("&amp;", "&")];
-    escapes.iter().fold(text.to_owned(), |text, (escape, character)| text.replace(escape, character))
+    escapes.iter().fold(text.to_owned(), |text, (escape, character)| text.replace(escape, character)).into()
 }
 
 /// A name on one line; `None` if it is empty.
@@ -262,7 +300,7 @@ fn timing(line: &str) -> Option<Timing<'_>> {
 fn clock(text: &str) -> Option<(i64, bool)> {
     let (whole, fraction) = text.split_once(['.', ','])?;
     let is_number = |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    let parts: Vec<&str> = whole.split(':').collect();
+    let parts: Vec<&str> = whole.split(':').take(4).collect();
     if !(2..=3).contains(&parts.len())
         || !parts.iter().all(|part| is_number(part))
         || fraction.len() != 3

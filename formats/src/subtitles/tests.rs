@@ -59,6 +59,8 @@ fn what_only_begins_like_subtitles_is_text() {
     for text in [
         "WEBVTT is a format for subtitles.\n\nIt has times.",
         "WEBVTT\n",
+        "WEBVTT\n\nSubtitles are written so:\n\n00:01.000 --> 00:02.000\nx\n\n# More of this",
+        "WEBVTT\n\nThey begin\nwith a time:\n00:01.000 --> 00:02.000\nx",
         "WEBVTTX\n\n00:01.000 --> 00:02.000\nx",
         "1\nThe first chapter --> the second",
         "12\nyears ago",
@@ -85,7 +87,9 @@ fn a_long_recording_is_cut_into_passages_and_bounded() {
     let limits = Limits { text_bytes: 1_000, ..Limits::default() };
     let error = extract(Format::Vtt, Cursor::new(&long), &limits).unwrap_err();
     assert_eq!(error.limit(), Some(crate::Limit::TextBytes));
-    for hostile in ["<".repeat(100_000), "{\\".repeat(50_000), "<v a>b".repeat(20_000), "A: ".repeat(50_000)] {
+    let blanks = " ".repeat(500_000) + &"<v a>".repeat(100_000) + "b";
+    let hostile = ["<".repeat(100_000), "{\\".repeat(50_000), "<v a>b".repeat(20_000), "A: ".repeat(50_000), blanks];
+    for hostile in hostile {
         let read = of(Format::Vtt, &format!("WEBVTT\n\n00:01.000 --> 00:02.000\n{hostile}\n"));
         assert!(read.text.starts_with("00:00:01 "), "{}", &read.text[..20]);
     }
