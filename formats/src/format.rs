@@ -33,10 +33,14 @@ pub enum Format {
     Doc,
     Ppt,
     Image,
+    /// Subtitles of WebVTT.
+    Vtt,
+    /// Subtitles of SubRip.
+    Srt,
 }
 
 impl Format {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::Text,
         Self::Pdf,
         Self::Docx,
@@ -62,6 +66,8 @@ impl Format {
         Self::Doc,
         Self::Ppt,
         Self::Image,
+        Self::Vtt,
+        Self::Srt,
     ];
 
     /// The detector's name, as used on the wire.
@@ -92,6 +98,8 @@ impl Format {
             Self::Doc => "doc",
             Self::Ppt => "ppt",
             Self::Image => "image",
+            Self::Vtt => "vtt",
+            Self::Srt => "srt",
         }
     }
 
@@ -123,6 +131,8 @@ impl Format {
             Self::Doc => "application/msword",
             Self::Ppt => "application/vnd.ms-powerpoint",
             Self::Image => "image/*",
+            Self::Vtt => "text/vtt",
+            Self::Srt => "application/x-subrip",
         }
     }
 

@@ -50,6 +50,7 @@ mod rtf;
 #[cfg(test)]
 mod sample;
 mod sections;
+mod subtitles;
 mod tables;
 mod template;
 mod text;
@@ -75,6 +76,7 @@ pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use pdf::{PictureSize, Raster, ReadPage, join_lines};
 pub use sections::{Section, sections};
 use std::io::{Read, Seek};
+pub use subtitles::{Cue, Subtitles, subtitles};
 pub use tables::{Table, TableRule, Tables, tables};
 pub use template::{
     TEMPLATE_OUTPUT_BYTES, TemplateFault, TemplateFaultKind, TemplateJob, TemplateRead, TemplateText, template,
@@ -114,6 +116,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Csv | Format::Tsv => Ok(delimited::probe()),
         Format::Zip => archive::probe(source, access),
         Format::Image => images::file::probe(source, limits),
+        Format::Vtt | Format::Srt => subtitles::probe(format, source, limits),
     }
 }
 
@@ -148,6 +151,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Xlsx | Format::Xlsb | Format::Csv | Format::Tsv => Err(FormatError::unsupported(format, xlsx::NO_TEXT)),
         Format::Ole2 => ole2::extract(source, access),
         Format::Image => images::file::extract(source, limits),
+        Format::Vtt | Format::Srt => subtitles::extract(format, source, limits),
         Format::Zip => archive::extract(source, access),
     }
 }

@@ -1,9 +1,9 @@
-//! Recognises texts that are written for programs: web pages, e-mail, RTF, XML, and what only looks like text.
+//! Recognises texts that are written for programs: web pages, e-mail, RTF, XML, subtitles, and what only looks like text.
 //!
 //! Markup is not prose. What has a reader gets a format of its own, and of the rest [`is_markup`] says that it has none,
 //! so that tags, control words and base64 reach no index.
 
-use crate::{Format, rtf};
+use crate::{Format, rtf, subtitles};
 
 /// What a text is written in, if not for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,8 @@ enum Language {
 
 /// The format of a text by its beginning, and by its end where that lies behind it; `None` if it is plain, or if its language has no reader.
 pub(crate) fn format(head: &str, end: &str) -> Option<Format> {
-    match language(head)? {
+    let Some(language) = language(head) else { return subtitles::format(head) };
+    match language {
         Language::Html => Some(Format::Html),
         Language::Mail => Some(Format::Eml),
         Language::Rtf => Some(Format::Rtf),

@@ -58,6 +58,8 @@ const PROBED: &[Format] = &[
     Format::Doc,
     Format::Ppt,
     Format::Image,
+    Format::Vtt,
+    Format::Srt,
     // Of an archive that its password opened, the text is measured.
     Format::Zip,
 ];
@@ -492,6 +494,8 @@ mod tests {
             (Format::Doc, &[IsEncrypted, IsLegacyBinary], &[]),
             (Format::Zip, &[IsEncrypted, HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
             (Format::Zip, &[], &[]),
+            (Format::Vtt, &[HasTextLayer], &["extract:text", "structure:inferred"]),
+            (Format::Srt, &[HasTextLayer], &["extract:text", "structure:inferred"]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");
         }

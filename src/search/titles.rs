@@ -5,10 +5,10 @@ use crate::store::nodes::TextRow;
 const MOST: usize = 8;
 const MOST_BYTES: usize = 1200;
 /// What names of files end with.
-const EXTENSIONS: [&str; 35] = [
+const EXTENSIONS: [&str; 37] = [
     "bmp", "csv", "doc", "docx", "eml", "epub", "gif", "htm", "html", "ipynb", "jpeg", "jpg", "json", "jsonl", "log",
-    "md", "msg", "odp", "ods", "odt", "pdf", "png", "ppt", "pptx", "rst", "rtf", "tif", "tiff", "tsv", "txt", "webp",
-    "xls", "xlsb", "xlsx", "xml",
+    "md", "msg", "odp", "ods", "odt", "pdf", "png", "ppt", "pptx", "rst", "rtf", "srt", "tif", "tiff", "tsv", "txt",
+    "vtt", "webp", "xls", "xlsb", "xlsx", "xml",
 ];
 
 /// Those of the titles from a document down to a chunk's parent that tell something: not the numbers of pages and segments, not twice the

@@ -170,6 +170,15 @@ async fn a_document_in_rtf_is_found_by_its_words_and_not_by_its_controls() {
 }
 
 #[tokio::test]
+async fn a_meeting_is_found_by_what_was_said_and_by_whom() {
+    let findings = [
+        ("sluice leaking flood", "00:00:01 Ann Onym: The sluice has been leaking since the flood & the frost."),
+        ("Żaneta eels", "00:12:07 Żaneta Łoś: Then the eels cannot pass."),
+    ];
+    is_found("weir-meeting.vtt", "vtt", "text/vtt", &findings, &["-->", "<", "papayawhip", "opening"]).await;
+}
+
+#[tokio::test]
 async fn a_document_in_xml_is_found_by_its_words_and_not_by_its_tags() {
     let findings = [
         ("heron café garden", "The heron fishes at the weir & sleeps in the café garden."),

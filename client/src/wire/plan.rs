@@ -46,7 +46,7 @@ wire_words! {
 pub struct ExplainRequest {
     /// The name of a detector: `text`, `pdf`, `docx`, `pptx`, `xlsx`, `zip`, `ole2`, `html`, `csv`,
     /// `tsv`, `eml`, `json`, `ipynb`, `rtf`, `xml`, `odt`, `odp`, `epub`, `ods`, `xls`, `xlsb`, `msg`,
-    /// `doc`, `ppt` or `image`. Nothing is queued for another name.
+    /// `doc`, `ppt`, `image`, `vtt` or `srt`. Nothing is queued for another name.
     pub format: String,
     /// What is known of the file: true or false by pattern name, and a number for `sheet_count`. An absent pattern counts as
     /// not measured. Without this object the plan says on what it depends.

@@ -1,0 +1,96 @@
+use super::*;
+use crate::{Pattern, detect};
+use std::io::Cursor;
+
+const MEETING: &str = include_str!("../../tests/files/weir-meeting.vtt");
+
+fn of(format: Format, text: &str) -> Extraction {
+    extract(format, Cursor::new(text), &Limits::default()).unwrap()
+}
+
+fn detected(text: &str) -> Option<Format> {
+    detect(&mut Cursor::new(text)).unwrap().format
+}
+
+fn said(text: &str) -> Vec<String> {
+    subtitles(text).unwrap().passages.into_iter().map(|passage| passage.text).collect()
+}
+
+#[test]
+fn a_recording_reads_as_what_each_speaker_says_and_when() {
+    assert_eq!(detected(MEETING), Some(Format::Vtt));
+    let read = of(Format::Vtt, MEETING);
+    let expected = "00:00:01 Ann Onym: The sluice has been leaking since the flood & the frost.\n\n\
+        00:12:07 Żaneta Łoś: Then the eels cannot pass.\n\n\
+        01:02:03 Ann Onym: We order oak planks from the sawmill.";
+    assert_eq!((read.text.as_str(), read.headings.len(), read.headings_from.as_deref()), (expected, 0, None));
+    let facts = ["subtitles", "speakers", "seconds"].map(|name| read.facts[name].clone());
+    assert_eq!(facts, [serde_json::json!(4), serde_json::json!(["Ann Onym", "Żaneta Łoś"]), serde_json::json!(3725)]);
+    let patterns = probe(Format::Vtt, Cursor::new(MEETING), &Limits::default()).unwrap();
+    assert_eq!(patterns.get(Pattern::HasTextLayer), Some(&true.into()));
+}
+
+#[test]
+fn subtitles_of_a_film_read_in_any_encoding() {
+    let film = "1\r\n00:00:01,000 --> 00:00:02,000\r\n{\\an8}<i>Le castor\r\nest caché.</i>\r\n \r\n2\r\n00:00:02,500 --> 00:00:03,000\r\nMARC: Où {ça}?\r\n";
+    assert_eq!(detected(film), Some(Format::Srt));
+    let expected = "00:00:01 Le castor est caché.\n\n00:00:02 MARC: Où {ça}?";
+    assert_eq!(of(Format::Srt, film).text, expected);
+    let wide: Vec<u8> = [0xFEFF].into_iter().chain(film.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    assert_eq!(detect(&mut Cursor::new(&wide)).unwrap().format, Some(Format::Srt));
+    assert_eq!(extract(Format::Srt, Cursor::new(&wide), &Limits::default()).unwrap().text, expected);
+}
+
+#[test]
+fn captions_that_roll_up_are_said_once() {
+    let rolling = "WEBVTT\nKind: captions\n\n\
+        00:00:00.160 --> 00:00:02.149 align:start\n \nthe<00:00:00.400><c> heron</c>\n\n\
+        00:00:02.149 --> 00:00:02.159 align:start\nthe heron\n \n\n\
+        00:00:02.159 --> 00:00:04.000 align:start\nthe heron\nstands<00:00:03.000><c> still</c>\n\n\
+        00:00:04.000 --> 00:00:04.010 align:start\nstands still\n \n\n\
+        00:00:09.000 --> 00:00:10.000\nstands still\nand waits\n";
+    assert_eq!(said(rolling), ["the heron stands still stands still and waits"]);
+    // Whoever says the same twice, says it twice.
+    assert_eq!(said("WEBVTT\n\n00:01.000 --> 00:02.000\nNo.\n\n00:02.000 --> 00:03.000\nNo.\n"), ["No. No."]);
+}
+
+#[test]
+fn what_only_begins_like_subtitles_is_text() {
+    for text in [
+        "WEBVTT is a format for subtitles.\n\nIt has times.",
+        "WEBVTT\n",
+        "WEBVTT\n\nSubtitles are written so:\n\n00:01.000 --> 00:02.000\nx\n\n# More of this",
+        "WEBVTT\n\nThey begin\nwith a time:\n00:01.000 --> 00:02.000\nx",
+        "WEBVTTX\n\n00:01.000 --> 00:02.000\nx",
+        "1\nThe first chapter --> the second",
+        "12\nyears ago",
+        "00:00:01,000 --> 00:00:02,000\nx",
+    ] {
+        assert_eq!(detected(text), Some(Format::Text), "{text}");
+    }
+    let error = extract(Format::Srt, Cursor::new("words"), &Limits::default()).unwrap_err();
+    assert!(error.to_string().contains("SubRip"), "{error}");
+}
+
+#[test]
+fn a_time_that_is_none_costs_no_words() {
+    let read = of(Format::Vtt, "WEBVTT\n\n00:61.000 --> 00:62.000\n# Hello\n\n00:02.000 --> 00:99.000\nthere\n");
+    assert_eq!(read.text, "00:01:01 # Hello there");
+    assert_eq!(read.facts["bad_time"], "00:61.000");
+}
+
+#[test]
+fn a_long_recording_is_cut_into_passages_and_bounded() {
+    let long = format!("WEBVTT\n\n{}", "00:01.000 --> 00:02.000\nword word word word word\n\n".repeat(200));
+    let found = said(&long);
+    assert!((3..=5).contains(&found.len()) && found.iter().all(|text| text.len() < PASSAGE));
+    let limits = Limits { text_bytes: 1_000, ..Limits::default() };
+    let error = extract(Format::Vtt, Cursor::new(&long), &limits).unwrap_err();
+    assert_eq!(error.limit(), Some(crate::Limit::TextBytes));
+    let blanks = " ".repeat(500_000) + &"<v a>".repeat(100_000) + "b";
+    let hostile = ["<".repeat(100_000), "{\\".repeat(50_000), "<v a>b".repeat(20_000), "A: ".repeat(50_000), blanks];
+    for hostile in hostile {
+        let read = of(Format::Vtt, &format!("WEBVTT\n\n00:01.000 --> 00:02.000\n{hostile}\n"));
+        assert!(read.text.starts_with("00:00:01 "), "{}", &read.text[..20]);
+    }
+}
