@@ -129,8 +129,13 @@ fn read(text: &str) -> Option<Subtitles> {
             lines.push(line);
             continue;
         }
-        if let Some(times) = shown.take() {
-            add(&mut cues, times, &lines, &mut last);
+        let is_note = |first: &&str| is_web && NOTES.iter().any(|mark| first.starts_with(mark));
+        match shown.take() {
+            Some(times) => add(&mut cues, times, &lines, &mut last),
+            // A name or a number of the subtitle that begins.
+            None if begun.is_some() => {}
+            None if lines.first().is_some_and(is_note) => {}
+            None => go_on(&mut cues, &lines),
         }
         lines.clear();
         if let Some(begun) = begun {
@@ -176,6 +181,16 @@ fn add(cues: &mut Vec<Cue>, (start, end): (i64, i64), lines: &[&str], last: &mut
         say(cues, line);
     }
     *last = rest.last().map_or(above, |line| words(line));
+}
+
+/// Adds to the last subtitle what stands behind an empty line in it, or below a time that cannot be read, so that no words are lost.
+fn go_on(cues: &mut Vec<Cue>, lines: &[&str]) {
+    let is_number = |line: &str| line.trim().bytes().all(|byte| byte.is_ascii_digit());
+    for line in lines {
+        if !is_number(line) && !line.contains("-->") {
+            say(cues, line);
+        }
+    }
 }
 
 /// What a line of a caption says; nothing if it is too long for one, so that it is not held twice.

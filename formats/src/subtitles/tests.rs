@@ -55,6 +55,14 @@ fn captions_that_roll_up_are_said_once() {
 }
 
 #[test]
+fn what_stands_behind_an_empty_line_or_below_a_bad_time_is_said() {
+    let film = "1\n00:00:01,000 --> 00:00:02,000\nAll\n\nof it.\n\n2\n00:00:03 --> 00:00:04\nAnd this.\n";
+    assert_eq!(said(film), ["All of it. And this."]);
+    let web = "WEBVTT\nKind: x\n\n00:01.000 --> 00:02.000\nAll\n\nof it.\n\nNOTE not\nthis\n\nid\n00:03.000 --> 00:04.000\nEnd.\n";
+    assert_eq!(said(web), ["All of it. End."]);
+}
+
+#[test]
 fn what_only_begins_like_subtitles_is_text() {
     for text in [
         "WEBVTT is a format for subtitles.\n\nIt has times.",
