@@ -34,6 +34,8 @@ fn start() -> Server {
     super::statements::record();
     // It is not in the home folder: if we are root, PostgreSQL runs as another user, who may not enter that.
     let work_dir = std::env::temp_dir().join(format!("svc-it-{}", std::process::id()));
+    // Where the server's folder is in memory, nothing else makes this one.
+    std::fs::create_dir_all(&work_dir).unwrap();
     let home = super::settings(&[]).postgres_home;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let in_memory = in_memory().map(|memory| memory.join(format!("svc-it-{}", std::process::id())));
