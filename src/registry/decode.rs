@@ -39,7 +39,7 @@ pub struct BodyStalled {
 /// Receives a body, from a request or from a caller in this process.
 pub trait Decode: Body + Sized {
     /// The body as a handler receives it.
-    type Received: Send;
+    type Received: Send + 'static;
 
     /// Takes a slot for the request before its body is read, if the body needs one; 429 if none becomes free. The
     /// caller keeps the slot until the request is answered.
