@@ -27,6 +27,7 @@ use svc_client::{
     constraint::Constraint,
 };
 use svc_ids::PrincipalId;
+use tokio::sync::oneshot;
 
 /// The client sent too little of a body for too long; the listener raises this error.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -129,11 +130,13 @@ impl<T: Wire> Decode for Json<T> {
                 .map_err(|failure| retired::<T>(&bytes).unwrap_or(failure))?;
             value.check().map(|()| Json(value))
         };
-        // A large body takes a while to read, and requests that share the thread would wait for it.
-        match is_small {
-            true => read(),
-            false => tokio::task::spawn_blocking(read).await.map_err(|error| Failure::new(Code::Internal, error))?,
+        if is_small {
+            return read();
         }
+        // A large body takes a while to read, and requests that share the thread would wait for it.
+        let (done, outcome) = oneshot::channel();
+        blocking(Box::new(move || drop(done.send(read()))));
+        outcome.await.map_err(|error| Failure::new(Code::Internal, error))?
     }
 
     fn again(received: &Self) -> Option<Self> {
@@ -219,6 +222,11 @@ impl Decode for TurtleText {
     async fn receive(self, _: &Service) -> Result<Self, Failure> {
         Ok(self)
     }
+}
+
+/// Works where nobody's request waits for it. The type of the work is erased, because a task is compiled once for each type of work.
+fn blocking(work: Box<dyn FnOnce() + Send>) {
+    drop(tokio::task::spawn_blocking(work));
 }
 
 /// The form of RDF that a body is sent in; 415, which names the media type, if it is none of these.
