@@ -54,11 +54,15 @@ CREATE TABLE document_blobs (
     options       jsonb NOT NULL,
     -- False for a picture, which is a part of its file and no file itself.
     is_file       boolean NOT NULL DEFAULT true,
+    -- The guard of the document. The functions guard_blob and follow_guard keep it so.
+    guard         bigint NOT NULL,
     CHECK (num_nonnulls(lob, object) = 1)
 );
 CREATE INDEX document_blobs_content_hash ON document_blobs (content_hash);
--- A list of files goes by this one from the latest on.
+-- A list of all files goes by this one from the latest on.
 CREATE INDEX document_blobs_files ON document_blobs (document_id) WHERE is_file;
+-- A list of the files that a principal may read goes by this one, guard by guard, so that it does not look at those of others.
+CREATE INDEX document_blobs_guard ON document_blobs (guard, document_id) WHERE is_file;
 -- A search for a format that few files have begins with these.
 CREATE INDEX document_blobs_format ON document_blobs (format, document_id) WHERE is_file;
 

@@ -168,6 +168,13 @@ CREATE TABLE derivations (
 );
 CREATE INDEX derivations_predicate ON derivations (predicate_id);
 
+-- Predicates from whose facts nothing could be derived at the last try, with the reason, since the first of the tries that failed. A try that succeeds deletes them.
+CREATE TABLE derivation_failures (
+    predicate_id bigint PRIMARY KEY REFERENCES predicates (id) ON DELETE CASCADE,
+    reason       text NOT NULL,
+    failed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- Predicates of groups from which more follows in a zone than SVC_RULES_MAX_DERIVED allows. Nothing that follows from them there is written; if
 -- it is zone 0, which is open to all and so a part of every zone, nothing at all.
 CREATE TABLE derivations_given_up (

@@ -409,6 +409,16 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION follow_guard() RETURNS trigger
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+BEGIN
+    UPDATE document_blobs SET guard = NEW.guard WHERE document_id = NEW.id AND guard <> NEW.guard;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION follow_ontologies() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -551,6 +561,15 @@ BEGIN
         UPDATE task_queue t SET status = 'claimed', ready = false, claimed_by = worker_id, heartbeat_at = clock_timestamp(),
                lease_until = clock_timestamp() + lease_of, claim_token = taken.claim_token, parked_on = NULL, parked_since = NULL
           FROM taken WHERE t.id = taken.task_id RETURNING t.*;
+END $$;
+
+CREATE FUNCTION guard_blob() RETURNS trigger
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    AS $$
+BEGIN
+    NEW.guard := coalesce((SELECT d.guard FROM documents d WHERE d.id = NEW.document_id), -1);
+    RETURN NEW;
 END $$;
 
 CREATE FUNCTION is_lapsed(lease_until timestamp with time zone) RETURNS boolean
@@ -1028,6 +1047,12 @@ CREATE TABLE console_sessions (
     CONSTRAINT console_sessions_hash_check CHECK ((octet_length(hash) = 32))
 );
 
+CREATE TABLE derivation_failures (
+    predicate_id bigint NOT NULL,
+    reason text NOT NULL,
+    failed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
 CREATE TABLE derivations (
     id bigint NOT NULL,
     predicate_id bigint NOT NULL
@@ -1060,6 +1085,7 @@ CREATE TABLE document_blobs (
     content_hash text NOT NULL,
     options jsonb NOT NULL,
     is_file boolean DEFAULT true NOT NULL,
+    guard bigint NOT NULL,
     CONSTRAINT document_blobs_check CHECK ((num_nonnulls(lob, object) = 1))
 );
 
@@ -1964,6 +1990,9 @@ ALTER TABLE ONLY bulk_message
 ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_pkey PRIMARY KEY (hash);
 
+ALTER TABLE ONLY derivation_failures
+    ADD CONSTRAINT derivation_failures_pkey PRIMARY KEY (predicate_id);
+
 ALTER TABLE ONLY derivations_given_up
     ADD CONSTRAINT derivations_given_up_pkey PRIMARY KEY (predicate_id, zone);
 
@@ -2219,6 +2248,8 @@ CREATE INDEX document_blobs_files ON document_blobs USING btree (document_id) WH
 
 CREATE INDEX document_blobs_format ON document_blobs USING btree (format, document_id) WHERE is_file;
 
+CREATE INDEX document_blobs_guard ON document_blobs USING btree (guard, document_id) WHERE is_file;
+
 CREATE INDEX document_keys_document ON document_keys USING btree (document_id);
 
 CREATE INDEX document_keys_principal ON document_keys USING btree (principal_id);
@@ -2391,9 +2422,13 @@ CREATE TRIGGER derive_from_changed_facts AFTER UPDATE ON triples REFERENCING OLD
 
 CREATE TRIGGER derive_from_new_facts AFTER INSERT ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION follow_rules();
 
+CREATE TRIGGER document_blobs_guard BEFORE INSERT ON document_blobs FOR EACH ROW EXECUTE FUNCTION guard_blob();
+
 CREATE TRIGGER document_blobs_release AFTER DELETE OR UPDATE OF lob, object ON document_blobs FOR EACH ROW EXECUTE FUNCTION release_blob();
 
 CREATE TRIGGER documents_attempts AFTER DELETE ON documents FOR EACH ROW EXECUTE FUNCTION forget_attempts();
+
+CREATE TRIGGER documents_guard AFTER UPDATE OF guard ON documents FOR EACH ROW WHEN ((old.guard <> new.guard)) EXECUTE FUNCTION follow_guard();
 
 CREATE TRIGGER follow_axioms AFTER INSERT OR UPDATE ON predicates FOR EACH ROW EXECUTE FUNCTION follow_axioms();
 
@@ -2431,6 +2466,9 @@ ALTER TABLE ONLY bulk_message
 
 ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY derivation_failures
+    ADD CONSTRAINT derivation_failures_predicate_id_fkey FOREIGN KEY (predicate_id) REFERENCES predicates(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY derivations_given_up
     ADD CONSTRAINT derivations_given_up_predicate_id_fkey FOREIGN KEY (predicate_id) REFERENCES predicates(id) ON DELETE CASCADE;

@@ -93,7 +93,12 @@ pub fn parse(text: &str) -> Result<Url, FetchError> {
     if text.len() > URL_BYTES {
         return Err(refused("it is longer than 4096 bytes"));
     }
-    checked(Url::parse(text.trim()).map_err(|_| refused("it is not a whole address such as https://example.org/page"))?)
+    let text = text.trim();
+    // The parser leaves such characters out, so that another address would be called than the one that is shown.
+    if text.contains(char::is_control) {
+        return Err(refused("it has a line break or another control character"));
+    }
+    checked(Url::parse(text).map_err(|_| refused("it is not a whole address such as https://example.org/page"))?)
 }
 
 fn checked(mut url: Url) -> Result<Url, FetchError> {

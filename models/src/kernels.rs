@@ -91,6 +91,7 @@ macro_rules! dispatch {
 }
 
 mod activation;
+mod aligned;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod attention;
@@ -102,13 +103,15 @@ mod normalise;
 mod packed;
 mod quads;
 mod rotary;
+#[cfg(target_arch = "x86_64")]
+mod thirds;
 mod tile;
 
 pub(crate) use activation::{add_bias, add_bias_gelu, gated_gelu, gated_silu};
 pub(crate) use attention::{Attention, RelativeBias};
 pub(crate) use nearest::nearest;
 pub(crate) use normalise::{LayerNorm, add_normalise, normalise};
-pub(crate) use packed::{Packed, ROWS_AT_ONCE};
+pub(crate) use packed::{Packed, ROWS_AT_ONCE, TILE_ROWS};
 pub(crate) use rotary::{Rotary, rotate};
 
 #[cfg(test)]

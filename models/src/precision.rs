@@ -4,7 +4,7 @@ use std::fmt;
 /// sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// 32 bits, as published.
+    /// 32 bits, as published. A processor with AMX multiplies each number as the exact sum of three of bf16, and loses no more digits than others do.
     F32,
     /// 16 bits: half the memory, and a query has half as much to read. A processor with AVX512_BF16 or AMX multiplies them by activations of 16 bits.
     Bf16,

@@ -1,4 +1,4 @@
-use super::{AnalyzerConfig, postings::Postings};
+use super::{Totals, postings::Postings};
 use lru::LruCache;
 use std::{
     num::NonZeroUsize,
@@ -14,21 +14,48 @@ const OVERHEAD: usize = 160;
 /// and draws another seal, which differs even if a restored database repeats its generations.
 pub type SealedKey = (i64, i32, i64, i64);
 
-/// A sealed list of a term, as it was when it was last read.
-pub type Newest = (SealedKey, Arc<Postings>);
+/// The sealed list of a term, as it was when it was last read.
+#[derive(Clone)]
+pub struct Newest {
+    pub key: SealedKey,
+    /// The average length, in tokens, for which the bounds of the list were made.
+    pub average: f32,
+    pub list: Arc<Postings>,
+}
 
-/// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms and the analyzers of
+/// What an index had of a term when it was last read.
+#[derive(Clone)]
+pub struct Seen {
+    /// `None` if no postings of the term were sealed.
+    pub sealed: Option<Newest>,
+    /// Whether the index had nothing else of the term: no tail and no tombstones.
+    pub is_all: bool,
+}
+
+/// What an index was when it was last read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeenIndex {
+    pub id: i64,
+    pub totals: Totals,
+    /// Whether it was the same the time before, so that it is most likely the same the next time.
+    pub is_quiet: bool,
+}
+
+/// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms and the totals of
 /// indexes, bounded in number. All searches and writers should share it.
 pub struct Cache {
     sealed: Mutex<Sealed>,
     terms: Mutex<LruCache<(i64, Box<str>), i32>>,
-    indexes: Mutex<LruCache<Box<str>, (i64, AnalyzerConfig)>>,
+    indexes: Mutex<LruCache<Box<str>, SeenIndex>>,
 }
+
+/// The sealed list of a term by its key, with the average length of its bounds, and [`Seen::is_all`].
+type SeenKey = (Option<(SealedKey, f32)>, bool);
 
 struct Sealed {
     lists: LruCache<SealedKey, Arc<Postings>>,
     /// By index and term.
-    newest: LruCache<(i64, Box<str>), SealedKey>,
+    seen: LruCache<(i64, Box<str>), SeenKey>,
     bytes: usize,
     most: usize,
 }
@@ -45,7 +72,7 @@ impl Cache {
         Self {
             sealed: Mutex::new(Sealed {
                 lists: LruCache::unbounded(),
-                newest: LruCache::new(TERMS),
+                seen: LruCache::new(TERMS),
                 bytes: 0,
                 most: bytes,
             }),
@@ -59,34 +86,49 @@ impl Cache {
         lock(&self.sealed).bytes
     }
 
-    /// The id and the analyzer that the index of this name had when it was last read.
-    pub fn index(&self, name: &str) -> Option<(i64, AnalyzerConfig)> {
+    /// What the index of this name was when it was last read.
+    pub fn index(&self, name: &str) -> Option<SeenIndex> {
         lock(&self.indexes).get(name).copied()
     }
 
-    pub fn keep_index(&self, name: &str, id: i64, analyzer: AnalyzerConfig) {
-        lock(&self.indexes).put(name.into(), (id, analyzer));
+    /// Remembers what was read of the index of this name.
+    pub fn keep_index(&self, name: &str, id: i64, totals: Totals) -> SeenIndex {
+        let mut indexes = lock(&self.indexes);
+        let is_quiet = indexes.get(name).is_some_and(|before| before.id == id && before.totals == totals);
+        let seen = SeenIndex { id, totals, is_quiet };
+        indexes.put(name.into(), seen);
+        seen
     }
 
-    /// The sealed lists of `terms` that were last read; those that are not kept are left out.
-    pub fn newest<'a>(&self, index: i64, terms: impl IntoIterator<Item = &'a str>) -> Vec<Newest> {
+    /// What was last read of each of `terms`, in their order; `None` for what is not remembered.
+    pub fn seen<'a>(&self, index: i64, terms: impl IntoIterator<Item = &'a str>) -> Vec<Option<Seen>> {
         let mut sealed = lock(&self.sealed);
-        let Sealed { lists, newest, .. } = &mut *sealed;
+        let Sealed { lists, seen, .. } = &mut *sealed;
         let of = |term: &str| {
-            let key = *newest.get(&(index, term.into()))?;
-            Some((key, Arc::clone(lists.get(&key)?)))
+            let (newest, is_all) = *seen.get(&(index, term.into()))?;
+            let sealed = match newest {
+                Some((key, average)) => Some(Newest { key, average, list: Arc::clone(lists.get(&key)?) }),
+                None => None,
+            };
+            Some(Seen { sealed, is_all })
         };
-        terms.into_iter().filter_map(of).collect()
+        terms.into_iter().map(of).collect()
     }
 
-    pub fn keep(&self, term: &str, key: SealedKey, list: &Arc<Postings>) {
+    /// Remembers what was read of a term, unless its list alone is larger than the cache.
+    pub fn keep(&self, index: i64, term: &str, seen: &Seen) {
         let mut sealed = lock(&self.sealed);
+        let Some(Newest { key, average, list }) = &seen.sealed else {
+            sealed.seen.put((index, term.into()), (None, seen.is_all));
+            return;
+        };
         let cost = list.bytes() + OVERHEAD;
         if cost > sealed.most {
+            sealed.seen.pop(&(index, term.into()));
             return;
         }
-        sealed.newest.put((key.0, term.into()), key);
-        if let Some(old) = sealed.lists.put(key, Arc::clone(list)) {
+        sealed.seen.put((index, term.into()), (Some((*key, *average)), seen.is_all));
+        if let Some(old) = sealed.lists.put(*key, Arc::clone(list)) {
             sealed.bytes -= old.bytes() + OVERHEAD;
         }
         sealed.bytes += cost;
@@ -120,7 +162,7 @@ impl Cache {
 mod tests {
     use super::*;
     use crate::{
-        Parameters,
+        Config, Parameters,
         block::{Posting, encode_rows},
         score::Curve,
     };
@@ -131,18 +173,39 @@ mod tests {
         let postings: Vec<Posting> = (1..500).map(|doc| Posting { doc, tf: 1, length: 10 }).collect();
         let rows = encode_rows(&postings, &curve, 16).into_iter().map(|row| (row.first as i32, row.data)).collect();
         let list = Arc::new(Postings::sealed(rows).expect("own bytes"));
+        let sealed = |key| {
+            let newest = Newest { key, average: 10.0, list: Arc::clone(&list) };
+            Seen { sealed: Some(newest), is_all: true }
+        };
         let cache = Cache::new(5 * (list.bytes() + OVERHEAD));
         for term in 0..50 {
-            cache.keep(&term.to_string(), (1, term, 1, 7), &list);
+            cache.keep(1, &term.to_string(), &sealed((1, term, 1, 7)));
             assert!(cache.bytes() <= 5 * (list.bytes() + OVERHEAD));
         }
-        let known = |index| cache.newest(index, ["0", "49"]).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-        assert_eq!(known(1), [(1, 49, 1, 7)]);
-        assert_eq!(known(2), []);
-        cache.keep("49", (1, 49, 2, 8), &list);
-        assert_eq!(known(1), [(1, 49, 2, 8)]);
+        let known = |cache: &Cache, index| {
+            let of = |seen: Option<Seen>| seen.map(|seen| (seen.sealed.map(|newest| newest.key), seen.is_all));
+            cache.seen(index, ["0", "49"]).into_iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(known(&cache, 1), [None, Some((Some((1, 49, 1, 7)), true))]);
+        assert_eq!(known(&cache, 2), [None, None]);
+        cache.keep(1, "49", &Seen { is_all: false, ..sealed((1, 49, 2, 8)) });
+        assert_eq!(known(&cache, 1), [None, Some((Some((1, 49, 2, 8)), false))]);
         let small = Cache::new(10);
-        small.keep("1", (1, 1, 1, 7), &list);
-        assert_eq!(small.bytes(), 0);
+        small.keep(1, "49", &Seen { sealed: None, is_all: true });
+        assert_eq!(known(&small, 1), [None, Some((None, true))]);
+        small.keep(1, "49", &sealed((1, 49, 1, 7)));
+        assert_eq!((small.bytes(), known(&small, 1)), (0, vec![None, None]));
+    }
+
+    #[test]
+    fn an_index_is_quiet_once_it_was_read_twice_with_nothing_written_in_between() {
+        let cache = Cache::new(10);
+        let totals = |docs| Totals { config: Config::default(), generation: 1, rescored_at: 0, docs, tokens: 9 };
+        assert_eq!(cache.index("one"), None);
+        for (id, docs, is_quiet) in [(1, 2, false), (1, 2, true), (1, 3, false), (1, 3, true), (2, 3, false)] {
+            let seen = cache.keep_index("one", id, totals(docs));
+            assert_eq!(seen, SeenIndex { id, totals: totals(docs), is_quiet });
+            assert_eq!(cache.index("one"), Some(seen));
+        }
     }
 }

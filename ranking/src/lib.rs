@@ -22,13 +22,14 @@ mod random;
 mod score;
 mod snippet;
 mod topk;
+mod totals;
 
 #[cfg(test)]
 mod tests;
 
 pub use analyzer::{ANALYZER_VERSION, Analyzer, AnalyzerConfig, Bag, Kind, Language, StopWords, Token};
 pub use block::{Posting, Row, decode_row, encode_rows};
-pub use cache::{Cache, Newest, SealedKey};
+pub use cache::{Cache, Newest, SealedKey, Seen, SeenIndex};
 pub use changepoints::{Segment, Segmenter, changepoints};
 pub use clusters::{Clustering, Member};
 pub use config::{Config, ConfigError};
@@ -43,3 +44,4 @@ pub use points::{Points, dot};
 pub use postings::Postings;
 pub use score::{Bounds, Curve, List, MAX_TERMS, Parameters, Scoring, idf};
 pub use snippet::{Highlighter, Snippet};
+pub use totals::Totals;

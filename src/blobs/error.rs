@@ -23,17 +23,18 @@ pub enum BlobError {
     #[error("the disk of the object store is full")]
     Full,
     #[error(
-        "the stored bytes of document {document_id} are missing: {place} is not there; restore it, or upload the file again"
+        "the stored bytes of document {document_id} are missing: {place} is not there; restore it, or delete the \
+         document and upload the file again"
     )]
     Missing { document_id: DocumentId, place: BlobPlace },
     #[error(
         "the stored bytes of document {document_id} are damaged: they hash to {found}, and {expected} was stored; restore \
-         them, or upload the file again"
+         them, or delete the document and upload the file again"
     )]
     Damaged { document_id: DocumentId, expected: String, found: String },
     #[error(
         "the stored bytes of document {document_id} are damaged: there are fewer than the {expected} that were stored; restore them, or \
-         upload the file again"
+         delete the document and upload the file again"
     )]
     Short { document_id: DocumentId, expected: u64 },
     #[error("a working file: {0}")]
@@ -76,7 +77,7 @@ impl IntoFailure for BlobError {
             | BlobError::Short { document_id, .. } => {
                 tracing::error!(document.id = document_id.0, error = %self, "stored bytes are missing or damaged");
                 Failure::new(Code::Internal, format!("the stored bytes of document {document_id} are damaged"))
-                    .with("remedy", "restore them from a backup, or upload the file again")
+                    .with("remedy", "restore them from a backup, or delete the document and upload the file again")
             }
         }
     }

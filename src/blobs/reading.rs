@@ -93,11 +93,12 @@ impl Reading {
     }
 
     async fn piece(&self, range: Range<u64>) -> Result<Bytes, BlobError> {
+        let mut wanted = range.end - range.start;
         let piece = match &self.place {
             BlobPlace::LargeObject(oid) => {
                 let offset = i64::try_from(range.start).unwrap_or(i64::MAX);
-                let length = (range.end - range.start).min(store::blobs::PIECE as u64);
-                let length = i32::try_from(length).unwrap_or(i32::MAX);
+                wanted = wanted.min(store::blobs::PIECE as u64);
+                let length = i32::try_from(wanted).unwrap_or(i32::MAX);
                 let mut conn = self.pool.acquire().await?;
                 match store::blobs::read_at(&mut conn, *oid, offset, length).await {
                     // There is no such large object.
@@ -110,7 +111,8 @@ impl Reading {
                 self.of_object(outside, &outside.client()?, &Path::from(key.as_str()), range).await?
             }
         };
-        if piece.is_empty() { Err(self.short()) } else { Ok(piece) }
+        // Both kinds of store answer a range that ends beyond the bytes with those that are there.
+        if (piece.len() as u64) < wanted { Err(self.short()) } else { Ok(piece) }
     }
 
     async fn of_object(

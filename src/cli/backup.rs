@@ -26,7 +26,8 @@ pub struct RestoreArguments {
 
 pub async fn backup(settings: &Settings, output: Output, arguments: &BackupArguments) -> Result<ExitCode, CliError> {
     check_embedded(settings, "backup")?;
-    let elsewhere = files_elsewhere(settings).await;
+    let before = files_elsewhere(settings).await;
+    let elsewhere = async { files_elsewhere(settings).await.max(before) };
     let made = backup::backup(&settings.data_dir, &settings.postgres_home, &arguments.folder, elsewhere);
     let said = |label: &Label| {
         let (bytes, path) = (size(label.bytes), arguments.folder.display());

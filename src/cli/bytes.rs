@@ -6,16 +6,23 @@ use super::{
 use clap::Args;
 use futures_util::StreamExt;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use std::{
     fs::File,
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
-use svc_client::{Client, Code, Failure, Meta, Remote, Validated, wire::DocumentPath};
+use svc_client::{
+    Client, Code, Failure, Meta, Remote, Validated,
+    wire::{DocumentPath, is_content_hash},
+};
 
 /// How many times in a row a download may break off without having received a byte.
 const TRIES: u32 = 5;
+/// The most seconds between two of them, however many the service asks for.
+const LONGEST_PAUSE: u64 = 5;
 
 #[derive(Args)]
 pub struct BytesArguments {
@@ -67,14 +74,21 @@ async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String,
     Ok(done)
 }
 
-/// Writes all bytes of a file. A download that breaks off continues where it stopped. Returns the media type and the
-/// size.
+fn damaged(id: i64) -> CliError {
+    CliError::Other(format!(
+        "the bytes of the file {id} have not the hash that they were stored with: restore them from a backup, or delete the document and upload the file again"
+    ))
+}
+
+/// Writes all bytes of a file. A download that breaks off continues where it stopped. The hash of the whole is compared here, because the service cannot
+/// check a part of a file. Returns the media type and the size.
 pub(super) async fn download(
     client: &Client<Remote>,
     id: i64,
     out: &mut impl Write,
 ) -> Result<(String, u64), CliError> {
     let (mut written, mut tag, mut tries) = (0_u64, None::<String>, 0);
+    let mut hash = Sha256::new();
     loop {
         let range = tag.as_ref().map(|_| format!("bytes={written}-"));
         let meta = Meta { range, if_range: tag.clone(), ..Meta::default() };
@@ -92,6 +106,7 @@ pub(super) async fn download(
                     match file.bytes.next().await {
                         Some(Ok(piece)) => {
                             out.write_all(&piece)?;
+                            hash.update(&piece);
                             written += piece.len() as u64;
                             tries = 0;
                         }
@@ -99,6 +114,11 @@ pub(super) async fn download(
                         None if written < file.size => break Failure::new(Code::Unreachable, "the download broke off"),
                         None => {
                             out.flush()?;
+                            let expected = tag.as_deref().map(|tag| tag.trim_start_matches("W/").trim_matches('"'));
+                            let found = format!("sha256:{}", hex::encode(hash.finalize()));
+                            if expected.is_some_and(|expected| is_content_hash(expected) && expected != found) {
+                                return Err(damaged(id));
+                            }
                             return Ok((file.media_type, file.size));
                         }
                     }
@@ -106,11 +126,14 @@ pub(super) async fn download(
             }
             Err(failure) => failure,
         };
-        let may_go_on = matches!(broke_off.code, Code::Unreachable | Code::Unavailable | Code::TooManyRequests);
-        if !may_go_on || tag.is_none() || tries == TRIES {
+        let is_busy = matches!(broke_off.code, Code::Unavailable | Code::TooManyRequests | Code::TimedOut);
+        let broke_off_within = broke_off.code == Code::Unreachable && tag.is_some();
+        if !(is_busy || broke_off_within) || tries == TRIES {
             return Err(broke_off.into());
         }
         tries += 1;
-        tokio::time::sleep(std::time::Duration::from_millis(200) * tries).await;
+        let told = broke_off.members.get("retry_after").and_then(serde_json::Value::as_u64).unwrap_or_default();
+        let pause = Duration::from_millis(200) * tries;
+        tokio::time::sleep(pause.max(Duration::from_secs(told.min(LONGEST_PAUSE)))).await;
     }
 }

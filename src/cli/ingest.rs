@@ -178,10 +178,16 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in paths {
         let mut open = VecDeque::from([path.clone()]);
-        let is_file = fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file();
-        if is_file {
+        let kind = fs::metadata(path).map_err(|error| unreadable(path, error))?.file_type();
+        if kind.is_file() {
             files.push(path.clone());
             continue;
+        }
+        if !kind.is_dir() {
+            let path = path.display();
+            return Err(CliError::Other(format!(
+                "{path} is neither a file nor a folder: write what it gives to a file, and ingest that"
+            )));
         }
         while let Some(folder) = open.pop_front() {
             let mut entries: Vec<_> =

@@ -95,13 +95,19 @@ pub struct Label {
     pub postgres: String,
     pub begun_at: DateTime<Utc>,
     pub bytes: u64,
-    /// How many files had their bytes in an object store when it began. Those are not in it.
+    /// How many files had their bytes in an object store when it began, or when the copy was made if these are more. Those are not in it.
     #[serde(default)]
     pub files_elsewhere: i64,
 }
 
-/// Backs up the server that a service runs on `data_dir` to the folder `target`. `home` holds the server's programs.
-pub async fn backup(data_dir: &Path, home: &Path, target: &Path, files_elsewhere: i64) -> Result<Label, BackupError> {
+/// Backs up the server that a service runs on `data_dir` to the folder `target`. `home` holds the server's programs. `files_elsewhere` counts once the copy is
+/// made, because a copy has what was stored until its end.
+pub async fn backup(
+    data_dir: &Path,
+    home: &Path,
+    target: &Path,
+    files_elsewhere: impl Future<Output = i64>,
+) -> Result<Label, BackupError> {
     let not_running = || BackupError::NotRunning(data_dir.to_path_buf());
     let data_dir = fs::canonicalize(data_dir).map_err(|_| not_running())?;
     let socket_dir = cluster::existing_socket_dir(&data_dir).ok_or_else(not_running)?;
@@ -115,6 +121,7 @@ pub async fn backup(data_dir: &Path, home: &Path, target: &Path, files_elsewhere
     program.args(["--checkpoint=fast", "--manifest-checksums=SHA256", "--label=svc backup"]);
     // It tells its progress every second. If this process is killed nobody reads that, and the program ends with it.
     run("pg_basebackup", program.arg("--progress")).await?;
+    let files_elsewhere = files_elsewhere.await;
     verify(&copy, &copy, || client(home, WALDUMP)).await?;
     let done = tokio::task::spawn_blocking(move || {
         let label = Label {

@@ -155,6 +155,9 @@ fn an_address_is_http_with_a_host_and_without_a_password() {
         "http://user:secret@example.org",
         "https://:secret@example.org",
         "http://[::1",
+        "http://exa\nmple.org/",
+        "https://example.org/\r\nX: y",
+        "https://example.org/a\tb",
     ] {
         let error = parse(bad).expect_err(bad);
         assert!(error.is_refusal() && !error.to_string().contains("secret"), "{error}");

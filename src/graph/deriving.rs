@@ -26,10 +26,13 @@ const SUB_CLASS_OF: &str = "http://www.w3.org/2000/01/rdf-schema#subClassOf";
 const PAUSE: Duration = Duration::from_millis(200);
 /// The time between two tries to become the one that derives, and after an error.
 const RETRY: Duration = Duration::from_secs(1);
-/// A group that took longer than `PAUSE` rests so many times as long, at most `LONGEST_REST`, before it is computed again: each time all of it is
-/// read, and writes that follow each other must not cost more than a share of the time.
+/// A group that was read and computed for longer than `PAUSE` rests so many times as long, at most `LONGEST_REST`, before it is computed again: each time all of
+/// it is read, and writes that follow each other must not cost more than a share of the time.
 const RESTS: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_secs(60);
+/// What follows is written once, and looks that others made vain by writing meanwhile are over. So the time that a group took beside its last look counts only from
+/// here on, beyond its share of the time.
+const SPARED: Duration = Duration::from_secs(60);
 /// How often a group is computed while others write, before they wait for it.
 const TRIES: usize = 2;
 /// If the last try took longer than this, a group is tried `LONG_TRIES` times before those who write have to wait for it.
@@ -67,13 +70,16 @@ async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
             }
             let begun = Instant::now();
             match derive(pool, predicate, most).await {
-                Ok(group) => {
-                    rests.start(&group, begun.elapsed(), Instant::now());
+                Ok(Done { group, looked }) => {
+                    rests.start(&group, looked, begun.elapsed().saturating_sub(looked), Instant::now());
                     done.extend(group);
                 }
                 // The others need not wait for what fails.
                 Err(error) => {
                     tracing::warn!(predicate.id = predicate.0, %error, "what follows from the facts of a predicate was not derived; it is tried again");
+                    if let Err(error) = derived::failed(&mut conn, predicate, &error.to_string()).await {
+                        tracing::warn!(predicate.id = predicate.0, %error, "the failure to derive from a predicate could not be recorded, so only the log tells of it");
+                    }
                     pause = RETRY;
                 }
             }
@@ -84,21 +90,39 @@ async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
 
 /// When the predicates of large groups may be looked at again.
 #[derive(Default)]
-struct Rests(HashMap<PredicateId, Instant>);
+struct Rests(HashMap<PredicateId, Rest>);
+
+/// The rest of a predicate.
+struct Rest {
+    until: Instant,
+    /// How long its group had taken beside its last looks, beyond its share of the time, as it was then.
+    owed: Duration,
+    then: Instant,
+}
+
+impl Rest {
+    /// What is still owed: it becomes less by the group's share of the time that passes.
+    fn owed(&self, now: Instant) -> Duration {
+        self.owed.saturating_sub(now.saturating_duration_since(self.then) / (RESTS + 1))
+    }
+}
 
 impl Rests {
     /// Leaves of the predicates that wait those that do not rest.
     fn leave(&mut self, waiting: Vec<PredicateId>, now: Instant) -> Vec<PredicateId> {
-        self.0.retain(|_, until| *until > now);
-        waiting.into_iter().filter(|predicate| !self.0.contains_key(predicate)).collect()
+        self.0.retain(|_, rest| rest.until > now || !rest.owed(now).is_zero());
+        let rests = |predicate: &PredicateId| self.0.get(predicate).is_some_and(|rest| rest.until > now);
+        waiting.into_iter().filter(|predicate| !rests(predicate)).collect()
     }
 
-    /// Begins the rest of a group that took so long.
-    fn start(&mut self, group: &[PredicateId], took: Duration, now: Instant) {
-        if took > PAUSE {
-            let until = now + took.saturating_mul(RESTS).min(LONGEST_REST);
-            self.0.extend(group.iter().map(|predicate| (*predicate, until)));
-        }
+    /// Begins the rest of a group that was read and computed for so long at the last look, and took so long beside that.
+    fn start(&mut self, group: &[PredicateId], looked: Duration, beside: Duration, now: Instant) {
+        let before = group.iter().filter_map(|predicate| self.0.get(predicate)).map(|rest| rest.owed(now)).max();
+        let owed = before.unwrap_or_default().saturating_add(beside);
+        let looked = if looked > PAUSE { looked } else { Duration::ZERO };
+        let counted = looked.saturating_add(owed.saturating_sub(SPARED));
+        let until = now + counted.saturating_mul(RESTS).min(LONGEST_REST);
+        self.0.extend(group.iter().map(|predicate| (*predicate, Rest { until, owed, then: now })));
     }
 }
 
@@ -111,8 +135,16 @@ enum DeriveError {
     Broken(#[from] tokio::task::JoinError),
 }
 
-/// Derives what follows from the facts of a predicate's group; returns the group.
-async fn derive(pool: &PgPool, predicate: PredicateId, most: usize) -> Result<Vec<PredicateId>, DeriveError> {
+/// What was derived.
+struct Done {
+    /// The predicates of the group.
+    group: Vec<PredicateId>,
+    /// How long all of it was read and computed, the last time.
+    looked: Duration,
+}
+
+/// Derives what follows from the facts of a predicate's group.
+async fn derive(pool: &PgPool, predicate: PredicateId, most: usize) -> Result<Done, DeriveError> {
     // A batch that began to be written before a predicate got its rule told nobody of its facts: they are there once its writer lays down the pen.
     let mut tx = store::transaction::begin(pool).await?;
     write::take_pen(&mut tx).await?;
@@ -137,8 +169,11 @@ async fn derive(pool: &PgPool, predicate: PredicateId, most: usize) -> Result<Ve
         let plan = match ahead {
             Some(plan) => plan,
             None => {
+                let begun = Instant::now();
                 let group = Group::read(&mut tx, predicate, most).await?;
-                tokio::task::spawn_blocking(move || group.plan(most)).await?
+                let plan = tokio::task::spawn_blocking(move || group.plan(most)).await?;
+                took = begun.elapsed();
+                plan
             }
         };
         let is_current = derived::catch_up(&mut tx, &plan.changes, &plan.predicates).await?;
@@ -148,9 +183,9 @@ async fn derive(pool: &PgPool, predicate: PredicateId, most: usize) -> Result<Ve
         }
         plan.write(&mut tx, at).await?;
         tx.commit().await?;
-        return Ok(plan.predicates);
+        return Ok(Done { group: plan.predicates, looked: took });
     }
-    Ok(Vec::new())
+    Ok(Done { group: Vec::new(), looked: Duration::ZERO })
 }
 
 /// Predicates whose facts depend on each other, with their facts.
@@ -403,6 +438,7 @@ struct Plan {
 
 impl Plan {
     async fn write(&self, conn: &mut PgConnection, at: chrono::DateTime<chrono::Utc>) -> sqlx::Result<()> {
+        derived::succeeded(conn, &self.predicates).await?;
         derived::give_up(conn, &self.predicates, &self.given_up).await?;
         if !self.given_up.is_empty() {
             tracing::warn!(predicates = ?self.predicates, zones = ?self.given_up, "more follows from the facts of these predicates than SVC_RULES_MAX_DERIVED allows in these zones, so none of it is written there; in zone 0, nowhere");
@@ -468,7 +504,7 @@ mod tests {
     use super::*;
 
     /// How often a group is computed in ten minutes in which somebody writes all the time, and another one beside it.
-    fn passes(took: Duration) -> (u32, u32) {
+    fn passes(looked: Duration, beside: Duration) -> (u32, u32) {
         let (large, small) = ([PredicateId(1), PredicateId(2)], [PredicateId(3)]);
         let (mut rests, begun) = (Rests::default(), Instant::now());
         let (mut now, mut counts) = (begun, (0, 0));
@@ -476,12 +512,12 @@ mod tests {
             let due = rests.leave(vec![large[1], small[0], large[0]], now);
             if due.contains(&large[0]) {
                 assert!(due.contains(&large[1]), "a group waits as a whole");
-                now += took;
-                rests.start(&large, took, now);
+                now += looked + beside;
+                rests.start(&large, looked, beside, now);
                 counts.0 += 1;
             }
             if due.contains(&small[0]) {
-                rests.start(&small, Duration::from_millis(5), now);
+                rests.start(&small, Duration::from_millis(5), Duration::from_millis(5), now);
                 counts.1 += 1;
             }
             now += PAUSE;
@@ -491,11 +527,28 @@ mod tests {
 
     #[test]
     fn a_large_group_takes_a_share_of_the_time_however_often_it_changes_and_holds_up_no_other() {
-        let (large, small) = passes(Duration::from_secs(5));
+        let (large, small) = passes(Duration::from_secs(5), Duration::ZERO);
         assert!((28..=31).contains(&large), "{large} passes of 5 s in 600 s");
         assert!(small > 2_000, "{small} passes of another group");
         // What takes very long is computed again after a minute, and what takes moments at once.
-        assert!((7..=8).contains(&passes(Duration::from_secs(30)).0));
-        assert!(passes(Duration::from_millis(20)).0 > 2_500);
+        assert!((7..=8).contains(&passes(Duration::from_secs(30), Duration::ZERO).0));
+        assert!(passes(Duration::from_millis(20), Duration::ZERO).0 > 2_500);
+    }
+
+    #[test]
+    fn one_fact_after_many_does_not_wait_for_what_these_took_to_be_written() {
+        let (mut rests, group) = (Rests::default(), [PredicateId(1), PredicateId(2)]);
+        let begun = Instant::now();
+        let after = |seconds: f64| begun + Duration::from_secs_f64(seconds);
+        rests.start(&group, Duration::from_secs(1), Duration::from_secs(42), begun);
+        assert!(rests.leave(group.to_vec(), after(2.9)).is_empty(), "to look takes a second");
+        assert_eq!(rests.leave(group.to_vec(), after(3.1)), group);
+        // What is written so much again and again takes a quarter of the time, and another group does not wait for it.
+        let (large, small) = passes(Duration::from_millis(500), Duration::from_secs(20));
+        assert!((9..=12).contains(&large), "{large} passes of 20 s in 600 s");
+        assert!(small > 1_500, "{small} passes of another group");
+        // It is forgotten in the end.
+        assert_eq!(rests.leave(group.to_vec(), after(200.0)), group);
+        assert!(rests.0.is_empty());
     }
 }

@@ -3,6 +3,7 @@ use crate::{
     access::Caller, admission, blobs::Reading, error::OrFail, registry::Handle, service::Service, store,
     usetype::Usetype,
 };
+use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
@@ -46,14 +47,25 @@ impl Handle<ops::read_bytes> for Service {
             }
         };
         let place = self.admission.download(caller.principal_id()).await?;
-        let reading = self.blobs.read(&self.pool, &blob, part.clone(), PIECE);
+        let mut reading = self.blobs.read(&self.pool, &blob, part.clone(), PIECE);
+        // If the first piece cannot be read, the answer is a failure that says why, and not a file that breaks off.
+        let first = match Box::pin(reading.next()).await.or_fail() {
+            Ok(first) => first,
+            Err(failure) => {
+                let mut conn = self.pool.acquire().await.or_fail()?;
+                return Err(match store::blobs::of_document(&mut conn, id).await.or_fail()? {
+                    Some(_) => failure,
+                    None => Failure::no_document(id.0),
+                });
+            }
+        };
         let media_type = blob.mime_type.unwrap_or_else(|| UNKNOWN.to_owned());
         let value = Download {
             file_name: Some(file_name(row.title, &row.usetype, &media_type)),
             media_type,
             size,
             part,
-            bytes: pieces(reading, place),
+            bytes: pieces(first, reading, place),
         };
         Ok(Validated::Modified { etag, value })
     }
@@ -106,16 +118,19 @@ fn number(digits: &str) -> Option<u64> {
     all_digits.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// The bytes of a file, read one piece at a time as the client takes them.
-fn pieces(reading: Reading, place: admission::Place) -> Pieces {
-    stream::try_unfold((reading, place), |(mut reading, place)| async move {
-        let next = next(&mut reading).await?;
-        Ok(next.map(|piece| (piece, (reading, place))))
+/// The bytes of a file, of which the first piece is read, and each further one as the client takes it.
+fn pieces(first: Option<Bytes>, reading: Reading, place: admission::Place) -> Pieces {
+    stream::try_unfold((first, reading, place), |(first, mut reading, place)| async move {
+        let piece = match first {
+            Some(first) => Some(first),
+            None => next(&mut reading).await?,
+        };
+        Ok(piece.map(|piece| (piece, (None, reading, place))))
     })
     .boxed()
 }
 
-async fn next(reading: &mut Reading) -> Result<Option<bytes::Bytes>, Failure> {
+async fn next(reading: &mut Reading) -> Result<Option<Bytes>, Failure> {
     let mut away = 0;
     loop {
         match reading.next().await.or_fail() {

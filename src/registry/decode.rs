@@ -17,7 +17,7 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use http::{
     HeaderMap,
-    header::{CONTENT_LENGTH, CONTENT_TYPE},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::Segment;
@@ -356,6 +356,19 @@ impl Decode for FileUpload {
 
 fn media_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// 415 for a body that is packed, because nothing here unpacks one: a file would be stored as its packing, and a text would be no JSON.
+pub(super) fn unpacked(headers: &HeaderMap) -> Result<(), Failure> {
+    let is_none = |coding: &str| {
+        let coding = coding.trim();
+        coding.is_empty() || coding.eq_ignore_ascii_case("identity")
+    };
+    let mut named = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let Some(packing) = named.find(|codings| !codings.split(',').all(is_none)) else { return Ok(()) };
+    let shown: String = packing.chars().take(100).collect();
+    let detail = format!("the body is packed as `{shown}`, and this service unpacks none");
+    Err(Failure::new(Code::UnsupportedMediaType, detail).with("remedy", "send it unpacked, without `Content-Encoding`"))
 }
 
 /// The length that the client announces for the body.

@@ -131,6 +131,7 @@ async fn admit(service: &Service, request: &Parts) -> Result<Caller, Failure> {
         let detail = "the body must be sent as `Content-Type: application/json`";
         return Err(Failure::new(Code::UnsupportedMediaType, detail));
     }
+    decode::unpacked(&request.headers)?;
     Ok(caller)
 }
 

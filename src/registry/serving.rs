@@ -2,7 +2,7 @@
 //! each row.
 use super::{
     Form, Handle, Received,
-    decode::{Decode, misfit},
+    decode::{Decode, misfit, unpacked},
     encode::Encode,
     lifetime,
     reading::{self, After},
@@ -114,6 +114,9 @@ pub(super) async fn serve(
         false => After::Anything,
     };
     let replicas = service.replicas().filter(|_| reading::names_position(&info));
+    if !http_body::Body::is_end_stream(request.body()) {
+        unpacked(request.headers())?;
+    }
     let arriving = service.admission.arriving(caller.principal_id())?;
     let (admitted, work) = arrive(&service, caller.principal_id(), meta, request).await?;
     drop(arriving);

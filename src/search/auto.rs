@@ -125,7 +125,9 @@ async fn by(
         SearchMethod::Hybrid => {
             // Of the weights that were measured, equal ones find best.
             body.weights.get_or_insert_default();
-            Box::pin(hybrid_by(core, caller, HybridSearch::from(body), true)).await
+            // A context that names the method has it as `POST /search/hybrid` has it, without terms that nobody asked for.
+            let by_agreement = preset.method.is_none();
+            Box::pin(hybrid_by(core, caller, HybridSearch::from(body), by_agreement)).await
         }
     }
 }

@@ -14,7 +14,6 @@ use crate::{
             self as rows, Eligible,
             groups::{Counted, Member},
         },
-        vectors::Layout,
     },
 };
 use std::collections::HashSet;
@@ -49,10 +48,9 @@ pub(super) struct NotHeld {
 }
 
 impl FusingOpen {
-    /// How many documents are among the first `most` of both legs.
+    /// How many documents are among the first `most` of both legs; none if one of them counts for nothing.
     pub fn shared(&self, most: usize) -> usize {
-        let first = |leg: &Leg| leg.ranked.iter().take(most).map(|(id, _)| *id).collect::<HashSet<DocumentId>>();
-        first(&self.legs.vector).intersection(&first(&self.legs.bm25)).count()
+        self.legs.shared(most)
     }
 
     pub async fn close(self) -> Result<Fusing, Failure> {
@@ -114,6 +112,14 @@ impl FusingOpen {
 }
 
 impl Fusing {
+    fn shared(&self, most: usize) -> usize {
+        if self.weights.vector <= 0.0 || self.weights.bm25 <= 0.0 {
+            return 0;
+        }
+        let first = |leg: &Leg| leg.ranked.iter().take(most).map(|(id, _)| *id).collect::<HashSet<DocumentId>>();
+        first(&self.vector).intersection(&first(&self.bm25)).count()
+    }
+
     /// Has BM25 rank again, by a query with other terms, while the other leg stays as it is. A transaction begins for what [`FusingOpen::close_with`] reads.
     pub async fn again_by_words(
         self,
@@ -123,9 +129,9 @@ impl Fusing {
     ) -> Result<FusingOpen, Failure> {
         let model = core.model().await?.identity().to_owned();
         let bm25 = Box::pin(bm25_leg(core, eligible, index, query, self.depth)).await?;
-        let tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
-        // In whatever form the vectors are by now, a missing one is looked for in all of them.
-        let reading = Reading { tx, layout: Layout::default(), model };
+        // The vectors may be in another form by now.
+        let (tx, layout) = store::vectors::begin_looking_up(&core.pool).await.or_fail()?;
+        let reading = Reading { tx, layout, model };
         Ok(FusingOpen { legs: Fusing { bm25, ..self }, reading: Some(reading) })
     }
 
@@ -239,6 +245,20 @@ mod tests {
                 assert!(depth > 1 || contenders.len() < 60, "{}", contenders.len());
             }
             assert_eq!(legs.contenders(&only_near, &only_worded, 151), None, "there are no more than 150");
+        }
+    }
+
+    #[test]
+    fn legs_agree_only_where_both_of_them_count() {
+        for (near, worded, shared) in [(1.0, 1.0, 3), (0.86, 0.14, 3), (0.0, 1.0, 0), (1.0, 0.0, 0)] {
+            let legs = Fusing {
+                vector: leg(SearchMethod::Vector, 1..=20),
+                bm25: leg(SearchMethod::Bm25, 8..=30),
+                weights: weights(Some(HybridWeights { vector: Some(near), bm25: Some(worded) })),
+                fusion: Fusion::Rank,
+                depth: LEG_DEPTH,
+            };
+            assert_eq!(legs.shared(10), shared, "{near} {worded}");
         }
     }
 

@@ -75,6 +75,10 @@ const WIDER: f64 = 1.6;
 /// How many vectors are compared in the time in which the HNSW index returns one entry and its document is looked up, as measured.
 const ENTRY: f64 = 10.0;
 
+/// How many candidates are read where more than that of a usual search are as near as the last result. They are no fewer than for the longest ranking that pages
+/// show, so that each page has the same of them.
+const EQUALS: i64 = 4_000;
+
 /// Where everything is eligible, so many vectors are compared in any case: the index would hardly be faster, and might miss one.
 const OPEN_LIMIT: i64 = 3_000;
 
@@ -105,6 +109,19 @@ impl Way {
         }
         // If the planner is wrong, this ends before it takes long, and the index is asked.
         Way::Exact { most: 2 * expected.eligible.max(EXACT_LIMIT as f64) as i64 }
+    }
+
+    /// Which is faster where more than `read` candidates may be as near as the last result. So many are read that the results are the same on each page.
+    fn among_equals(expected: Expected, read: i64) -> Way {
+        if expected.eligible <= ENTRY * EQUALS as f64 / expected.share() {
+            return Way::Exact { most: i64::MAX };
+        }
+        Way::Approximate { candidates: read.max(EQUALS), entries: WIDEST }
+    }
+
+    /// How many candidates there are for so many results where everything is eligible.
+    fn most_candidates(limit: i64) -> i64 {
+        limit + (SPARE * limit as f64).ceil() as i64
     }
 
     /// The spare candidates are a share of the entries and not of the results. So behind a narrow filter the index goes as far beyond
@@ -211,17 +228,32 @@ pub(super) async fn nearest_leg(
         let all = candidates.max(layout.least_candidates());
         let all = if eligible.is_open() { rounded(all) } else { all };
         let comes_in_order = eligible.is_open() && layout.is_in_order();
-        let (mut read, mut wanted) = (all, limit);
+        let (mut read, mut entries) = (all, entries);
         if comes_in_order {
             read = rounded(in_order(candidates, layout.looked_at(entries, candidates), limit, expected.share()));
-            wanted = read;
         }
         approximate =
-            store::vectors::approximate(&mut tx, eligible, query, wanted, read, entries, &layout).await.or_fail()?;
-        if comes_in_order && read < all && ends_among_equals(&approximate, limit, read) {
-            read = all;
-            approximate =
-                store::vectors::approximate(&mut tx, eligible, query, limit, read, entries, &layout).await.or_fail()?;
+            store::vectors::approximate(&mut tx, eligible, query, read, read, entries, &layout).await.or_fail()?;
+        // Another look may have to set how widely it looks.
+        let again = Layout { set: None, ..layout };
+        // Behind a filter there are hardly more candidates than results, and a few equal ones may end behind them.
+        for wider in [all, all.max(rounded(Way::most_candidates(limit)))] {
+            if read < wider && ends_among_equals(&approximate, limit, read) {
+                read = wider;
+                let near = store::vectors::approximate(&mut tx, eligible, query, read, read, entries, &again);
+                approximate = near.await.or_fail()?;
+            }
+        }
+        let mut are_compared = false;
+        if ends_among_equals(&approximate, limit, read) {
+            match Way::among_equals(expected, read) {
+                Way::Exact { .. } => are_compared = true,
+                Way::Approximate { candidates, entries: widest } => {
+                    (read, entries) = (candidates, widest);
+                    let near = store::vectors::approximate(&mut tx, eligible, query, read, read, entries, &again);
+                    approximate = near.await.or_fail()?;
+                }
+            }
         }
         approximate.truncate(depth as usize);
         plan = LegPlan {
@@ -231,7 +263,7 @@ pub(super) async fn nearest_leg(
             ..plan
         };
         // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
-        if (approximate.len() as i64) < limit {
+        if are_compared || (approximate.len() as i64) < limit {
             plan.way = LegWay::HnswThenExact;
             if plans == Plans::Kept {
                 store::vectors::plan_anew(&mut tx).await.or_fail()?;
@@ -280,8 +312,16 @@ impl Verify for StillEligible<'_> {
         index: IndexId,
         docnos: &'a [i32],
     ) -> Answer<'a, Vec<Resolved>> {
-        self.verified.fetch_add(docnos.len() as u64, Ordering::Relaxed);
         Box::pin(store::search::resolve(conn, self.eligible, index, docnos))
+    }
+
+    fn eligible(&self) -> Option<&Eligible> {
+        // Filters in filters are planned with their values.
+        self.eligible.composed.is_open().then_some(self.eligible)
+    }
+
+    fn verified(&self, documents: usize) {
+        self.verified.fetch_add(documents as u64, Ordering::Relaxed);
     }
 
     fn list<'a>(&'a self, conn: &'a mut PgConnection, index: IndexId) -> Answer<'a, Option<Vec<Resolved>>> {
@@ -389,6 +429,19 @@ mod tests {
         let asked: HashSet<i64> = (1..=4_000).map(rounded).collect();
         assert_eq!(asked.len(), 20, "the statements are few, however many results are asked for");
         assert!((1..=4_000).all(|wanted| rounded(wanted) >= wanted && rounded(wanted) < wanted + 2_000));
+    }
+
+    #[test]
+    fn equal_ones_are_all_compared_where_that_takes_no_longer_than_to_read_many_of_the_index() {
+        let way = |eligible, all| Way::among_equals(Expected { eligible, all }, 40);
+        let compared = Way::Exact { most: i64::MAX };
+        assert_eq!(way(40_000.0, 40_000.0), compared);
+        assert_eq!(way(1e6, 1e6), Way::Approximate { candidates: EQUALS, entries: WIDEST });
+        // Of what few pass, the index would be looked at for long.
+        assert_eq!(way(1e5, 1e7), compared);
+        let deeper = Way::among_equals(Expected { eligible: 1e6, all: 1e6 }, 6_000);
+        assert_eq!(deeper, Way::Approximate { candidates: 6_000, entries: WIDEST });
+        assert_eq!(rounded(EQUALS), EQUALS, "its plan is kept");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) async fn of(
     let index = ranking.index().unwrap_or("default");
     // An index that a leg has just searched is known.
     let config = match core.postings.index(index).filter(|_| ranking.has_words()) {
-        Some((_, analyzer)) => analyzer,
+        Some(known) => known.totals.config.analyzer,
         None => {
             let mut conn = core.pool.acquire().await.or_fail()?;
             let index = store::indexes::by_name(&mut conn, index).await.or_fail()?;

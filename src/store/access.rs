@@ -6,14 +6,22 @@
 //! lock could deadlock.
 use super::{
     advisory::AdvisoryLock,
+    away::{LOCK_NOT_AVAILABLE, sql_state},
     documents::add,
     places::Place,
     scope::{Readable, readable},
 };
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
+use std::time::Duration;
 use svc_client::wire::{AccessRootResponse, GrantResponse, GrantRight};
 use svc_ids::{DocumentId, PrincipalId};
+
+/// How long a change of guards waits at first for those who create nodes. Whoever wants to create meanwhile waits behind it, so it then lets the
+/// others create for as long as it waited, and waits twice as long the next time.
+const SHORTEST_WAIT: Duration = Duration::from_millis(250);
+/// How long it waits the last time.
+const LONGEST_WAIT: Duration = Duration::from_secs(16);
 
 /// Lets this transaction create nodes. Call it as the transaction's first statement.
 pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
@@ -28,11 +36,29 @@ pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
 /// have replayed it. From here on each statement is planned with its values: a plan for any values would take the index of guards where
 /// most guards have few documents, and read all open ones to close a single one.
 pub async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1), set_config('plan_cache_mode', 'force_custom_plan', true)")
-        .bind(AdvisoryLock::Access.key())
-        .execute(&mut *conn)
-        .await?;
+    let mut wait = SHORTEST_WAIT;
+    while let Err(error) = wait_to_be_alone(conn, wait).await {
+        if sql_state(&error) != LOCK_NOT_AVAILABLE || wait >= LONGEST_WAIT {
+            return Err(error);
+        }
+        // The server does the pause, because it would end a transaction that is idle for longer than half a lease.
+        let pause = wait.as_secs_f64();
+        let statements = format!("ROLLBACK TO SAVEPOINT alone; RELEASE SAVEPOINT alone; SELECT pg_sleep({pause})");
+        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut *conn).await?;
+        wait *= 2;
+    }
     sqlx::query("UPDATE access_changes SET changes = changes + 1").execute(conn).await.map(|_| ())
+}
+
+/// Waits until nobody creates nodes, but no longer than so. After an error the transaction goes on from its savepoint `alone`.
+async fn wait_to_be_alone(conn: &mut PgConnection, wait: Duration) -> sqlx::Result<()> {
+    let (wait, key) = (wait.as_millis(), AdvisoryLock::Access.key());
+    let statements = format!(
+        "SAVEPOINT alone; SET LOCAL lock_timeout = {wait};
+         SELECT pg_advisory_xact_lock({key}), set_config('plan_cache_mode', 'force_custom_plan', true);
+         SET LOCAL lock_timeout TO DEFAULT; RELEASE SAVEPOINT alone"
+    );
+    sqlx::raw_sql(AssertSqlSafe(statements)).execute(conn).await.map(|_| ())
 }
 
 /// Makes a node that this transaction created, and that has nothing under it, an access root.

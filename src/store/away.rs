@@ -43,6 +43,9 @@ impl Away {
     }
 }
 
+/// The SQLSTATE of a statement that waited for a lock longer than its `lock_timeout`.
+pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
+
 /// The SQLSTATE that the server sent with an error; empty if it sent none.
 pub fn sql_state(error: &sqlx::Error) -> Cow<'_, str> {
     error.as_database_error().and_then(|error| error.code()).unwrap_or_default()
@@ -152,6 +155,15 @@ impl IntoFailure for sqlx::Error {
         if let Some((detail, remedy)) = not_held(&state) {
             tracing::warn!(error = %self, "a request has a value that the database cannot hold");
             return Failure::new(Code::InvalidField, detail).with("remedy", remedy);
+        }
+        if state == LOCK_NOT_AVAILABLE {
+            tracing::warn!(error = %self, "a request waited too long for the changes of others");
+            return Failure::new(
+                Code::Unavailable,
+                "others change for too long what this must change alone; nothing was changed",
+            )
+            .with("remedy", "try again once less is being ingested")
+            .with("retry_after", 10);
         }
         // Two changes conflicted and this one gave way.
         if state.starts_with("40") {

@@ -127,7 +127,8 @@ pub struct Outdated {
     pub title: String,
 }
 
-/// Entities of a zone whose names have a vector of another model than this one, at most `limit`.
+/// Entities of a zone whose names have a vector of a model that this one has taken the place of, at most `limit`: this one serves since vectors moved to it, or no
+/// document has a vector of that one any more. So two services with different models do not take names from each other.
 #[tracing::instrument(level = "debug", skip_all, fields(zone.id = zone.0))]
 pub async fn outdated(
     conn: &mut PgConnection,
@@ -135,12 +136,19 @@ pub async fn outdated(
     model: &str,
     limit: i64,
 ) -> sqlx::Result<Vec<Outdated>> {
-    // Mostly there are none, and the index tells so: it is entered below the model and above it, and the names of the model are not read.
+    // Mostly there are none, and the index tells so: it is entered once for each model, and the names of models that stay are not read.
     sqlx::query_as(
-        "SELECT n.document_id, n.name_key, d.title FROM (
-             (SELECT document_id, name_key FROM entity_names WHERE zone = $1 AND embed_model < $2 ORDER BY embed_model LIMIT $3)
+        "WITH RECURSIVE models(model) AS (
+             SELECT (SELECT min(embed_model) FROM entity_names WHERE zone = $1)
               UNION ALL
-             (SELECT document_id, name_key FROM entity_names WHERE zone = $1 AND embed_model > $2 ORDER BY embed_model LIMIT $3)) n
+             SELECT (SELECT min(n.embed_model) FROM entity_names n WHERE n.zone = $1 AND n.embed_model > m.model) FROM models m WHERE m.model IS NOT NULL),
+         replaced(model) AS (
+             SELECT m.model FROM models m
+              WHERE m.model <> $2 AND (EXISTS (SELECT FROM model_moves s WHERE s.serving = $2)
+                                       OR NOT EXISTS (SELECT FROM document_vectors v WHERE v.embed_model = m.model)))
+         SELECT n.document_id, n.name_key, d.title
+           FROM replaced r CROSS JOIN LATERAL (
+                SELECT e.document_id, e.name_key FROM entity_names e WHERE e.zone = $1 AND e.embed_model = r.model LIMIT $3) n
            JOIN documents d ON d.id = n.document_id LIMIT $3",
     )
     .bind(zone)

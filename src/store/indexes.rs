@@ -3,7 +3,7 @@
 
 use sqlx::{PgConnection, types::Json};
 use svc_ids::{DocumentId, IndexId};
-use svc_ranking::{Config, ConfigError};
+use svc_ranking::{Config, ConfigError, Totals};
 
 mod copy;
 pub mod manage;
@@ -30,23 +30,6 @@ pub struct SearchIndex {
     pub id: IndexId,
     pub name: String,
     pub config: Json<Config>,
-}
-
-/// An index as one snapshot sees it: N, its tokens, and which weights its bounds are valid for.
-#[derive(Clone, Copy, Debug)]
-pub struct Totals {
-    pub config: Config,
-    pub generation: i64,
-    pub rescored_at: i64,
-    pub docs: i64,
-    pub tokens: i64,
-}
-
-impl Totals {
-    /// Tokens per document; 0 for an empty index.
-    pub fn average_length(&self) -> f64 {
-        if self.docs > 0 { self.tokens.max(0) as f64 / self.docs as f64 } else { 0.0 }
-    }
 }
 
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> sqlx::Result<Option<SearchIndex>> {

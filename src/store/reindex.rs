@@ -4,6 +4,7 @@
 //! each moment there is one whole table, and what was killed goes on from what the catalog says.
 use super::{
     advisory::AdvisoryLock,
+    away::LOCK_NOT_AVAILABLE,
     scope::{Readable, visible},
     search::Eligible,
     transaction,
@@ -192,7 +193,7 @@ async fn patiently(pool: &PgPool, statements: &str) -> sqlx::Result<()> {
 
 /// Whether somebody else held a lock for too long. We give up before the server looks for circles, so that nobody else is made to.
 fn is_in_the_way(error: &sqlx::Error) -> bool {
-    matches!(code_of(error).as_deref(), Some("55P03" | "40P01"))
+    matches!(code_of(error).as_deref(), Some(LOCK_NOT_AVAILABLE | "40P01"))
 }
 
 fn code_of(error: &sqlx::Error) -> Option<Cow<'_, str>> {

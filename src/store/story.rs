@@ -24,6 +24,65 @@ struct FileRow {
     nodes_settled: Option<i64>,
 }
 
+/// Whether a list wants the file that is `documents d`: $5 and $6 are the state and the part of the title that it has, if they matter.
+macro_rules! wanted {
+    () => {
+        concat!(
+            "($5::text IS NULL OR d.settled = $5) AND ($6::text IS NULL OR strpos(lower(d.title), lower($6)) > 0) AND ",
+            readable!()
+        )
+    };
+}
+
+/// The rows of some files. In both statements $3 is where the page begins, $4 how long it is, and $7 is [`NAMED`].
+macro_rules! rows {
+    ($($files:tt)*) => {
+        concat!(
+            "SELECT f.id, f.title, f.settled, f.format, f.byte_size, f.created_at, n.total AS nodes_total, n.settled AS nodes_settled
+               FROM (",
+            $($files)*,
+            ") f
+               LEFT JOIN LATERAL (SELECT sum(total)::bigint AS total, sum(settled)::bigint AS settled FROM frontier_delta x
+                                   WHERE $1::boolean AND x.root_id = f.id) n ON true
+              ORDER BY f.id DESC"
+        )
+    };
+}
+
+/// The files of who may read everything.
+const OF_ALL: &str = rows!(
+    "SELECT d.id, d.title, d.settled, d.created_at, b.format, b.byte_size FROM document_blobs b JOIN documents d ON d.id = b.document_id
+      WHERE b.is_file AND b.document_id < $3
+        AND ($6::text IS NULL OR b.document_id >= coalesce(
+                (SELECT l.document_id FROM document_blobs l JOIN documents d ON d.id = l.document_id WHERE l.is_file AND ",
+    readable!(),
+    "             ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0))
+        AND ",
+    wanted!(),
+    " ORDER BY b.document_id DESC LIMIT $4"
+);
+
+/// The files of who may read what bears some guards: the latest ones of each guard, and none of others, so that the time does not tell how many there are of
+/// these. Rows are compared as pairs and ordered by the guard too, because the planner might otherwise go through the files of all guards where it
+/// expects one guard alone. Documents are looked up by their ids alone for the same reason.
+const OF_GUARDS: &str = rows!(
+    "SELECT d.id, d.title, d.settled, d.created_at, i.format, i.byte_size
+       FROM (SELECT b.* FROM (SELECT DISTINCT unnest($2::bigint[]) AS guard) g CROSS JOIN LATERAL (
+                 SELECT b.document_id, b.format, b.byte_size FROM document_blobs b
+                  WHERE b.is_file AND (b.guard, b.document_id) < (g.guard, $3)
+                    AND (b.guard, b.document_id) >= (g.guard, CASE WHEN $6::text IS NULL THEN 0 ELSE coalesce(
+                            (SELECT l.document_id FROM (SELECT DISTINCT unnest($2::bigint[]) AS guard) h CROSS JOIN LATERAL (
+                                 SELECT m.document_id FROM document_blobs m WHERE m.is_file AND m.guard >= h.guard AND m.guard <= h.guard
+                                  ORDER BY m.guard DESC, m.document_id DESC LIMIT $7 + 1) l
+                              ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0) END)
+                    AND (SELECT ",
+    wanted!(),
+    "                      FROM documents d WHERE d.id = b.document_id)
+                  ORDER BY b.guard DESC, b.document_id DESC LIMIT $4) b
+              ORDER BY b.document_id DESC LIMIT $4) i
+      CROSS JOIN LATERAL (SELECT d.id, d.title, d.settled, d.created_at FROM documents d WHERE d.id = i.document_id OFFSET 0) d"
+);
+
 /// The files that come after `after`, latest first. Only who may read everything is told how many nodes they have, because some of these may be
 /// hidden.
 pub async fn files(
@@ -39,28 +98,8 @@ pub async fn files(
     add(&mut arguments, query.state.map(Settled::as_str));
     add(&mut arguments, query.name.clone());
     add(&mut arguments, NAMED);
-    let rows: Vec<FileRow> = sqlx::query_as_with(
-        concat!(
-            "SELECT f.id, f.title, f.settled, f.format, f.byte_size, f.created_at, n.total AS nodes_total, n.settled AS nodes_settled
-               FROM (SELECT d.id, d.title, d.settled, d.created_at, b.format, b.byte_size FROM document_blobs b
-                       JOIN documents d ON d.id = b.document_id
-                      WHERE b.is_file AND b.document_id < $3 AND ($5::text IS NULL OR d.settled = $5)
-                        AND ($6::text IS NULL OR (strpos(lower(d.title), lower($6)) > 0 AND b.document_id >= coalesce(
-                                (SELECT l.document_id FROM document_blobs l JOIN documents d ON d.id = l.document_id WHERE l.is_file AND ",
-            readable!(),
-            "                     ORDER BY l.document_id DESC OFFSET $7 LIMIT 1), 0)))
-                        AND ",
-            readable!(),
-            " ORDER BY b.document_id DESC LIMIT $4) f
-               LEFT JOIN LATERAL (SELECT sum(total)::bigint AS total, sum(settled)::bigint AS settled FROM frontier_delta x
-                                   WHERE $1::boolean AND x.root_id = f.id) n ON true
-              ORDER BY f.id DESC"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_all(conn)
-    .await?;
+    let statement = if scope.is_everything() { OF_ALL } else { OF_GUARDS };
+    let rows: Vec<FileRow> = sqlx::query_as_with(statement, arguments).persistent(false).fetch_all(conn).await?;
     let read = |row: FileRow| FileResponse {
         id: row.id,
         title: row.title,

@@ -10,7 +10,7 @@ use super::{
     search::{Eligible, eligible, literal},
     transaction,
 };
-pub use layout::{Index, Layout, Plans, begin, layout, parts, plan_anew};
+pub use layout::{Index, Layout, Plans, begin, begin_looking_up, layout, parts, plan_anew};
 pub(super) use layout::{index_name, rows};
 use pgvector::HalfVector;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, postgres::PgArguments};

@@ -220,6 +220,12 @@ async fn a_restored_backup_has_the_bytes_of_its_moment_although_the_object_store
     assert!(backed.status.success(), "{}", String::from_utf8_lossy(&backed.stderr));
     let label: Value = serde_json::from_slice(&backed.stdout).unwrap();
     assert_eq!(label["files_elsewhere"], 2, "{label}");
+    // A copy has what is stored until its end, so files are counted once it is made.
+    let (counted, copied) = (folder.path().join("counted"), folder.path().join("counted.part/cluster/backup_manifest"));
+    let count = async { if copied.exists() { 7 } else { 0 } };
+    let home = &running.app.service.settings.postgres_home;
+    let label = svc::embedded::backup::backup(&data_dir, home, &counted, count).await.unwrap();
+    assert_eq!(label.files_elsewhere, 7);
 
     // The store goes on: one file goes, and another one comes.
     running.client.delete_document(DocumentPath { id: heron }).await.unwrap();

@@ -13,7 +13,7 @@ use crate::{
     principals::{Someone, someone},
     queue::claimer,
     support::{
-        IN_DATABASE, TestApp, Wish, document,
+        IN_DATABASE, TOKEN, TestApp, Wish, document,
         s3::{KEY_ID, S3, SECRET, age, objects_in},
         sample, server, until,
     },
@@ -345,6 +345,61 @@ async fn a_reader_holds_no_connection_and_a_changed_object_is_never_read_to_its_
     let missing = app.service.blobs.read(&app.pool, &row, None, 1 << 20).next().await.unwrap_err();
     assert!(matches!(missing, BlobError::Missing { .. }), "{missing}");
     std::fs::write(&path, &sound).unwrap();
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_lost_or_changed_is_named_and_saved_by_no_download() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (ours, aside) = (folder.path().join("ours"), folder.path().join("aside"));
+    let app = app_on(&in_folder(&ours), true).await;
+    let path = |blob_ref: &str| ours.join(blob_ref.trim_start_matches("obj:"));
+    // The service keeps the last piece back, and a download that goes on there asks for a part, which the service cannot check.
+    let large = app.upload_bytes("large.bin", noise(3 << 20, 4)).await.unwrap();
+    let sound = std::fs::read(path(&large.blob_ref)).unwrap();
+    let mut changed = sound.clone();
+    changed[100] ^= 1;
+    std::fs::write(path(&large.blob_ref), &changed).unwrap();
+    let saved = elsewhere.path().join("saved.bin");
+    let arguments = ["bytes", &large.document_id.to_string(), "-o", &saved.display().to_string()];
+    let mut command = program(&app, &[], &arguments);
+    command.env("SVC_URL", &app.base).env("SVC_API_TOKEN", TOKEN);
+    let refused = run(command).await;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && said.contains("have not the hash"), "{refused:?}");
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing is saved");
+    std::fs::write(path(&large.blob_ref), &sound).unwrap();
+
+    // A file of one piece is an error from the beginning, and no answer that breaks off.
+    let refusal = async |id: i64| {
+        let answer = app.raw("GET", &format!("/documents/{id}/bytes")).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let small = app.upload_bytes("small.txt", "The small one.").await.unwrap();
+    let id = small.document_id;
+    for change in ["The other one.", "The", ""] {
+        match change {
+            "" => std::fs::remove_file(path(&small.blob_ref)).unwrap(),
+            other => std::fs::write(path(&small.blob_ref), other).unwrap(),
+        }
+        let (status, problem) = refusal(id).await;
+        assert_eq!((status, problem["code"].as_str()), (500, Some("internal")), "{change}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(&format!("document {id} are damaged")), "{problem}");
+    }
+    // What the remedy says helps, and an upload alone finds the file that is there.
+    assert!(app.upload_bytes("small.txt", "The small one.").await.unwrap().was_existing);
+    delete(&app, id).await;
+    let again = app.upload_bytes("small.txt", "The small one.").await.unwrap();
+    assert!(!again.was_existing);
+    assert_eq!(bytes_of(&app, again.document_id).await.unwrap(), b"The small one.");
+    // A disk that is not mounted is said to be away.
+    std::fs::rename(&ours, &aside).unwrap();
+    std::fs::create_dir(&ours).unwrap();
+    let (status, problem) = refusal(again.document_id).await;
+    assert_eq!((status, problem["setting"].as_str()), (503, Some("SVC_BLOB_STORE")), "{problem}");
+    std::fs::remove_dir(&ours).unwrap();
+    std::fs::rename(&aside, &ours).unwrap();
+    assert_eq!(bytes_of(&app, again.document_id).await.unwrap(), b"The small one.");
     app.end().await;
 }
 

@@ -2,6 +2,7 @@
 
 mod added;
 mod answers;
+mod foreseen;
 mod naive;
 mod refusals;
 

@@ -129,6 +129,7 @@ async fn what_goes_wrong_is_said_in_one_line_with_its_remedy() {
     for (arguments, says) in [
         (&["tree", "424242"][..], "there is no document 424242"),
         (&["ingest", "/no/such/file"], "/no/such/file"),
+        (&["ingest", "/dev/null"], "/dev/null is neither a file nor a folder"),
         (&["ingest", &path, "--options", "{"], "--options is not JSON"),
         (&["search", ""], "query: must not be empty"),
         (&["migrate"], "SVC_DATABASE_URL"),

@@ -121,6 +121,20 @@ async fn auto_adds_terms_where_both_legs_find_the_same_texts_first_unless_told_o
     let grouped = app.client.search(SearchQuery::new("marsh")).await.unwrap();
     assert_eq!(grouped.expanded_by, found.expanded_by);
     assert_eq!(ask(&app.client, "hybrid", &alone("marsh")).await.unwrap().expanded_by, None);
+    // A context that names the method has it without them too, and a leg that counts for nothing agrees with nobody.
+    let config = ContextConfig { method: Some(SearchMethod::Hybrid), ..ContextConfig::default() };
+    app.client.create_context(Json(NewContext { name: "both".to_owned(), config })).await.unwrap();
+    for (name, value) in [
+        ("context", json!("both")),
+        ("weights", json!({"vector": 0, "bm25": 1})),
+        ("weights", json!({"vector": 1, "bm25": 0})),
+    ] {
+        let mut body = alone("marsh");
+        body[name] = value;
+        let plain = ask(&app.client, "auto", &body).await.unwrap();
+        let told = (plain.method, plain.expanded_by.as_ref(), says_so(&plain));
+        assert_eq!(told, (SearchMethod::Hybrid, None, false), "{body}");
+    }
     let shown = svc(&app, &["search", "marsh"]).await;
     assert!(String::from_utf8_lossy(&shown.stderr).contains("also searched for"), "{shown:?}");
     let shown = svc(&app, &["search", "marsh", "--expand=false"]).await;

@@ -304,3 +304,22 @@ async fn what_is_over_a_limit_or_cannot_be_read_is_left_out_and_named() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+#[tokio::test]
+async fn an_archive_that_was_cut_off_is_damaged_and_not_one_without_a_reader() {
+    let app = TestApp::start().await;
+    let whole = archive(&[("heron.txt", "The heron waits by the water."), ("owl.txt", "The owl sleeps in the barn.")]);
+    let cut = whole[..whole.len() - 30].to_vec();
+    let (id, frontier) = ingested(&app, "cut.zip", cut.clone()).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Failed, 1), "{:?}", frontier.warnings);
+    let attempts = evidence(&app, id).await["attempts"].clone();
+    let message = attempts[0]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("the list of its files at its end is missing"), "{attempts}");
+
+    let bundle = archive(&[("cut.zip", cut), ("pump.txt", b"The pump is behind the mill.".to_vec())]);
+    let (_, frontier) = ingested(&app, "bundle.zip", bundle).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 1), "{:?}", frontier.warnings);
+    assert!(frontier.warnings.iter().any(|warning| warning.contains("`cut.zip`")), "{:?}", frontier.warnings);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

@@ -5,13 +5,14 @@ use crate::{
     support::{
         TestApp, invariants,
         llm::{Llm, Reply},
-        statements,
+        statements, until,
     },
     triples::{doc, fact, predicate, under},
 };
 use chrono::{DateTime, Utc};
 use pgvector::HalfVector;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use svc::store::{entities as names, merges, scope::Readable};
 use svc_client::{
     Code, Json,
@@ -390,6 +391,47 @@ async fn a_name_that_another_model_has_embedded_is_compared_by_the_one_that_serv
     let models: Vec<(Option<String>, i64)> =
         sqlx::query_as("SELECT embed_model, count(*) FROM entity_names GROUP BY 1").fetch_all(&app.pool).await.unwrap();
     assert!(models.len() == 1 && models[0].1 == 2 && models[0].0.is_some(), "{models:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Two services with different models would embed each other's names anew for every text.
+#[tokio::test]
+async fn a_name_that_a_model_in_use_has_embedded_keeps_its_vector() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[("SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD", "0.5")]).await;
+    let models = async || -> BTreeMap<String, i64> {
+        let counted = "SELECT embed_model, count(*) FROM entity_names GROUP BY 1";
+        let counted: Vec<(String, i64)> = sqlx::query_as(counted).fetch_all(&app.pool).await.unwrap();
+        counted.into_iter().collect()
+    };
+    let read = async |name: &str| {
+        let id = text(&app, &format!("{name} pays 7."), None).await;
+        llm.will([pays(name)]);
+        assert_eq!(extract(&app.client, id, ExtractFactsRequest::default()).await.entities, 1, "{name}");
+        id
+    };
+    let first = read("Acme Corporation").await;
+    let ours = models().await.into_keys().next().unwrap();
+    // Another service has embedded the text and the name.
+    until("the vector of the text", async || {
+        let by_another = "UPDATE document_vectors SET embed_model = 'another' WHERE document_id = $1";
+        let done = sqlx::query(by_another).bind(first).execute(&app.pool).await.unwrap();
+        (done.rows_affected() == 1).then_some(())
+    })
+    .await;
+    sqlx::raw_sql("UPDATE entity_names SET embed_model = 'another'").execute(&app.pool).await.unwrap();
+    read("Bolt Works").await;
+    let beside = BTreeMap::from([(ours.clone(), 1), ("another".to_owned(), 1)]);
+    assert_eq!(models().await, beside, "the other service goes on with its name");
+    // All vectors have moved to this model.
+    sqlx::query("UPDATE document_vectors SET embed_model = $1 WHERE embed_model = 'another'")
+        .bind(&ours)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    read("Copper Mills").await;
+    assert_eq!(models().await, BTreeMap::from([(ours, 3)]));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -208,6 +208,24 @@ async fn whoever_may_not_move_is_refused_while_others_create() {
     app.end().await;
 }
 
+/// A large file may be created for long, and whoever creates something else does not wait until then because of a move.
+#[tokio::test]
+async fn documents_are_created_while_a_move_waits_for_a_long_creation() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let (node, shelf) = (add(&app, "node", None).await, add(&app, "shelf", None).await);
+    let long = transaction::begin_creating(&app.pool).await.unwrap();
+    let (moved, ()) = tokio::join!(patch(&app, node, json!({"parent_id": shelf})), async {
+        until_a_statement_waits(&app.pool).await;
+        for title in ["one", "two", "three"] {
+            add(&app, title, None).await;
+        }
+        long.commit().await.unwrap();
+    });
+    assert_eq!(moved.unwrap().value.document.path, [shelf]);
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
 #[tokio::test]
 async fn neither_a_move_nor_an_upload_closes_a_circle_of_what_contains_what() {
     let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;

@@ -278,6 +278,13 @@ async fn what_a_leg_does_not_have_is_told_in_parts_as_in_one_table_and_by_any_na
                 let (by_words, by_vectors) = read_not_held(&rows).unwrap();
                 let told = (sorted(by_words), sorted(by_vectors));
                 assert_eq!(told, (sorted(without.clone()), sorted(lack)), "{index} {model} {count}");
+                // A search that ranks words again begins another transaction, which has to know of the parts too.
+                let (tx, layout) = vectors::begin_looking_up(&app.pool).await.unwrap();
+                assert_eq!(layout.parts, if count > 1 { 4 } else { 0 });
+                let statement = not_held((&near, index), (&worded, model), &layout);
+                let rows = tx.commit_after_all(&[statement]).await.unwrap().pop().unwrap();
+                let (by_words, by_vectors) = read_not_held(&rows).unwrap();
+                assert_eq!((sorted(by_words), sorted(by_vectors)), told, "{index} {model} {count}");
             }
         }
     }

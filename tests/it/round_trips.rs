@@ -2,14 +2,18 @@
 use crate::support::{TestApp, searches::ask, statements::counted};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use svc::store::{
-    reindex::{self, Wanted},
-    scope::Readable,
-    search::{
-        Eligible,
-        groups::{Counted, members, texts_in},
+use svc::{
+    search::bm25,
+    store::{
+        indexes,
+        reindex::{self, Wanted},
+        scope::Readable,
+        search::{
+            Eligible,
+            groups::{Counted, members, texts_in},
+        },
+        vectors::Index,
     },
-    vectors::Index,
 };
 use svc_client::{
     Json,
@@ -20,8 +24,8 @@ use svc_ids::DocumentId;
 /// The words by which all of these are found.
 const QUERY: &str = "the heron in the reeds";
 
-/// How many messages a hybrid search takes: the transaction of the vectors begins, finds and ends; words are read and verified; the answer is read.
-const MOST: usize = 6;
+/// How many messages a hybrid search takes: the transaction of the vectors begins, finds and ends; words are read and verified at once; the answer is read.
+const MOST: usize = 5;
 
 /// How many more searches are counted.
 const WARMING: usize = 4;
@@ -43,7 +47,16 @@ async fn stored(app: &TestApp) -> Vec<i64> {
     }
     // Without this the planner would guess how many documents pass a filter.
     sqlx::raw_sql("ANALYZE documents").execute(&app.pool).await.unwrap();
+    seal(app).await;
     files
+}
+
+/// Seals all postings, so that a search need not read any again. A worker may do the same at this moment.
+async fn seal(app: &TestApp) {
+    let mut conn = app.pool.acquire().await.unwrap();
+    let index = indexes::by_name(&mut conn, indexes::DEFAULT).await.unwrap().unwrap().id;
+    drop(conn);
+    while bm25::compact(&app.pool, index).await.unwrap().busy {}
 }
 
 /// The result of a search, and the fewest statements among some repetitions, because each connection asks once for types that it does not know.
@@ -72,11 +85,12 @@ async fn many_notes(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
+async fn a_warm_hybrid_search_waits_for_the_database_five_times_at_most() {
     let app = TestApp::start().await;
     let files = stored(&app).await;
     let otter = app.create("Otter", "An otter dives.", None).await.id;
     sqlx::raw_sql("ANALYZE documents").execute(&app.pool).await.unwrap();
+    seal(&app).await;
     // The legs agree on the heron, and do not on the otter: there it takes nothing to find that out.
     for (asked, expand, limit) in
         [(QUERY, Some(false), 3), (QUERY, Some(false), 10), ("otter", None, 3), ("otter", None, 10)]
@@ -127,7 +141,8 @@ async fn a_warm_hybrid_search_waits_for_the_database_six_times_at_most() {
     let (found, statements) = fewest(async || app.in_process.search_hybrid(body()).await).await;
     let legs = found.unwrap().explanation.unwrap().legs;
     assert_eq!(legs[1].plan.as_ref().unwrap().way, LegWay::Listed);
-    assert!((1..=MOST).contains(&statements), "{statements}");
+    // The list is a message of its own.
+    assert!((1..=MOST + 1).contains(&statements), "{statements}");
     app.end().await;
 }
 
@@ -198,6 +213,29 @@ async fn a_search_of_everything_finds_by_the_index_what_comparing_all_finds() {
     );
     let found = app.in_process.search_vector(body(None)).await.unwrap();
     assert_eq!((way(&found), of(&found)), (LegWay::Hnsw, of(&compared)));
+    // Of more than a search reads of the index, each comes on one page.
+    sqlx::query(
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT d.id, v.embed_model, v.embed, v.weight
+           FROM (SELECT id FROM documents WHERE title = 'note' ORDER BY id OFFSET 30 LIMIT 170) d, document_vectors v
+          WHERE v.document_id = $1 ORDER BY d.id DESC",
+    )
+    .bind(nearest)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let equal = "SELECT v.document_id FROM document_vectors v JOIN document_vectors n USING (embed) WHERE n.document_id = $1 ORDER BY 1";
+    let equal: Vec<i64> = sqlx::query_scalar(equal).bind(nearest).fetch_all(&app.pool).await.unwrap();
+    assert_eq!(equal.len(), 201);
+    let (mut paged, mut cursor) = (Vec::new(), None);
+    for page in 0..3 {
+        let body = VectorSearch { group_by: Some(GroupBy::None), explain: true, cursor, ..VectorSearch::new(QUERY) };
+        let found = app.in_process.search_vector(Json(body)).await.unwrap();
+        assert_eq!((way(&found), found.results.len()), (LegWay::HnswThenExact, 10), "page {page}");
+        paged.extend(found.results.iter().map(|result| result.document.id));
+        cursor = found.next_cursor;
+    }
+    assert_eq!(paged, equal[..30]);
     app.end().await;
 }
 

@@ -32,7 +32,10 @@ async fn json_of_callers_is_refused_by_the_name_of_field_and_limit() {
     let zeros = format!("{{\"a\": [{}0]}}", "0,".repeat(7_000_000));
     let deep = format!("{{\"a\": {}{}}}", "[".repeat(100), "]".repeat(100));
     let long = format!("{{\"a\": \"{}\"}}", "x".repeat(2 << 20));
-    for (value, limit) in [(zeros, "100000 values"), (deep, "64 levels"), (long, "1048576 bytes")] {
+    let twice = r#"{"a": [{"b": 1, "b": 2}]}"#.to_owned();
+    for (value, limit) in
+        [(zeros, "100000 values"), (deep, "64 levels"), (long, "1048576 bytes"), (twice, "`b` stands there twice")]
+    {
         for (path, body, field) in [
             (
                 "/documents",

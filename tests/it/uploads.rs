@@ -67,6 +67,31 @@ async fn hostile_forms_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_packed_body_is_refused_because_nothing_unpacks_it() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let form = format!("{}--XX--", part(r#"name="file"; filename="a.txt""#, "some text"));
+    let new = json!({"title": "A document", "content": ""}).to_string();
+    for (path, content_type, body) in [("/ingest/file", FORM, &form), ("/documents", "application/json", &new)] {
+        let send = async |packing: &str| {
+            let request = app.raw("POST", path).header("content-type", content_type);
+            request.header("content-encoding", packing).body(body.clone()).send().await.unwrap()
+        };
+        for packing in ["gzip", "identity, br"] {
+            let response = send(packing).await;
+            let status = response.status().as_u16();
+            let problem: Value = response.json().await.unwrap();
+            assert_eq!((status, problem["code"].as_str()), (415, Some("unsupported_media_type")), "{path}: {problem}");
+            assert!(problem["remedy"].as_str().unwrap().contains("Content-Encoding"), "{problem}");
+        }
+        assert!(send("identity").await.status().is_success(), "{path}");
+    }
+    assert!(
+        app.raw("GET", "/documents/roots").header("content-encoding", "gzip").send().await.unwrap().status() == 200
+    );
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_form_over_the_limit_is_refused_before_it_is_sent_and_while_it_is() {
     let settings = [("SVC_MAX_UPLOAD_BYTES", "1 MiB")];
     let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;

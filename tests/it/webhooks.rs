@@ -418,6 +418,7 @@ async fn addresses_inside_are_called_only_if_the_setting_says_so() {
         "https://[::1]/hook",
         "https://0x7f000001/",
         "https://10.0.0.1/",
+        "https://example.org/\r\nhook",
     ] {
         let refused = hook(&app.client, url, "ingest.*").await.unwrap_err();
         assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("url")), "{url}");

@@ -79,7 +79,7 @@ pub struct StageTime {
 
 wire_words! {
     /// How a leg ranks. `exact`: it compares the vectors of all that is eligible. `hnsw`: of the candidates of the HNSW index. `hnsw_then_exact`: of all,
-    /// because the index returned too few. `verified`: it looks up whether the best documents by their words are eligible. `listed`: it lists what is eligible,
+    /// because the index returned too few, or more may be as near as the last result. `verified`: it looks up whether the best documents by their words are eligible. `listed`: it lists what is eligible,
     /// and scores nothing else. `no_vector`: the model knows none of the query's words, so nothing is compared. `all_words`, `some_words`: by full text, what has all words of the query, or some of them.
     LegWay {
         Exact = "exact",

@@ -29,6 +29,7 @@ wire_words! {
         StandbyAway = "standby_away",
         StandbyBehind = "standby_behind",
         OtherModel = "other_model",
+        RulesFailed = "rules_failed",
         FileBytes = "file_bytes",
         VectorMemory = "vector_memory",
         SlowSearches = "slow_searches",
@@ -48,11 +49,12 @@ pub struct Finding {
     /// `feed_away`: this process does not reach the message broker that `SVC_AMQP_URL` names. `standby_away` and `standby_behind`: the primary answers
     /// the reads of a server that `SVC_DATABASE_READ_URL` names, because that is away or far behind.
     /// `other_model`: documents have vectors of a model that does not serve, so a search by vectors does not find them.
+    /// `rules_failed`: what follows from the facts of a predicate by rules cannot be derived, for the reason behind its name.
     /// The others are signs that one server will not do for much longer. `file_bytes`: the database holds very many bytes of files. `vector_memory`: the indexes
     /// of vectors are larger than half the memory. `slow_searches` and `slow_bm25`: searches by vectors and full text, and by BM25, take long in the database.
     /// `slow_ingestion`: embed tasks wait for the database and not for a model. `slow_claims`: claims of tasks take long.
     pub kind: FindingKind,
-    /// The badge, task type, worker or task in question, or the figure that tells.
+    /// The badge, task type, worker, task or predicate in question, or the figure that tells.
     pub about: String,
     pub tasks: i64,
     /// How long the oldest has waited.

@@ -271,7 +271,7 @@ search_body! {
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default, in `hybrid` where at least three documents are among the first ten of both legs.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default, where the query and no context chooses `hybrid`, and at least three documents are among the first ten of both legs.
         expand: bool,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT), ("index", NAME) } check |body| {
         NAME.check("index", &body.index)?;
@@ -312,7 +312,7 @@ search_body! {
         fusion: Fusion,
         /// The BM25 index; if absent, the index `default`.
         index: String,
-        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default, in `hybrid` where at least three documents are among the first ten of both legs.
+        /// Whether terms of the best texts of a first search are added to the query of BM25 (RM3), where the method is `bm25` or `hybrid`; by default, where the query and no context chooses `hybrid`, and at least three documents are among the first ten of both legs.
         expand: bool,
     } own {
         /// The most texts that the language model reads, 1 to 20; 8 by default.

@@ -67,7 +67,7 @@ pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 struct Read {
     values: usize,
     text: usize,
-    /// The first limit that was exceeded.
+    /// The first limit that was exceeded, or the first key that is not taken.
     over: Option<String>,
 }
 
@@ -166,6 +166,12 @@ impl<'de> Visitor<'de> for Bounded<'_> {
             if key.starts_with(RESERVED) && self.read.over.is_none() {
                 self.read.over = Some(format!("takes no key that begins with `{RESERVED}`"));
             }
+            // Only one of the two values could be kept.
+            if object.contains_key(&key) && self.read.over.is_none() {
+                let shown: String = key.chars().take(100).collect();
+                self.read.over =
+                    Some(format!("takes each key of an object only once, and `{shown}` stands there twice"));
+            }
             let value = members.next_value_seed(Bounded { read: &mut *self.read, level })?;
             if self.read.over.is_none() {
                 object.insert(key, value);
@@ -214,6 +220,15 @@ mod tests {
             assert!(read(text).unwrap_err().starts_with("takes no key that begins with `$serde_json::private::`"));
         }
         assert!(read(r#"{"$a": {"$serde": "5"}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_in_one_object_is_refused() {
+        for text in [r#"{"a": 1, "a": 2}"#, r#"{"b": [{"a": 1, "c": 2, "a": null}]}"#, r#"{"a": 1, "\u0061": 1}"#] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains("takes each key of an object only once, and `a`"), "{text}: {error}");
+        }
+        assert!(read(r#"{"a": {"a": [{"a": 1}, {"a": 2}]}}"#).is_ok(), "in different objects");
     }
 
     #[test]

@@ -21,15 +21,21 @@ const HEADER: u64 = 30;
 const OF_PACKAGES: [&[u8]; 5] =
     [b"mimetype", b"[Content_Types].xml", b"META-INF/MANIFEST.MF", b"AndroidManifest.xml", b"Index/Document.iwa"];
 
-/// Whether an archive names a file; nothing is measured if it has lost its directory, or is one document.
+/// Whether an archive names a file; nothing is measured if it is one document.
 pub(crate) fn probe<R: Read + Seek>(mut source: R) -> Result<Patterns, FormatError> {
-    Ok(match Directory::read(&mut source)? {
-        Some(directory) if directory.entries().any(|entry| OF_PACKAGES.contains(&entry.name)) => Patterns::default(),
-        Some(directory) => {
-            Patterns::default().with(Pattern::HasMembers, directory.entries().any(|entry| entry.is_file()))
-        }
-        None => Patterns::default(),
-    })
+    let directory = directory(&mut source)?;
+    if directory.entries().any(|entry| OF_PACKAGES.contains(&entry.name)) {
+        return Ok(Patterns::default());
+    }
+    Ok(Patterns::default().with(Pattern::HasMembers, directory.entries().any(|entry| entry.is_file())))
+}
+
+/// The directory of an archive. One that has lost it, because it broke off on its way, is damaged.
+fn directory<R: Read + Seek>(source: &mut R) -> Result<Directory, FormatError> {
+    let lost = || {
+        FormatError::corrupt(Format::Zip, "the list of its files at its end is missing or damaged; upload all of it")
+    };
+    Directory::read(source)?.ok_or_else(lost)
 }
 
 /// Reads every file in the archive.
@@ -39,8 +45,7 @@ pub(crate) fn members<R: Read + Seek>(
     budget: &mut Budget,
     take: &mut TakePart<'_>,
 ) -> Result<(), FormatError> {
-    let directory = Directory::read(&mut source)?;
-    let directory = directory.ok_or_else(|| FormatError::corrupt(Format::Zip, "it has no directory"))?;
+    let directory = directory(&mut source)?;
     let mut spans = Spans::default();
     let mut seen = 0;
     for (index, entry) in (0..).zip(directory.entries()) {

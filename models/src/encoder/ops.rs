@@ -5,7 +5,7 @@ use crate::{
     Pooling, Precision,
     body::Activation,
     encoder::Place,
-    kernels::{self, Attention, LayerNorm, Packed, ROWS_AT_ONCE, RelativeBias, Rotary},
+    kernels::{self, Attention, LayerNorm, Packed, ROWS_AT_ONCE, RelativeBias, Rotary, TILE_ROWS},
     ragged::Ragged,
 };
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
@@ -167,7 +167,7 @@ impl EncoderOps for Flex {
         let x = whole(x);
         let mut out = vec![0f32; x.storage::<f32>().len() / inputs * width];
         let pause = || batch.place.pause();
-        let split = Split::of(out.len() / width, weight.rows_at_once());
+        let split = Split::of(out.len() / width, weight.rows_at_once(), weight.tile_rows());
         split.run(pause, (x.storage(), inputs), (&mut out, width), |x, out, is_shared| {
             let product = |out: &mut [f32]| match is_shared {
                 true => weight.product_shared(x, out),
@@ -236,7 +236,7 @@ impl EncoderOps for Flex {
         let width = x.layout().shape()[1];
         let (mut x, y) = (whole(x), whole(y));
         let rows = x.storage_mut::<f32>();
-        Split::of(rows.len() / width, ROWS_AT_ONCE).run(
+        Split::of(rows.len() / width, ROWS_AT_ONCE, TILE_ROWS).run(
             || {},
             (y.storage(), width),
             (rows, width),
@@ -287,19 +287,19 @@ struct Split {
 }
 
 impl Split {
-    /// Cuts into blocks of about so many rows.
-    fn of(tokens: usize, rows_at_once: usize) -> Self {
+    /// Cuts into blocks of about so many rows, of which `tile_rows` fill the processor's tiles.
+    fn of(tokens: usize, rows_at_once: usize, tile_rows: usize) -> Self {
         /// With fewer rows per thread, reading the weights would not pay.
         const FEWEST_ROWS: usize = 24;
-        /// The value for the most common processors.
-        const TILE_ROWS: usize = 6;
         let threads = rayon::current_num_threads();
         if threads > 1 && tokens < threads * FEWEST_ROWS {
             return Self { rows: tokens, by_outputs: true };
         }
-        // The blocks have similar heights, consist of whole tiles, and each thread gets as many.
+        // The blocks have similar heights, consist of whole tiles, and each thread gets as many. Threads wait for the one with the most rows, so the
+        // blocks of several threads are not rounded up to tiles as large as those of AMX.
         let blocks = tokens.div_ceil(rows_at_once).next_multiple_of(threads);
-        Self { rows: tokens.div_ceil(blocks).next_multiple_of(TILE_ROWS), by_outputs: false }
+        let tile_rows = if threads > 1 { tile_rows.min(TILE_ROWS) } else { tile_rows };
+        Self { rows: tokens.div_ceil(blocks).next_multiple_of(tile_rows), by_outputs: false }
     }
 
     /// Runs `f` on each block of rows of `x` and of `out`, which come with their widths. If one thread runs all blocks,

@@ -1,5 +1,5 @@
 //! Products of bf16 and of integers by AMX, which multiplies sixteen rows by sixteen outputs in one instruction. Only some processors have it, and a
-//! process must ask the system for it.
+//! process must ask the system for it. Products of f32 consist of products of bf16 ([`super::thirds`]).
 
 use super::{
     halves::HalfPairs,
@@ -12,7 +12,7 @@ use std::{
 };
 
 /// How many rows a tile has, how many outputs, and how many pairs or quads of inputs.
-const TILE: usize = 16;
+pub(super) const TILE: usize = 16;
 /// The bytes from row to row of a tile of weights.
 const LINE: usize = size_of::<HalfPairs>();
 
@@ -21,7 +21,7 @@ pub(super) const AT_ONCE: usize = TILE;
 /// The most rows that are multiplied at once.
 pub(super) const ROWS: usize = 2 * TILE;
 
-/// Whether this processor has the instructions, and the system lets the process use them.
+/// Whether this processor has the instructions, and those of AVX-512 F, BW and BF16, and the system lets the process use them.
 pub(super) fn is_here() -> bool {
     static IS_HERE: OnceLock<bool> = OnceLock::new();
     *IS_HERE.get_or_init(|| is_in_processor() && is_allowed())
@@ -31,7 +31,10 @@ fn is_in_processor() -> bool {
     const FEATURES: u32 = 7;
     /// bf16, tiles and int8.
     const AMX: u32 = 1 << 22 | 1 << 24 | 1 << 25;
-    is_x86_feature_detected!("avx512bf16") && __cpuid_count(FEATURES, 0).edx & AMX == AMX
+    is_x86_feature_detected!("avx512bf16")
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && __cpuid_count(FEATURES, 0).edx & AMX == AMX
 }
 
 /// Asks Linux for the state of the tiles, which it saves only for processes that asked. It refuses where it has not switched the tiles on, and where a
@@ -134,13 +137,80 @@ macro_rules! zero {
     };
 }
 
-/// The rows of a product: bf16 in pairs.
-#[derive(Clone, Copy)]
-pub(super) struct Rows {
-    pub pairs: *const [u16; 2],
-    pub count: usize,
-    /// The distance from row to row.
-    pub stride: usize,
+/// The two sides of a product: rows, and panels of sixteen outputs. Tiles take [`AT_ONCE`] pairs of inputs of both at a time, which is a step.
+pub(super) trait Sides {
+    /// How many steps there are.
+    fn steps(&self) -> usize;
+
+    /// Prepares the steps of up to [`ROWS`] rows from `row` on, with the one or two panels from `panel` on. The rows come one group after the other,
+    /// then again for the next panels.
+    ///
+    /// # Safety
+    ///
+    /// The sides have these rows and panels.
+    unsafe fn begin(&mut self, row: usize, panel: usize, panels: usize);
+
+    /// Adds one step to the sums in tiles 0 to 3: the products of `M` times sixteen rows from `row` on, of which the last may be fewer, with `N`
+    /// panels from `panel` on. The steps come in order, after [`Self::begin`] for the same rows and panels.
+    ///
+    /// # Safety
+    ///
+    /// The sides have these rows, panels and this step, and the shapes are those of the rows.
+    unsafe fn add<const M: usize, const N: usize>(&mut self, row: usize, panel: usize, step: usize);
+}
+
+/// Loads a part of one or two blocks of rows, sixteen pairs of inputs, into tiles 4 and 5. The rows of a block begin `stride` bytes apart.
+///
+/// # Safety
+///
+/// The shapes are set, and `M` blocks have as many rows as they say.
+#[inline(always)]
+pub(super) unsafe fn load_rows<const M: usize>(blocks: [*const u8; 2], stride: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        load!("tmm4", blocks[0], stride);
+        if M > 1 {
+            load!("tmm5", blocks[1], stride);
+        }
+    }
+}
+
+/// Loads sixteen lines of one or two panels into tiles 6 and 7. The lines of a panel begin `stride` bytes apart.
+///
+/// # Safety
+///
+/// The shapes are set, and `N` panels have so many lines.
+#[inline(always)]
+pub(super) unsafe fn load_weights<const N: usize>(panels: [*const u8; 2], stride: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        load!("tmm6", panels[0], stride);
+        if N > 1 {
+            load!("tmm7", panels[1], stride);
+        }
+    }
+}
+
+/// Adds the products of the rows and weights that are loaded to the sums. With two blocks of rows and two panels no sum waits for its last addition.
+///
+/// # Safety
+///
+/// The shapes are set, and `M` blocks of rows and `N` panels are loaded.
+#[inline(always)]
+pub(super) unsafe fn add_products<const M: usize, const N: usize>() {
+    // SAFETY: the caller's promise.
+    unsafe {
+        add_product!("tdpbf16ps", "tmm0", "tmm4", "tmm6");
+        if N > 1 {
+            add_product!("tdpbf16ps", "tmm1", "tmm4", "tmm7");
+        }
+        if M > 1 {
+            add_product!("tdpbf16ps", "tmm2", "tmm5", "tmm6");
+        }
+        if M > 1 && N > 1 {
+            add_product!("tdpbf16ps", "tmm3", "tmm5", "tmm7");
+        }
+    }
 }
 
 /// Where sums are written: rows of f32 that begin `stride` apart.
@@ -150,19 +220,18 @@ struct Sums {
     stride: usize,
 }
 
-/// Multiplies `M` times sixteen rows, of which the last may be fewer, by `N` panels that begin `depth` lines apart.
+/// Multiplies `M` times sixteen rows from `row` on, of which the last may be fewer, by `N` panels from `panel` on, in all steps.
 ///
 /// # Safety
 ///
-/// The shapes are set, the rows have `depth` pairs, the panels `depth` lines, and each of `sums` has a line for each row.
-unsafe fn tiles<const M: usize, const N: usize>(
-    rows: Rows,
-    panels: *const HalfPairs,
-    depth: usize,
+/// The sides have these rows and panels, the shapes are those of the rows, and each of `sums` has a line for each row.
+unsafe fn tiles<S: Sides, const M: usize, const N: usize>(
+    sides: &mut S,
+    row: usize,
+    panel: usize,
     [first, second]: [Sums; 2],
     is_added: bool,
 ) {
-    let stride = rows.stride * size_of::<[u16; 2]>();
     let bytes = |sums: Sums| sums.stride * size_of::<f32>();
     // SAFETY: the caller's promise.
     unsafe {
@@ -191,22 +260,9 @@ unsafe fn tiles<const M: usize, const N: usize>(
                 zero!("tmm3");
             }
         }
-        for at in (0..depth).step_by(TILE) {
-            let (x, weights) = (rows.pairs.add(at), panels.add(at));
-            load!("tmm4", x, stride);
-            load!("tmm6", weights, LINE);
-            add_product!("tdpbf16ps", "tmm0", "tmm4", "tmm6");
-            if N > 1 {
-                load!("tmm7", weights.add(depth), LINE);
-                add_product!("tdpbf16ps", "tmm1", "tmm4", "tmm7");
-            }
-            if M > 1 {
-                load!("tmm5", x.add(TILE * rows.stride), stride);
-                add_product!("tdpbf16ps", "tmm2", "tmm5", "tmm6");
-            }
-            if M > 1 && N > 1 {
-                add_product!("tdpbf16ps", "tmm3", "tmm5", "tmm7");
-            }
+        sides.begin(row, panel, N);
+        for step in 0..sides.steps() {
+            sides.add::<M, N>(row, panel, step);
         }
         store!("tmm0", first.at, bytes(first));
         if N > 1 {
@@ -221,37 +277,30 @@ unsafe fn tiles<const M: usize, const N: usize>(
     }
 }
 
-/// Computes the products of rows with some panels of `depth` pairs each, and writes them to `out` or adds them.
+/// Computes the products of `count` rows with the panels of `columns` outputs, and writes them to `out` or adds them.
 ///
 /// # Safety
 ///
-/// [`is_here`], the rows have `depth` pairs, a multiple of [`AT_ONCE`], `lines` has the lines of all panels, `out` has a row of `columns` numbers for
-/// each row, the rows begin `out_stride` apart, and nobody else reads or writes them.
-pub(super) unsafe fn multiply(
-    rows: Rows,
-    depth: usize,
-    lines: &[HalfPairs],
+/// [`is_here`], the sides have these rows and panels, `out` has a row of `columns` numbers for each row, the rows begin `out_stride` apart, and nobody
+/// else reads or writes them.
+pub(super) unsafe fn multiply_sides<S: Sides>(
+    sides: &mut S,
+    count: usize,
     out: *mut f32,
     out_stride: usize,
     columns: usize,
     is_added: bool,
 ) {
-    assert!(depth.is_multiple_of(AT_ONCE) && columns.div_ceil(TILE) * depth <= lines.len(), "the panels are too short");
     // Sums of a last panel of fewer than sixteen outputs pass through here.
     let mut narrow = [[0f32; TILE]; ROWS];
     let mut shapes = Shapes::NONE;
     for column in (0..columns).step_by(2 * TILE) {
-        let width = (2 * TILE).min(columns - column);
-        let next = lines.get((column / TILE + 2) * depth..).unwrap_or_default();
-        let next = &next[..next.len().min(2 * depth)];
-        for row in (0..rows.count).step_by(ROWS) {
-            let count = ROWS.min(rows.count - row);
-            fetch_ahead(next, row / ROWS, rows.count.div_ceil(ROWS));
+        let (panel, width) = (column / TILE, (2 * TILE).min(columns - column));
+        for row in (0..count).step_by(ROWS) {
+            let count = ROWS.min(count - row);
             // SAFETY: the caller's promise; the narrow panel is the last one, of `width % TILE` columns.
             unsafe {
                 shapes.set(count);
-                let rows = Rows { pairs: rows.pairs.add(row * rows.stride), ..rows };
-                let panels = lines.as_ptr().add(column / TILE * depth);
                 let out = out.add(row * out_stride + column);
                 let of_panel = |panel: usize| Sums { at: out.wrapping_add(panel * TILE), stride: out_stride };
                 let mut sums = [of_panel(0), of_panel(1)];
@@ -266,10 +315,10 @@ pub(super) unsafe fn multiply(
                     sums[last] = Sums { at: narrow.as_mut_ptr().cast(), stride: TILE };
                 }
                 match (count > TILE, last > 0) {
-                    (true, true) => tiles::<2, 2>(rows, panels, depth, sums, is_added),
-                    (true, false) => tiles::<2, 1>(rows, panels, depth, sums, is_added),
-                    (false, true) => tiles::<1, 2>(rows, panels, depth, sums, is_added),
-                    (false, false) => tiles::<1, 1>(rows, panels, depth, sums, is_added),
+                    (true, true) => tiles::<S, 2, 2>(sides, row, panel, sums, is_added),
+                    (true, false) => tiles::<S, 2, 1>(sides, row, panel, sums, is_added),
+                    (false, true) => tiles::<S, 1, 2>(sides, row, panel, sums, is_added),
+                    (false, false) => tiles::<S, 1, 1>(sides, row, panel, sums, is_added),
                 }
                 if kept > 0 {
                     for (at, line) in narrow[..count].iter().enumerate() {
@@ -282,15 +331,22 @@ pub(super) unsafe fn multiply(
     }
 }
 
-/// Has the cache fetch the panels that come next, share by share: that of one of `groups` groups of rows.
-pub(super) fn fetch_ahead<W>(next: &[W], group: usize, groups: usize) {
-    for line in &next[next.len() * group / groups..next.len() * (group + 1) / groups] {
+/// The lines of the two panels of `depth` lines that come after those from `panel` on, as far as there are any.
+pub(super) fn after_two<W>(lines: &[W], panel: usize, depth: usize) -> &[W] {
+    let next = lines.get((panel + 2) * depth..).unwrap_or_default();
+    &next[..next.len().min(2 * depth)]
+}
+
+/// Has the cache fetch the panels that come next, share by share.
+pub(super) fn fetch_ahead<W>(next: &[W], share: usize, shares: usize) {
+    for line in &next[next.len() * share / shares..next.len() * (share + 1) / shares] {
         Avx512::prefetch(std::ptr::from_ref(line).cast());
     }
 }
 
-/// The sums of two panels for the rows that are multiplied at once.
-pub(super) type Integers = [[[i32; TILE]; ROWS]; 2];
+/// The sums of two panels for the rows that are multiplied at once. Each row of a tile is a line of the cache.
+#[repr(C, align(64))]
+pub(super) struct Integers(pub [[[i32; TILE]; ROWS]; 2]);
 
 /// Multiplies up to [`ROWS`] rows of u8 by one or two panels of i8, in [`AT_ONCE`] quads of inputs. The rows begin `stride` quads apart, the panels
 /// `apart` lines.
@@ -306,7 +362,7 @@ pub(super) unsafe fn multiply_quads(
     sums: &mut Integers,
 ) {
     let stride_bytes = stride * size_of::<[u8; 4]>();
-    let [first, second] = sums;
+    let Integers([first, second]) = sums;
     // SAFETY: the caller's promise, and `sums` has a line for each row.
     unsafe {
         load!("tmm4", x, stride_bytes);

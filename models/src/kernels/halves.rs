@@ -2,9 +2,10 @@
 //! have it; the others widen the weights and keep the rows in f32.
 #![cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86_64 has processors with the instruction"))]
 
+use super::aligned::Aligned;
 #[cfg(target_arch = "x86_64")]
 use super::{
-    amx,
+    amx::{self, ROWS, Sides, TILE, add_products, after_two, fetch_ahead, load_rows, load_weights, multiply_sides},
     lanes::{Avx512, WIDTH},
     tile::Panel,
 };
@@ -53,14 +54,14 @@ dispatch!(
 
 /// Rows in bf16. Each has an even number of inputs; the last one may be a zero that fills it up.
 pub(super) struct Halves {
-    values: Vec<[u16; 2]>,
+    values: Aligned<[u16; 2]>,
     count: usize,
 }
 
 impl Halves {
     pub fn new(x: &[f32], inputs: usize) -> Self {
         let count = x.len() / inputs;
-        let mut values = vec![[0; 2]; count * inputs.div_ceil(2)];
+        let mut values = Aligned::new([0u16; 2], count * inputs.div_ceil(2));
         to_halves(x, inputs, values.as_flattened_mut());
         Self { values, count }
     }
@@ -108,9 +109,11 @@ pub(super) unsafe fn multiply(
     let stride = x.values.len() / x.count.max(1);
     assert!(x.count == 0 || first + depth <= stride, "the rows are too short");
     if depth.is_multiple_of(amx::AT_ONCE) && amx::is_here() {
-        let rows = amx::Rows { pairs: x.values.as_ptr().wrapping_add(first), count: x.count, stride };
-        // SAFETY: the rows are long enough (asserted), and the rest is the caller's promise.
-        return unsafe { amx::multiply(rows, depth, lines, out, out_stride, columns, first > 0) };
+        assert!(columns.div_ceil(WIDTH) * depth <= lines.len(), "the panels are too short");
+        let pairs = x.values.as_ptr().wrapping_add(first);
+        let mut sides = HalfSides { pairs, stride, count: x.count, lines, depth };
+        // SAFETY: both sides are long enough (asserted), and the rest is the caller's promise.
+        return unsafe { multiply_sides(&mut sides, x.count, out, out_stride, columns, first > 0) };
     }
     let tiles = x.count.div_ceil(TILE_ROWS);
     let mut rest = lines;
@@ -138,6 +141,44 @@ pub(super) unsafe fn multiply(
                 }
                 of_height!(1 2 3 4 5 6 7 8 9 10 11 12);
             }
+        }
+    }
+}
+
+/// Rows and panels of bf16, as tiles of AMX take them.
+#[cfg(target_arch = "x86_64")]
+struct HalfSides<'a> {
+    pairs: *const [u16; 2],
+    /// The distance from row to row.
+    stride: usize,
+    /// How many rows there are.
+    count: usize,
+    lines: &'a [HalfPairs],
+    /// How many pairs of a row count, and how many lines a panel has.
+    depth: usize,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Sides for HalfSides<'_> {
+    fn steps(&self) -> usize {
+        self.depth / amx::AT_ONCE
+    }
+
+    unsafe fn begin(&mut self, row: usize, panel: usize, _: usize) {
+        fetch_ahead(after_two(self.lines, panel, self.depth), row / ROWS, self.count.div_ceil(ROWS));
+    }
+
+    #[inline(always)]
+    unsafe fn add<const M: usize, const N: usize>(&mut self, row: usize, panel: usize, step: usize) {
+        let &mut Self { pairs, stride, lines, depth, .. } = self;
+        let at = step * amx::AT_ONCE;
+        let blocks = [row, row + TILE].map(|row| pairs.wrapping_add(row * stride + at).cast::<u8>());
+        let panels = [panel, panel + 1].map(|panel| lines.as_ptr().wrapping_add(panel * depth + at).cast::<u8>());
+        // SAFETY: the caller's promise.
+        unsafe {
+            load_rows::<M>(blocks, stride * size_of::<[u16; 2]>());
+            load_weights::<N>(panels, size_of::<HalfPairs>());
+            add_products::<M, N>();
         }
     }
 }

@@ -1,5 +1,8 @@
 #[cfg(target_arch = "x86_64")]
-use super::amx;
+use super::{
+    amx,
+    thirds::{self, SplitRows},
+};
 use super::{
     halves::{self, HalfPairs, Halves},
     integers::{self, Integers, PairLine},
@@ -19,7 +22,13 @@ pub(crate) const ROWS_AT_ONCE: usize = 96;
 /// The same for AMX, which multiplies so fast that with fewer rows it would wait for the next panel.
 #[cfg(target_arch = "x86_64")]
 const ROWS_OF_TILES_AT_ONCE: usize = 384;
-/// How many inputs a tile of AMX has, in bf16 and in int8.
+/// The same for f32 by AMX. The weights are split once for so many rows, and the thirds of these stay in the second cache. With more rows a pass on one
+/// thread would pause too rarely.
+#[cfg(target_arch = "x86_64")]
+const ROWS_OF_THIRDS_AT_ONCE: usize = 192;
+/// How many rows fill the tiles of the most common processors.
+pub(crate) const TILE_ROWS: usize = 6;
+/// How many inputs a tile of AMX has, in bf16 (which f32 is split into) and in int8.
 const HALVES_OF_TILE: usize = 32;
 #[cfg(target_arch = "x86_64")]
 const BYTES_OF_TILE: usize = 64;
@@ -50,6 +59,8 @@ enum Lines {
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86_64 reads pairs and quads"))]
 enum Left<'a> {
     Floats(&'a [f32]),
+    #[cfg(target_arch = "x86_64")]
+    Split(SplitRows),
     Halves(Halves),
     Integers(Integers),
     Bytes(Bytes),
@@ -75,6 +86,10 @@ impl Packed {
     pub fn new(weight: &[f32], inputs: usize, outputs: usize, precision: Precision) -> Self {
         assert!(weight.len() == inputs * outputs && inputs > 0);
         let mut depth = inputs.div_ceil(inputs.div_ceil(DEPTH));
+        if inputs.is_multiple_of(HALVES_OF_TILE) {
+            // Whole tiles are multiplied by AMX.
+            depth = depth.next_multiple_of(HALVES_OF_TILE);
+        }
         let lines = match precision {
             Precision::Bf16 if halves::is_here() => {
                 // Each number takes half of the bytes. Whole tiles are multiplied by AMX.
@@ -106,17 +121,33 @@ impl Packed {
     /// How many rows are best multiplied at once.
     pub fn rows_at_once(&self) -> usize {
         #[cfg(target_arch = "x86_64")]
-        {
-            let of_tile = match self.lines {
-                Lines::Bf16Pairs(_) => HALVES_OF_TILE,
-                Lines::Int8Quads(_) => BYTES_OF_TILE,
-                _ => return ROWS_AT_ONCE,
+        if self.is_for_amx() {
+            return match self.lines {
+                Lines::F32(_) => ROWS_OF_THIRDS_AT_ONCE,
+                _ => ROWS_OF_TILES_AT_ONCE,
             };
-            if self.inputs.is_multiple_of(of_tile) && amx::is_here() {
-                return ROWS_OF_TILES_AT_ONCE;
-            }
         }
         ROWS_AT_ONCE
+    }
+
+    /// How many rows fill the tiles.
+    pub fn tile_rows(&self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if self.is_for_amx() {
+            return amx::ROWS;
+        }
+        TILE_ROWS
+    }
+
+    /// Whether AMX multiplies rows by the weight.
+    #[cfg(target_arch = "x86_64")]
+    fn is_for_amx(&self) -> bool {
+        let of_tile = match self.lines {
+            Lines::F32(_) | Lines::Bf16Pairs(_) => HALVES_OF_TILE,
+            Lines::Int8Quads(_) => BYTES_OF_TILE,
+            Lines::Bf16(_) | Lines::Int8(..) => return false,
+        };
+        self.inputs.is_multiple_of(of_tile) && amx::is_here()
     }
 
     /// Computes `out = x * weight` for rows `x` of `inputs` numbers.
@@ -160,6 +191,8 @@ impl Packed {
         // SAFETY: the caller's promise is passed on.
         unsafe {
             match (&self.lines, x) {
+                #[cfg(target_arch = "x86_64")]
+                (Lines::F32(lines), Left::Split(x)) => self.split_columns(lines, x, out, panels.start, columns),
                 (Lines::F32(lines), Left::Floats(x)) => self.float_columns(lines, x, out, panels.start, columns),
                 (Lines::Bf16(lines), Left::Floats(x)) => self.float_columns(lines, x, out, panels.start, columns),
                 (Lines::Int8(lines, scales), Left::Integers(x)) => {
@@ -222,13 +255,47 @@ impl Packed {
         }
     }
 
+    /// # Safety
+    ///
+    /// The same as for [`Self::columns`].
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn split_columns(
+        &self,
+        lines: &[Line],
+        x: &SplitRows,
+        out: *mut f32,
+        first_panel: usize,
+        columns: Range<usize>,
+    ) {
+        for block in (0..self.inputs).step_by(self.depth) {
+            let depth = self.depth.min(self.inputs - block);
+            let lines = &lines[block * self.panels() + first_panel * depth..];
+            // SAFETY: the caller's promise is passed on.
+            unsafe {
+                thirds::multiply(x, block, depth, lines, out.add(columns.start), self.outputs, columns.len());
+            }
+        }
+    }
+
     fn left<'a>(&self, x: &'a [f32]) -> Left<'a> {
         match self.lines {
+            #[cfg(target_arch = "x86_64")]
+            Lines::F32(_) if self.is_for_amx() => Left::Split(SplitRows::new(x, self.inputs)),
             Lines::Int8(..) => Left::Integers(Integers::new(x, self.inputs)),
             Lines::Int8Quads(_) => Left::Bytes(Bytes::new(x, self.inputs)),
             Lines::Bf16Pairs(_) => Left::Halves(Halves::new(x, self.inputs)),
             _ => Left::Floats(x),
         }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+impl Packed {
+    /// Does the same as [`Self::product`] with weights in f32 as a processor without AMX does it.
+    pub(super) fn product_by_lines(&self, x: &[f32], out: &mut [f32]) {
+        self.check(x, out);
+        // SAFETY: as in `product`.
+        unsafe { self.columns(&Left::Floats(x), out.as_mut_ptr(), 0..self.panels()) };
     }
 }
 
@@ -324,6 +391,8 @@ mod tests {
             (Precision::Int8, f32::INFINITY),
             (Precision::Bf16, f32::NAN),
             (Precision::Bf16, f32::from_bits(0x7FFF_FFFF)),
+            (Precision::F32, f32::NAN),
+            (Precision::F32, f32::from_bits(0x7FFF_FFFF)),
         ] {
             // AMX multiplies only whole tiles, so it takes the second number of inputs and not the first.
             for inputs in [3, 64] {
@@ -334,6 +403,21 @@ mod tests {
                 packed.product(&x, &mut out);
                 let is_right = out[0].is_nan() && out[1].is_nan() && out[2..] == [0.0, 0.0];
                 assert!(is_right, "{precision}, {inputs} inputs: {out:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_infinity_in_f32_does_not_become_a_number() {
+        for odd in [f32::INFINITY, f32::NEG_INFINITY] {
+            for inputs in [3, 64] {
+                let packed = Packed::new(&vec![1.0; 2 * inputs], inputs, 2, Precision::F32);
+                let mut x = vec![0.0; 2 * inputs];
+                x[1] = odd;
+                let mut out = [f32::NAN; 4];
+                packed.product(&x, &mut out);
+                let is_right = out[..2].iter().all(|out| !out.is_finite()) && out[2..] == [0.0, 0.0];
+                assert!(is_right, "{odd}, {inputs} inputs: {out:?}");
             }
         }
     }

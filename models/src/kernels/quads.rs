@@ -2,7 +2,7 @@
 //! it; the others multiply pairs ([`super::integers`]).
 #![cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86_64 has processors with the instruction"))]
 
-use super::{lanes::WIDTH, tile::Line};
+use super::{aligned::Aligned, lanes::WIDTH, tile::Line};
 #[cfg(target_arch = "x86_64")]
 use {
     super::{amx, lanes::Avx512, tile::Panel},
@@ -39,7 +39,7 @@ pub(super) fn is_here() -> bool {
 /// Rows as integers: each number is its integer, less the shift, times its group's scale.
 pub(super) struct Bytes {
     /// Each row has a whole number of quads; what fills it up meets weights of zero.
-    values: Vec<[u8; 4]>,
+    values: Aligned<[u8; 4]>,
     scales: Vec<f32>,
     count: usize,
 }
@@ -48,7 +48,8 @@ impl Bytes {
     pub fn new(x: &[f32], inputs: usize) -> Self {
         let count = x.len() / inputs;
         let (quads, groups) = (inputs.div_ceil(4), inputs.div_ceil(GROUP_INPUTS));
-        let mut bytes = Self { values: vec![[0; 4]; count * quads], scales: vec![0.0; count * groups], count };
+        let (values, scales) = (Aligned::new([0u8; 4], count * quads), vec![0.0; count * groups]);
+        let mut bytes = Self { values, scales, count };
         to_bytes(x, inputs, bytes.values.as_flattened_mut(), &mut bytes.scales);
         bytes
     }
@@ -210,7 +211,7 @@ unsafe fn multiply_by_tiles(
     columns: usize,
 ) {
     let (quads, groups) = (weights.inputs.div_ceil(4), weights.inputs.div_ceil(GROUP_INPUTS));
-    let (mut integers, mut sums) = ([[[0; WIDTH]; amx::ROWS]; 2], [[Line::ZERO; amx::ROWS]; 2]);
+    let (mut integers, mut sums) = (amx::Integers([[[0; WIDTH]; amx::ROWS]; 2]), [[Line::ZERO; amx::ROWS]; 2]);
     let mut shapes = amx::Shapes::NONE;
     for column in (0..columns).step_by(2 * WIDTH) {
         let at = first_panel + column / WIDTH;
@@ -235,7 +236,7 @@ unsafe fn multiply_by_tiles(
                         let corrections = _mm512_loadu_si512(weights.corrections[of_group].as_ptr().cast());
                         let scales = _mm512_load_ps(weights.scales[of_group].0.as_ptr());
                         let row_scales = x.scales[row * groups + group..].iter().step_by(groups);
-                        let rows = integers[panel][..count].iter().zip(&mut sums[panel]).zip(row_scales);
+                        let rows = integers.0[panel][..count].iter().zip(&mut sums[panel]).zip(row_scales);
                         for ((integers, sum), row_scale) in rows {
                             let integers = _mm512_loadu_si512(integers.as_ptr().cast());
                             let numbers = _mm512_cvtepi32_ps(_mm512_add_epi32(integers, corrections));

@@ -174,7 +174,8 @@ pub(super) struct Export {
 
 impl Export {
     fn begin(folder: &Path, root: Option<i64>, source: String) -> Result<Export, CliError> {
-        let folder = std::path::absolute(folder).map_err(at(folder))?;
+        // Without the slash that a shell puts behind a folder, so that the archive on its way stands beside the folder and not in it.
+        let folder: PathBuf = std::path::absolute(folder).map_err(at(folder))?.components().collect();
         let is_empty = match fs::read_dir(&folder) {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,

@@ -280,7 +280,9 @@ impl<'a> Part<'a> {
                 });
             }
             if document.settled == Settled::Settled && !self.vectors.contains_key(&document.id) {
-                match document.rule.is_none() || !document.content.is_empty() {
+                // The vector of a container is the sum of those under it, whatever text an archive gives it.
+                let is_container = containers.last().is_some_and(|last| last.id == id);
+                match !is_container && (document.rule.is_none() || !document.content.is_empty()) {
                     true => to_embed.push((place, document.title.len() + document.content.len())),
                     false => answer.without_vector += u32::from(document.vector.is_some()),
                 }

@@ -8,7 +8,7 @@
 use super::{Error, write::stored};
 use crate::store::{
     indexes::{
-        self, Totals, postings,
+        self, postings,
         postings::{Head, Keyed, PostingsRow},
         terms,
         terms::{Sealed, TermStats},
@@ -18,7 +18,7 @@ use crate::store::{
 use sqlx::{PgConnection, PgPool};
 use std::collections::{HashMap, HashSet};
 use svc_ids::IndexId;
-use svc_ranking::{Curve, Posting, decode_row, encode_rows};
+use svc_ranking::{Curve, Posting, Totals, decode_row, encode_rows};
 
 /// The most terms of one batch.
 const TERMS: i64 = 8_192;

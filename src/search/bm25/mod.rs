@@ -9,6 +9,7 @@
 
 mod build;
 mod compact;
+mod load;
 mod read;
 mod write;
 

@@ -1,35 +1,27 @@
-use super::Error;
+use super::{
+    Error,
+    load::{Loaded, Scored, load},
+};
 use crate::store::{
-    indexes::{
-        Totals,
-        postings::{self as rows, Resolved},
-        reading::{self, Known, PartOf, Reading},
-        terms::TermStats,
-    },
+    indexes::postings::{self as rows, Resolved},
+    search::Eligible,
     transaction,
 };
 use sqlx::{PgConnection, PgPool};
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
 use svc_ids::{DocumentId, IndexId};
-use svc_ranking::{
-    Analyzer, AnalyzerConfig, Bounds, Cache, Curve, List, MAX_TERMS, Newest, Posting, Postings, Scoring, SealedKey,
-    Weighted, decode_row, idf,
-};
+use svc_ranking::{Cache, Scoring, Weighted};
 
-/// The most terms of a query that are looked up, the most repeated ones first.
-const LOOKED_UP: usize = 1_024;
 /// Up to this many postings, adding up everything is faster than using bounds.
 const EXHAUSTIVE: usize = 64 << 10;
-/// Up to this many postings, scoring stays on the async thread, because handing it over would cost more.
-const INLINE: usize = 32 << 10;
-/// A query with more bytes is analysed on a blocking thread.
-const LONG_QUERY: usize = 16 << 10;
+/// Up to this many postings, scoring takes a fraction of a millisecond. It stays on the async thread, because the search would wait until another one wakes up.
+const INLINE: usize = 128 << 10;
 /// The most documents that are verified before it is known what share of them passes.
-const FIRST: usize = 2_000;
+pub(super) const FIRST: usize = 2_000;
 /// Where such a share of the documents passes, hardly more than the results are verified.
 const NEARLY_ALL: f64 = 0.9;
 /// How many documents one call of a verifier gets.
-const VERIFY: usize = 10_000;
+pub(super) const VERIFY: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit {
@@ -64,6 +56,15 @@ pub trait Verify: Send + Sync {
         docnos: &'a [i32],
     ) -> Answer<'a, Vec<Resolved>>;
 
+    /// The same filter for the statement that reads the postings, which verifies the documents that the search foresees; `None` if that
+    /// statement cannot have it, or would have to be planned for it anew each time.
+    fn eligible(&self) -> Option<&Eligible> {
+        None
+    }
+
+    /// Is told how many more documents were verified.
+    fn verified(&self, _documents: usize) {}
+
     /// All documents of the index that may be returned, ascending by their numbers, if the filter is narrow, otherwise `None`.
     fn list<'a>(&'a self, conn: &'a mut PgConnection, index: IndexId) -> Answer<'a, Option<Vec<Resolved>>>;
 
@@ -87,14 +88,6 @@ pub enum Allowed<'a> {
     Verify(&'a dyn Verify),
 }
 
-/// An index as it was read for a query.
-struct Loaded {
-    index: IndexId,
-    /// The server's process that read it.
-    backend: i32,
-    scoring: Scoring,
-}
-
 /// What one look at the index came to.
 enum Outcome {
     Found(Vec<Hit>),
@@ -105,8 +98,9 @@ enum Outcome {
 /// The `limit` best documents of the index of this name for `query`, by descending score, then by ascending document; `None` if there is
 /// no such index. If more than eight thousand documents tie at the limit, those indexed first are taken.
 ///
-/// It mostly takes two statements: one reads the postings, and one verifies the best documents. If a document was indexed anew between
-/// them, all is read again as of one moment.
+/// Where nothing was written since the index was last read, it mostly takes one statement: the search scores the postings that it remembers, and
+/// the statement tells whether they are still all that there is, and verifies the best documents. Otherwise it mostly takes two: one reads the postings, and one
+/// verifies. If a document was indexed anew between them, all is read again as of one moment.
 pub async fn search(
     pool: &PgPool,
     cache: &Cache,
@@ -120,7 +114,7 @@ pub async fn search(
         Allowed::Verify(verify) => Some(verify),
     };
     let mut conn = transaction::statements(pool).await?;
-    let Some(loaded) = load(&mut conn, cache, index, query).await? else {
+    let Some(loaded) = load(&mut conn, cache, index, query, limit, verify).await? else {
         conn.end();
         return Ok(None);
     };
@@ -131,7 +125,7 @@ pub async fn search(
         return Ok(Some(hits));
     }
     let mut tx = transaction::begin_snapshot(pool).await?;
-    let Some(loaded) = load(&mut tx, cache, index, query).await? else { return Ok(None) };
+    let Some(loaded) = load(&mut tx, cache, index, query, limit, verify).await? else { return Ok(None) };
     let outcome = look(&mut tx, loaded, limit, verify).await?;
     tx.commit().await?;
     match outcome {
@@ -146,17 +140,11 @@ async fn look(
     limit: usize,
     mut verify: Option<&dyn Verify>,
 ) -> Result<Outcome, Error> {
-    let Loaded { index, mut scoring, .. } = loaded;
-    let most = scoring.lists.iter().map(|list| list.postings.count()).sum::<usize>();
+    let Loaded { index, mut scoring, mut foreseen, .. } = loaded;
+    let most = set_out(&mut scoring, limit, verify);
     if limit == 0 || most == 0 {
         return Ok(Outcome::Found(vec![]));
     }
-    scoring.prune = most > EXHAUSTIVE;
-    scoring.k = match verify {
-        Some(filter) if filter.share() >= NEARLY_ALL => enough(limit, filter.share()),
-        Some(filter) => enough(limit, filter.share()).min(FIRST).max(limit.saturating_mul(2).saturating_add(16)),
-        None => limit,
-    };
     let mut verdicts: HashMap<i32, (DocumentId, bool)> = HashMap::new();
     let mut may_list = true;
     loop {
@@ -172,14 +160,24 @@ async fn look(
                 verify = None;
             }
         }
-        // This also limits what the scoring holds for a huge `limit`.
         scoring.k = scoring.k.min(most);
-        let (back, scored) = score(scoring, most).await?;
-        scoring = back;
+        let scored = match foreseen.take() {
+            Some((scored, resolved)) => {
+                told(verify, resolved.len());
+                verdicts.extend(resolved.into_iter().map(|one| (one.docno, (one.document_id, one.passes))));
+                scored
+            }
+            None => {
+                let (back, scored) = score(scoring, most).await?;
+                scoring = back;
+                scored
+            }
+        };
         let whole = scored.len() < scoring.k || scoring.k >= most;
         let docnos: Vec<i32> = scored.iter().map(|&(doc, _)| doc as i32).collect();
         let unknown: Vec<i32> = docnos.iter().copied().filter(|docno| !verdicts.contains_key(docno)).collect();
         for docnos in unknown.chunks(VERIFY) {
+            told(verify, docnos.len());
             let resolved = match verify {
                 Some(filter) => filter.resolve(&mut *conn, index, docnos).await?,
                 None => rows::documents(&mut *conn, index, docnos).await?,
@@ -212,125 +210,32 @@ async fn look(
     }
 }
 
+/// Decides how many documents are scored first, and whether bounds are used. Returns how many postings there are.
+pub(super) fn set_out(scoring: &mut Scoring, limit: usize, verify: Option<&dyn Verify>) -> usize {
+    let most = scoring.lists.iter().map(|list| list.postings.count()).sum::<usize>();
+    scoring.prune = most > EXHAUSTIVE;
+    scoring.k = match verify {
+        Some(filter) if filter.share() >= NEARLY_ALL => enough(limit, filter.share()),
+        Some(filter) => enough(limit, filter.share()).min(FIRST).max(limit.saturating_mul(2).saturating_add(16)),
+        None => limit,
+    };
+    // This also limits what the scoring holds for a huge `limit`.
+    scoring.k = scoring.k.min(most);
+    most
+}
+
+fn told(verify: Option<&dyn Verify>, documents: usize) {
+    if let Some(filter) = verify {
+        filter.verified(documents);
+    }
+}
+
 /// How many documents to fetch so that `limit` of them most likely pass, where this share does.
 fn enough(limit: usize, share: f64) -> usize {
     (limit as f64 / share * 1.25) as usize + 16
 }
 
-/// The weight of each term in the query: for a word, how often it stands there; for an added term, its share of all words.
-async fn query_terms(config: AnalyzerConfig, Query { text, added }: Query<'_>) -> Result<Vec<Weighted>, Error> {
-    let bag = if text.len() > LONG_QUERY {
-        let text = text.to_owned();
-        let analysis = tokio::task::spawn_blocking(move || Analyzer::new(config).query(&text));
-        analysis.await.map_err(|_| Error::Stopped)?
-    } else {
-        Analyzer::new(config).query(text)
-    };
-    // Where each text has its own language, a word becomes a term of each language, and a text can have only one of these. So words are counted, not terms.
-    let words = if bag.terms.is_empty() { 0.0 } else { f64::from(bag.length.max(1)) };
-    let mut terms: Vec<(Box<str>, u32)> = bag.terms.into_iter().collect();
-    if terms.len() > LOOKED_UP {
-        terms.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        terms.truncate(LOOKED_UP);
-    }
-    terms.sort_unstable();
-    let mut terms: Vec<Weighted> = terms.into_iter().map(|(term, count)| (term, f64::from(count))).collect();
-    for (term, share) in added.iter().filter(|_| words > 0.0) {
-        match terms.binary_search_by(|(known, _)| known.cmp(term)) {
-            Ok(at) => terms[at].1 += words * share,
-            Err(at) => terms.insert(at, (term.clone(), words * share)),
-        }
-    }
-    Ok(terms)
-}
-
-/// Reads the postings of the query's terms, as of one moment; `None` if there is no index of this name.
-async fn load(conn: &mut PgConnection, cache: &Cache, name: &str, query: Query<'_>) -> Result<Option<Loaded>, Error> {
-    // Mostly the index is what it was; otherwise its own analyzer reads the query again.
-    let (mut id, mut analyzer) = cache.index(name).unwrap_or_default();
-    loop {
-        let wanted = query_terms(analyzer, query).await?;
-        let names: Vec<&str> = wanted.iter().map(|(name, _)| &**name).collect();
-        let newest = cache.newest(id, names.iter().copied());
-        let known: Vec<Known> = newest.iter().map(|((_, term_id, _, seal), _)| (*term_id, *seal)).collect();
-        let Some(reading) = reading::read(&mut *conn, name, &names, &known, MAX_TERMS).await? else { return Ok(None) };
-        let now = (reading.id.0, reading.totals.config.analyzer);
-        if !now.1.is_current() {
-            return Err(Error::OtherAnalyzer(name.to_owned()));
-        }
-        if now == (id, analyzer) {
-            let (index, backend) = (reading.id, reading.backend);
-            return Ok(Some(Loaded { index, backend, scoring: scoring(cache, reading, &wanted, newest)? }));
-        }
-        (id, analyzer) = now;
-        cache.keep_index(name, id, analyzer);
-    }
-}
-
-fn scoring(cache: &Cache, reading: Reading, wanted: &[Weighted], newest: Vec<Newest>) -> Result<Scoring, Error> {
-    let Reading { id: index, totals, stats, parts, .. } = reading;
-    let corrupt = |term| move |reason| Error::Corrupt { index, term, reason };
-    let mut found: HashMap<i32, Found> = HashMap::with_capacity(stats.len());
-    for part in parts {
-        let found = found.entry(part.term_id).or_default();
-        match part.postings {
-            PartOf::Sealed(first, data) => found.sealed.push((first, data)),
-            PartOf::Tail(data) => decode_row(&data, &mut found.tail).map_err(corrupt(part.term_id))?,
-            PartOf::Dead(docs) => found.dead.extend(docs.into_iter().map(i32::unsigned_abs)),
-        }
-    }
-    let mut newest: HashMap<SealedKey, Arc<Postings>> = newest.into_iter().collect();
-    let average = totals.average_length();
-    let curve = Curve::new(totals.config.parameters(), average);
-    let mut lists = Vec::with_capacity(stats.len());
-    let mut dead = vec![];
-    for term in &stats {
-        let found = found.remove(&term.term_id).unwrap_or_default();
-        let df = i64::from(term.df) + found.tail.len() as i64 - found.dead.len() as i64;
-        dead.extend(found.dead);
-        let count = wanted.binary_search_by(|(name, _)| (**name).cmp(&term.term)).map_or(1.0, |at| wanted[at].1);
-        let weight = idf(totals.docs as f64, df.max(0) as f64) * (totals.config.k1 + 1.0) * count;
-        if term.df > 0 {
-            let key = (index.0, term.term_id, term.generation, term.seal);
-            let list = match newest.remove(&key) {
-                Some(list) => list,
-                None => {
-                    let list = Arc::new(Postings::sealed(found.sealed).map_err(corrupt(term.term_id))?);
-                    cache.keep(&term.term, key, &list);
-                    list
-                }
-            };
-            lists.push(List { postings: list, weight, bounds: bounds(&totals, term, average) });
-        }
-        if !found.tail.is_empty() {
-            let postings = Arc::new(Postings::tail(found.tail, &curve));
-            lists.push(List { postings, weight, bounds: Bounds::Times(1.0) });
-        }
-    }
-    dead.sort_unstable();
-    dead.dedup();
-    Ok(Scoring { lists, curve, allowed: None, dead, k: 0, prune: true })
-}
-
-#[derive(Default)]
-struct Found {
-    sealed: Vec<(i32, Vec<u8>)>,
-    tail: Vec<Posting>,
-    dead: Vec<u32>,
-}
-
-/// A longer average makes every saturation larger, at most in proportion; a shorter one only leaves the bounds too
-/// large.
-fn bounds(totals: &Totals, term: &TermStats, average: f64) -> Bounds {
-    let built = f64::from(term.avgdl_built);
-    if term.generation <= totals.rescored_at || built <= 0.0 {
-        Bounds::Unknown
-    } else {
-        Bounds::Times((average / built).max(1.0) as f32)
-    }
-}
-
-async fn score(scoring: Scoring, postings: usize) -> Result<(Scoring, Vec<(u32, f64)>), Error> {
+pub(super) async fn score(scoring: Scoring, postings: usize) -> Result<(Scoring, Scored), Error> {
     let run = move || {
         let scored = scoring.run();
         (scoring, scored)

@@ -35,6 +35,9 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
         FindingKind::BatchStalled => {
             "see that svc-batch-worker runs and what it logs; svc-batch-worker cancel has the tasks tried again"
         }
+        FindingKind::RulesFailed => {
+            "what follows from the facts of this predicate is out of date: mend what the reason names; the worker that derives tries again every second, and its log says more"
+        }
         FindingKind::Paused => "resume the task type: POST /admin/task-types/{task_type}/resume",
         FindingKind::StandbyAway => {
             "rung 3: the primary answers what this server would: see that it runs as a standby of the primary, and that SVC_DATABASE_READ_URL names it"
@@ -94,7 +97,7 @@ pub struct Outside {
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
 /// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
 /// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends;
-/// what is wrong outside the queue; documents that have only vectors of another model; and the signs that one server will not do for much longer.
+/// predicates from whose facts nothing can be derived; what is wrong outside the queue; documents that have only vectors of another model; and the signs that one server will not do for much longer.
 pub async fn findings(
     conn: &mut PgConnection,
     patience: Duration,
@@ -141,6 +144,9 @@ pub async fn findings(
          UNION ALL
          SELECT 'paused', p.task_type, count(t.id), extract(epoch FROM clock_timestamp() - p.since)::float8
            FROM paused_task_type p JOIN task_queue t ON t.parked_on = -p.id GROUP BY p.task_type, p.since
+         UNION ALL
+         SELECT 'rules_failed', p.namespace || ':' || p.name || ': ' || f.reason, 0, extract(epoch FROM clock_timestamp() - f.failed_at)::float8
+           FROM (SELECT * FROM derivation_failures ORDER BY failed_at, predicate_id LIMIT 20) f JOIN predicates p ON p.id = f.predicate_id
          UNION ALL
          SELECT 'batch_stalled', b.provider || ' batch ' || b.id, count(t.id), extract(epoch FROM clock_timestamp() - min(t.batched_at))::float8
            FROM llm_batches b JOIN task_queue t ON t.batch_id = b.id::text WHERE NOT b.is_done

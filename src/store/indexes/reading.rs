@@ -1,11 +1,25 @@
 //! What one search reads of an index: all of it in one statement, so that it is of one moment without a transaction.
-use super::{Totals, terms::TermStats};
-use sqlx::{PgConnection, types::Json};
-use svc_ids::IndexId;
-use svc_ranking::Config;
+use super::{postings::Resolved, terms::TermStats};
+use crate::store::{
+    documents::add,
+    scope::readable,
+    search::{Eligible, eligible},
+};
+use sqlx::{PgConnection, Postgres, Row, SqlSafeStr, SqlStr, postgres::PgRow, types::Json};
+use svc_ids::{DocumentId, IndexId};
+use svc_ranking::Totals;
 
 /// A sealed list that the caller has: the term and the seal.
 pub type Known = (i32, i64);
+
+/// Documents that the caller expects to find, by their numbers in an index; they are verified in the same statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreseen<'a> {
+    pub index: IndexId,
+    pub docnos: &'a [i32],
+    /// `None` if every document of the index passes.
+    pub eligible: Option<&'a Eligible>,
+}
 
 /// An index as one search reads it.
 #[derive(Debug)]
@@ -17,6 +31,8 @@ pub struct Reading {
     /// Those of the terms that the index knows, by term.
     pub stats: Vec<TermStats>,
     pub parts: Vec<Part>,
+    /// Those of the foreseen documents that the index has.
+    pub resolved: Vec<Resolved>,
 }
 
 /// Postings of a term.
@@ -36,23 +52,54 @@ pub enum PartOf {
     Dead(Vec<i32>),
 }
 
-#[derive(Debug, sqlx_macros::FromRow)]
-struct Row {
-    kind: i16,
-    term_id: Option<i32>,
-    first_doc: Option<i32>,
-    data: Option<Vec<u8>>,
-    docs: Option<Vec<i32>>,
-    term: Option<String>,
-    generation: Option<i64>,
-    seal: Option<i64>,
-    count: Option<i64>,
-    tokens: Option<i64>,
-    average: Option<f32>,
-    id: Option<IndexId>,
-    config: Option<Json<Config>>,
-    backend: Option<i32>,
+/// The statement that reads an index; `passes` and its join say which of the foreseen documents pass. The planner does not see the terms and the numbers behind
+/// their inner SELECTs. So a plan for these very values never looks cheaper to it than one for any, and it plans no search anew.
+macro_rules! reading {
+    ($($passes:tt)*) => {
+        concat!(
+            "WITH i AS MATERIALIZED (
+             SELECT i.id, i.config, i.generation, i.rescored_at, i.docs + d.docs AS docs, i.tokens + d.tokens AS tokens
+               FROM search_indexes i CROSS JOIN LATERAL (
+                    SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens
+                      FROM search_index_deltas WHERE index_id = i.id) d
+              WHERE i.name = $12),
+         s AS MATERIALIZED (
+             SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
+              WHERE index_id = (SELECT id FROM i) AND term = ANY((SELECT $13::text[])::text[]) ORDER BY df, term LIMIT $16)
+         SELECT 0::smallint AS kind, NULL::int AS term_id, NULL::int AS first_doc, NULL::bytea AS data, NULL::int[] AS docs, NULL AS term,
+                generation, rescored_at AS seal, docs AS count, tokens, NULL::real AS average, id, config, pg_backend_pid() AS backend,
+                NULL::bigint[] AS documents, NULL::boolean[] AS passes FROM i
+         UNION ALL
+         SELECT 1::smallint, term_id, NULL, NULL, NULL, term, generation, seal, df, NULL, avgdl_built, NULL, NULL, NULL, NULL, NULL FROM s
+         UNION ALL
+         SELECT 2::smallint, term_id, first_doc, data, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_postings
+          WHERE index_id = (SELECT id FROM i) AND sealed AND term_id = ANY(ARRAY(
+                SELECT s.term_id FROM s LEFT JOIN unnest($14::int[], $15::bigint[]) AS k(term_id, seal) ON k.term_id = s.term_id AND k.seal = s.seal
+                 WHERE s.df > 0 AND k.term_id IS NULL))
+         UNION ALL
+         SELECT 3::smallint, term_id, first_doc, data, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_postings
+          WHERE index_id = (SELECT id FROM i) AND NOT sealed AND term_id = ANY(ARRAY(SELECT term_id FROM s))
+         UNION ALL
+         SELECT 4::smallint, term_id, first_doc, NULL, docs, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_tombstones
+          WHERE index_id = (SELECT id FROM i) AND term_id = ANY(ARRAY(SELECT term_id FROM s))
+         UNION ALL
+         SELECT 5::smallint, NULL, NULL, NULL, array_agg(f.docno), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                array_agg(f.document_id), array_agg(f.passes)
+           FROM (SELECT e.docno, e.document_id, ",
+            $($passes)*,
+            " WHERE e.index_id = $17 AND e.docno = ANY((SELECT $18::int[])::int[])) f"
+        )
+    };
 }
+
+/// All of the foreseen documents pass.
+const READING: &str = reading!("true AS passes FROM search_index_entries e");
+
+/// Those that are eligible pass.
+const VERIFYING: &str = reading!(
+    "d.id IS NOT NULL AS passes FROM search_index_entries e LEFT JOIN documents d ON d.id = e.document_id AND ",
+    eligible!()
+);
 
 /// Reads what the index of this name knows of `terms`: of the `most` rarest of them at most. The sealed rows of `known` lists are left
 /// out. Returns `None` if there is no such index.
@@ -62,81 +109,81 @@ pub async fn read(
     terms: &[&str],
     known: &[Known],
     most: usize,
+    foreseen: Option<Foreseen<'_>>,
 ) -> sqlx::Result<Option<Reading>> {
     let (ids, seals): (Vec<i32>, Vec<i64>) = known.iter().copied().unzip();
-    let rows: Vec<Row> = sqlx::query_as(
-        "WITH i AS MATERIALIZED (
-             SELECT i.id, i.config, i.generation, i.rescored_at, i.docs + d.docs AS docs, i.tokens + d.tokens AS tokens
-               FROM search_indexes i CROSS JOIN LATERAL (
-                    SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens
-                      FROM search_index_deltas WHERE index_id = i.id) d
-              WHERE i.name = $1),
-         s AS MATERIALIZED (
-             SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
-              WHERE index_id = (SELECT id FROM i) AND term = ANY($2) ORDER BY df, term LIMIT $5)
-         SELECT 0::smallint AS kind, NULL::int AS term_id, NULL::int AS first_doc, NULL::bytea AS data, NULL::int[] AS docs, NULL AS term,
-                generation, rescored_at AS seal, docs AS count, tokens, NULL::real AS average, id, config, pg_backend_pid() AS backend FROM i
-         UNION ALL
-         SELECT 1::smallint, term_id, NULL, NULL, NULL, term, generation, seal, df, NULL, avgdl_built, NULL, NULL, NULL FROM s
-         UNION ALL
-         SELECT 2::smallint, term_id, first_doc, data, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_postings
-          WHERE index_id = (SELECT id FROM i) AND sealed AND term_id = ANY(ARRAY(
-                SELECT s.term_id FROM s LEFT JOIN unnest($3::int[], $4::bigint[]) AS k(term_id, seal) ON k.term_id = s.term_id AND k.seal = s.seal
-                 WHERE s.df > 0 AND k.term_id IS NULL))
-         UNION ALL
-         SELECT 3::smallint, term_id, first_doc, data, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_postings
-          WHERE index_id = (SELECT id FROM i) AND NOT sealed AND term_id = ANY(ARRAY(SELECT term_id FROM s))
-         UNION ALL
-         SELECT 4::smallint, term_id, first_doc, NULL, docs, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_tombstones
-          WHERE index_id = (SELECT id FROM i) AND term_id = ANY(ARRAY(SELECT term_id FROM s))",
-    )
-    .bind(name)
-    .bind(terms)
-    .bind(ids)
-    .bind(seals)
-    .bind(i64::try_from(most).unwrap_or(i64::MAX))
-    .fetch_all(conn)
-    .await?;
-    Ok(Reading::of(rows))
+    let eligible = foreseen.and_then(|foreseen| foreseen.eligible);
+    // The first eleven arguments are those of the predicate, whether it is in the statement or not.
+    let mut arguments = match eligible {
+        Some(eligible) => eligible.arguments(),
+        None => Eligible::default().arguments(),
+    };
+    add(&mut arguments, name);
+    add(&mut arguments, terms);
+    add(&mut arguments, ids);
+    add(&mut arguments, seals);
+    add(&mut arguments, i64::try_from(most).unwrap_or(i64::MAX));
+    add(&mut arguments, foreseen.map_or(IndexId(0), |foreseen| foreseen.index));
+    add(&mut arguments, foreseen.map_or_else(Vec::new, |foreseen| foreseen.docnos.to_vec()));
+    let statement = match eligible {
+        Some(eligible) => eligible.statement(VERIFYING, &mut arguments).into_sql_str(),
+        None => SqlStr::from_static(READING),
+    };
+    Reading::of(&sqlx::query_with::<Postgres, _>(statement, arguments).fetch_all(conn).await?)
 }
 
 impl Reading {
-    fn of(rows: Vec<Row>) -> Option<Reading> {
+    /// Decodes of each row only the columns of its kind.
+    fn of(rows: &[PgRow]) -> sqlx::Result<Option<Reading>> {
         let mut reading: Option<Reading> = None;
-        let (mut stats, mut parts) = (Vec::new(), Vec::with_capacity(rows.len()));
+        let (mut stats, mut parts, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
-            let part = |postings| row.term_id.map(|term_id| Part { term_id, postings });
-            match row.kind {
+            match row.try_get::<i16, _>("kind")? {
                 0 => {
+                    let Json(config) = row.try_get("config")?;
                     let totals = Totals {
-                        config: row.config?.0,
-                        generation: row.generation?,
-                        rescored_at: row.seal?,
-                        docs: row.count?,
-                        tokens: row.tokens?,
+                        config,
+                        generation: row.try_get("generation")?,
+                        rescored_at: row.try_get("seal")?,
+                        docs: row.try_get("count")?,
+                        tokens: row.try_get("tokens")?,
                     };
                     reading = Some(Reading {
-                        backend: row.backend?,
-                        id: row.id?,
+                        backend: row.try_get("backend")?,
+                        id: row.try_get("id")?,
                         totals,
                         stats: Vec::new(),
                         parts: Vec::new(),
+                        resolved: Vec::new(),
                     });
                 }
                 1 => stats.push(TermStats {
-                    term: row.term?,
-                    term_id: row.term_id?,
-                    df: i32::try_from(row.count?).unwrap_or(i32::MAX),
-                    generation: row.generation?,
-                    seal: row.seal?,
-                    avgdl_built: row.average?,
+                    term: row.try_get("term")?,
+                    term_id: row.try_get("term_id")?,
+                    df: i32::try_from(row.try_get::<i64, _>("count")?).unwrap_or(i32::MAX),
+                    generation: row.try_get("generation")?,
+                    seal: row.try_get("seal")?,
+                    avgdl_built: row.try_get("average")?,
                 }),
-                2 => parts.extend(part(PartOf::Sealed(row.first_doc?, row.data.unwrap_or_default()))),
-                3 => parts.extend(part(PartOf::Tail(row.data.unwrap_or_default()))),
-                _ => parts.extend(part(PartOf::Dead(row.docs.unwrap_or_default()))),
+                2 => parts.push(part(row, PartOf::Sealed(row.try_get("first_doc")?, row.try_get("data")?))?),
+                3 => parts.push(part(row, PartOf::Tail(row.try_get("data")?))?),
+                4 => parts.push(part(row, PartOf::Dead(row.try_get("docs")?))?),
+                // An aggregate of nothing is NULL.
+                _ => {
+                    let docnos = row.try_get::<Option<Vec<i32>>, _>("docs")?.unwrap_or_default();
+                    let documents = row.try_get::<Option<Vec<DocumentId>>, _>("documents")?.unwrap_or_default();
+                    let passes = row.try_get::<Option<Vec<bool>>, _>("passes")?.unwrap_or_default();
+                    let all = docnos.into_iter().zip(documents).zip(passes);
+                    resolved =
+                        all.map(|((docno, document_id), passes)| Resolved { docno, document_id, passes }).collect();
+                }
             }
         }
         stats.sort_unstable_by(|a, b| a.term.cmp(&b.term));
-        reading.map(|reading| Reading { stats, parts, ..reading })
+        Ok(reading.map(|reading| Reading { stats, parts, resolved, ..reading }))
     }
+}
+
+fn part(row: &PgRow, postings: PartOf) -> sqlx::Result<Part> {
+    Ok(Part { term_id: row.try_get("term_id")?, postings })
 }

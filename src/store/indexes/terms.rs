@@ -3,7 +3,7 @@
 use sqlx::PgConnection;
 use svc_ids::{DocumentId, IndexId};
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug, PartialEq, sqlx_macros::FromRow)]
 pub struct TermStats {
     pub term: String,
     pub term_id: i32,

@@ -1,5 +1,5 @@
 //! How tasks are claimed and started.
-use crate::store::{advisory::AdvisoryLock, interval::interval, word::Word};
+use crate::store::{advisory::AdvisoryLock, away::LOCK_NOT_AVAILABLE, interval::interval, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection, PgExecutor, Row, postgres::PgRow, types::Json};
@@ -7,9 +7,6 @@ use std::{cmp::Reverse, num::ParseIntError, time::Duration};
 use svc_actors::{Claimed, Grant, Lane, LeafRange, Region, WriteMode};
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
-
-/// The error of a statement that waited for a lock longer than its `lock_timeout`.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// How long a claim that met such a lock waits before it is answered.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);

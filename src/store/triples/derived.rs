@@ -17,6 +17,8 @@ use uuid::Uuid;
 
 /// How many premises of a fact are shown.
 const PREMISES: i64 = 100;
+/// How many characters of the reason of a failure are kept.
+const REASON: i32 = 500;
 
 /// A connection of its own that may derive facts until it is closed; `None` if another has that right.
 pub async fn leader(pool: &PgPool) -> sqlx::Result<Option<PgConnection>> {
@@ -301,6 +303,31 @@ pub async fn give_up(conn: &mut PgConnection, predicates: &[PredicateId], zones:
     .execute(conn)
     .await
     .map(|_| ())
+}
+
+/// Records that what follows from the facts of a predicate could not be derived, and why. The first time stays until a try succeeds.
+#[tracing::instrument(level = "debug", skip_all, fields(predicate.id = predicate.0))]
+pub async fn failed(conn: &mut PgConnection, predicate: PredicateId, reason: &str) -> sqlx::Result<()> {
+    // It is tried again every second, and mostly fails for the same reason.
+    sqlx::query(
+        "INSERT INTO derivation_failures AS f (predicate_id, reason) SELECT p.id, left($2, $3) FROM predicates p WHERE p.id = $1
+         ON CONFLICT (predicate_id) DO UPDATE SET reason = excluded.reason WHERE f.reason <> excluded.reason",
+    )
+    .bind(predicate)
+    .bind(reason.replace('\0', ""))
+    .bind(REASON)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Forgets earlier failures, because what follows from the facts of these predicates was derived.
+pub async fn succeeded(conn: &mut PgConnection, predicates: &[PredicateId]) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM derivation_failures WHERE predicate_id = ANY($1)")
+        .bind(predicates)
+        .execute(conn)
+        .await
+        .map(|_| ())
 }
 
 /// Has derived facts follow when the documents at and under `root` have got other guards: what was derived through such a document, or by

@@ -117,6 +117,15 @@ pub async fn begin(
     Ok((tx, Layout { set: Some(entries), ..layout }))
 }
 
+/// Begins the transaction of a search that compares no vectors and only looks whether documents have some, and reads in the same message in how many parts they are.
+pub async fn begin_looking_up(pool: &PgPool) -> sqlx::Result<(Transaction, Layout)> {
+    let parts = "SELECT count(*) AS parts, NULL::bigint AS root, NULL::double precision AS vectors
+                   FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')";
+    let (tx, rows) = begin_search_with(pool, parts).await?;
+    let layout = of(rows.first().ok_or(sqlx::Error::RowNotFound)?)?;
+    Ok((tx, layout))
+}
+
 /// The statement that reads the layout. It has no parameters, so that it can go in one message with the beginning of its transaction.
 fn statement(eligible: &Eligible, query: &Stored<'_>) -> String {
     let [halves, bits] = names(query);

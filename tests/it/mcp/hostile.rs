@@ -126,6 +126,8 @@ async fn only_own_names_and_known_pages_are_answered() {
         ("origin", "https://evil.example", 403),
         ("origin", "null", 403),
         ("content-type", "text/plain", 415),
+        ("content-encoding", "gzip", 415),
+        ("content-encoding", "identity", 200),
         ("accept", "application/json", 200),
         ("mcp-protocol-version", "1999-01-01", 400),
     ] {

@@ -37,6 +37,10 @@ const INVARIANTS: &[(&str, &str)] = &[
             OR t.recorded_at > (SELECT at FROM knowledge_clock)",
     ),
     (
+        "a file bears the guard of its document",
+        "SELECT b.document_id::text FROM document_blobs b JOIN documents d ON d.id = b.document_id WHERE b.guard <> d.guard",
+    ),
+    (
         "no two held regions overlap, by sets and not by the constraint",
         "WITH held AS (SELECT * FROM task_queue WHERE status IN ('claimed','running','batched')),
            leaf AS (

@@ -3,6 +3,7 @@
 use super::{assert, day, doc, fact, predicate};
 use crate::{
     access::Random,
+    admin::{run, worker_command},
     principals::{idle, someone},
     support::{TOKEN, TestApp, document, until},
 };
@@ -12,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
     Client, Json, OptionalJson, RdfSyntax, RdfText, Remote, TurtleText,
     wire::{
-        DocumentPath, FactPath, FactQuery, FactResponse, GraphQuery, ImportQuery, Invalidation, LintAudit, LintKind,
-        LintRequest, NewDocument, NewFact, NewFacts, NewPredicate, OnOverlap, OntologyQuery, PathSearch,
-        PredicateChange, PredicatePath, Supersession, ValidAt, WaitQuery,
+        DocumentPath, FactPath, FactQuery, FactResponse, Finding, FindingKind, GraphQuery, ImportQuery, Invalidation,
+        LintAudit, LintKind, LintRequest, NewDocument, NewFact, NewFacts, NewPredicate, OnOverlap, OntologyQuery,
+        PathSearch, PredicateChange, PredicatePath, Supersession, ValidAt, WaitQuery,
     },
 };
 
@@ -450,6 +451,49 @@ async fn the_rules_of_an_ontology_hold_for_those_who_may_read_it_as_long_as_it_s
     assert_eq!(seen().await[1..], [0, 0], "a closed ontology says nothing to others at once");
     deriving.done(&app).await;
     assert_eq!(seen().await, [1, 0, 0]);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_is_told_from_which_facts_nothing_can_be_derived_until_it_can() {
+    let app = idle().await;
+    let deriving = Deriving::start(&app);
+    ruled(&app, NewPredicate { symmetric: true, ..named("near") }).await;
+    ruled(&app, NewPredicate { symmetric: true, ..named("beside") }).await;
+    deriving.done(&app).await;
+    let refuse = "CREATE FUNCTION refuse_derived() RETURNS trigger LANGUAGE plpgsql AS $$
+                      BEGIN RAISE EXCEPTION 'derived facts have no room'; END $$;
+                  CREATE TRIGGER refuse_derived BEFORE INSERT ON triples FOR EACH ROW
+                      WHEN (NEW.derived_by IS NOT NULL) EXECUTE FUNCTION refuse_derived()";
+    sqlx::raw_sql(refuse).execute(&app.pool).await.unwrap();
+    let told = async || -> Vec<Finding> {
+        let findings = app.client.list_findings().await.unwrap().findings;
+        findings.into_iter().filter(|found| found.kind == FindingKind::RulesFailed).collect()
+    };
+    assert!(told().await.is_empty());
+    let [a, b] = [doc(&app, "A").await, doc(&app, "B").await];
+    assert(&app, fact(a, "near", b)).await.unwrap();
+    let found = until("the failure to be told", async || told().await.pop()).await;
+    assert_eq!(told().await.len(), 1, "the other predicate does not wait");
+    assert!(found.about.starts_with("default:near: "), "{found:?}");
+    assert!(found.about.contains("derived facts have no room") && found.seconds >= 0.0, "{found:?}");
+    let doctor = run(worker_command(&app, &["doctor", "--json"])).await;
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.status.code() == Some(1) && said.contains(r#""kind":"rules_failed""#), "{said}");
+    // A further failure is the same one.
+    let since = "SELECT failed_at FROM derivation_failures";
+    let first: DateTime<Utc> = sqlx::query_scalar(since).fetch_one(&app.pool).await.unwrap();
+    sqlx::query("UPDATE derivation_failures SET reason = 'an earlier one'").execute(&app.pool).await.unwrap();
+    let again = async || told().await.pop().filter(|found| found.about.contains("no room"));
+    until("another try", again).await;
+    assert_eq!(sqlx::query_scalar::<_, DateTime<Utc>>(since).fetch_one(&app.pool).await.unwrap(), first);
+
+    let mended = "DROP TRIGGER refuse_derived ON triples; DROP FUNCTION refuse_derived()";
+    sqlx::raw_sql(mended).execute(&app.pool).await.unwrap();
+    deriving.done(&app).await;
+    let [back] = <[FactResponse; 1]>::try_from(derived(&app).await).unwrap();
+    assert_eq!((back.subject_id, back.object_id), (b, Some(a)));
+    assert!(told().await.is_empty());
     app.end().await;
 }
 

@@ -140,7 +140,12 @@ fn the_limits_hold_whatever_the_directory_claims() {
 fn an_archive_without_a_directory_is_damaged() {
     let error = read(Format::Zip, Cursor::new(b"PK\x03\x04"), &Limits::default(), &mut |_| Ok(())).unwrap_err();
     assert_eq!(error.code(), "corrupt");
-    assert_eq!(probe(Cursor::new(b"PK\x03\x04")).unwrap(), Patterns::default());
+    let whole = zipped(&[("a.txt", &[b'x'; 5_000]), ("b.txt", b"two")], CompressionMethod::Stored);
+    for cut in [4, 1_000, whole.len() - 23] {
+        let error = probe(Cursor::new(&whole[..cut])).unwrap_err();
+        assert_eq!((error.code(), error.to_string().contains("upload all of it")), ("corrupt", true), "{cut}: {error}");
+    }
+    assert_eq!(probe(Cursor::new(&whole)).unwrap().get(Pattern::HasMembers), Some(&true.into()));
     let drawing = zipped(
         &[("mimetype", b"application/vnd.oasis.opendocument.graphics"), ("content.xml", b"<a/>")],
         CompressionMethod::Stored,

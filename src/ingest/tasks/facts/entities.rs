@@ -26,7 +26,7 @@ use svc_ids::DocumentId;
 const COMPARED_NAMES: usize = 200;
 /// How many of them one statement compares.
 const PORTION: usize = 25;
-/// The most names of a zone that get a vector of the model for one text, because another model made theirs.
+/// The most names of a zone that get a vector of the model for one text, because a model of before made theirs.
 const RENEWED: i64 = 500;
 
 /// What a text calls a thing, and of which type: its key and that of its type.
