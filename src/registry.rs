@@ -134,7 +134,8 @@ impl Mounted {
     }
 }
 
-// Closures in a function for each row would have each description of parameters compiled for each row that has them.
+// These are no closures, because a closure in `Mounted::of` has another type for each row, and each description of parameters would be
+// compiled once for each row that has it.
 fn in_path() -> Option<ParameterIn> {
     Some(ParameterIn::Path)
 }
