@@ -1,25 +1,15 @@
 //! Mounts the operation table: one route and one OpenAPI entry per row, and the calls in process.
-use crate::{
-    access::Caller,
-    admission::{self, rates::Class},
-    otlp,
-    service::Service,
-};
+use crate::{access::Caller, admission::rates::Class, otlp, service::Service};
 use axum::{
     Router,
     body::Body as HttpBody,
-    extract::{FromRequestParts, Path, Request, path::ErrorKind, rejection::PathRejection},
+    extract::Request,
     response::{IntoResponse, Response},
     routing::{MethodFilter, on},
 };
-use futures_util::{FutureExt, future::BoxFuture};
+use futures_util::FutureExt;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use percent_encoding::percent_decode_str;
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 use svc_client::{
     AFTER_HEADER, Call, Code, Conditional, Described, Download, Failure, FileBytes, Meta, Operation, OperationInfo,
     Outcome, POSITION_HEADER, Params, Reply, Transport, VERSION, VERSION_HEADER, Validated, constraint::Constraint,
@@ -39,18 +29,18 @@ mod mcp;
 mod multipart;
 mod numbers;
 mod reading;
+mod serving;
 mod streamed;
 mod strict;
 mod surface;
 pub use contract::contract;
 pub(crate) use contract::contract_of;
 pub use decode::{BodyStalled, Decode};
-use decode::{misfit, unpacked};
 pub use encode::Encode;
 pub(crate) use form::FormBody;
 pub use lifetime::within;
 pub(crate) use multipart::Head as FormHead;
-use strict::Strict;
+use serving::Arrive;
 pub use surface::refusal;
 
 /// The behaviour of an operation; one impl per row, under `src/handlers`.
@@ -68,8 +58,6 @@ where
 /// The body of an operation as its handler receives it.
 pub type Received<O> = <<O as Operation>::Body as Decode>::Received;
 
-type Served = BoxFuture<'static, Result<Response, Failure>>;
-type Serve = fn(Arc<Service>, Caller, Request) -> Served;
 type Schemas = Vec<(String, openapi::RefOr<openapi::Schema>)>;
 
 /// A row with its types erased, so that routing is compiled once and not once per row.
@@ -85,7 +73,7 @@ struct Mounted {
 #[derive(Clone)]
 struct Form {
     info: OperationInfo,
-    serve: Serve,
+    arrive: Arrive,
     media_type: &'static str,
     heeds: fn() -> Vec<&'static str>,
     describe: fn(&mut Schemas) -> Vec<Described>,
@@ -106,62 +94,7 @@ impl Form {
     {
         Form {
             info: O::INFO,
-            serve: |service, mut caller, request| {
-                Box::pin(async move {
-                    let begun = Instant::now();
-                    service.provide(O::INFO.needs)?;
-                    let (mut parts, body) = request.into_parts();
-                    let meta = meta(&parts);
-                    refuse_version::<O>(&meta)?;
-                    let path: O::Path = path(&mut parts).await?;
-                    let query: O::Query = query(&parts)?;
-                    // Without standbys too, so that a caller learns of its mistake before there is one.
-                    let after = match reading::names_position(&O::INFO) {
-                        true => reading::After::of(&parts.headers)?,
-                        false => reading::After::Anything,
-                    };
-                    let replicas = service.replicas().filter(|_| reading::names_position(&O::INFO));
-                    if !http_body::Body::is_end_stream(&body) {
-                        unpacked(&parts.headers)?;
-                    }
-                    let arriving = service.admission.arriving(caller.principal_id())?;
-                    let admitted = O::Body::admit(&service, caller.principal_id(), &parts.headers).await?;
-                    let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
-                    drop(arriving);
-                    // Not before the body has arrived, or slow clients would keep others waiting.
-                    let slot = lifetime::slot(&service.admission, &O::INFO).await?;
-                    if begun.elapsed() > RIGHTS_HOLD {
-                        caller = caller.again(&service.pool).await?;
-                    }
-                    // Whatever wraps a handler moves a pointer, or each layer would take the handler's size from the thread's stack.
-                    let answer = Box::pin(async {
-                        let call: Call<O, Received<O>> = Call { meta, path, query, body };
-                        let (value, position) = match replicas {
-                            Some(replicas) => {
-                                Box::pin(reading::carry_out::<O>(&service, replicas, &caller, after, call)).await?
-                            }
-                            None => (service.handle(&caller, call).await?, None),
-                        };
-                        let mut response = O::Reply::encode(value);
-                        if let Some(position) = position.and_then(|at| HeaderValue::try_from(at.to_string()).ok()) {
-                            response.headers_mut().insert(POSITION_HEADER, position);
-                        }
-                        // The request keeps its slots until there is room for the answer.
-                        let bytes = http_body::Body::size_hint(response.body()).exact().unwrap_or_default();
-                        let room = service.admission.answer(caller.principal_id(), bytes).await;
-                        // What has been changed cannot be refused any more.
-                        let room = if lifetime::only_reads(&O::INFO) { room? } else { room.unwrap_or_default() };
-                        if let Some(room) = room {
-                            response.extensions_mut().insert(Arc::new(room));
-                        }
-                        Ok(response)
-                    });
-                    let slots = admitted.into_iter().chain(slot).collect();
-                    let answer = admission::holding(slots, answer);
-                    let outcome = lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await;
-                    outcome.map_err(|failure| caller.told_failure(failure))
-                })
-            },
+            arrive: serving::arrive::<O>,
             media_type: O::Reply::accept(),
             heeds: O::Reply::heeds,
             describe: O::Reply::describe,
@@ -180,8 +113,8 @@ impl Mounted {
             form: Form::of::<O>(),
             other: None,
             describe: |schemas| {
-                let path = <O::Path as utoipa::IntoParams>::into_params(|| Some(ParameterIn::Path));
-                let query = <O::Query as utoipa::IntoParams>::into_params(|| Some(ParameterIn::Query));
+                let path = <O::Path as utoipa::IntoParams>::into_params(in_path);
+                let query = <O::Query as utoipa::IntoParams>::into_params(in_query);
                 let body = <O::Body as svc_client::Body>::describe(schemas);
                 OperationBuilder::new().parameters(Some(path.into_iter().chain(query))).request_body(body)
             },
@@ -199,6 +132,16 @@ impl Mounted {
     fn forms(&self) -> impl Iterator<Item = &Form> {
         std::iter::once(&self.form).chain(&self.other)
     }
+}
+
+// These are no closures, because a closure in `Mounted::of` has another type for each row, and each description of parameters would be
+// compiled once for each row that has it.
+fn in_path() -> Option<ParameterIn> {
+    Some(ParameterIn::Path)
+}
+
+fn in_query() -> Option<ParameterIn> {
+    Some(ParameterIn::Query)
 }
 
 macro_rules! mount_all { ($(
@@ -277,12 +220,9 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
         .expose_headers(shown)
 }
 
-/// How long the rights of a caller hold while its body arrives and its request waits; after that they are looked up again.
-const RIGHTS_HOLD: Duration = Duration::from_secs(1);
-
 /// Authenticates, serves, survives a panic, and logs; every operation is answered through this function.
 async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response {
-    let Form { info, serve, .. } = form;
+    let info = form.info.clone();
     let started = Instant::now();
     let id = request_id(request.headers());
     let path = request.uri().path().to_owned();
@@ -303,7 +243,8 @@ async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response
                 return Err(refused.refusal());
             }
             caller.admit(info.access)?;
-            let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
+            let served = Box::pin(serving::serve(form, service.clone(), caller, request));
+            let served = AssertUnwindSafe(served).catch_unwind().await;
             let served = served.unwrap_or_else(|_| {
                 tracing::error!("the handler panicked");
                 Err(Failure::new(
@@ -387,52 +328,13 @@ fn problem(mut failure: Failure, path: &str, request_id: &str) -> Response {
     response
 }
 
-async fn path<P: Params>(parts: &mut http::request::Parts) -> Result<P, Failure> {
-    match Path::<P>::from_request_parts(parts, &()).await {
-        Ok(Path(path)) => path.check().map(|()| path),
-        Err(PathRejection::FailedToDeserializePathParams(error)) => Err(match error.kind() {
-            // Each parameter of a path that is not text is an id.
-            ErrorKind::ParseErrorAtKey { key, value, .. } => {
-                Failure::field(key, format!("takes a whole number, got `{value}`"))
-            }
-            ErrorKind::InvalidUtf8InPathParam { key } => Failure::field(key, "is not UTF-8"),
-            other => Failure::new(Code::InvalidField, format!("the path: {other}")),
-        }),
-        Err(rejection) => Err(Failure::new(Code::InvalidField, format!("the path: {}", rejection.body_text()))),
-    }
-}
-
-fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
-    let text = parts.uri.query().unwrap_or_default();
-    // The decoder would put another character in the place of what is not UTF-8.
-    let is_no_text = |(_, value): &(&str, &str)| percent_decode_str(value).decode_utf8().is_err();
-    if let Some((name, _)) = text.split('&').filter_map(|pair| pair.split_once('=')).find(is_no_text) {
-        return Err(Failure::field(&percent_decode_str(name).decode_utf8_lossy(), "is not UTF-8"));
-    }
-    let deserializer = serde_html_form::Deserializer::from_bytes(text.as_bytes());
-    match serde_path_to_error::deserialize::<_, Q>(Strict::text(deserializer)) {
-        Ok(query) => query.check().map(|()| query),
-        Err(error) => {
-            // The decoder says `unsupported value` of a second value where it takes only one.
-            let reason = error.inner().to_string().replace("unsupported value", "may be given only once");
-            Err(misfit("the query", &error.path().to_string(), &reason, Q::constraints))
-        }
-    }
-}
-
-/// Reads the metadata of a request. Ranges apply only to `GET`.
-fn meta(parts: &http::request::Parts) -> Meta {
-    let meta = Meta::read(&parts.headers);
-    if parts.method == http::Method::GET { meta } else { Meta { range: None, ..meta } }
-}
-
 /// Refuses a version that an operation would not compare. Whoever names one relies on it that no change of another's is overwritten.
-fn refuse_version<O: Operation>(meta: &Meta) -> Result<(), Failure> {
+fn refuse_version(info: &OperationInfo, heeds: fn() -> Vec<&'static str>, meta: &Meta) -> Result<(), Failure> {
     let is_named = meta.if_match.as_deref().is_some_and(|list| list.trim() != "*");
-    if !is_named || lifetime::only_reads(&O::INFO) || O::Reply::heeds().contains(&"if-match") {
+    if !is_named || lifetime::only_reads(info) || heeds().contains(&"if-match") {
         return Ok(());
     }
-    let detail = format!("`{}` compares no versions, so it might overwrite a change of another's", O::INFO.name);
+    let detail = format!("`{}` compares no versions, so it might overwrite a change of another's", info.name);
     Err(Failure::field("If-Match", detail).with("remedy", "send the request without `If-Match`"))
 }
 
@@ -461,7 +363,7 @@ where
         }
         self.caller.admit(O::INFO.access)?;
         self.service.provide(O::INFO.needs)?;
-        refuse_version::<O>(&call.meta)?;
+        refuse_version(&O::INFO, O::Reply::heeds, &call.meta)?;
         call.path.check()?;
         call.query.check()?;
         let Call { meta, path, query, body } = call;

@@ -2,6 +2,7 @@
 use crate::{
     Body, Code, Failure, FileUpload, VERSION, VERSION_HEADER,
     incoming::{Incoming, lost},
+    meta::Meta,
     operation::{Call, Operation, OperationInfo, Outcome, Transport},
     position::{AFTER_HEADER, Known, NOW, POSITION_HEADER},
     reply::Reply,
@@ -133,6 +134,20 @@ impl Remote {
         Ok(Incoming::new(response, &self.base, self.answer_limit, self.known.clone()))
     }
 
+    /// Sends a request whose answer has one of the statuses that mean success. This knows no types of an operation, so that it is compiled
+    /// once.
+    async fn success(
+        &self,
+        request: reqwest::RequestBuilder,
+        is_success: fn(u16) -> bool,
+    ) -> Result<Incoming, Failure> {
+        let answer = self.answer(request).await?;
+        if is_success(answer.status) {
+            return Ok(answer);
+        }
+        Err(refused(answer).await?)
+    }
+
     /// The address that the client calls.
     pub fn base(&self) -> &str {
         &self.base
@@ -142,19 +157,22 @@ impl Remote {
 impl<O: Operation> Transport<O> for Remote {
     async fn send(&self, call: Call<O>) -> Outcome<O> {
         let path = serde_json::to_value(&call.path).map_err(Failure::unreachable)?;
-        let mut request = self.request(&O::INFO, &path).query(&call.query);
-        if call.meta.accept.is_none() {
-            request = request.header(header::ACCEPT, O::Reply::accept());
-        }
-        for (name, value) in call.meta.pairs() {
-            request = request.header(name, value);
-        }
-        let answer = self.answer(call.body.attach(request).await?).await?;
-        if O::Reply::is_success(answer.status) {
-            return O::Reply::receive(answer).await;
-        }
-        Err(refused(answer).await?)
+        let request = self.request(&O::INFO, &path).query(&call.query);
+        let request = with_meta(request, &call.meta, O::Reply::accept());
+        let answer = self.success(call.body.attach(request).await?, O::Reply::is_success).await?;
+        O::Reply::receive(answer).await
     }
+}
+
+/// Adds the headers of a call, which says by itself or by its operation what answers it takes.
+fn with_meta(mut request: reqwest::RequestBuilder, meta: &Meta, accept: &'static str) -> reqwest::RequestBuilder {
+    if meta.accept.is_none() {
+        request = request.header(header::ACCEPT, accept);
+    }
+    for (name, value) in meta.pairs() {
+        request = request.header(name, value);
+    }
+    request
 }
 
 /// The failure that an answer tells of.

@@ -27,6 +27,7 @@ use svc_client::{
     constraint::Constraint,
 };
 use svc_ids::PrincipalId;
+use tokio::sync::oneshot::{self, error::RecvError};
 
 /// The client sent too little of a body for too long; the listener raises this error.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ pub struct BodyStalled {
 /// Receives a body, from a request or from a caller in this process.
 pub trait Decode: Body + Sized {
     /// The body as a handler receives it.
-    type Received: Send;
+    type Received: Send + 'static;
 
     /// Takes a slot for the request before its body is read, if the body needs one; 429 if none becomes free. The
     /// caller keeps the slot until the request is answered.
@@ -129,11 +130,13 @@ impl<T: Wire> Decode for Json<T> {
                 .map_err(|failure| retired::<T>(&bytes).unwrap_or(failure))?;
             value.check().map(|()| Json(value))
         };
-        // A large body takes a while to read, and requests that share the thread would wait for it.
-        match is_small {
-            true => read(),
-            false => tokio::task::spawn_blocking(read).await.map_err(|error| Failure::new(Code::Internal, error))?,
+        if is_small {
+            return read();
         }
+        // A large body takes a while to read, and requests that share the thread would wait for it.
+        let (done, outcome) = oneshot::channel();
+        blocking(Box::new(move || drop(done.send(read()))));
+        outcome.await.map_err(unread)?
     }
 
     fn again(received: &Self) -> Option<Self> {
@@ -219,6 +222,18 @@ impl Decode for TurtleText {
     async fn receive(self, _: &Service) -> Result<Self, Failure> {
         Ok(self)
     }
+}
+
+/// Does work on a thread where no other request waits for it. The type of the work is erased, because a task is compiled once for each type of
+/// work.
+fn blocking(work: Box<dyn FnOnce() + Send>) {
+    drop(tokio::task::spawn_blocking(work));
+}
+
+/// The failure for a large body whose reader ended without an outcome, as it does if it panics.
+fn unread(_: RecvError) -> Failure {
+    tracing::error!("the reader of a large body ended without an outcome");
+    Failure::new(Code::Internal, "the body could not be read; the log has the cause under this request's id")
 }
 
 /// The form of RDF that a body is sent in; 415, which names the media type, if it is none of these.

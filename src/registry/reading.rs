@@ -1,15 +1,14 @@
 //! Where a request is carried out: at the primary, or, if it only reads, at a standby that has what its caller knows.
-use super::{Decode, Handle, Received};
+use super::serving::Work;
 use crate::{
     access::Caller,
     replicas::{self, Needed, Replicas},
     service::Service,
     store,
 };
+use axum::response::Response;
 use http::HeaderMap;
-use svc_client::{
-    AFTER_HEADER, Access, Call, Code, Failure, NOW, On, Operation, OperationInfo, Outcome, Position, Reply,
-};
+use svc_client::{AFTER_HEADER, Access, Code, Failure, NOW, On, OperationInfo, Position};
 
 /// How old the store may be that a caller is answered from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +35,8 @@ impl After {
     }
 }
 
-/// The value of an answer, and how far its caller knows the store from then on.
-pub(super) type Answered<O> = (<<O as Operation>::Reply as Reply>::Value, Option<Position>);
+/// An answer, and how far its caller knows the store from then on.
+pub(super) type Answered = (Response, Option<Position>);
 
 /// Whether the answers of an operation are of the store, and so name a position.
 pub(super) fn names_position(info: &OperationInfo) -> bool {
@@ -45,30 +44,24 @@ pub(super) fn names_position(info: &OperationInfo) -> bool {
 }
 
 /// Carries out a call where standbys may answer. What fails at a standby is carried out again at the primary.
-pub(super) async fn carry_out<O>(
+pub(super) async fn carry_out(
     service: &Service,
     replicas: &Replicas,
     caller: &Caller,
+    info: &OperationInfo,
     after: After,
-    call: Call<O, Received<O>>,
-) -> Result<Answered<O>, Failure>
-where
-    O: Operation,
-    Service: Handle<O>,
-    O::Body: Decode,
-{
-    if O::INFO.on == On::Replica {
-        let (meta, path, query) = (call.meta.clone(), call.path.clone(), call.query.clone());
-        let again: Option<Call<O, Received<O>>> =
-            O::Body::again(&call.body).map(|body| Call { meta, path, query, body });
+    work: Box<dyn Work>,
+) -> Result<Answered, Failure> {
+    if info.on == On::Replica {
+        let again = work.again();
         if let Some(again) = again
-            && let Some(answered) = at_a_standby::<O>(service, replicas, caller, after, again).await
+            && let Some(answered) = at_a_standby(service, replicas, caller, after, again).await
         {
             return answered;
         }
         count("primary");
     }
-    let value = Box::pin(service.handle(caller, call)).await?;
+    let response = work.carry_out(service, caller).await?;
     let position = match replicas.written().await {
         Ok(written) => Some(written.position),
         Err(error) => {
@@ -76,33 +69,28 @@ where
             None
         }
     };
-    Ok((value, position))
+    Ok((response, position))
 }
 
 /// Carries out a read at a standby; `None` if the primary has to do it.
-async fn at_a_standby<O>(
+async fn at_a_standby(
     service: &Service,
     replicas: &Replicas,
     caller: &Caller,
     after: After,
-    call: Call<O, Received<O>>,
-) -> Option<Result<Answered<O>, Failure>>
-where
-    O: Operation,
-    Service: Handle<O>,
-    O::Body: Decode,
-{
+    work: Box<dyn Work>,
+) -> Option<Result<Answered, Failure>> {
     let turn = replicas.find(needed(replicas, caller, after).await?).await?;
     let there = service.reading_at(turn.pool());
     // The primary has as long again, if this takes too long.
     let limit = service.settings.request_timeout / 2;
-    let read = tokio::time::timeout(limit, Box::pin(there.handle(caller, call)));
-    let (outcome, has_failed): (Result<Outcome<O>, _>, bool) = store::replicas::reading(read).await;
+    let read = tokio::time::timeout(limit, work.carry_out(&there, caller));
+    let (outcome, has_failed) = store::replicas::reading(read).await;
     match outcome {
-        Ok(Ok(value)) if !has_failed => {
+        Ok(Ok(response)) if !has_failed => {
             let position = turn.end().await?;
             count(turn.name());
-            Some(Ok((value, Some(position))))
+            Some(Ok((response, Some(position))))
         }
         // The service has no slot for it, wherever it reads.
         Ok(Err(failure)) if failure.code == Code::TooManyRequests => Some(Err(failure)),

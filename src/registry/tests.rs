@@ -2,8 +2,10 @@ mod turtle;
 
 use super::*;
 use crate::settings::Settings;
+use futures_util::future::BoxFuture;
 use std::collections::BTreeSet;
 use svc_client::{Client, OPERATIONS, Remote};
+use svc_ids::PrincipalId;
 use tower::ServiceExt;
 
 fn reader() -> crate::reader::Reader {
@@ -209,10 +211,15 @@ async fn a_change_that_compares_no_versions_refuses_one() {
 
 #[tokio::test]
 async fn a_panic_is_a_500_with_a_request_id_and_nothing_more() {
-    fn explode(_: Arc<Service>, _: Caller, _: Request) -> Served {
+    fn explode(
+        _: &Service,
+        _: Option<PrincipalId>,
+        _: Meta,
+        _: Request,
+    ) -> BoxFuture<'_, Result<serving::Arrived, Failure>> {
         Box::pin(async { panic!("the secret reason") })
     }
-    let form = Form { serve: explode, ..Form::of::<ops::read_health>() };
+    let form = Form { arrive: explode, ..Form::of::<ops::read_health>() };
     let response = answer(service(), form, Request::new(HttpBody::empty())).await;
     assert_eq!(response.status(), 500);
     let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.expect("a body");
@@ -291,7 +298,7 @@ fn a_search_that_lacks_its_query_or_names_no_method_is_refused_by_the_field() {
         ("/search/?limit=3&q=%ff%fe", "is not UTF-8"),
     ] {
         let (parts, ()) = Request::builder().uri(uri).body(()).expect("a request").into_parts();
-        let failure = query::<svc_client::wire::SearchQuery>(&parts).expect_err("refused");
+        let failure = serving::query::<svc_client::wire::SearchQuery>(&parts).expect_err("refused");
         assert!(failure.members["field"] == "q" && failure.detail.contains(says), "{uri}: {failure}");
     }
     let body = br#"{"query": "a", "rerank_method": "zzz"}"#;

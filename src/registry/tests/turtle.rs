@@ -6,6 +6,7 @@ use futures_util::{StreamExt, stream};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard},
+    time::Duration,
 };
 use svc_client::{Access, Nothing, Pieces, TextStream, Turtle};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
