@@ -24,6 +24,9 @@ enum Wide {
 /// How many bytes are examined for the width of characters.
 const SAMPLE: usize = 4096;
 
+/// A text has at most one stray NUL in so many bytes.
+const STRAY_SHARE: usize = 20;
+
 /// Whether the head of a file reads as text. `whole` says that nothing follows it.
 pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
     // RTF may hold pictures as raw bytes, but it is text.
@@ -37,7 +40,11 @@ pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
         Ok(_) => has_text_bytes(head),
         // A character that the end of the head cuts is not an error.
         Err(error) if !whole && error.error_len().is_none() => has_text_bytes(head),
-        Err(_) => controls(head) * 100 <= head.len(),
+        Err(_) => match nuls(head) {
+            0 => controls(head) * 100 <= head.len(),
+            // They are the only controls.
+            strays => strays * STRAY_SHARE <= head.len(),
+        },
     }
 }
 
@@ -46,11 +53,16 @@ pub(crate) fn has_text_bytes(window: &[u8]) -> bool {
     has_few_nuls(window) && controls(window) * 10 <= window.len()
 }
 
-/// Whether the bytes have few NUL bytes. Bytes that are not text have many, and other controls too; a stray NUL in a
-/// text is dropped when it is read.
+/// Whether the bytes have few NUL bytes. Bytes that are not text have many, also side by side, and other controls too;
+/// a stray NUL in a text is dropped when it is read. Each line of a text may have one, or each name of a list.
 pub(crate) fn has_few_nuls(bytes: &[u8]) -> bool {
-    let nuls = bytes.iter().filter(|&&byte| byte == 0).count();
-    nuls == 0 || (nuls * 1000 <= bytes.len().max(1000) && controls(bytes) == nuls)
+    let nuls = nuls(bytes);
+    let are_strays = nuls * STRAY_SHARE <= bytes.len() && memchr::memmem::find(bytes, b"\0\0").is_none();
+    nuls == 0 || ((are_strays || nuls * 1000 <= bytes.len().max(1000)) && controls(bytes) == nuls)
+}
+
+fn nuls(bytes: &[u8]) -> usize {
+    memchr::memchr_iter(0, bytes).count()
 }
 
 /// Counts controls. Random bytes decode as windows-1252, so the density of controls distinguishes them from text.
@@ -284,6 +296,23 @@ mod tests {
         for binary in [&b"\0"[..], b"\0\x01\x02\x03", b"MZ\0\0 and words that follow", &[0; 4096]] {
             assert!(!looks_like_text(binary, true), "{binary:?}");
         }
+    }
+
+    #[test]
+    fn strays_are_judged_by_their_share_and_not_by_their_number() {
+        for line in ["The gauge at the mill\0 shows 72.\n", "Le débit\0 à la passe aux poissons.\n"] {
+            let (latin, _, _) = encoding_rs::WINDOWS_1252.encode(line);
+            for line in [line.as_bytes(), &latin[..]] {
+                for lines in [1, 20, 2000] {
+                    let text = line.repeat(lines);
+                    assert!(looks_like_text(&text, true), "{lines} of {line:?}");
+                    assert!(!decode(&text).text.contains('\0'));
+                }
+            }
+        }
+        let head: Vec<u8> = [&b"pond.txt\0\0\0\0\0\00000644\0ustar"[..], &b"words of the pond ".repeat(50)[..]].concat();
+        assert!(!looks_like_text(&head, true), "an archive pads with NUL bytes");
+        assert!(!looks_like_text(&b"ab\0cd\0ef\0gh\0".repeat(100), true), "too many");
     }
 
     #[test]

@@ -300,6 +300,14 @@ mod tests {
     }
 
     #[test]
+    fn a_stray_nul_in_each_line_makes_no_text_another_kind_of_file() {
+        let line = "Measured at the mill\0: 72 ducks.\n";
+        for lines in [1, 20, 20_000] {
+            assert_eq!(of(line.repeat(lines).as_bytes()), Some(Format::Text), "{lines}");
+        }
+    }
+
+    #[test]
     fn content_types_win_over_member_names() {
         let types = r#"<Override PartName="/other.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/>"#;
         let bytes = zipped(&[("[Content_Types].xml", types), ("other.xml", "<x/>")]);
