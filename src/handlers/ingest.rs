@@ -7,7 +7,7 @@ use crate::{
     registry::Handle,
     service::Service,
     spool::SpooledUpload,
-    store::{self, admin::Cancel, audit::Entry, ingest_nodes::Belongs, places::Place},
+    store::{self, audit::Entry, ingest_nodes::Belongs, places::Place},
 };
 use sqlx::PgConnection;
 use svc_actors::Lanes;
@@ -65,31 +65,18 @@ impl Handle<ops::cancel_ingest> for Service {
             super::reprocess::after_giving_up(self, given_up).await;
             return Ok(CancelResponse { document_id: root_id.0, tasks_cancelled, tasks_stopping });
         }
-        // From here on no task of the file commits, so none leaves new tasks behind.
-        store::locks::containers(&mut tx, root_id).await.or_fail()?;
-        let mut tasks_cancelled = 0;
-        // A waiting task may be claimed between two looks.
-        loop {
-            let stopping = store::admin::cancel_held(&mut tx, Cancel::Root(&file)).await.or_fail()?;
-            let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Root(&file)).await.or_fail()?;
-            tasks_cancelled += cancelled.len() as i64;
-            if stopping == 0 && cancelled.is_empty() {
-                break;
-            }
-        }
-        let tasks_stopping = store::admin::stopping(&mut tx, root_id).await.or_fail()?;
-        if tasks_cancelled + tasks_stopping > 0 {
-            cancel::fail_containers(&mut tx, &file, tasks_cancelled + tasks_stopping).await.or_fail()?;
+        let ended = cancel::begin(&mut tx, &file).await.or_fail()?;
+        if ended.are_new {
             let entry = Entry::new(AuditAct::IngestCancel).document(file.id());
             caller.record(&mut tx, entry).await.or_fail()?;
         }
         tx.commit().await.or_fail()?;
-        announce_cancel(self, tasks_stopping).await;
+        announce_cancel(self, ended.stopping).await;
         self.wake.notify(Lanes::ALL);
         cancel::finish(&self.pool, root_id).await;
         // A stopped task that ended in the meantime left its events, because the file was locked for the cancel.
         settle::settle_or_leave(&self.pool, &self.settings.task_badges, root_id).await;
-        Ok(CancelResponse { document_id: root_id.0, tasks_cancelled, tasks_stopping })
+        Ok(CancelResponse { document_id: root_id.0, tasks_cancelled: ended.cancelled, tasks_stopping: ended.stopping })
     }
 }
 

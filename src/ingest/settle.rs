@@ -76,7 +76,7 @@ async fn settle_together(
         let is_done = |node: &Touched| {
             // A queued rollup has no task of its own that is open at the node: one task rolls up many containers.
             let is_open = node.open_tasks > 0 || node.open_children > 0 || node.rollup.0 == Rollup::Queued;
-            node.settled.0 == Settled::InFlight && !is_open
+            node.settled.0 == Settled::InFlight && !is_open && !node.is_cancelled
         };
         let (mut rollups, mut settled): (Vec<Touched>, Vec<Touched>) =
             touched.into_iter().filter(is_done).partition(has_no_rollup);

@@ -3,50 +3,47 @@ use super::{evidence::Evidence, places::Place};
 use sqlx::PgConnection;
 use svc_ids::{DocumentId, RootId};
 
-/// Marks the root and all its containers as failed, so that the settler has nothing to wait for, and the root as
-/// cancelled. Returns how many nodes failed.
+/// Marks the root as failed and cancelled, so that nothing under it settles or is rolled up any more. The caller has locked the counts of all nodes of the
+/// root. Returns how many nodes failed: one, or none if the root was not in flight.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
-pub async fn fail_containers(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i64> {
+pub async fn fail_root(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i64> {
     let root_id = file.id();
-    let failed = sqlx::query(
-        "UPDATE documents d SET settled = 'failed' FROM ingest_node n
-          WHERE n.root_id = $1 AND d.id = n.document_id AND d.settled = 'in_flight'",
-    )
-    .bind(root_id)
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query("DELETE FROM settle_event WHERE root_id = $1").bind(root_id).execute(&mut *conn).await?;
-    sqlx::query(
-        "UPDATE ingest_node n SET rollup = 'done', open_children = 0, cancelled = (n.document_id = $1),
-                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
-          WHERE n.root_id = $1",
-    )
-    .bind(root_id)
-    .execute(conn)
-    .await?;
+    let failed = sqlx::query("UPDATE documents SET settled = 'failed' WHERE id = $1 AND settled = 'in_flight'")
+        .bind(root_id)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query("UPDATE ingest_node SET cancelled = true WHERE document_id = $1")
+        .bind(root_id)
+        .execute(&mut *conn)
+        .await?;
+    close(conn, &[root_id]).await?;
     Ok(i64::try_from(failed.rows_affected()).unwrap_or(i64::MAX))
 }
 
-/// Leaves that were marked as failed.
-#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
-pub struct FailedPart {
-    pub nodes: i64,
-    /// The highest id among them.
-    pub last: Option<DocumentId>,
+/// Counts the tasks of these containers anew, after some of them were cancelled. The caller has locked the counts.
+pub async fn recount_tasks(conn: &mut PgConnection, nodes: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE ingest_node n SET open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
+          WHERE n.document_id = ANY($1)",
+    )
+    .bind(nodes)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
-/// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. It skips files in the tree
-/// that have their own ingestion.
+/// Marks up to `limit` nodes in flight under a root as failed, those with the lowest ids above `after`, and returns them in the order of their ids. It skips
+/// files in the tree that have their own ingestion.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn fail_leaves(
+pub async fn fail_nodes(
     conn: &mut PgConnection,
     root_id: RootId,
     after: DocumentId,
     limit: i64,
-) -> sqlx::Result<FailedPart> {
+) -> sqlx::Result<Vec<DocumentId>> {
     // Making a bitmap of the whole subtree anew for each part would make the walk quadratic.
     sqlx::query("SELECT set_config('enable_bitmapscan', 'off', true)").execute(&mut *conn).await?;
-    let part = sqlx::query_as(
+    let nodes: Vec<DocumentId> = sqlx::query_scalar(
         "WITH part AS (
              SELECT d.id FROM documents d
               WHERE d.settled = 'in_flight' AND d.id > $2 AND d.path @> ARRAY[$1::bigint]
@@ -54,15 +51,49 @@ pub async fn fail_leaves(
                                    AND own.document_id = ANY (d.path[array_position(d.path, $1) + 1:] || d.id))
               ORDER BY d.id LIMIT $3 FOR NO KEY UPDATE),
          failed AS (UPDATE documents d SET settled = 'failed' FROM part WHERE d.id = part.id RETURNING d.id)
-         SELECT count(*) AS nodes, max(id) AS last FROM failed",
+         SELECT id FROM failed ORDER BY id",
     )
     .bind(root_id)
     .bind(after)
     .bind(limit)
-    .fetch_one(&mut *conn)
+    .fetch_all(&mut *conn)
     .await?;
-    sqlx::query("SELECT set_config('enable_bitmapscan', 'on', true)").execute(conn).await?;
-    Ok(part)
+    sqlx::query("SELECT set_config('enable_bitmapscan', 'on', true)").execute(&mut *conn).await?;
+    // The end of a stopped task changes these counts and the task together, so that they are locked before the tasks are counted.
+    sqlx::query(
+        "SELECT count(*) FROM (
+             SELECT n.document_id FROM ingest_node n
+              WHERE n.document_id = ANY($1) OR n.document_id = ANY(ARRAY(SELECT DISTINCT d.parent_id FROM documents d WHERE d.id = ANY($1)))
+              ORDER BY n.document_id FOR NO KEY UPDATE) locked",
+    )
+    .bind(&nodes)
+    .execute(&mut *conn)
+    .await?;
+    close(conn, &nodes).await?;
+    // What is above some of them may be of a later part, and is in flight until then.
+    sqlx::query(
+        "UPDATE ingest_node n SET open_children = n.open_children - c.count
+           FROM (SELECT d.parent_id, count(*)::int AS count FROM documents d WHERE d.id = ANY($1) GROUP BY d.parent_id) c
+           JOIN documents p ON p.id = c.parent_id AND p.settled = 'in_flight'
+          WHERE n.document_id = c.parent_id",
+    )
+    .bind(&nodes)
+    .execute(conn)
+    .await?;
+    Ok(nodes)
+}
+
+/// Makes failed containers wait for nothing but the tasks that are being stopped.
+async fn close(conn: &mut PgConnection, nodes: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE ingest_node n SET rollup = 'done', open_children = 0,
+                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
+          WHERE n.document_id = ANY($1)",
+    )
+    .bind(nodes)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Adds failed nodes to the number in the cancel's evidence.

@@ -178,6 +178,8 @@ pub struct Touched {
     pub failed_children: i32,
     pub rollup: Word<Rollup>,
     pub settled: Word<Settled>,
+    /// Whether its file was cancelled, and it fails soon if it has not yet.
+    pub is_cancelled: bool,
     path: Vec<i64>,
 }
 
@@ -211,7 +213,8 @@ pub async fn apply_events(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Re
                 failed_children = n.failed_children + e.failed
            FROM unnest($1::bigint[], $2::int[], $3::int[]) AS e(id, done, failed) JOIN documents d ON d.id = e.id
           WHERE n.document_id = e.id
-         RETURNING n.document_id, n.root_id, n.parent_id, n.open_tasks, n.open_children, n.failed_children, n.rollup, d.settled, d.path",
+         RETURNING n.document_id, n.root_id, n.parent_id, n.open_tasks, n.open_children, n.failed_children, n.rollup, d.settled, d.path,
+                coalesce((SELECT r.cancelled FROM ingest_node r WHERE r.document_id = n.root_id), false) AS is_cancelled",
     )
     .bind(events.iter().map(|e| e.0).collect::<Vec<_>>())
     .bind(events.iter().map(|e| i32::try_from(e.1).unwrap_or(i32::MAX)).collect::<Vec<_>>())
@@ -265,6 +268,7 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>>
           WHERE d.settled = 'in_flight'
             AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.root_id = n.root_id AND NOT t.final)
             AND NOT EXISTS (SELECT 1 FROM settle_event e WHERE e.root_id = n.root_id)
+            AND NOT EXISTS (SELECT 1 FROM ingest_node r WHERE r.document_id = n.root_id AND r.cancelled)
             AND NOT EXISTS (SELECT 1 FROM generations g WHERE g.generation_id = n.root_id AND (g.abandoned OR g.document_id IS NULL)) LIMIT 100",
     )
     .fetch_all(conn)
@@ -343,6 +347,8 @@ pub async fn recount(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<(
 pub async fn forget(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query("WITH e AS (DELETE FROM settle_event WHERE root_id = ANY($1) OR document_id = ANY($1)) DELETE FROM frontier_delta WHERE root_id = ANY($1)")
         .bind(gone)
+        // Only a list that the planner knows is hashed, and a large file is a long one.
+        .persistent(false)
         .execute(conn)
         .await
         .map(|_| ())

@@ -298,6 +298,24 @@ async fn many_leaves(app: &TestApp, root: i64, count: i64) {
     .unwrap();
 }
 
+/// Makes empty sections under the root of an ingestion that no task knows.
+async fn many_sections(app: &TestApp, root: i64, count: i64) {
+    sqlx::query(
+        "WITH sections AS (
+             INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, settled, position, guard)
+             SELECT $1, d.path || $1, 'row', '', 'section', '', 'in_flight', 1000 + n, d.guard FROM documents d, generate_series(1, $2) AS n WHERE d.id = $1
+             RETURNING id),
+         nodes AS (INSERT INTO ingest_node (document_id, parent_id, root_id) SELECT id, $1, $1 FROM sections),
+         counted AS (UPDATE ingest_node SET open_children = open_children + $2 WHERE document_id = $1)
+         INSERT INTO frontier_delta VALUES ($1, $2, $2, 0, 0)",
+    )
+    .bind(root)
+    .bind(count)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
 /// Makes the state after the death of the process that marked the nodes of a cancelled file.
 async fn cut_off(app: &TestApp, root: i64) {
     sqlx::query(
@@ -370,6 +388,54 @@ async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
     assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().nodes_in_flight, 0);
     app.client.resume_task_type(embed()).await.unwrap();
     assert_eq!(app.settled(other).await.settled, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_tasks_before_the_sections_fail_and_is_resumed_after_a_crash_between() {
+    let app = TestApp::start().await;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let waiting = waits_for_pause(&app, id).await;
+    let own = waiting.nodes_in_flight;
+    many_sections(&app, id, 4_500).await;
+    invariants::check(&app.pool).await;
+
+    // Nothing but the cancel itself comes through.
+    refuse(&app, "UPDATE ON documents FOR EACH ROW WHEN (NEW.settled = 'failed' AND NEW.title = 'row')").await;
+    let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (waiting.tasks_unfinished, 0));
+    let cut = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    let expected = (Settled::Failed, 0, own - 1 + 4_500);
+    assert_eq!((cut.settled, cut.tasks_unfinished, cut.nodes_in_flight), expected, "{cut:?}");
+    invariants::check(&app.pool).await;
+
+    // What is left to settle does not bring the file back to life, though its sections have nothing left open.
+    sqlx::query(
+        "INSERT INTO settle_event (root_id, document_id, done, failed) SELECT root_id, document_id, 0, 0 FROM ingest_node WHERE root_id = $1",
+    )
+    .bind(id)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    app.client.resume_task_type(embed()).await.unwrap();
+    assert!(!settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap(), "a rollup was queued");
+    let events =
+        async || -> i64 { sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap() };
+    until("the events to be taken", async || (events().await == 0).then_some(())).await;
+    settle::repair(&app.pool).await.unwrap();
+    assert_eq!(events().await, 0, "the repair took it for stalled");
+    let still = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert_eq!((still.settled, still.tasks_unfinished, still.nodes_in_flight), expected, "{still:?}");
+
+    sqlx::query("DROP TRIGGER refuse ON documents").execute(&app.pool).await.unwrap();
+    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
+    let after = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert_eq!((after.nodes_in_flight, after.nodes_failed), (0, own + 4_500), "{after:?}");
+    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert_eq!(evidence["cancelled"]["nodes_failed"], own + 4_500);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

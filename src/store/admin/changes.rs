@@ -85,6 +85,17 @@ pub async fn cancel_held(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Re
     .map(|done| i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
 }
 
+/// Whether a root has a task that owes work and whose end nobody has requested.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn goes_on(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM task_queue WHERE root_id = $1 AND NOT final AND cancel_requested_at IS NULL)",
+    )
+    .bind(root_id)
+    .fetch_one(conn)
+    .await
+}
+
 /// How many tasks of a root are being stopped.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn stopping(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
