@@ -202,14 +202,14 @@ async fn stop(conn: &mut PgConnection, generations: Vec<Generation>) -> sqlx::Re
     let mut given_up = GivenUp::default();
     for generation in generations {
         // From here on no task of the generation commits, so none leaves new tasks behind.
-        store::locks::containers(conn, generation.id).await?;
+        store::locks::nodes(conn, generation.id).await?;
         let place = generation.place();
         // A waiting task may be claimed between two looks.
         loop {
-            let stopping = store::admin::cancel_held(conn, Cancel::Root(&place)).await?;
+            store::admin::cancel_held(conn, Cancel::Root(&place)).await?;
             let cancelled = store::admin::cancel_waiting(conn, Cancel::Root(&place)).await?;
             given_up.cancelled += cancelled.len() as i64;
-            if stopping == 0 && cancelled.is_empty() {
+            if !store::admin::goes_on(conn, generation.id).await? {
                 break;
             }
         }

@@ -155,22 +155,3 @@ pub async fn nodes(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()>
         }
     }
 }
-
-/// Locks the containers of a root that are in flight, then does the same as [`nodes`].
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn containers(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
-    let mut before = None;
-    loop {
-        let count: i64 = sqlx::query_scalar(
-            "SELECT count(*) FROM (SELECT d.id FROM ingest_node n JOIN documents d ON d.id = n.document_id
-                                    WHERE n.root_id = $1 AND d.settled = 'in_flight' ORDER BY d.id FOR NO KEY UPDATE OF d) locked",
-        )
-        .bind(root_id)
-        .fetch_one(&mut *conn)
-        .await?;
-        nodes(conn, root_id).await?;
-        if before.replace(count) == Some(count) {
-            return Ok(());
-        }
-    }
-}
