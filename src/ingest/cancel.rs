@@ -17,7 +17,7 @@ pub struct Ended {
     pub cancelled: i64,
     /// Workers hold them, and are to stop, as this or an earlier cancel asked.
     pub stopping: i64,
-    /// Whether this cancel found any that no earlier one had.
+    /// Whether this cancel found any that no earlier one of the file had.
     pub are_new: bool,
 }
 
@@ -37,7 +37,9 @@ pub async fn begin(conn: &mut PgConnection, file: &Place) -> sqlx::Result<Ended>
         }
     }
     let (cancelled, stopping) = (waited.len() as i64, store::admin::stopping(conn, root_id).await?);
-    let ended = Ended { cancelled, stopping, are_new: asked + cancelled > 0 };
+    // Those that are being stopped may have been cancelled one by one, and the file goes on.
+    let are_new = asked + cancelled > 0 || (stopping > 0 && cancelled::is_in_flight(conn, root_id).await?);
+    let ended = Ended { cancelled, stopping, are_new };
     if !ended.are_new {
         return Ok(ended);
     }

@@ -3,6 +3,15 @@ use super::{evidence::Evidence, places::Place};
 use sqlx::PgConnection;
 use svc_ids::{DocumentId, RootId};
 
+/// Whether a root is in flight.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn is_in_flight(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE id = $1 AND settled = 'in_flight')")
+        .bind(root_id)
+        .fetch_one(conn)
+        .await
+}
+
 /// Marks the root as failed and cancelled, so that nothing under it settles or is rolled up any more. The caller has locked the counts of all nodes of the
 /// root. Returns how many nodes failed: one, or none if the root was not in flight.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
