@@ -1,7 +1,7 @@
 use crate::{
     ModelError, Precision,
     body::EncoderWeights,
-    encoder::{BurnEncoder, Encoder, Form, Placement},
+    encoder::{BurnEncoder, Composed, Encoder, Form, Placement},
     error::panic_message,
     ragged::TOKENS_PER_PASS,
 };
@@ -38,6 +38,9 @@ pub enum Device {
 /// nothing, and scores and activations already take some hundreds of megabytes there.
 const TOKENS_PER_PASS_OF_GRAPHICS: usize = 16_384;
 
+/// The rows of a tile of cubek's accelerated attention: 16 for each of at least two planes.
+const ATTENTION_TILE: usize = 32;
+
 /// Devices that are cargo features of the same name.
 const FEATURES: [&str; 3] = ["ndarray", "wgpu", "cuda"];
 
@@ -55,7 +58,11 @@ impl Device {
         // Backends panic if there is no such processor or no driver for it.
         let made = catch_unwind(AssertUnwindSafe(|| -> Option<Arc<dyn Encoder>> {
             let device = self.of_burn();
-            let form = if self == Self::Cpu { Form::Kernels(precision) } else { Form::Composed(floats) };
+            let tile = if self.is_graphics() { ATTENTION_TILE } else { 1 };
+            let form = match self {
+                Self::Cpu => Form::Kernels(precision),
+                _ => Form::Composed(Composed { floats, tile }),
+            };
             let has_it = self == Self::Cpu || device.supports_dtype(floats);
             has_it.then(|| Arc::new(BurnEncoder::new(weights, Placement { device, form })) as Arc<dyn Encoder>)
         }));

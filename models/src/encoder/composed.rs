@@ -1,6 +1,9 @@
 //! The operations of an encoder, composed of Burn's own. Only attention pads, since Burn has none for ragged rows.
 
-use super::ops::{Batch, Dense, Heads, Norm};
+use super::{
+    Composed,
+    ops::{Batch, Dense, Heads, Norm},
+};
 use crate::{
     Pooling,
     body::Activation,
@@ -52,7 +55,7 @@ pub(super) fn add(x: Tensor<2>, y: Tensor<2>, norm: Option<&Norm>) -> Tensor<2> 
 pub(super) struct Padded {
     count: usize,
     longest: usize,
-    /// `None` if all sequences have the same length.
+    /// `None` if all sequences have this length.
     places: Option<Places>,
     /// The blocks of each window.
     blocks: Vec<(Option<usize>, Vec<Block>)>,
@@ -105,11 +108,11 @@ impl Padded {
     pub fn new<'a>(
         batch: &Ragged,
         layers: impl Iterator<Item = &'a Heads>,
-        floats: FloatDType,
+        Composed { floats, tile }: Composed,
         device: &Device,
     ) -> Self {
         let lengths: Vec<usize> = batch.sequences.iter().map(ExactSizeIterator::len).collect();
-        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let longest = lengths.iter().copied().max().unwrap_or(0).next_multiple_of(tile);
         let is_ragged = lengths.iter().any(|&length| length < longest);
         let mut padded = Self {
             count: lengths.len(),
@@ -127,7 +130,10 @@ impl Padded {
             {
                 let table = |values: &[f32]| {
                     let half = heads.width / 2;
-                    let values = TensorData::new(values[..longest * half].to_vec(), [1, 1, longest, half]);
+                    // What turns padding does not matter, and the table may end before it.
+                    let mut values = values[..values.len().min(longest * half)].to_vec();
+                    values.resize(longest * half, 0.0);
+                    let values = TensorData::new(values, [1, 1, longest, half]);
                     Tensor::<4>::from_data(values, device).cast(floats)
                 };
                 padded.rotations.push((Arc::clone(rotary), [table(&rotary.cosines), table(&rotary.sines)]));
@@ -226,7 +232,10 @@ fn biases(
     let mut values = Vec::with_capacity(heads * queries.len() * keys.len());
     for head in 0..heads {
         for query in queries.clone() {
-            values.extend_from_slice(&bias.row(head, query, keys.start)[..keys.len()]);
+            let row = bias.row(head, query, keys.start);
+            values.extend(keys.clone().zip(row).map(|(_, &value)| value));
+            // Padding may go on where the table ends.
+            values.resize(values.len() + keys.len().saturating_sub(row.len()), 0.0);
         }
     }
     let values = TensorData::new(values, [1, heads, queries.len(), keys.len()]);
@@ -248,17 +257,24 @@ pub(super) fn attention(qkv: Tensor<2>, batch: &Batch<'_>, heads: &Heads) -> Ten
         (queries, keys) = (rotated(queries, tables), rotated(keys, tables));
     }
     let blocks = padded.blocks.iter().filter(|(window, _)| *window == heads.window).flat_map(|(_, blocks)| blocks);
+    let part = |x: &Tensor<4>, rows: &Range<usize>| match rows.len() == longest {
+        true => x.clone(),
+        false => x.clone().narrow(2, rows.start, rows.len()),
+    };
     let attended = blocks.map(|block| {
         module::attention(
-            queries.clone().narrow(2, block.queries.start, block.queries.len()),
-            keys.clone().narrow(2, block.keys.start, block.keys.len()),
-            values.clone().narrow(2, block.keys.start, block.keys.len()),
+            part(&queries, &block.queries),
+            part(&keys, &block.keys),
+            part(&values, &block.keys),
             block.mask.clone(),
             block.bias.clone(),
             Default::default(),
         )
     });
-    let attended = Tensor::cat(attended.collect(), 2).swap_dims(1, 2);
+    let mut attended: Vec<Tensor<4>> = attended.collect();
+    // To put one block together would copy it.
+    let whole = if attended.len() == 1 { attended.remove(0) } else { Tensor::cat(attended, 2) };
+    let attended = whole.swap_dims(1, 2);
     padded.rows(attended.reshape([count, longest, heads.count * heads.width]))
 }
 

@@ -57,8 +57,17 @@ pub(crate) struct Placement {
 pub(crate) enum Form {
     /// Kernels of this crate, in this precision.
     Kernels(Precision),
-    /// Operations composed of Burn's own, which compute in this type. Norms and sums of rows are f32 in any case.
-    Composed(FloatDType),
+    /// Operations composed of Burn's own.
+    Composed(Composed),
+}
+
+/// How operations composed of Burn's own compute.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Composed {
+    /// The type of weights and rows. Norms and sums of rows are f32 in any case.
+    pub floats: FloatDType,
+    /// Attention pads all texts of a pass to a multiple of this, because the fastest kernels take only whole tiles.
+    pub tile: usize,
 }
 
 impl Placement {
@@ -67,7 +76,7 @@ impl Placement {
         let matrix = Tensor::<2>::from_data(data.into_data(shape), &self.device);
         match self.form {
             Form::Kernels(_) => matrix,
-            Form::Composed(floats) => matrix.cast(floats),
+            Form::Composed(how) => matrix.cast(how.floats),
         }
     }
 
@@ -178,7 +187,7 @@ impl BurnEncoder {
         let heads = self.layers.iter().map(|layer| &layer.heads);
         let padded = match self.placement.form {
             Form::Kernels(_) => None,
-            Form::Composed(floats) => Some(Padded::new(ragged, heads, floats, &self.placement.device)),
+            Form::Composed(how) => Some(Padded::new(ragged, heads, how, &self.placement.device)),
         };
         Batch { ragged, place, positions: ragged.positions(), padded }
     }
