@@ -67,7 +67,7 @@ failovers: setup ## Kills a primary and promotes a standby that lacks its last c
 large-file: setup ## Moves a large file between database and object store, and prints how much memory that takes: make large-file MIB=1024.
 	SVC_TEST_LARGE_FILE=$(or $(MIB),1024) cargo test --workspace --test it -- blobs::moving::a_large_file
 
-test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
+test-devices: ## Checks that models on ndarray, wgpu (a software Vulkan will do) and, with an NVIDIA processor, cuda give the same outputs; compiles for long.
 	@config/devices.sh
 
 test-arm: ## Tests the kernels and encoders of the models on ARM, on other processors in an emulator.

@@ -31,6 +31,10 @@ if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ]; then
 fi
 
 export CARGO_TARGET_DIR=$cache/target-devices
+if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+  say "ndarray, wgpu and cuda"
+  exec cargo test -p svc-models --profile devices --features ndarray,wgpu,cuda --lib -- device encoder "$@"
+fi
 say "ndarray and wgpu"
 cargo test -p svc-models --profile devices --features ndarray,wgpu --lib -- device encoder "$@"
 # Checking that this code compiles needs neither a toolkit nor such a processor. Its backend would bring its own LLVM,

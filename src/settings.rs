@@ -345,11 +345,14 @@ impl Settings {
             ("SVC_EMBEDDING_COMING_PRECISION", self.embedding_coming_precision),
         ];
         for (name, precision) in precisions {
-            if let Some(precision) = precision.filter(|&precision| precision != Precision::F32)
-                && self.embedding_device != Device::Cpu
-            {
+            let owners: &[Device] = match precision {
+                None | Some(Precision::F32) => continue,
+                Some(Precision::Bf16) => &[Device::Cpu, Device::Wgpu, Device::Cuda],
+                Some(Precision::Int8) => &[Device::Cpu],
+            };
+            if let Some(precision) = precision.filter(|_| !owners.contains(&self.embedding_device)) {
                 problems.push(format!(
-                    "{name} is {precision}, which only the device cpu has, and SVC_EMBEDDING_DEVICE is {}: take f32, or the device cpu",
+                    "{name} is {precision}, which the device {} has not (SVC_EMBEDDING_DEVICE): take f32, or the device cpu",
                     self.embedding_device.name()
                 ));
             }

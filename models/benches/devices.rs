@@ -1,6 +1,8 @@
-//! The encoder on each graphics processor's device that is built in, beside torch in bf16 on the same processor. It is no part of benches/,
-//! so that it is built without the service and small enough to be carried to a machine that has such a processor (`config/devices-bench.sh`).
-//! Prints a line of JSON for each figure, as the other benches do.
+//! The encoder on each graphics processor's device that is built in, in each precision that the device has, beside torch in bf16 on the same
+//! processor. It is no part of benches/, so that it is built without the service and small enough to be carried to a machine that has such a
+//! processor (`config/devices-bench.sh`). Prints a line of JSON for each figure, as the other benches do.
+//!
+//!     devices FOLDER [PEER.py|- [DEVICE...]]
 
 use serde::Deserialize;
 use serde_json::json;
@@ -16,7 +18,7 @@ use svc_models::{Engine, ModelSettings, Precision};
 type BoxError = Box<dyn Error + Send + Sync>;
 
 const ROUNDS: usize = 5;
-/// The texts of a pass; more would gain nothing on such a processor.
+/// The most texts of a pass; those of 100 tokens fill one before.
 const BATCH: usize = 256;
 /// Words that are one token each in the tokenizer of MiniLM.
 const WORDS: [&str; 10] = ["tree", "of", "documents", "store", "the", "query", "finds", "what", "was", "asked"];
@@ -27,23 +29,40 @@ async fn main() -> Result<(), BoxError> {
     let mut arguments = env::args().skip(1).filter(|argument| !argument.starts_with("--"));
     let folder =
         arguments.next().ok_or("name a model's folder, and after it peer.py if torch is to be measured too")?;
-    let mut torch = arguments.next().map(|script| Torch::start(&script, &folder)).transpose()?;
+    let script = arguments.next().filter(|script| script != "-");
+    let mut torch = script.map(|script| Torch::start(&script, &folder)).transpose()?;
     let works = [
         ("tokens/s", "1024 x 100 tokens", (0..1024).map(|seed| text(100, seed)).collect()),
         ("tokens/s", "1024 x 10 to 256 tokens", (0..1024).map(|seed| text(10 + seed * 37 % 247, seed)).collect()),
         ("ms", "query of 9 tokens", vec![text(9, 0)]),
     ];
+    let asked: Vec<String> = arguments.collect();
     let built = [("wgpu", cfg!(feature = "wgpu")), ("cuda", cfg!(feature = "cuda"))];
-    if built.iter().all(|&(_, is_built)| !is_built) {
-        return Err("no device of a graphics processor is built in: build it with the feature wgpu or cuda".into());
+    let is_wanted = |device: &str| asked.is_empty() || asked.iter().any(|asked| asked == device);
+    let devices: Vec<&str> =
+        built.into_iter().filter(|&(name, built)| built && is_wanted(name)).map(|of| of.0).collect();
+    if devices.is_empty() {
+        return Err("no such device is built in: build it with the feature wgpu or cuda".into());
     }
-    let reference = load(&folder, "cpu")?;
-    for (device, _) in built.into_iter().filter(|&(_, is_built)| is_built) {
-        let engine = load(&folder, device)?;
+    let reference = load(&folder, "cpu", Precision::F32)?;
+    let precisions = [(Precision::F32, 0.9999), (Precision::Bf16, 0.99)];
+    for (device, (precision, least)) in devices.iter().flat_map(|&device| precisions.map(|of| (device, of))) {
+        let engine = match load(&folder, device, precision) {
+            Ok(engine) => engine,
+            // Many drivers of Vulkan have no bf16.
+            Err(error) if precision != Precision::F32 => {
+                eprintln!("{device} in {precision}: {error}");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let name = format!("{device}/{precision}");
         for (unit, work, texts) in &works {
             // This warms everything up, and checks the numbers, because speed with wrong numbers would be worthless.
             let (_, want) = embed(&reference, &texts[..1]).await?;
-            alike(device, &embed(&engine, texts).await?.1, &want, 0.9999)?;
+            let (seconds, got) = embed(&engine, texts).await?;
+            alike(&name, &got, &want, least)?;
+            eprintln!("{name}: the first time took {seconds:.2} s, with compiling and choosing kernels: {work}");
             if let Some(torch) = &mut torch {
                 alike("torch", &torch.embed(texts)?.1, &want, 0.99)?;
             }
@@ -58,7 +77,7 @@ async fn main() -> Result<(), BoxError> {
             let value = |seconds: f64| if *unit == "ms" { seconds * 1e3 } else { tokens as f64 / seconds };
             let (ours, theirs) = (median(ours), (!theirs.is_empty()).then(|| median(theirs)));
             let figure = json!({
-                "name": format!("encoder/devices/{device}/{work}"), "n": texts.len() * ROUNDS, "unit": unit, "ours": value(ours),
+                "name": format!("encoder/devices/{name}/{work}"), "n": texts.len() * ROUNDS, "unit": unit, "ours": value(ours),
                 "peer": theirs.map(|theirs| json!({"name": "torch in bf16", "value": value(theirs)})),
                 "ratio": theirs.map(|theirs| theirs / ours),
             });
@@ -68,11 +87,11 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-fn load(folder: &str, device: &str) -> Result<Engine, BoxError> {
+fn load(folder: &str, device: &str, precision: Precision) -> Result<Engine, BoxError> {
     Ok(Engine::load(&ModelSettings {
         model: folder.to_owned(),
         device: device.to_owned(),
-        precision: Some(Precision::F32),
+        precision: Some(precision),
         batch_size: BATCH,
         ..ModelSettings::default()
     })?)

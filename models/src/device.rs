@@ -1,9 +1,11 @@
 use crate::{
     ModelError, Precision,
     body::EncoderWeights,
-    encoder::{BurnEncoder, Encoder, Placement},
+    encoder::{BurnEncoder, Composed, Encoder, Form, Placement},
     error::panic_message,
+    ragged::TOKENS_PER_PASS,
 };
+use burn::tensor::FloatDType;
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -32,25 +34,58 @@ pub enum Device {
     Cuda,
 }
 
+/// About how many tokens a graphics processor gets at once. With fewer, starting its kernels would take longer than they run; more would gain
+/// nothing, and scores and activations already take some hundreds of megabytes there.
+const TOKENS_PER_PASS_OF_GRAPHICS: usize = 16_384;
+
+/// The rows of a tile of cubek's accelerated attention: 16 for each of at least two planes.
+const ATTENTION_TILE: usize = 32;
+
 /// Devices that are cargo features of the same name.
 const FEATURES: [&str; 3] = ["ndarray", "wgpu", "cuda"];
 
 impl Device {
     /// Loads the weights onto the device.
     pub(crate) fn encoder(self, weights: EncoderWeights, precision: Precision) -> Result<Arc<dyn Encoder>, ModelError> {
-        if self != Self::Cpu && precision != Precision::F32 {
-            return Err(ModelError::Setting {
-                setting: "precision",
-                value: precision.to_string(),
-                problem: "only the device cpu has it; take f32",
-            });
-        }
+        let refused = |problem| ModelError::Setting { setting: "precision", value: precision.to_string(), problem };
+        let floats = match precision {
+            Precision::F32 => FloatDType::F32,
+            Precision::Bf16 if self.is_graphics() => FloatDType::BF16,
+            _ if self == Self::Cpu => FloatDType::F32,
+            Precision::Bf16 => return Err(refused("only the devices cpu, wgpu and cuda have it; take f32")),
+            Precision::Int8 => return Err(refused("only the device cpu has it; take f32")),
+        };
         // Backends panic if there is no such processor or no driver for it.
-        catch_unwind(AssertUnwindSafe(|| -> Arc<dyn Encoder> {
-            let kernels = (self == Self::Cpu).then_some(precision);
-            Arc::new(BurnEncoder::new(weights, Placement { device: self.of_burn(), kernels }))
-        }))
-        .map_err(|panic| ModelError::DeviceFailed { device: self.to_string(), message: panic_message(&*panic) })
+        let made = catch_unwind(AssertUnwindSafe(|| -> Option<Arc<dyn Encoder>> {
+            let device = self.of_burn();
+            let tile = if self.is_graphics() { ATTENTION_TILE } else { 1 };
+            let form = match self {
+                Self::Cpu => Form::Kernels(precision),
+                _ => Form::Composed(Composed { floats, tile }),
+            };
+            let has_it = self == Self::Cpu || device.supports_dtype(floats);
+            has_it.then(|| Arc::new(BurnEncoder::new(weights, Placement { device, form })) as Arc<dyn Encoder>)
+        }));
+        made.map_err(|panic| ModelError::DeviceFailed { device: self.to_string(), message: panic_message(&*panic) })?
+            .ok_or_else(|| refused("the device does not compute in it; take f32"))
+    }
+
+    /// Whether it is a processor of its own, so that this machine's is free while a pass runs there.
+    pub(crate) fn is_graphics(self) -> bool {
+        match self {
+            Self::Cpu | Self::CpuPlain => false,
+            #[cfg(feature = "ndarray")]
+            Self::NdArray => false,
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => true,
+            #[cfg(feature = "cuda")]
+            Self::Cuda => true,
+        }
+    }
+
+    /// About how many tokens it gets at once.
+    pub(crate) fn tokens_per_pass(self) -> usize {
+        if self.is_graphics() { TOKENS_PER_PASS_OF_GRAPHICS } else { TOKENS_PER_PASS }
     }
 
     fn of_burn(self) -> burn::tensor::Device {
@@ -73,14 +108,11 @@ impl Device {
 
     /// How many threads run the model if `asked` were asked for; 0 asks for as many as the machine has.
     pub(crate) fn threads(self, asked: usize) -> usize {
-        match (self, asked) {
+        match asked {
             // One thread keeps such a processor busy; a second one would only use memory there.
-            #[cfg(feature = "wgpu")]
-            (Self::Wgpu, _) => 1,
-            #[cfg(feature = "cuda")]
-            (Self::Cuda, _) => 1,
-            (_, 0) => available_parallelism().map_or(1, usize::from),
-            (_, asked) => asked,
+            _ if self.is_graphics() => 1,
+            0 => available_parallelism().map_or(1, usize::from),
+            asked => asked,
         }
     }
 }

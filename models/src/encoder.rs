@@ -11,7 +11,7 @@ mod ops;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use model::{BurnEncoder, Placement};
+pub(crate) use model::{BurnEncoder, Composed, Form, Placement};
 
 /// What is made of the rows of hidden state that an encoder computes, one for each token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,13 +5,14 @@ use crate::{
     folder::ModelFolder,
     health::{self, Watched},
     location::LONGEST_TEXT,
-    passes::{self, Heard},
+    passes::{self, Heard, IsGone},
     queue::{Lane, Work},
     ragged::Ragged,
     tokenizer::{OverLimit, TextTokenizer, Tokens},
     weights::Packs,
     worker::Threads,
 };
+use rayon::prelude::*;
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -34,6 +35,8 @@ struct Shared {
     tokenizer: TextTokenizer,
     device: Arc<Watched>,
     threads: Arc<Threads>,
+    /// Whether this machine's threads are free for tokenising, because passes run on another processor. One thread would keep that one waiting.
+    has_free_threads: bool,
     batch_size: usize,
     token_batch_size: usize,
 }
@@ -48,7 +51,7 @@ impl Engine {
     /// Reads the model's files and starts its threads. This blocks for some tenths of a second for a small model.
     pub fn load(settings: &ModelSettings) -> Result<Self, ModelError> {
         settings.check()?;
-        let device: Device = settings.device.parse()?;
+        let kind: Device = settings.device.parse()?;
         let folder = ModelFolder::open(settings)?;
         let config_path = folder.path.join("config.json");
         // A cross-encoder has the same weights below its head, but they give no embeddings.
@@ -79,10 +82,10 @@ impl Engine {
         }
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());
-        let (precision, model_config) = (device.precision(settings.precision), folder.config.clone());
+        let (precision, model_config) = (kind.precision(settings.precision), folder.config.clone());
         let open = move || {
             let (parts, digest) = Packs::load(packs.as_ref(), &weights, &model_config, |file| config.load(file))?;
-            Ok::<_, ModelError>((device.encoder(parts, precision)?, digest, weights.clone()))
+            Ok::<_, ModelError>((kind.encoder(parts, precision)?, digest, weights.clone()))
         };
         let (encoder, digest, _) = open()?;
         let info = ModelInfo {
@@ -98,9 +101,9 @@ impl Engine {
             query_prefix: folder.query_prefix,
             document_prefix: folder.document_prefix,
             is_centred: folder.is_centred,
-            device: device.to_string(),
+            device: kind.to_string(),
             precision,
-            threads: device.threads(settings.threads),
+            threads: kind.threads(settings.threads),
         };
         tracing::info!(
             model.identity = info.identity,
@@ -114,18 +117,27 @@ impl Engine {
             (_, _, path) => Err(ModelError::Changed { path }),
         };
         let device = Watched::new(encoder, Box::new(reopen), health::FIRST_DELAY);
-        Self::start(info, tokenizer, device, settings)
+        Self::start(info, tokenizer, device, kind, settings)
     }
 
     fn start(
         info: ModelInfo,
         tokenizer: TextTokenizer,
         device: Arc<Watched>,
+        kind: Device,
         settings: &ModelSettings,
     ) -> Result<Self, ModelError> {
-        let threads = Threads::start(info.threads, settings.queue_capacity)?;
-        let (batch_size, token_batch_size) = (settings.batch_size, settings.token_batch_size);
-        Ok(Self { shared: Arc::new(Shared { info, tokenizer, device, threads, batch_size, token_batch_size }) })
+        let threads = Threads::start(info.threads, kind.tokens_per_pass(), settings.queue_capacity)?;
+        let shared = Shared {
+            info,
+            tokenizer,
+            device,
+            threads,
+            has_free_threads: kind.is_graphics(),
+            batch_size: settings.batch_size,
+            token_batch_size: settings.token_batch_size,
+        };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Whether texts can be embedded now.
@@ -287,7 +299,7 @@ impl Shared {
         lane: Lane,
         limit: usize,
         with_offsets: bool,
-        is_cancelled: &dyn Fn() -> bool,
+        is_cancelled: &IsGone<'_>,
     ) -> Result<Vec<Tokens>, ModelError> {
         let prefix = match lane {
             Lane::Query => &self.info.query_prefix,
@@ -301,6 +313,10 @@ impl Shared {
                 ModelError::TextTooLong { index, token_count, limit, chars_total: text.chars().count() }
             })
         };
+        if self.has_free_threads && texts.len() > 1 {
+            let tokens: Vec<_> = texts.par_iter().enumerate().map(tokenize).collect();
+            return tokens.into_iter().collect();
+        }
         texts.iter().enumerate().map(tokenize).collect()
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     ModelError,
     error::panic_message,
     queue::{Lane, Outcome, Queue, Work},
-    ragged::{Ragged, TOKENS_PER_PASS, plan_passes},
+    ragged::{Ragged, plan_passes},
     worker::Threads,
 };
 use std::sync::Arc;
@@ -15,11 +15,14 @@ use tokio::sync::oneshot;
 /// as long.
 const TOKENISED_IN_PLACE: usize = 4096;
 
+/// Says whether the caller is gone.
+pub(crate) type IsGone<'a> = dyn Fn() -> bool + Sync + 'a;
+
 /// Tokenises on the caller's side, so that the model's threads only run the model. Texts with many `bytes` are not
 /// tokenised on the runtime's own threads. `tokenise` gets a function that says whether the caller is gone.
 pub(crate) async fn beside_the_runtime<T: Send + 'static>(
     bytes: usize,
-    tokenise: impl FnOnce(&dyn Fn() -> bool) -> Result<T, ModelError> + Send + 'static,
+    tokenise: impl FnOnce(&IsGone<'_>) -> Result<T, ModelError> + Send + 'static,
 ) -> Result<T, ModelError> {
     let runtime = tokio::runtime::Handle::try_current();
     let (false, Ok(runtime)) = (bytes <= TOKENISED_IN_PLACE, runtime) else {
@@ -51,8 +54,8 @@ pub(crate) async fn run(
     batch: impl Fn(&[usize]) -> Ragged,
     done: &Heard<'_>,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
-    let Threads { queue, count } = threads;
-    let passes = plan_passes(lengths, TOKENS_PER_PASS, max_sequences, *count);
+    let Threads { queue, count, tokens_per_pass } = threads;
+    let passes = plan_passes(lengths, *tokens_per_pass, max_sequences, *count);
     let mut outcomes = Outcomes { queue, waiting: Vec::with_capacity(passes.len()) };
     for pass in &passes {
         outcomes.waiting.push(queue.submit(lane, batch(pass), work.clone()).await?);

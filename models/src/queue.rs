@@ -2,7 +2,7 @@ use crate::{
     ModelError,
     encoder::{Encoder, Wanted},
     health::Watched,
-    ragged::{Ragged, TOKENS_PER_PASS},
+    ragged::Ragged,
 };
 use std::{
     collections::VecDeque,
@@ -76,8 +76,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn new(max_passes: usize) -> Self {
-        let max_tokens = max_passes.saturating_mul(TOKENS_PER_PASS).min(u32::MAX as usize);
+    fn new(max_passes: usize, tokens_per_pass: usize) -> Self {
+        let max_tokens = max_passes.saturating_mul(tokens_per_pass).min(u32::MAX as usize);
         Self { passes: Arc::new(Semaphore::new(max_passes)), tokens: Arc::new(Semaphore::new(max_tokens)), max_tokens }
     }
 
@@ -92,12 +92,12 @@ impl Bounds {
 }
 
 impl Queue {
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize, tokens_per_pass: usize) -> Self {
         Self {
             lanes: Mutex::default(),
             arrived: Condvar::new(),
-            queries: Bounds::new(capacity),
-            documents: Bounds::new(capacity),
+            queries: Bounds::new(capacity, tokens_per_pass),
+            documents: Bounds::new(capacity, tokens_per_pass),
         }
     }
 
@@ -209,7 +209,7 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoder::Place;
+    use crate::{encoder::Place, ragged::TOKENS_PER_PASS};
     use std::time::Duration;
     use tokio::time::timeout;
 
@@ -227,7 +227,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_is_bounded_in_tokens_too_and_a_longer_text_has_the_room_to_itself() {
-        let queue = Queue::new(4);
+        let queue = Queue::new(4, TOKENS_PER_PASS);
         let submit = |tokens: usize| {
             let work = Work { encoder: Arc::new(Nothing), wanted: Wanted::Rows, device: None };
             queue.submit(Lane::Document, Ragged::from_sequences([&vec![1; tokens][..]]), work)

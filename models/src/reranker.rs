@@ -137,7 +137,7 @@ impl Reranker {
         let encoder = device.encoder(weights, Precision::F32)?;
         let threads = match beside.filter(|engine| engine.info().device == device.to_string()) {
             Some(engine) => engine.threads(),
-            None => Threads::start(device.threads(threads), queue_capacity)?,
+            None => Threads::start(device.threads(threads), device.tokens_per_pass(), queue_capacity)?,
         };
         let info = RerankerInfo {
             name: folder.name,

@@ -10,7 +10,8 @@ pub struct ModelSettings {
     pub models_dir: Option<PathBuf>,
     /// See [`crate::Device`].
     pub device: String,
-    /// The precision of the weights; anything but f32 needs the device `cpu`. `None`: bf16 there, f32 on other devices.
+    /// The precision of the weights. All devices have f32, `cpu` has all, and `wgpu` and `cuda` have bf16 where the processor computes in it.
+    /// `None`: bf16 on `cpu`, f32 on other devices.
     pub precision: Option<Precision>,
     /// How many threads run the model; 0: as many as the machine has.
     pub threads: usize,

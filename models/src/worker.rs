@@ -35,13 +35,15 @@ struct Crew {
 pub(crate) struct Threads {
     pub queue: Arc<Queue>,
     pub count: usize,
+    /// About how many tokens a pass has.
+    pub tokens_per_pass: usize,
 }
 
 impl Threads {
-    pub fn start(count: usize, queue_capacity: usize) -> Result<Arc<Self>, ModelError> {
-        let queue = Arc::new(Queue::new(queue_capacity));
+    pub fn start(count: usize, tokens_per_pass: usize, queue_capacity: usize) -> Result<Arc<Self>, ModelError> {
+        let queue = Arc::new(Queue::new(queue_capacity, tokens_per_pass));
         start(count, &queue)?;
-        Ok(Arc::new(Self { queue, count }))
+        Ok(Arc::new(Self { queue, count, tokens_per_pass }))
     }
 }
 
@@ -174,7 +176,7 @@ fn made(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Pooling, encoder::Encoder};
+    use crate::{Pooling, encoder::Encoder, ragged::TOKENS_PER_PASS};
     use std::sync::{
         Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -241,7 +243,7 @@ mod tests {
         let (let_second, go_second) = channel();
         let go = [Mutex::new(go_first), Mutex::new(go_second)];
         let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
-        let queue = Arc::new(Queue::new(8));
+        let queue = Arc::new(Queue::new(8, TOKENS_PER_PASS));
         start(3, &queue).unwrap();
         let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
         let submit = |ids: &[u32]| queue.submit(Lane::Document, Ragged::from_sequences([ids]), work.clone());
@@ -270,7 +272,7 @@ mod tests {
             let (let_query, go_query) = channel();
             let go = [Mutex::new(go_document), Mutex::new(go_query)];
             let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
-            let queue = Arc::new(Queue::new(8));
+            let queue = Arc::new(Queue::new(8, TOKENS_PER_PASS));
             let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
             let submit = |lane, ids: &[u32]| queue.submit(lane, Ragged::from_sequences([ids]), work.clone());
             let mut documents = Vec::new();
@@ -301,7 +303,7 @@ mod tests {
         let (threads, seen) = channel();
         let (let_go, go) = channel();
         let encoder: Arc<dyn Encoder> = Arc::new(Gate { threads: Mutex::new(threads), go: Mutex::new(go) });
-        let queue = Arc::new(Queue::new(8));
+        let queue = Arc::new(Queue::new(8, TOKENS_PER_PASS));
         start(3, &queue).unwrap();
         let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
         let submit = || queue.submit(Lane::Document, Ragged::from_sequences([&[1u32, 2][..]]), work.clone());

@@ -277,8 +277,8 @@ settings! {
         SVC_EMBEDDING_MODEL embedding_model: String = "all-MiniLM-L6-v2", kind::required_text();
         /// Device that the model runs on.
         SVC_EMBEDDING_DEVICE embedding_device: Device = "cpu", kind::choice(DEVICES);
-        /// Precision of the model's weights; blank: bf16 on the device cpu, f32 on others, which have no other. bf16 and
-        /// int8 take a half and a quarter of the memory and are faster. Vectors of two precisions are never compared:
+        /// Precision of the model's weights; blank: bf16 on the device cpu, f32 on others. wgpu and cuda also have bf16, where the processor
+        /// computes in it. bf16 and int8 take a half and a quarter of the memory and are faster. Vectors of two precisions are never compared:
         /// `svc reembed` moves all documents from one to another.
         SVC_EMBEDDING_PRECISION embedding_precision: Option<Precision> = "", kind::optional(kind::choice(PRECISIONS));
         /// A second model, to which `svc reembed` moves all vectors while that of SVC_EMBEDDING_MODEL answers; it answers when the move is done.

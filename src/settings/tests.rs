@@ -254,8 +254,13 @@ fn a_lease_under_three_beats_is_refused_naming_both() {
 #[test]
 fn a_precision_that_the_device_has_not_is_refused_naming_both() {
     let message = refusal(None, &[("SVC_EMBEDDING_PRECISION", "int8"), ("SVC_EMBEDDING_DEVICE", "wgpu")]);
-    assert!(message.contains("SVC_EMBEDDING_PRECISION is int8") && message.contains("SVC_EMBEDDING_DEVICE is wgpu"));
-    load(None, &[("SVC_EMBEDDING_PRECISION", "f32"), ("SVC_EMBEDDING_DEVICE", "wgpu")]).unwrap();
+    let wanted = "SVC_EMBEDDING_PRECISION is int8, which the device wgpu has not (SVC_EMBEDDING_DEVICE)";
+    assert!(message.contains(wanted), "{message}");
+    let message = refusal(None, &[("SVC_EMBEDDING_PRECISION", "bf16"), ("SVC_EMBEDDING_DEVICE", "ndarray")]);
+    assert!(message.contains("SVC_EMBEDDING_PRECISION is bf16"), "{message}");
+    for precision in ["f32", "bf16"] {
+        load(None, &[("SVC_EMBEDDING_PRECISION", precision), ("SVC_EMBEDDING_DEVICE", "wgpu")]).unwrap();
+    }
     load(None, &[("SVC_EMBEDDING_PRECISION", "int8")]).unwrap();
 }
 

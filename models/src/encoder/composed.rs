@@ -1,13 +1,16 @@
 //! The operations of an encoder, composed of Burn's own. Only attention pads, since Burn has none for ragged rows.
 
-use super::ops::{Batch, Dense, Heads, Norm};
+use super::{
+    Composed,
+    ops::{Batch, Dense, Heads, Norm},
+};
 use crate::{
     Pooling,
     body::Activation,
     kernels::{RelativeBias, Rotary},
     ragged::Ragged,
 };
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData, activation, module};
+use burn::tensor::{Bool, Device, FloatDType, Int, Tensor, TensorData, activation, module};
 use std::{ops::Range, sync::Arc};
 
 /// How many queries have their scores in memory at once, so that the memory of attention grows with the length and not
@@ -34,7 +37,9 @@ pub(super) fn linear(x: Tensor<2>, dense: &Dense, then: Activation) -> Tensor<2>
 
 pub(super) fn normalise(x: Tensor<2>, norm: &Norm) -> Tensor<2> {
     let Norm::Tensors { gain, offset, epsilon } = norm else { unreachable!("only kernels read plain numbers") };
-    module::layer_norm(x, gain.clone(), Some(offset.clone()), *epsilon)
+    let floats = FloatDType::from(x.dtype());
+    // The mean and the variance of a row would lose too much in 16 bits.
+    module::layer_norm(x.cast(FloatDType::F32), gain.clone(), Some(offset.clone()), *epsilon).cast(floats)
 }
 
 pub(super) fn add(x: Tensor<2>, y: Tensor<2>, norm: Option<&Norm>) -> Tensor<2> {
@@ -50,7 +55,7 @@ pub(super) fn add(x: Tensor<2>, y: Tensor<2>, norm: Option<&Norm>) -> Tensor<2> 
 pub(super) struct Padded {
     count: usize,
     longest: usize,
-    /// `None` if all sequences have the same length.
+    /// `None` if all sequences have this length.
     places: Option<Places>,
     /// The blocks of each window.
     blocks: Vec<(Option<usize>, Vec<Block>)>,
@@ -100,9 +105,14 @@ impl Places {
 }
 
 impl Padded {
-    pub fn new<'a>(batch: &Ragged, layers: impl Iterator<Item = &'a Heads>, device: &Device) -> Self {
+    pub fn new<'a>(
+        batch: &Ragged,
+        layers: impl Iterator<Item = &'a Heads>,
+        Composed { floats, tile }: Composed,
+        device: &Device,
+    ) -> Self {
         let lengths: Vec<usize> = batch.sequences.iter().map(ExactSizeIterator::len).collect();
-        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let longest = lengths.iter().copied().max().unwrap_or(0).next_multiple_of(tile);
         let is_ragged = lengths.iter().any(|&length| length < longest);
         let mut padded = Self {
             count: lengths.len(),
@@ -113,15 +123,18 @@ impl Padded {
         };
         for heads in layers {
             if padded.blocks.iter().all(|(window, _)| *window != heads.window) {
-                padded.blocks.push((heads.window, blocks(heads, longest, &lengths, device)));
+                padded.blocks.push((heads.window, blocks(heads, longest, &lengths, floats, device)));
             }
             if let Some(rotary) = &heads.rotary
                 && padded.rotations.iter().all(|(known, _)| !Arc::ptr_eq(known, rotary))
             {
                 let table = |values: &[f32]| {
                     let half = heads.width / 2;
-                    let values = TensorData::new(values[..longest * half].to_vec(), [1, 1, longest, half]);
-                    Tensor::<4>::from_data(values, device)
+                    // What turns padding does not matter, and the table may end before it.
+                    let mut values = values[..values.len().min(longest * half)].to_vec();
+                    values.resize(longest * half, 0.0);
+                    let values = TensorData::new(values, [1, 1, longest, half]);
+                    Tensor::<4>::from_data(values, device).cast(floats)
                 };
                 padded.rotations.push((Arc::clone(rotary), [table(&rotary.cosines), table(&rotary.sines)]));
             }
@@ -149,20 +162,28 @@ impl Padded {
     }
 }
 
-fn blocks(heads: &Heads, longest: usize, lengths: &[usize], device: &Device) -> Vec<Block> {
+fn blocks(heads: &Heads, longest: usize, lengths: &[usize], floats: FloatDType, device: &Device) -> Vec<Block> {
     let block = |first: usize| {
         let queries = first..longest.min(first + QUERY_ROWS);
         let reach = heads.window.unwrap_or(longest);
         let keys = first.saturating_sub(reach)..longest.min(queries.end.saturating_add(reach));
         let mask = mask(lengths, &queries, &keys, heads, device);
-        let bias = heads.bias.as_ref().map(|bias| biases(bias, &queries, &keys, lengths.len(), heads.count, device));
+        let bias = heads.bias.as_ref().map(|bias| {
+            biases(bias, heads.count, &queries, &keys, device).cast(floats).expand([
+                lengths.len(),
+                heads.count,
+                queries.len(),
+                keys.len(),
+            ])
+        });
         Block { queries, keys, mask, bias }
     };
     (0..longest).step_by(QUERY_ROWS).map(block).collect()
 }
 
 /// `[count, heads, queries, keys]`, true where a query does not see a key because it is padding or outside its window.
-/// Every token sees itself, even padding, whose rows would otherwise not be numbers. `None` if everything is seen.
+/// With a window every token sees itself, even padding, whose rows would otherwise not be numbers: no key of its text may be near.
+/// `None` if everything is seen.
 fn mask(
     lengths: &[usize],
     queries: &Range<usize>,
@@ -170,36 +191,55 @@ fn mask(
     heads: &Heads,
     device: &Device,
 ) -> Option<Tensor<4, Bool>> {
-    let window = heads.window.unwrap_or(usize::MAX);
-    let mut mask = Vec::with_capacity(lengths.len() * queries.len() * keys.len());
-    for &length in lengths {
-        for query in queries.clone() {
-            mask.extend(keys.clone().map(|key| key != query && (key >= length || key.abs_diff(query) > window)));
+    let on_device =
+        |mask: Vec<bool>, shape: [usize; 4]| Tensor::<4, Bool>::from_data(TensorData::new(mask, shape), device);
+    let padding: Vec<bool> = lengths.iter().flat_map(|&length| keys.clone().map(move |key| key >= length)).collect();
+    // The parts are small, and the device puts them together: all pairs of all texts would take long to make here and to send.
+    let padding = padding.contains(&true).then(|| on_device(padding, [lengths.len(), 1, 1, keys.len()]));
+    let pairs = |holds: &dyn Fn(usize, usize) -> bool| -> Vec<bool> {
+        queries.clone().flat_map(|query| keys.clone().map(move |key| holds(query, key))).collect()
+    };
+    let shape = [1, 1, queries.len(), keys.len()];
+    let mask = match (padding, heads.window) {
+        (padding, None) => padding?,
+        (padding, Some(window)) => {
+            let far = pairs(&|query, key| key.abs_diff(query) > window);
+            let far = far.contains(&true).then(|| on_device(far, shape));
+            match (padding, far) {
+                (None, far) => far?,
+                (Some(padding), far) => {
+                    let all = [lengths.len(), 1, queries.len(), keys.len()];
+                    let unseen = match far {
+                        Some(far) => padding.expand(all).bool_or(far.expand(all)),
+                        None => padding.expand(all),
+                    };
+                    unseen.bool_and(on_device(pairs(&|query, key| key != query), shape).expand(all))
+                }
+            }
         }
-    }
-    if !mask.contains(&true) {
-        return None;
-    }
-    let mask = TensorData::new(mask, [lengths.len(), 1, queries.len(), keys.len()]);
-    Some(Tensor::<4, Bool>::from_data(mask, device).expand([lengths.len(), heads.count, queries.len(), keys.len()]))
+    };
+    Some(mask.expand([lengths.len(), heads.count, queries.len(), keys.len()]))
 }
 
+/// `[1, heads, queries, keys]`
 fn biases(
     bias: &RelativeBias,
+    heads: usize,
     queries: &Range<usize>,
     keys: &Range<usize>,
-    count: usize,
-    heads: usize,
     device: &Device,
 ) -> Tensor<4> {
     let mut values = Vec::with_capacity(heads * queries.len() * keys.len());
     for head in 0..heads {
         for query in queries.clone() {
-            values.extend_from_slice(&bias.row(head, query, keys.start)[..keys.len()]);
+            let row = bias.row(head, query, keys.start);
+            values.extend(keys.clone().zip(row).map(|(_, &value)| value));
+            // Padding may go on where the table ends.
+            values.resize(values.len() + keys.len().saturating_sub(row.len()), 0.0);
         }
     }
     let values = TensorData::new(values, [1, heads, queries.len(), keys.len()]);
-    Tensor::<4>::from_data(values, device).expand([count, heads, queries.len(), keys.len()])
+    Tensor::from_data(values, device)
 }
 
 fn padded<'a>(batch: &'a Batch<'_>) -> &'a Padded {
@@ -217,17 +257,24 @@ pub(super) fn attention(qkv: Tensor<2>, batch: &Batch<'_>, heads: &Heads) -> Ten
         (queries, keys) = (rotated(queries, tables), rotated(keys, tables));
     }
     let blocks = padded.blocks.iter().filter(|(window, _)| *window == heads.window).flat_map(|(_, blocks)| blocks);
+    let part = |x: &Tensor<4>, rows: &Range<usize>| match rows.len() == longest {
+        true => x.clone(),
+        false => x.clone().narrow(2, rows.start, rows.len()),
+    };
     let attended = blocks.map(|block| {
         module::attention(
-            queries.clone().narrow(2, block.queries.start, block.queries.len()),
-            keys.clone().narrow(2, block.keys.start, block.keys.len()),
-            values.clone().narrow(2, block.keys.start, block.keys.len()),
+            part(&queries, &block.queries),
+            part(&keys, &block.keys),
+            part(&values, &block.keys),
             block.mask.clone(),
             block.bias.clone(),
             Default::default(),
         )
     });
-    let attended = Tensor::cat(attended.collect(), 2).swap_dims(1, 2);
+    let mut attended: Vec<Tensor<4>> = attended.collect();
+    // To put one block together would copy it.
+    let whole = if attended.len() == 1 { attended.remove(0) } else { Tensor::cat(attended, 2) };
+    let attended = whole.swap_dims(1, 2);
     padded.rows(attended.reshape([count, longest, heads.count * heads.width]))
 }
 
@@ -241,7 +288,8 @@ fn rotated(x: Tensor<4>, [cosines, sines]: &[Tensor<4>; 2]) -> Tensor<4> {
 
 pub(super) fn pool(x: Tensor<2>, batch: &Batch<'_>, how: Pooling) -> Tensor<2> {
     let (padded, width) = (padded(batch), x.dims()[1]);
-    let rows = padded.pad(x);
+    // A sum of many rows would lose too much in 16 bits.
+    let rows = padded.pad(x).cast(FloatDType::F32);
     let pooled = match (how, &padded.places) {
         (Pooling::Cls, _) => rows.narrow(1, 0, 1),
         (Pooling::Mean, None) => rows.sum_dim(1),

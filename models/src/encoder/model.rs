@@ -10,7 +10,7 @@ use crate::{
     ragged::Ragged,
     weights::{Floats, Linear},
 };
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 use std::sync::Arc;
 
 /// An encoder on ragged rows: the rows of all sequences are one matrix without padding.
@@ -49,14 +49,35 @@ struct Head {
 /// Where the weights are, and in which form.
 pub(crate) struct Placement {
     pub device: Device,
-    /// The precision of the weights that kernels read; `None` for operations composed of Burn's own.
-    pub kernels: Option<Precision>,
+    pub form: Form,
+}
+
+/// What reads the weights.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    /// Kernels of this crate, in this precision.
+    Kernels(Precision),
+    /// Operations composed of Burn's own.
+    Composed(Composed),
+}
+
+/// How operations composed of Burn's own compute.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Composed {
+    /// The type of weights and rows. Norms and sums of rows are f32 in any case.
+    pub floats: FloatDType,
+    /// Attention pads all texts of a pass to a multiple of this, because the fastest kernels take only whole tiles.
+    pub tile: usize,
 }
 
 impl Placement {
     fn matrix(&self, data: Floats, columns: usize) -> Tensor<2> {
         let shape = [data.len() / columns, columns];
-        Tensor::from_data(data.into_data(shape), &self.device)
+        let matrix = Tensor::<2>::from_data(data.into_data(shape), &self.device);
+        match self.form {
+            Form::Kernels(_) => matrix,
+            Form::Composed(how) => matrix.cast(how.floats),
+        }
     }
 
     fn vector(&self, data: Vec<f32>) -> Tensor<1> {
@@ -66,9 +87,9 @@ impl Placement {
 
     fn dense(&self, linear: Linear) -> Dense {
         let Linear { weight, bias, inputs, outputs } = linear;
-        match self.kernels {
-            Some(precision) => Dense::packed(&weight, bias, inputs, outputs, precision),
-            None => Dense::Tensors {
+        match self.form {
+            Form::Kernels(precision) => Dense::packed(&weight, bias, inputs, outputs, precision),
+            Form::Composed(_) => Dense::Tensors {
                 weight: self.matrix(weight, outputs),
                 bias: bias.map(|bias| self.matrix(bias.into(), outputs)),
             },
@@ -76,9 +97,9 @@ impl Placement {
     }
 
     fn norm(&self, norm: LayerNorm) -> Norm {
-        match self.kernels {
-            Some(_) => Norm::Numbers(norm),
-            None => Norm::Tensors {
+        match self.form {
+            Form::Kernels(_) => Norm::Numbers(norm),
+            Form::Composed(_) => Norm::Tensors {
                 gain: self.vector(norm.gain),
                 offset: self.vector(norm.offset),
                 epsilon: f64::from(norm.epsilon),
@@ -164,7 +185,10 @@ impl BurnEncoder {
 
     fn batch<'a>(&self, ragged: &'a Ragged, place: &'a dyn Place) -> Batch<'a> {
         let heads = self.layers.iter().map(|layer| &layer.heads);
-        let padded = self.placement.kernels.is_none().then(|| Padded::new(ragged, heads, &self.placement.device));
+        let padded = match self.placement.form {
+            Form::Kernels(_) => None,
+            Form::Composed(how) => Some(Padded::new(ragged, heads, how, &self.placement.device)),
+        };
         Batch { ragged, place, positions: ragged.positions(), padded }
     }
 }
@@ -200,8 +224,8 @@ impl Encoder for BurnEncoder {
             }
             (Wanted::Score, None) => panic!("only the reranker asks for scores, and it loads its model with a head"),
         });
-        // Every tensor here is made of f32, so this is never empty.
-        made.and_then(|made| made.into_data().try_to_vec::<f32>().ok()).unwrap_or_default()
+        // What leaves the device is made of f32, so this is never empty.
+        made.and_then(|made| made.cast(FloatDType::F32).into_data().try_to_vec::<f32>().ok()).unwrap_or_default()
     }
 
     fn hidden_size(&self) -> usize {

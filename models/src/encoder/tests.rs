@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    Architecture, Device, Pooling, Precision,
+    Architecture, Device, ModelError, Pooling, Precision,
     architecture::EncoderConfig,
     weights::{Packs, WeightFile},
 };
@@ -95,11 +95,15 @@ impl Model {
     }
 
     fn encoder_in(&self, device: Device, precision: Precision) -> Arc<dyn Encoder> {
+        self.load_in(device, precision).unwrap()
+    }
+
+    fn load_in(&self, device: Device, precision: Precision) -> Result<Arc<dyn Encoder>, ModelError> {
         let (_folder, path) = self.write();
         let (config, mut file) = (self.config(), WeightFile::open(&path).unwrap());
         let has_head = self.cases.iter().any(|case| case.logit.is_some());
         let weights = if has_head { config.load_with_head(&mut file) } else { config.load(&mut file) };
-        device.encoder(weights.unwrap(), precision).unwrap()
+        device.encoder(weights.unwrap(), precision)
     }
 }
 
@@ -196,6 +200,12 @@ fn wgpu_is_that_of_transformers() {
     is_that_of_transformers(Device::Wgpu, 1);
 }
 
+#[cfg(feature = "cuda")]
+#[test]
+fn cuda_is_that_of_transformers() {
+    is_that_of_transformers(Device::Cuda, 1);
+}
+
 #[test]
 fn kernels_and_composed_operations_agree_on_ragged_batches() {
     agrees_with_the_kernels(Device::CpuPlain);
@@ -211,6 +221,12 @@ fn ndarray_agrees_on_ragged_batches() {
 #[test]
 fn wgpu_agrees_on_ragged_batches() {
     agrees_with_the_kernels(Device::Wgpu);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn cuda_agrees_on_ragged_batches() {
+    agrees_with_the_kernels(Device::Cuda);
 }
 
 fn agrees_with_the_kernels(device: Device) {
@@ -294,13 +310,55 @@ fn a_long_text_pauses_within_a_layer() {
     }
 }
 
-/// Rows are compared by their directions, as a search compares them.
-#[test]
-fn lower_precisions_stay_close_to_f32() {
+/// The smallest cosine of a row with its row in f32. Rows are compared by their directions, as a search compares them.
+fn worst_cosine(got: &[f32], want: &[f32], hidden: usize) -> f64 {
     let cosine = |left: &[f32], right: &[f32]| {
         let dot = |left: &[f32], right: &[f32]| left.iter().zip(right).map(|(x, y)| f64::from(x * y)).sum::<f64>();
         dot(left, right) / (dot(left, left) * dot(right, right)).sqrt()
     };
+    assert_eq!(got.len(), want.len());
+    let rows = got.chunks_exact(hidden).zip(want.chunks_exact(hidden));
+    rows.map(|(got, want)| cosine(got, want))
+        .map(|cosine| if cosine.is_nan() { -1.0 } else { cosine })
+        .fold(1.0, f64::min)
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_in_bf16_stays_close_to_f32_or_is_refused() {
+    stays_close_in_bf16(Device::Wgpu);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn cuda_in_bf16_stays_close_to_f32() {
+    stays_close_in_bf16(Device::Cuda);
+}
+
+/// Many drivers of Vulkan cannot compute in bf16, so wgpu may refuse it.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+fn stays_close_in_bf16(device: Device) {
+    for model in models() {
+        let batch = Ragged::from_pairs(model.cases.iter().map(|case| (case.ids.as_slice(), case.first)));
+        let want = rows_of(&model.encoder(Device::Cpu), &batch);
+        match model.load_in(device, Precision::Bf16) {
+            Ok(encoder) => {
+                let got = rows_of(&encoder, &batch);
+                assert_ne!(got, want, "{}: bf16 is no other than f32", model.name);
+                let worst = worst_cosine(&got, &want, encoder.hidden_size());
+                println!("{} in bf16 on {device}: cosine of at least {worst}", model.name);
+                assert!(worst >= 0.998, "{} in bf16 on {device}: a cosine of {worst}", model.name);
+            }
+            Err(error) => {
+                println!("{device}: {error}");
+                assert!(device.to_string() == "wgpu" && error.to_string().contains("take f32"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lower_precisions_stay_close_to_f32() {
     for model in models() {
         let batch = Ragged::from_pairs(model.cases.iter().map(|case| (case.ids.as_slice(), case.first)));
         let want = rows_of(&model.encoder(Device::Cpu), &batch);
@@ -310,9 +368,7 @@ fn lower_precisions_stay_close_to_f32() {
             let (got, shared) = (on(1, || rows_of(&encoder, &batch)), on(3, || rows_of(&encoder, &batch)));
             assert_eq!(got, shared, "{}: {precision} depends on the threads", model.name);
             assert_ne!(got, want, "{}: {precision} is no other than f32", model.name);
-            let hidden = encoder.hidden_size();
-            let rows = got.chunks_exact(hidden).zip(want.chunks_exact(hidden));
-            let worst = rows.map(|(got, want)| cosine(got, want)).fold(1.0, f64::min);
+            let worst = worst_cosine(&got, &want, encoder.hidden_size());
             println!("{} in {precision}: cosine of at least {worst}", model.name);
             assert!(worst >= least, "{} in {precision}: a cosine of {worst}", model.name);
         }

@@ -44,7 +44,7 @@ fn faulty() -> (Engine, Arc<Faults>) {
     let device = Watched::new(Arc::new(Faulty(Arc::clone(&faults))), Box::new(open), Duration::from_millis(5));
     let (info, tokenizer) = described();
     let settings = ModelSettings { threads: 1, batch_size: 8, ..ModelSettings::default() };
-    (Engine::start(info, tokenizer, device, &settings).unwrap(), faults)
+    (Engine::start(info, tokenizer, device, Device::Cpu, &settings).unwrap(), faults)
 }
 
 #[tokio::test]

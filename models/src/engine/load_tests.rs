@@ -146,6 +146,7 @@ fn settings_that_mean_nothing_are_refused_by_name() {
     let plain =
         |precision| ModelSettings { device: "cpu-plain".into(), precision: Some(precision), ..settings(&folder) };
     assert!(error(plain(Precision::Int8)).contains("precision is int8: only the device cpu has it"));
+    assert!(error(plain(Precision::Bf16)).contains("precision is bf16: only the devices cpu, wgpu and cuda have it"));
     assert!(Engine::load(&plain(Precision::F32)).is_ok());
     assert!(error(ModelSettings { model: "no/such model".into(), ..settings(&folder) }).contains("all-MiniLM-L6-v2"));
     let named =

@@ -80,7 +80,7 @@ fn gated(queue_capacity: usize) -> Gated {
     let (info, tokenizer) = described();
     let gate = Gate { entered: entered_in, open: Mutex::new(open_out), ended: Some(ended_in) };
     let device = Watched::new(Arc::new(gate), Box::new(|| Err(ModelError::Stopped)), LIMIT);
-    let engine = Engine::start(info, tokenizer, device, &settings).unwrap();
+    let engine = Engine::start(info, tokenizer, device, Device::Cpu, &settings).unwrap();
     Gated { engine, entered, open, ended }
 }
 
