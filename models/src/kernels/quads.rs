@@ -231,12 +231,12 @@ unsafe fn multiply_by_tiles(
                     let values = x.values.as_ptr().add(row * quads + group * GROUP);
                     let lines = lines.as_ptr().add(group * GROUP);
                     amx::multiply_quads((values, quads), count, (lines, quads), panels, &mut integers);
-                    for panel in 0..panels {
+                    for (panel, sums) in sums.iter_mut().enumerate().take(panels) {
                         let of_group = (at + panel) * groups + group;
                         let corrections = _mm512_loadu_si512(weights.corrections[of_group].as_ptr().cast());
                         let scales = _mm512_load_ps(weights.scales[of_group].0.as_ptr());
                         let row_scales = x.scales[row * groups + group..].iter().step_by(groups);
-                        let rows = integers.0[panel][..count].iter().zip(&mut sums[panel]).zip(row_scales);
+                        let rows = integers.0[panel][..count].iter().zip(sums).zip(row_scales);
                         for ((integers, sum), row_scale) in rows {
                             let integers = _mm512_loadu_si512(integers.as_ptr().cast());
                             let numbers = _mm512_cvtepi32_ps(_mm512_add_epi32(integers, corrections));
