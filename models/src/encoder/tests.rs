@@ -122,6 +122,20 @@ fn largest_difference<'a>(got: &[f32], want: impl IntoIterator<Item = &'a f64>) 
     differences.map(|difference| if difference.is_nan() { f64::INFINITY } else { difference }).fold(0.0, f64::max)
 }
 
+/// How far a number of a row may be off on a device that sums in f32 what it multiplies in f32.
+const OFF: f64 = 1e-4;
+/// The same where matrix units round the factors to the 10 bits of TF32 or f16: it measures up to .006 on an H200.
+#[cfg(feature = "cuda")]
+const OFF_IN_TF32: f64 = 1e-2;
+
+fn most_off(device: Device) -> f64 {
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda => OFF_IN_TF32,
+        _ => OFF,
+    }
+}
+
 fn is_that_of_transformers(device: Device, threads: usize) {
     let mut off = Vec::new();
     for model in models() {
@@ -146,7 +160,7 @@ fn is_that_of_transformers(device: Device, threads: usize) {
         }
         worst = worst.max(of_pooled_rows(&model, &encoder, &batch, &rows, threads));
         println!("{} on {device}, {threads} threads: off by at most {worst:e}", model.name);
-        if worst >= 1e-4 {
+        if worst >= most_off(device) {
             off.push((model.name, worst));
         }
     }
@@ -243,7 +257,8 @@ fn agrees_with_the_kernels(device: Device) {
             for threads in [1, 2] {
                 let got = on(threads, || rows_of(&fast, &batch));
                 let off = largest_difference(&got, &want);
-                assert!(got.len() == want.len() && off < 5e-5, "{} {lengths:?}: off by {off:e}", model.name);
+                let most = most_off(device) / 2.0;
+                assert!(got.len() == want.len() && off < most, "{} {lengths:?}: off by {off:e}", model.name);
             }
         }
         assert!(rows_of(&fast, &Ragged::default()).is_empty() && rows_of(&plain, &Ragged::default()).is_empty());
