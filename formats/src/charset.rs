@@ -311,7 +311,7 @@ mod tests {
             }
         }
         let head: Vec<u8> =
-            [&b"pond.txt\0\0\0\0\0\00000644\0ustar"[..], &b"words of the pond ".repeat(50)[..]].concat();
+            [&b"pond.txt\0\0\0\0\0\x000000644\0ustar"[..], &b"words of the pond ".repeat(50)[..]].concat();
         assert!(!looks_like_text(&head, true), "an archive pads with NUL bytes");
         assert!(!looks_like_text(&b"ab\0cd\0ef\0gh\0".repeat(100), true), "too many");
     }
