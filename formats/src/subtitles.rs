@@ -21,7 +21,7 @@ const NAME: usize = 40;
 const BLINK: i64 = 50;
 /// Automatic captions have no line of more bytes.
 const LINE: usize = 1_000;
-/// The facts name so many speakers.
+/// So many speakers are counted at most.
 const SPEAKERS: usize = 100;
 /// What the blocks of WebVTT begin with that are no subtitles.
 const NOTES: [&str; 3] = ["NOTE", "STYLE", "REGION"];
@@ -92,7 +92,7 @@ pub(crate) fn extract<R: Read + Seek>(format: Format, source: R, limits: &Limits
     }
     let mut read = writer.finish("subtitles");
     read.facts.insert("subtitles".to_owned(), subtitles.count.into());
-    read.facts.insert("speakers".to_owned(), speakers.into());
+    read.facts.insert("speakers".to_owned(), speakers.len().into());
     if let Some(end) = subtitles.passages.iter().map(|passage| passage.end).max() {
         read.facts.insert("seconds".to_owned(), (end / 1_000).into());
     }
