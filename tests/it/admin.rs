@@ -1,4 +1,6 @@
 //! What an operator sees of the queue and the fleet, and does to them.
+mod cancels;
+
 use crate::{
     crash::{Process, url},
     queue::{node, task},
@@ -6,17 +8,13 @@ use crate::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    collections::BTreeMap,
     process::{Command, Output, Stdio},
     time::Duration,
 };
-use svc::{
-    ingest::settle,
-    store::{
-        tasks::{self, Claimer, NewTask},
-        word::Word,
-        workers::{self, WorkerRow},
-    },
+use svc::store::{
+    tasks::{self, Claimer, NewTask},
+    word::Word,
+    workers::{self, WorkerRow},
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::{
@@ -220,58 +218,6 @@ async fn a_paused_type_waits_and_a_cancelled_file_can_be_taken_up_again() {
     app.end().await;
 }
 
-#[tokio::test]
-async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
-    let app = TestApp::with(Wish {
-        settings: &[("SVC_WORKER_HEARTBEAT_SECONDS", "300"), ("SVC_WORKER_LEASE_SECONDS", "900")],
-        ..Default::default()
-    })
-    .await;
-    let id = app.upload_bytes("long.md", long_text()).await.unwrap().document_id;
-    let running = until("an embed task that runs", async || {
-        let query = TaskQuery { status: Some(TaskStatus::Running), task_type: Some("embed".to_owned()), ..of_root(id) };
-        app.client.list_tasks(query).await.unwrap().tasks.pop()
-    })
-    .await;
-    let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
-    assert!(cancelled.tasks_stopping > 0, "{cancelled:?}");
-    let after = app.settled(id).await;
-    assert_eq!((after.settled, after.nodes_in_flight), (Settled::Failed, 0), "{after:?}");
-    let stopped = app.client.read_task(TaskPath { id: running.id }).await.unwrap();
-    assert_eq!((stopped.status, stopped.error_type), (TaskStatus::Failed, Some(ErrorType::Permanent)));
-    assert!(app.client.list_reservations(PageQuery::default()).await.unwrap().reservations.is_empty());
-    invariants::check_drained(&app.pool).await;
-    // Heartbeats are far apart here, so the worker learned of it by the cancel and not by a heartbeat.
-    let beaten: bool =
-        sqlx::query_scalar("SELECT bool_and(beat_at < started_at + interval '300 seconds') FROM workers")
-            .fetch_one(&app.pool)
-            .await
-            .unwrap();
-    assert!(beaten, "the test took so long that a beat of its own came in between");
-    app.end().await;
-}
-
-#[tokio::test]
-async fn what_ends_while_a_file_is_cancelled_leaves_no_event() {
-    let app = TestApp::with(Wish { settings: &[("SVC_WORKER_REAP_SECONDS", "3600")], ..Default::default() }).await;
-    app.client.pause_task_type(TaskTypePath { task_type: "embed".to_owned() }).await.unwrap();
-    let id = app.upload_bytes("long.md", long_text()).await.unwrap().document_id;
-    waits_for_pause(&app, id).await;
-    // Stands for a stopped task that ends, with the leaves that fail with it, while the cancel has the file's lock.
-    sqlx::raw_sql(
-        "CREATE FUNCTION ends_now() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-             INSERT INTO settle_event (root_id, document_id, done, failed) VALUES (NEW.root_id, NEW.document_id, 40, 40); RETURN NULL; END $$;
-         CREATE TRIGGER ends_now AFTER UPDATE ON ingest_node FOR EACH ROW WHEN (OLD.cancelled AND NOT NEW.cancelled) EXECUTE FUNCTION ends_now()",
-    )
-    .execute(&app.pool)
-    .await
-    .unwrap();
-    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
-    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap();
-    assert_eq!(left, 0);
-    app.end().await;
-}
-
 /// Waits until only tasks of a paused type are left of a file, and returns its frontier.
 async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
     until("the file to wait for the paused type alone", async || {
@@ -280,208 +226,6 @@ async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
         (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(frontier)
     })
     .await
-}
-
-/// Makes leaves under the root of an ingestion that no task knows, as a workbook with this many rows has them.
-async fn many_leaves(app: &TestApp, root: i64, count: i64) {
-    sqlx::query(
-        "WITH leaves AS (
-             INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, settled, position, guard)
-             SELECT $1, d.path || $1, 'row', 'row ' || n, 'record', '', 'in_flight', 1000 + n, d.guard FROM documents d, generate_series(1, $2) AS n WHERE d.id = $1),
-         counted AS (UPDATE ingest_node SET open_children = open_children + $2 WHERE document_id = $1)
-         INSERT INTO frontier_delta VALUES ($1, $2, $2, 0, 0)",
-    )
-    .bind(root)
-    .bind(count)
-    .execute(&app.pool)
-    .await
-    .unwrap();
-}
-
-/// Makes empty sections under the root of an ingestion that no task knows.
-async fn many_sections(app: &TestApp, root: i64, count: i64) {
-    sqlx::query(
-        "WITH sections AS (
-             INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, settled, position, guard)
-             SELECT $1, d.path || $1, 'row', '', 'section', '', 'in_flight', 1000 + n, d.guard FROM documents d, generate_series(1, $2) AS n WHERE d.id = $1
-             RETURNING id),
-         nodes AS (INSERT INTO ingest_node (document_id, parent_id, root_id) SELECT id, $1, $1 FROM sections),
-         counted AS (UPDATE ingest_node SET open_children = open_children + $2 WHERE document_id = $1)
-         INSERT INTO frontier_delta VALUES ($1, $2, $2, 0, 0)",
-    )
-    .bind(root)
-    .bind(count)
-    .execute(&app.pool)
-    .await
-    .unwrap();
-}
-
-/// Makes the state after the death of the process that marked the nodes of a cancelled file.
-async fn cut_off(app: &TestApp, root: i64) {
-    sqlx::query(
-        "WITH left_over AS (UPDATE documents SET settled = 'in_flight' WHERE parent_id = $1 AND title = 'row' RETURNING id),
-         counted AS (INSERT INTO frontier_delta SELECT $1, 0, count(*), 0, -count(*) FROM left_over)
-         UPDATE ingest_node SET cancelled = true WHERE document_id = $1",
-    )
-    .bind(root)
-    .execute(&app.pool)
-    .await
-    .unwrap();
-}
-
-/// Makes such a change fail until the trigger `refuse` is dropped.
-async fn refuse(app: &TestApp, change: &str) {
-    let refuse = format!(
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room'; END $$;
-         CREATE TRIGGER refuse BEFORE {change} EXECUTE FUNCTION refuse()"
-    );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
-    let app = TestApp::start().await;
-    let embed = || TaskTypePath { task_type: "embed".to_owned() };
-    app.client.pause_task_type(embed()).await.unwrap();
-    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let other = app
-        .upload_bytes("other.md", b"# Another\n\nIt has nothing to do with that.".to_vec())
-        .await
-        .unwrap()
-        .document_id;
-    let (own, beside) =
-        (waits_for_pause(&app, id).await.nodes_in_flight, waits_for_pause(&app, other).await.nodes_in_flight);
-    many_leaves(&app, id, 12_000).await;
-    invariants::check(&app.pool).await;
-
-    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
-    let at_once = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    assert_eq!((at_once.settled, at_once.tasks_unfinished), (Settled::Failed, 0), "{at_once:?}");
-    invariants::check(&app.pool).await;
-    let after = until("every node to fail", async || {
-        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-        (frontier.nodes_in_flight == 0).then_some(frontier)
-    })
-    .await;
-    assert_eq!(after.nodes_failed, own + 12_000, "{after:?}");
-    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
-    assert_eq!(evidence["cancelled"]["nodes_failed"], own + 12_000);
-    let untouched = app.client.read_frontier(DocumentPath { id: other }).await.unwrap();
-    assert_eq!((untouched.nodes_in_flight, untouched.nodes_failed), (beside, 0), "{untouched:?}");
-
-    // A task that is queued again meanwhile finds a tree that no cancel is working on.
-    cut_off(&app, id).await;
-    let failed = TaskQuery { status: Some(TaskStatus::Failed), ..of_root(id) };
-    let task = app.client.list_tasks(failed).await.unwrap().tasks.remove(0);
-    app.client.retry_task(TaskPath { id: task.id }).await.unwrap();
-    let again = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    assert!((1..=own).contains(&again.nodes_in_flight), "{again:?}");
-    invariants::check(&app.pool).await;
-    // A cancel that took effect says so, even if its nodes could not be marked; the sweep of any worker continues.
-    refuse(&app, "UPDATE ON documents FOR EACH ROW WHEN (NEW.settled = 'failed' AND NEW.title = 'row')").await;
-    cut_off(&app, id).await;
-    assert!(app.client.cancel_ingest(DocumentPath { id }).await.unwrap().tasks_cancelled > 0);
-    let marked = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    assert!(marked.nodes_in_flight >= 12_000 && marked.tasks_unfinished == 0, "{marked:?}");
-    sqlx::query("DROP TRIGGER refuse ON documents").execute(&app.pool).await.unwrap();
-    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
-    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().nodes_in_flight, 0);
-    app.client.resume_task_type(embed()).await.unwrap();
-    assert_eq!(app.settled(other).await.settled, Settled::Settled);
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn a_cancel_ends_the_tasks_before_the_sections_fail_and_is_resumed_after_a_crash_between() {
-    let app = TestApp::start().await;
-    let embed = || TaskTypePath { task_type: "embed".to_owned() };
-    app.client.pause_task_type(embed()).await.unwrap();
-    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let waiting = waits_for_pause(&app, id).await;
-    let own = waiting.nodes_in_flight;
-    many_sections(&app, id, 4_500).await;
-    invariants::check(&app.pool).await;
-
-    // Nothing but the cancel itself comes through.
-    refuse(&app, "UPDATE ON documents FOR EACH ROW WHEN (NEW.settled = 'failed' AND NEW.title = 'row')").await;
-    let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
-    assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (waiting.tasks_unfinished, 0));
-    let cut = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    let expected = (Settled::Failed, 0, own - 1 + 4_500);
-    assert_eq!((cut.settled, cut.tasks_unfinished, cut.nodes_in_flight), expected, "{cut:?}");
-    invariants::check(&app.pool).await;
-
-    // What is left to settle does not bring the file back to life, though its sections have nothing left open.
-    sqlx::query(
-        "INSERT INTO settle_event (root_id, document_id, done, failed) SELECT root_id, document_id, 0, 0 FROM ingest_node WHERE root_id = $1",
-    )
-    .bind(id)
-    .execute(&app.pool)
-    .await
-    .unwrap();
-    app.client.resume_task_type(embed()).await.unwrap();
-    assert!(!settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap(), "a rollup was queued");
-    let events =
-        async || -> i64 { sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap() };
-    until("the events to be taken", async || (events().await == 0).then_some(())).await;
-    settle::repair(&app.pool).await.unwrap();
-    assert_eq!(events().await, 0, "the repair took it for stalled");
-    let still = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    assert_eq!((still.settled, still.tasks_unfinished, still.nodes_in_flight), expected, "{still:?}");
-
-    sqlx::query("DROP TRIGGER refuse ON documents").execute(&app.pool).await.unwrap();
-    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
-    let after = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    assert_eq!((after.nodes_in_flight, after.nodes_failed), (0, own + 4_500), "{after:?}");
-    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
-    assert_eq!(evidence["cancelled"]["nodes_failed"], own + 4_500);
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn one_task_can_be_cancelled_and_takes_its_dependents_along() {
-    let app = idle().await;
-    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let probe = app.client.list_tasks(of_root(id)).await.unwrap().tasks.pop().unwrap();
-    let task = app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap();
-    assert_eq!((task.status, task.finished), (TaskStatus::Failed, true));
-    let document = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap().value().unwrap();
-    assert_eq!(document.settled, Settled::Failed);
-    assert_eq!(app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap_err().status, 409);
-    let outside = node(&app, None).await.0;
-    assert_eq!(app.client.cancel_ingest(DocumentPath { id: outside }).await.unwrap_err().status, 409);
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn a_cancelled_task_is_cancelled_though_its_file_cannot_be_settled_yet() {
-    let app = TestApp::start().await;
-    let embed = || TaskTypePath { task_type: "embed".to_owned() };
-    app.client.pause_task_type(embed()).await.unwrap();
-    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    waits_for_pause(&app, id).await;
-    refuse(&app, "DELETE ON settle_event").await;
-    let waiting = app.client.list_tasks(TaskQuery { status: Some(TaskStatus::Pending), ..of_root(id) }).await.unwrap();
-    assert!(!waiting.tasks.is_empty());
-    for task in waiting.tasks {
-        let cancelled = app.client.cancel_task(TaskPath { id: task.id }).await.unwrap();
-        assert_eq!((cancelled.status, cancelled.finished), (TaskStatus::Failed, true));
-    }
-    let in_flight = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    assert_eq!((in_flight.settled, in_flight.tasks_unfinished), (Settled::InFlight, 0), "{in_flight:?}");
-    sqlx::query("DROP TRIGGER refuse ON settle_event").execute(&app.pool).await.unwrap();
-    // The worker's own sweep may come first.
-    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
-    until("the file to settle", async || {
-        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-        (frontier.nodes_in_flight == 0).then_some(())
-    })
-    .await;
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
 }
 
 pub(crate) fn worker_command(app: &TestApp, arguments: &[&str]) -> Command {
