@@ -196,10 +196,14 @@ async fn what_nobody_serves_is_told_of_once_and_again_when_it_is_over() {
 
 #[tokio::test]
 async fn a_worker_of_the_service_joins_the_fleet_and_leaves_it() {
-    let app = TestApp::start().await;
-    let pool = PgPool::connect_with(app.options.clone()).await.unwrap();
+    // The database of a service outlives it only if the test made it.
+    let options = server::new_database().await;
+    let app = TestApp::with(Wish { database: Some(options.clone()), ..Wish::default() }).await;
+    let pool = PgPool::connect_with(options.clone()).await.unwrap();
     let joined = async || told(&pool, None).await.iter().any(|(kind, _)| kind == "worker.joined").then_some(());
     until("the worker", joined).await;
     app.end().await;
     assert_eq!(told(&pool, None).await.last().unwrap().0, "worker.lost");
+    pool.close().await;
+    server::drop_database(&options);
 }
