@@ -224,7 +224,7 @@ async fn what_a_dead_holder_of_the_data_folder_held_comes_back_at_once_and_what_
 async fn a_worker_that_is_stopped_past_its_lease_and_goes_on_costs_its_tasks_nothing() {
     let app = app().await;
     let timing =
-        ["--heartbeat-seconds", "0.3", "--lease-seconds", "1", "--reap-seconds", "0.2", "--poll-seconds", "0.1"];
+        ["--heartbeat-seconds", "0.5", "--lease-seconds", "2", "--reap-seconds", "0.2", "--poll-seconds", "0.1"];
     let reaper = [&["--badge", "none", "--strict-badges", "--worker-id", "reaper"][..], &timing[..]].concat();
     let _reaper = Process(worker_command(&app, &reaper).spawn().unwrap());
     let victim =

@@ -8,6 +8,7 @@ use crate::{
         until,
     },
 };
+use sqlx::{Connection, PgConnection};
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
@@ -23,9 +24,10 @@ fn behind(app: &TestApp, proxy: &Proxy, name: &str, pace: &[&str]) -> Process {
     Process(command.env("SVC_DATABASE_URL", url).spawn().unwrap())
 }
 
-/// A lease short enough for the test to see it expire.
+/// A lease short enough for the test to see it expire, and long enough for the heart of a worker that is alone to get its turns on a loaded machine: a task
+/// that loses its lease too often fails.
 const HASTE: &[&str] =
-    &["--poll-seconds", "0.1", "--heartbeat-seconds", "0.4", "--lease-seconds", "1.5", "--reap-seconds", "0.3"];
+    &["--poll-seconds", "0.1", "--heartbeat-seconds", "0.5", "--lease-seconds", "5", "--reap-seconds", "0.3"];
 
 fn socket(app: &TestApp) -> PathBuf {
     app.options.get_socket().unwrap().join(format!(".s.PGSQL.{}", app.options.get_port()))
@@ -70,10 +72,15 @@ impl Road for Stormy {
 
 /// One worker is cut off in the middle of a task, and another takes over. Then the first comes back and works alone.
 async fn cut_off(app: TestApp, road: impl Road, other: impl FnOnce(&TestApp) -> Process) {
+    // No embed task ends before the road is closed, which may take a while.
+    let mut locker = PgConnection::connect_with(&app.options).await.unwrap();
+    sqlx::raw_sql("BEGIN; LOCK TABLE document_vectors IN SHARE MODE").execute(&mut locker).await.unwrap();
     let first = app.upload_bytes("first.md", long_text()).await.unwrap().document_id;
     let far = road.worker(&app, "far");
     runs(&app, first, "far").await;
     road.close();
+    sqlx::raw_sql("ROLLBACK").execute(&mut locker).await.unwrap();
+    locker.close().await.unwrap();
     let near = other(&app);
     assert_eq!(app.settled(first).await.settled, Settled::Settled, "another worker takes over");
     let count = async |outcome: &str, worker: &str| -> i64 {
@@ -147,10 +154,8 @@ impl Host {
         let tag = std::process::id() % 10_000;
         let (name, cable, far_end) =
             (format!("svc{tag}h{number}"), format!("svc{tag}v{number}"), format!("svc{tag}e{number}"));
-        // 198.51.100.0/24 is a documentation network, which nobody uses. What a killed run left behind mostly has other
-        // addresses.
-        let first = (std::process::id() % 31) * 8 + u32::from(number - 1) * 4;
-        let (here, there) = (format!("198.51.100.{}", first + 1), format!("198.51.100.{}", first + 2));
+        // 198.51.100.0/24 is a documentation network, which nobody uses but these tests.
+        let (here, there) = free_addresses(std::process::id() + u32::from(number))?;
         let host = Host { name: name.clone(), cable: cable.clone(), database: here.clone() };
         let done = ip(&["netns", "add", &name])
             && ip(&["link", "add", &cable, "type", "veth", "peer", "name", &far_end, "netns", &name])
@@ -158,7 +163,9 @@ impl Host {
             && ip(&["link", "set", &cable, "up"])
             && ip(&["-n", &name, "addr", "add", &format!("{there}/30"), "dev", &far_end])
             && ip(&["-n", &name, "link", "set", &far_end, "up"])
-            && ip(&["-n", &name, "link", "set", "lo", "up"]);
+            && ip(&["-n", &name, "link", "set", "lo", "up"])
+            // Some containers let one make a host, and not run anything on it.
+            && ip(&["netns", "exec", &name, "true"]);
         done.then_some(host)
     }
 }
@@ -168,6 +175,17 @@ impl Drop for Host {
         ip(&["netns", "delete", &self.name]);
         ip(&["link", "delete", &self.cable]);
     }
+}
+
+/// Two addresses of a cable that no other cable has, such as one of another run of these tests or of one that was killed. Returns `None` if this machine does
+/// not tell its addresses.
+fn free_addresses(start: u32) -> Option<(String, String)> {
+    let told = Command::new("ip").args(["-4", "-o", "addr", "show"]).stdin(Stdio::null()).output().ok()?;
+    let taken = String::from_utf8_lossy(&told.stdout);
+    let mut pairs = (0..62)
+        .map(|at| (start + at) % 62 * 4)
+        .map(|first| (format!("198.51.100.{}", first + 1), format!("198.51.100.{}", first + 2)));
+    pairs.find(|(here, _)| told.status.success() && !taken.contains(&format!(" {here}/")))
 }
 
 fn ip(arguments: &[&str]) -> bool {

@@ -1,11 +1,12 @@
 //! What a cancel of a file or of a task ends, and what it leaves.
 use super::{idle, long_text, of_root, waits_for_pause};
 use crate::{
-    queue::node,
+    queue::{LEASE, claimer, node},
     support::{TestApp, Wish, invariants, sample, until},
 };
 use std::collections::BTreeMap;
-use svc::ingest::settle;
+use svc::{ingest::settle, store::tasks, worker::queue::PgQueue};
+use svc_actors::{Lane, Queue, TaskFailure};
 use svc_client::wire::{DocumentPath, ErrorType, PageQuery, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath};
 
 #[tokio::test]
@@ -216,6 +217,32 @@ async fn one_task_can_be_cancelled_and_takes_its_dependents_along() {
     assert_eq!(app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap_err().status, 409);
     let outside = node(&app, None).await.0;
     assert_eq!(app.client.cancel_ingest(DocumentPath { id: outside }).await.unwrap_err().status, 409);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Its tasks may have been asked to stop one by one, which does not end the file itself.
+#[tokio::test]
+async fn a_file_whose_only_task_is_being_stopped_is_cancelled_once() {
+    let app = idle().await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let held = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Cpu, 1)]).await.unwrap().grants.remove(0);
+    let asked = app.client.cancel_task(TaskPath { id: held.task_id.0 }).await.unwrap();
+    assert!(!asked.finished, "its worker has to end it: {asked:?}");
+    let settled = async || app.client.read_frontier(DocumentPath { id }).await.unwrap().settled;
+    assert_eq!(settled().await, Settled::InFlight);
+    for _ in 0..2 {
+        let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+        assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (0, 1));
+        assert_eq!(settled().await, Settled::Failed);
+    }
+    let told: i64 = sqlx::query_scalar("SELECT count(*) FROM event_outbox WHERE kind = 'ingest.cancelled'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(told, 1, "the second cancel finds nothing new");
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
+    assert!(queue.fail(&held, &TaskFailure::cancelled()).await.unwrap());
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

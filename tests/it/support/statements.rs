@@ -173,8 +173,12 @@ fn fixed(text: &str) -> impl Iterator<Item = String> {
     text.split('{').map(|part| plain(part.split_once('}').map_or(part, |(_, after)| after)))
 }
 
-/// The texts of the source that no statement has contained yet, each with its file.
+/// The texts of the source that no statement has contained yet, a line for each, with its file and its beginning.
 pub fn unseen() -> Vec<String> {
     let Some(record) = RECORD.get() else { return Vec::new() };
-    record.lock().unwrap().unseen.iter().map(|(text, path)| format!("{}: {text}", path.display())).collect()
+    let line = |(text, path): &(String, PathBuf)| {
+        let path = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(path);
+        format!("{}: {}", path.display(), text.chars().take(200).collect::<String>())
+    };
+    record.lock().unwrap().unseen.iter().map(line).collect()
 }
