@@ -66,7 +66,8 @@ def unstructured():
     from unstructured.nlp import tokenize
     from unstructured.partition.auto import partition
 
-    # The model of English that it would download only tells titles from sentences. Rules in its place change no word, and cost less time.
+    # The model of English that it would download only tells titles from sentences. Rules in its place change no word; its time is not
+    # in the figures.
     pipeline = spacy.blank("en")
     pipeline.add_pipe("sentencizer")
     tokenize._load_spacy_model = lambda: pipeline

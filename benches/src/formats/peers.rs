@@ -20,7 +20,7 @@ impl Peers {
         Ok(Self { packages: installed("peers", "requirements.txt", REQUIREMENTS)? })
     }
 
-    /// Installs unstructured if necessary. A folder of its own has it, because its packages are many times as large as all others.
+    /// Installs unstructured if necessary. A folder of its own has it, because it takes an older pandas than markitdown gets without it.
     pub fn install_unstructured() -> Result<Self, BoxError> {
         Ok(Self { packages: installed("peers-unstructured", "unstructured-requirements.txt", UNSTRUCTURED)? })
     }
