@@ -39,11 +39,14 @@ const TABLES: [(&str, usize); 4] =
 /// What other readers of many formats read, too.
 const DOCUMENTS: [&str; 11] = ["docx", "pptx", "html", "eml", "rtf", "ipynb", "epub", "odt", "odp", "doc", "ppt"];
 const WORKBOOKS: [&str; 5] = ["xlsx", "xlsb", "xls", "ods", "csv"];
+/// What unstructured reads without pandoc, LibreOffice and models of torch, which rtf, epub and odt, doc and ppt, and pdf need.
+const PARTITIONED: [&str; 8] = ["docx", "pptx", "html", "eml", "md", "xlsx", "xls", "csv"];
 
 type Out<'a> = &'a mut dyn FnMut(Figure);
 
 pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
     let peers = Peers::install()?;
+    let unstructured = Peers::install_unstructured()?;
     let folder = tempfile::Builder::new().prefix("svc-bench.").tempdir()?;
     let made = folder.path().join("markup");
     make_markup(PARAGRAPHS, &made)?;
@@ -70,7 +73,15 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
             small(&name, (ours, Work::Docling), "docling.rs", with_made(kind, &made)?, &peers, out)?;
         }
     }
-    shared::run(&made, &peers, out)?;
+    for kind in PARTITIONED {
+        let ours = if WORKBOOKS.contains(&kind) { Work::Cells } else { Work::Markdown };
+        let name = format!("formats/unstructured/{kind}");
+        small(&name, (ours, Work::Unstructured), "unstructured", with_made(kind, &made)?, &unstructured, out)?;
+    }
+    let both = || DOCUMENTS.into_iter().chain(WORKBOOKS);
+    shared::run(("docling", "docling.rs"), both(), &made, &peers, out)?;
+    shared::run(("markdown", "markitdown"), both(), &made, &peers, out)?;
+    shared::run(("unstructured", "unstructured"), PARTITIONED, &made, &unstructured, out)?;
     words::run(out)?;
     headings::run(out)?;
     for (kind, pages) in TABLES {

@@ -139,7 +139,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("encoder/importance", "MaxSim by a share of the tokens, on Cranfield; SIZE: questions, default 75"),
     (
         "formats",
-        "the readers of files, beside pypdfium2, markitdown, docling.rs, openpyxl, calamine, and the csv and email of Python; the words that markitdown and docling.rs find, tables beside pdfplumber, OCR beside Tesseract, headings, and the share of markup in chunks, with the goals of each; SIZE: rows of the large workbook, default 100000",
+        "the readers of files, beside pypdfium2, markitdown, docling.rs, unstructured, openpyxl, calamine, and the csv and email of Python; the words that markitdown, docling.rs and unstructured find, tables beside pdfplumber, OCR beside Tesseract, headings, and the share of markup in chunks, with the goals of each; SIZE: rows of the large workbook, default 100000",
     ),
     (
         "hostile",

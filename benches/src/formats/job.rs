@@ -18,6 +18,8 @@ pub enum Work {
     Markdown,
     /// A file as Markdown by docling.rs; counts characters.
     Docling,
+    /// The elements of a file by unstructured; counts characters.
+    Unstructured,
     /// Every cell of every sheet, read by us as ingestion does: for the profile, then for the records. Counts cells
     /// with a value.
     Cells,

@@ -8,6 +8,7 @@ use std::{
 
 /// The pinned versions. A copy in the folder says what it holds.
 const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
+const UNSTRUCTURED: &str = include_str!("../../peers/unstructured-requirements.txt");
 
 pub struct Peers {
     packages: PathBuf,
@@ -17,6 +18,11 @@ impl Peers {
     /// Installs them if necessary.
     pub fn install() -> Result<Self, BoxError> {
         Ok(Self { packages: installed("peers", "requirements.txt", REQUIREMENTS)? })
+    }
+
+    /// Installs unstructured if necessary. A folder of its own has it, because it takes an older pandas than markitdown gets without it.
+    pub fn install_unstructured() -> Result<Self, BoxError> {
+        Ok(Self { packages: installed("peers-unstructured", "unstructured-requirements.txt", UNSTRUCTURED)? })
     }
 
     /// Starts the peers' side of a job.

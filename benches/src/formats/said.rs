@@ -1,9 +1,9 @@
 //! What other readers write into their Markdown beside what a file says.
 
 /// The Markdown without these additions: comments (the numbers of slides, the places of pictures) and tags; the addresses of
-/// pictures, which readers make up or fill with the bytes; the numbers of list items; the text of a merged cell in each place that
-/// it covers; and the names that pandas has for what is empty. Moments stay only as dates, because a workbook shows them in its own
-/// form, and Python in another one.
+/// pictures, which readers make up or fill with the bytes; the numbers of list items and headings, which are evidence of ours; the
+/// text of a merged cell in each place that it covers; and the names that pandas has for what is empty. Moments stay only as dates,
+/// because a workbook shows them in its own form, and Python in another one.
 pub fn said(markdown: &str) -> String {
     let text = without_addresses(&without_tags(markdown));
     let mut said = String::with_capacity(text.len());
@@ -77,9 +77,11 @@ fn without_addresses(text: &str) -> String {
 }
 
 fn without_number(line: &str) -> &str {
-    let item = line.trim_start_matches(|character: char| character.is_ascii_digit());
-    match item.strip_prefix(". ") {
-        Some(text) if item.len() < line.len() => text,
+    let item = line.trim_start_matches(|character: char| character.is_ascii_digit() || character == '.');
+    let number = &line[..line.len() - item.len()];
+    let is_number = number.starts_with(|character: char| character.is_ascii_digit()) && number.ends_with('.');
+    match item.strip_prefix(' ') {
+        Some(text) if is_number => text,
         _ => line,
     }
 }

@@ -1,5 +1,5 @@
 //! How many of the words that other readers find in a file ours finds, and how many of ours they find.
-use super::{DOCUMENTS, WORKBOOKS, markup::counts, peers::Peers, said::said, with_made};
+use super::{markup::counts, peers::Peers, said::said, with_made};
 use crate::figure::{BoxError, Figure, Peer};
 use serde::Deserialize;
 use std::{collections::HashMap, ffi::OsStr, fs::File, io::BufReader, path::Path};
@@ -8,8 +8,6 @@ use svc_formats::{
     xlsx::{RecordsPart, SheetKind, Source, records, workbook},
 };
 
-/// What the script calls the others, and what they are called.
-const OTHERS: [(&str, &str); 2] = [("docling", "docling.rs"), ("markdown", "markitdown")];
 /// What is left out, because what the other makes of it is no measure: the other, the kind of file, and why.
 const LEFT_OUT: [(&str, &str, &str); 3] = [
     ("markitdown", "eml", "it gives the source of messages as it is, with base64 and headers of transport"),
@@ -50,36 +48,40 @@ impl Words {
     }
 }
 
-/// For each kind of file and for all of them, beside each of the others.
-pub fn run(made: &Path, peers: &Peers, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    for (work, peer) in OTHERS {
-        let mut all = Words::default();
-        let mut version = String::new();
-        for kind in DOCUMENTS.into_iter().chain(WORKBOOKS) {
-            if let Some((_, _, why)) = LEFT_OUT.iter().find(|(of, left_out, _)| *of == peer && *left_out == kind) {
-                eprintln!("bench: formats/words/{peer}/{kind} is left out: {why}");
-                continue;
-            }
-            let files = with_made(kind, made)?;
-            if files.is_empty() {
-                continue;
-            }
-            let read: Texts = serde_json::from_slice(&peers.found(&["texts", work], &files)?)?;
-            version = read.version;
-            let mut of_kind = Words::default();
-            for (file, theirs) in files.iter().zip(read.texts) {
-                // A file that one side does not read counts for neither.
-                if let (Ok(ours), Some(theirs)) = (text_of(file), theirs) {
-                    of_kind.add(&compared(file, peer, &ours, &theirs));
-                }
-            }
-            if of_kind.theirs > 0 {
-                out(figure(&format!("formats/words/{peer}/{kind}"), peer, &version, &of_kind));
-            }
-            all.add(&of_kind);
+/// For each of the kinds of file and for all of them, beside another reader: what the script calls it, and what it is called.
+pub fn run(
+    (work, peer): (&str, &'static str),
+    kinds: impl IntoIterator<Item = &'static str>,
+    made: &Path,
+    peers: &Peers,
+    out: &mut dyn FnMut(Figure),
+) -> Result<(), BoxError> {
+    let mut all = Words::default();
+    let mut version = String::new();
+    for kind in kinds {
+        if let Some((_, _, why)) = LEFT_OUT.iter().find(|(of, left_out, _)| *of == peer && *left_out == kind) {
+            eprintln!("bench: formats/words/{peer}/{kind} is left out: {why}");
+            continue;
         }
-        out(figure(&format!("formats/words/{peer}"), peer, &version, &all));
+        let files = with_made(kind, made)?;
+        if files.is_empty() {
+            continue;
+        }
+        let read: Texts = serde_json::from_slice(&peers.found(&["texts", work], &files)?)?;
+        version = read.version;
+        let mut of_kind = Words::default();
+        for (file, theirs) in files.iter().zip(read.texts) {
+            // A file that one side does not read counts for neither.
+            if let (Ok(ours), Some(theirs)) = (text_of(file), theirs) {
+                of_kind.add(&compared(file, peer, &ours, &theirs));
+            }
+        }
+        if of_kind.theirs > 0 {
+            out(figure(&format!("formats/words/{peer}/{kind}"), peer, &version, &of_kind));
+        }
+        all.add(&of_kind);
     }
+    out(figure(&format!("formats/words/{peer}"), peer, &version, &all));
     Ok(())
 }
 

@@ -104,7 +104,7 @@ fn timed(work: Work, file: &Path, say: bool) -> Option<Done> {
 fn read(work: Work, file: &Path) -> Result<u64, FormatError> {
     let limits = Limits::default();
     let step = match work {
-        Work::Pdf | Work::Markdown | Work::Docling | Work::Mail => {
+        Work::Pdf | Work::Markdown | Work::Docling | Work::Unstructured | Work::Mail => {
             let format = detect(&mut BufReader::new(File::open(file)?))?.format;
             Step::Extract(format.ok_or(FormatError::UnknownFormat)?)
         }
