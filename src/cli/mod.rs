@@ -64,7 +64,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub use llm_batches::batch_worker_main;
 use output::Output;
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
-use svc_client::{Client, Code, Failure, Remote};
+use svc_client::{Client, Code, Failure, Remote, wire::OwnJson};
 pub use worker::worker_main;
 
 /// The exit code if everything ended but some files were refused or failed.
@@ -395,6 +395,13 @@ async fn run(
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A service that pauses longer within an answer counts as gone.
 const SILENT_FOR: Duration = Duration::from_secs(180);
+
+/// The ingest options that an argument gives as JSON; a key that stands twice is refused, because only one of the values could be sent.
+fn own_json(options: Option<&str>) -> Result<Option<serde_json::Value>, CliError> {
+    let read = options.map(serde_json::from_str::<OwnJson>).transpose();
+    let read = read.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+    Ok(read.and_then(|OwnJson(value)| value))
+}
 
 /// The client for the service that the settings name.
 fn client(settings: &Settings) -> Result<Client<Remote>, CliError> {
