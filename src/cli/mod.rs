@@ -399,7 +399,10 @@ const SILENT_FOR: Duration = Duration::from_secs(180);
 /// The ingest options that an argument gives as JSON; a key that stands twice is refused, because only one of the values could be sent.
 fn own_json(options: Option<&str>) -> Result<Option<serde_json::Value>, CliError> {
     let read = options.map(serde_json::from_str::<OwnJson>).transpose();
-    let read = read.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+    let read = read.map_err(|error| {
+        let what = if error.is_data() { "--options" } else { "--options is not JSON" };
+        CliError::Other(format!("{what}: {error}"))
+    })?;
     Ok(read.and_then(|OwnJson(value)| value))
 }
 
