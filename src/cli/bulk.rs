@@ -99,7 +99,7 @@ struct SendArguments {
 
 impl SendArguments {
     fn target(&self) -> Result<Target, CliError> {
-        let options = own_json(self.options.as_deref())?;
+        let options = own_json("--options", self.options.as_deref())?;
         if options.as_ref().is_some_and(|options| options.pointer("/extract/password").is_some()) {
             let says =
                 "--options takes no password here, because what is given up is kept: use svc ingest --password-file";

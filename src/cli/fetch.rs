@@ -32,7 +32,7 @@ pub struct FetchArguments {
 }
 
 pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArguments) -> Result<ExitCode, CliError> {
-    let options = own_json(arguments.options.as_deref())?;
+    let options = own_json("--options", arguments.options.as_deref())?;
     let mut bad = false;
     // One listener for all addresses, because one that is made anew for each hears nothing of a Ctrl-C between two.
     let mut interrupted = pin!(tokio::signal::ctrl_c());

@@ -67,7 +67,7 @@ pub struct OptionArguments {
 impl OptionArguments {
     /// The options to send, with the password among them.
     pub fn read(&self) -> Result<Option<Value>, CliError> {
-        let mut options = own_json(self.options.as_deref())?;
+        let mut options = own_json("--options", self.options.as_deref())?;
         if let Some(path) = &self.password_file {
             let text =
                 fs::read_to_string(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;

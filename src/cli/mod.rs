@@ -396,12 +396,12 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A service that pauses longer within an answer counts as gone.
 const SILENT_FOR: Duration = Duration::from_secs(180);
 
-/// The ingest options that an argument gives as JSON; a key that stands twice is refused, because only one of the values could be sent.
-fn own_json(options: Option<&str>) -> Result<Option<serde_json::Value>, CliError> {
-    let read = options.map(serde_json::from_str::<OwnJson>).transpose();
+/// What an argument gives as JSON, such as ingest options; a key that stands twice is refused, because only one of the values could be sent.
+fn own_json(argument: &str, text: Option<&str>) -> Result<Option<serde_json::Value>, CliError> {
+    let read = text.map(serde_json::from_str::<OwnJson>).transpose();
     let read = read.map_err(|error| {
-        let what = if error.is_data() { "--options" } else { "--options is not JSON" };
-        CliError::Other(format!("{what}: {error}"))
+        let what = if error.is_data() { "" } else { " is not JSON" };
+        CliError::Other(format!("{argument}{what}: {error}"))
     })?;
     Ok(read.and_then(|OwnJson(value)| value))
 }
