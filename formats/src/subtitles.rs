@@ -23,6 +23,10 @@ const BLINK: i64 = 50;
 const LINE: usize = 1_000;
 /// So many speakers are counted at most.
 const SPEAKERS: usize = 100;
+/// The longest time has so many bytes.
+const TIME: usize = 24;
+/// The longest reference to a character has so many bytes between `&` and `;`.
+const REFERENCE: usize = 10;
 /// What the blocks of WebVTT begin with that are no subtitles.
 const NOTES: [&str; 3] = ["NOTE", "STYLE", "REGION"];
 
@@ -129,11 +133,13 @@ fn read(text: &str) -> Option<Subtitles> {
             lines.push(line);
             continue;
         }
+        // Right above a time stands the number of its subtitle in SubRip, also if no empty line parts it from what is said before, and its name in WebVTT.
+        if begun.is_some() && lines.last().is_some_and(|line| if is_web { shown.is_none() } else { is_number(line) }) {
+            lines.pop();
+        }
         let is_note = |first: &&str| is_web && NOTES.iter().any(|mark| first.starts_with(mark));
         match shown.take() {
             Some(times) => add(&mut cues, times, &lines, &mut last),
-            // A name or a number of the subtitle that begins.
-            None if begun.is_some() => {}
             None if lines.first().is_some_and(is_note) => {}
             None => go_on(&mut cues, &lines),
         }
@@ -156,9 +162,14 @@ fn kind(text: &str) -> Option<Format> {
         return (rest.is_empty() || rest.starts_with([' ', '\t', '\n', '\r'])).then_some(Format::Vtt);
     }
     let mut lines = text.lines();
-    let is_number = |line: &str| !line.trim().is_empty() && line.trim().bytes().all(|byte| byte.is_ascii_digit());
     let is_subrip = lines.next().is_some_and(is_number) && lines.next().is_some_and(|line| timing(line).is_some());
     is_subrip.then_some(Format::Srt)
+}
+
+/// Whether a line is the number of a subtitle.
+fn is_number(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a character may stand before the first line.
@@ -185,9 +196,8 @@ fn add(cues: &mut Vec<Cue>, (start, end): (i64, i64), lines: &[&str], last: &mut
 
 /// Adds to the last subtitle what stands behind an empty line in it, or below a time that cannot be read, so that no words are lost.
 fn go_on(cues: &mut Vec<Cue>, lines: &[&str]) {
-    let is_number = |line: &str| line.trim().bytes().all(|byte| byte.is_ascii_digit());
     for line in lines {
-        if !is_number(line) && !line.contains("-->") {
+        if !line.trim().is_empty() && !is_number(line) && !line.contains("-->") {
             say(cues, line);
         }
     }
@@ -215,10 +225,11 @@ fn say(cues: &mut Vec<Cue>, line: &str) {
         // A subtitle does not begin with blanks, so that whether it says something is known at once.
         let is_begun = !cue.text.is_empty();
         cue.text.push_str(if is_begun { &piece } else { piece.trim_start() });
-        if tag.starts_with('{') && !tag.starts_with("{\\") {
-            // Only `{\an8}` and its like are marks.
-            cue.text.push('{');
-            rest = &tag[1..];
+        if let Some(behind) = tag.strip_prefix(['<', '{'])
+            && !begins_with_mark(tag)
+        {
+            cue.text.push_str(&tag[..1]);
+            rest = behind;
             continue;
         }
         let Some(end) = tag.find(if tag.starts_with('<') { '>' } else { '}' }) else {
@@ -240,12 +251,53 @@ fn say(cues: &mut Vec<Cue>, line: &str) {
     }
 }
 
+/// Whether a text that begins with a bracket begins with a mark: one such as `{\an8}`, a tag with a name, the end of one, or a time.
+/// `5 < 6 and 7 > 3` has none, and what is in between is said.
+fn begins_with_mark(text: &str) -> bool {
+    let Some(inside) = text.strip_prefix('<') else { return text.starts_with("{\\") };
+    // No time is longer, and looking for the end of each bracket would take the square of the line.
+    let end = || inside.bytes().take(TIME + 1).position(|byte| byte == b'>');
+    inside.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
+        || end().is_some_and(|end| clock(&inside[..end]).is_some())
+}
+
+/// A text with the characters that its references stand for.
 fn unescaped(text: &str) -> Cow<'_, str> {
-    if !text.contains('&') {
-        return text.into();
+    let Some((before, rest)) = text.split_once('&') else { return text.into() };
+    let mut read = before.to_owned();
+    for piece in rest.split('&') {
+        let end = piece.bytes().take(REFERENCE + 1).position(|byte| byte == b';');
+        if let Some((character, behind)) = end.and_then(|end| Some((referred(&piece[..end])?, &piece[end + 1..]))) {
+            read.push_str(&character);
+            read.push_str(behind);
+        } else {
+            read.push('&');
+            read.push_str(piece);
+        }
     }
-    let escapes = [("&lt;", "<"), ("&gt;", ">"), ("&nbsp;", " "), ("&lrm;", ""), ("&rlm;", ""), ("&amp;", "&")];
-    escapes.iter().fold(text.to_owned(), |text, (escape, character)| text.replace(escape, character)).into()
+    read.into()
+}
+
+/// What a reference stands for: a character by its number, or one of those that captions name. Marks of direction are left out.
+fn referred(name: &str) -> Option<String> {
+    if let Some(number) = name.strip_prefix('#') {
+        let code = match number.strip_prefix(['x', 'X']) {
+            Some(number) => u32::from_str_radix(number, 16),
+            None => number.parse(),
+        };
+        return char::from_u32(code.ok()?).filter(|character| !character.is_control()).map(String::from);
+    }
+    let character = match name {
+        "amp" => "&",
+        "lt" => "<",
+        "gt" => ">",
+        "quot" => "\"",
+        "apos" => "'",
+        "nbsp" => " ",
+        "lrm" | "rlm" => "",
+        _ => return None,
+    };
+    Some(character.to_owned())
 }
 
 /// A name on one line; `None` if it is empty.

@@ -11,7 +11,7 @@ mod walk;
 use super::{
     CliError, INTERRUPTED, SOME_FAILED,
     output::{Output, count, one_line, say},
-    upload_client,
+    own_json, upload_client,
 };
 use crate::{
     feed::{broker::place as broker_place, producer::Target},
@@ -21,7 +21,7 @@ use clap::{Args, Subcommand, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 use journal::{Entry, Journal, Known, Outcome};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
@@ -99,8 +99,7 @@ struct SendArguments {
 
 impl SendArguments {
     fn target(&self) -> Result<Target, CliError> {
-        let options = self.options.as_deref().map(serde_json::from_str::<Value>).transpose();
-        let options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+        let options = own_json("--options", self.options.as_deref())?;
         if options.as_ref().is_some_and(|options| options.pointer("/extract/password").is_some()) {
             let says =
                 "--options takes no password here, because what is given up is kept: use svc ingest --password-file";

@@ -2,9 +2,10 @@
 use super::{
     CliError, INTERRUPTED, SOME_FAILED,
     output::{Output, one_line, say},
+    own_json,
 };
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{pin::pin, process::ExitCode};
 use svc_client::{
     Client, Code, Failure, Json, Remote,
@@ -31,8 +32,7 @@ pub struct FetchArguments {
 }
 
 pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArguments) -> Result<ExitCode, CliError> {
-    let options = arguments.options.as_deref().map(serde_json::from_str::<Value>).transpose();
-    let options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+    let options = own_json("--options", arguments.options.as_deref())?;
     let mut bad = false;
     // One listener for all addresses, because one that is made anew for each hears nothing of a Ctrl-C between two.
     let mut interrupted = pin!(tokio::signal::ctrl_c());

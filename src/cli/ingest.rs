@@ -4,6 +4,7 @@ use super::{
     events::Following,
     follow::{follow, may_pass},
     output::{Output, one_line, say},
+    own_json,
     patience::patiently,
 };
 use clap::{Args, value_parser};
@@ -66,8 +67,7 @@ pub struct OptionArguments {
 impl OptionArguments {
     /// The options to send, with the password among them.
     pub fn read(&self) -> Result<Option<Value>, CliError> {
-        let options = self.options.as_deref().map(serde_json::from_str::<Value>).transpose();
-        let mut options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+        let mut options = own_json("--options", self.options.as_deref())?;
         if let Some(path) = &self.password_file {
             let text =
                 fs::read_to_string(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;

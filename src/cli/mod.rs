@@ -64,7 +64,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub use llm_batches::batch_worker_main;
 use output::Output;
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
-use svc_client::{Client, Code, Failure, Remote};
+use svc_client::{Client, Code, Failure, Remote, wire::OwnJson};
 pub use worker::worker_main;
 
 /// The exit code if everything ended but some files were refused or failed.
@@ -395,6 +395,16 @@ async fn run(
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A service that pauses longer within an answer counts as gone.
 const SILENT_FOR: Duration = Duration::from_secs(180);
+
+/// What an argument gives as JSON, such as ingest options; a key that stands twice is refused, because only one of the values could be sent.
+fn own_json(argument: &str, text: Option<&str>) -> Result<Option<serde_json::Value>, CliError> {
+    let read = text.map(serde_json::from_str::<OwnJson>).transpose();
+    let read = read.map_err(|error| {
+        let what = if error.is_data() { "" } else { " is not JSON" };
+        CliError::Other(format!("{argument}{what}: {error}"))
+    })?;
+    Ok(read.and_then(|OwnJson(value)| value))
+}
 
 /// The client for the service that the settings name.
 fn client(settings: &Settings) -> Result<Client<Remote>, CliError> {

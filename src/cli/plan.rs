@@ -2,9 +2,10 @@
 use super::{
     CliError,
     output::{Output, one_line, say},
+    own_json,
 };
 use clap::Args;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::{path::PathBuf, process::ExitCode};
 use svc_client::{
     Client, FileUpload, Json, Remote,
@@ -36,17 +37,12 @@ pub struct ExplainArguments {
     options: Option<String>,
 }
 
-fn read<T: DeserializeOwned>(option: &str, text: Option<&str>) -> Result<Option<T>, CliError> {
-    let read = text.map(serde_json::from_str).transpose();
-    read.map_err(|error| CliError::Other(format!("--{option} is not a JSON object: {error}")))
-}
-
 pub async fn analyze(
     client: &Client<Remote>,
     output: Output,
     arguments: AnalyzeArguments,
 ) -> Result<ExitCode, CliError> {
-    let options = read("options", arguments.options.as_deref())?;
+    let options = own_json("--options", arguments.options.as_deref())?;
     let file = FileUpload::from_path(&arguments.file, options).await;
     let file = file.map_err(|error| CliError::Other(format!("{}: {error}", arguments.file.display())))?;
     let analysis = client.analyze_file(file).await?;
@@ -79,11 +75,13 @@ pub async fn explain(
     output: Output,
     arguments: ExplainArguments,
 ) -> Result<ExitCode, CliError> {
-    let request = ExplainRequest {
-        format: arguments.format,
-        patterns: read("patterns", arguments.patterns.as_deref())?,
-        options: read("options", arguments.options.as_deref())?,
+    let patterns = match own_json("--patterns", arguments.patterns.as_deref())? {
+        None => None,
+        Some(Value::Object(patterns)) => Some(patterns),
+        Some(_) => return Err(CliError::Other("--patterns takes a JSON object".to_owned())),
     };
+    let options = own_json("--options", arguments.options.as_deref())?;
+    let request = ExplainRequest { format: arguments.format, patterns, options };
     let plan = client.explain_ingest(Json(request)).await?;
     match output {
         Output::Json => Output::line(&plan)?,

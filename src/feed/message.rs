@@ -9,7 +9,10 @@ use lapin::{
 };
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
-use svc_client::{Code, Failure, Params, wire::UploadQuery};
+use svc_client::{
+    Code, Failure, Params,
+    wire::{OwnJson, UploadQuery},
+};
 
 /// The only type of message.
 pub const TYPE: &str = "svc.upload.v1";
@@ -46,6 +49,8 @@ pub struct Said {
     correlation_id: Option<String>,
     kind: Option<String>,
     content_type: Option<String>,
+    /// How the body is packed or encoded.
+    content_encoding: Option<String>,
 }
 
 /// Where the bytes of a file are.
@@ -146,6 +151,7 @@ impl Said {
             correlation_id: of(properties.correlation_id()),
             kind: of(properties.kind()),
             content_type: of(properties.content_type()),
+            content_encoding: of(properties.content_encoding()),
         }
     }
 
@@ -172,6 +178,13 @@ impl Said {
         if self.kind.as_deref().is_some_and(|kind| kind != TYPE) {
             return Err(malformed(format!("the property type takes {TYPE}")));
         }
+        if let Some(packing) = self.content_encoding.as_deref().filter(|coding| !is_plain(coding)) {
+            let detail = format!(
+                "the body is packed as `{packing}` by its property content_encoding, and nothing here unpacks one"
+            );
+            return Err(Failure::new(Code::UnsupportedMediaType, detail)
+                .with("remedy", "publish the file as it is, without content_encoding, and with the SHA-256 of that"));
+        }
         if self.is_of_another {
             let failure = malformed(format!("only the service itself writes the header {UPLOADER}"));
             return Err(failure
@@ -196,6 +209,13 @@ impl Said {
         upload.query.check()?;
         Ok(upload)
     }
+}
+
+/// Whether bodies under this `content_encoding` are as they are: it names nothing, an encoding of MIME that changes no byte, or the characters of
+/// a text, as some libraries do unasked.
+fn is_plain(coding: &str) -> bool {
+    const PLAIN: [&str; 7] = ["", "identity", "binary", "7bit", "8bit", "utf-8", "us-ascii"];
+    PLAIN.iter().any(|plain| coding.trim().eq_ignore_ascii_case(plain))
 }
 
 /// A SHA-256 as it is stored.
@@ -228,7 +248,9 @@ fn options(text: &str, field: &str) -> Result<Value, Failure> {
     if text.len() > OPTIONS_BYTES {
         return Err(Failure::field(field, format!("takes up to {OPTIONS_BYTES} bytes")));
     }
-    serde_json::from_str(text).map_err(|_| Failure::field(field, "takes a JSON object"))
+    let read: Result<OwnJson, _> = serde_json::from_str(text);
+    let read = read.map_err(|error| Failure::field(field, format!("takes the JSON of options: {error}")))?;
+    Ok(read.0.unwrap_or_default())
 }
 
 /// A line of a manifest, which is an envelope whose `sha256` may be missing.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::Value;
 use std::{io, path::PathBuf};
-use svc_client::{Code, Failure, FileUpload};
+use svc_client::{Code, Failure, FileUpload, wire::OwnJson};
 
 /// The longest `options` part.
 const OPTIONS_BYTES: usize = 64 * 1024;
@@ -148,10 +148,15 @@ impl FormBody {
 
     async fn options(&mut self) -> Result<Value, Failure> {
         let text = self.short("options", OPTIONS_BYTES).await?;
-        from_json(&text, "the text", Vec::new, OPTIONS_BYTES as u64).map_err(|failure| match failure.code {
+        let read: Result<OwnJson, Failure> = from_json(&text, "the text", Vec::new, OPTIONS_BYTES as u64);
+        let read = read.map_err(|failure| match failure.code {
             Code::MalformedRequest => Failure::field("options", failure.detail),
-            _ => failure,
-        })
+            _ => {
+                let detail = format!("options: {}", failure.detail);
+                Failure { detail, ..failure }.with("field", "options")
+            }
+        })?;
+        Ok(read.0.unwrap_or_default())
     }
 
     /// The whole part that is being read; 413 if it is over `most` bytes.

@@ -277,6 +277,22 @@ async fn what_a_request_lacks_or_has_twice_is_named_as_a_field() {
             "turns[0].text",
             "must be given",
         ),
+        (
+            "POST",
+            "/conversations",
+            r#"{"messages": [{"role": "user", "content": "a", "content": "b"}]}"#,
+            "messages[0]",
+            "only once",
+        ),
+        (
+            "POST",
+            "/conversations",
+            r#"{"content": "a", "options": {"embed": {}, "embed": {}}}"#,
+            "options",
+            "only once",
+        ),
+        ("POST", "/ingest/file/7/reprocess", r#"{"options": {"a": {"b": 1, "b": 2}}}"#, "options", "only once"),
+        ("POST", "/ingest/explain", r#"{"format": "pdf", "patterns": {"a": 1, "a": 2}}"#, "patterns", "only once"),
         ("GET", "/documents/roots?limit=-1", "", "limit", "a whole number from 1 to 1000"),
         ("GET", "/documents/roots?limit=0", "", "limit", "takes 1 to 1000"),
     ] {

@@ -131,6 +131,12 @@ async fn what_goes_wrong_is_said_in_one_line_with_its_remedy() {
         (&["ingest", "/no/such/file"], "/no/such/file"),
         (&["ingest", "/dev/null"], "/dev/null is neither a file nor a folder"),
         (&["ingest", &path, "--options", "{"], "--options is not JSON"),
+        (
+            &["ingest", &path, "--options", r#"{"skip": {}, "skip": {}}"#],
+            "--options: takes each key of an object only once, and `skip`",
+        ),
+        (&["explain", "pdf", "--patterns", r#"{"a": 1, "a": 2}"#], "--patterns: takes each key of an object only once"),
+        (&["explain", "pdf", "--patterns", "[]"], "--patterns takes a JSON object"),
         (&["search", ""], "query: must not be empty"),
         (&["migrate"], "SVC_DATABASE_URL"),
     ] {

@@ -247,6 +247,7 @@ async fn what_can_never_be_stored_is_dead_with_its_reason() {
         ("malformed_request", BasicProperties::default().with_user_id("guest".into()), body.to_vec()),
         ("malformed_request", envelope("json"), b"{".to_vec()),
         ("malformed_request", plain("type", body, &[]).with_type("svc.upload.v9".into()), body.to_vec()),
+        ("unsupported_media_type", plain("packed", body, &[]).with_content_encoding("gzip".into()), body.to_vec()),
         ("invalid_field", plain("hash", b"other bytes", &[]), body.to_vec()),
         ("invalid_field", plain("no-hash", body, &[("svc-sha256", text("12"))]), body.to_vec()),
         ("unknown_option", plain("option", body, &[("svc-options", text(r#"{"nonsense": {}}"#))]), body.to_vec()),

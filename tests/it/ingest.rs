@@ -313,6 +313,7 @@ async fn what_does_not_come_in_whole_leaves_nothing() {
         (reqwest::multipart::Form::new().text("options", "{}"), "file"),
         (reqwest::multipart::Form::new().text("file", "a").text("colour", "red"), "colour"),
         (reqwest::multipart::Form::new().text("file", "a").text("options", "{"), "options"),
+        (reqwest::multipart::Form::new().text("file", "a").text("options", r#"{"a": {}, "a": {}}"#), "options"),
         (reqwest::multipart::Form::new().text("file", "a").text("file", "b"), "file"),
     ] {
         let answer = app.raw("POST", "/ingest/file").multipart(form).send().await.unwrap();

@@ -38,6 +38,16 @@ async fn hostile_forms_are_refused_by_name() {
         ("no file", FORM, format!("{options}--XX--"), 422, Some("invalid_field")),
         ("two files", FORM, format!("{file}{file}--XX--"), 422, Some("invalid_field")),
         ("two options", FORM, format!("{options}{options}{file}--XX--"), 422, Some("invalid_field")),
+        (
+            "options with a key twice",
+            FORM,
+            format!(
+                "{}{file}--XX--",
+                part(r#"name="options""#, r#"{"structure": {}, "structure": {"max_tokens": 60}}"#)
+            ),
+            422,
+            Some("invalid_field"),
+        ),
         ("an unknown part", FORM, format!("{}{file}--XX--", part("name=more", "x")), 422, Some("invalid_field")),
         ("a part without a name", FORM, "--XX\r\n\r\nx\r\n--XX--".into(), 422, Some("invalid_field")),
         ("a hundred thousand parts", FORM, part("name=x", "").repeat(100_000), 422, Some("invalid_field")),

@@ -82,7 +82,7 @@ pub struct NewIngestion {
     pub event_time: Option<DateTime<Utc>>,
     /// Ingest options, by group.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::value")]
     pub options: Option<Value>,
 }
 
@@ -182,7 +182,7 @@ pub struct NewConversation {
     pub turns: Option<Vec<Turn>>,
     /// The same as chats have it: objects with `role` or a speaker, and `content`, which is a text or a list of parts with a `text`.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 10_000, value_type = Option<Vec<Object>>))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::objects")]
     pub messages: Option<Vec<Map<String, Value>>>,
     /// The same as programs export it: messages in JSON or as JSON lines, or subtitles in WebVTT or SubRip, whose times count from `event_time`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,7 +201,7 @@ pub struct NewConversation {
     pub event_time: Option<DateTime<Utc>>,
     /// Ingest options, by group.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::value")]
     pub options: Option<Value>,
 }
 impl Wire for NewConversation {

@@ -96,6 +96,7 @@ pub use sheets::*;
 pub use similar::*;
 pub use sorting::*;
 pub use story::*;
+pub use structured::OwnJson;
 pub use synthesize::*;
 pub use system::*;
 pub use templates::*;

@@ -51,11 +51,11 @@ pub struct ExplainRequest {
     /// What is known of the file: true or false by pattern name, and a number for `sheet_count`. An absent pattern counts as
     /// not measured. Without this object the plan says on what it depends.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::optional")]
     pub patterns: Option<Map<String, Value>>,
     /// The options of the upload, by group.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::value")]
     pub options: Option<Value>,
 }
 impl Wire for ExplainRequest {

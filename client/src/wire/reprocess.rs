@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 pub struct ReprocessRequest {
     /// Ingest options, by group. As for an upload, an absent one has its default, whatever the file was ingested with before.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::value")]
     pub options: Option<Value>,
     /// Ends a reprocess of the file that is running, and begins anew; otherwise that is 409.
     pub replace: bool,

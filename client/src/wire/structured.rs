@@ -1,6 +1,6 @@
 //! The caller's own JSON, bounded while it is read, because a value takes many times the memory of its text.
 use serde::{
-    Deserializer,
+    Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value};
@@ -18,7 +18,14 @@ const RESERVED: &str = "$serde_json::private::";
 
 /// Reads an object. What exceeds a limit is skipped and then refused under the name of the field.
 pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
-    let mut read = Read::default();
+    object_within(Read::default(), deserializer)
+}
+
+fn object_of_any_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    object_within(Read { most_text: usize::MAX, ..Read::default() }, deserializer)
+}
+
+fn object_within<'de, D: Deserializer<'de>>(mut read: Read, deserializer: D) -> Result<Map<String, Value>, D::Error> {
     match deserializer.deserialize_map(Bounded { read: &mut read, level: 0 })? {
         _ if read.over.is_some() => Err(D::Error::custom(read.over.unwrap_or_default())),
         Value::Object(object) => Ok(object),
@@ -39,6 +46,20 @@ pub(super) fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 /// Reads an object as [`object`] does, for a field that may be absent.
 pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
     object(deserializer).map(Some)
+}
+
+/// A value that a caller gives as a text of JSON, `None` for null, with the limits of other JSON of a caller's own: 100,000 values, 64 levels,
+/// 1 MiB of keys and texts, and no key twice in one object.
+#[derive(Clone, Debug, Deserialize)]
+pub struct OwnJson(#[serde(deserialize_with = "value")] pub Option<Value>);
+
+/// Reads a list of objects, each as [`object`] does, for a field that may be absent. Only the body bounds their texts, which may hold pictures.
+pub(super) fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Map<String, Value>>>, D::Error> {
+    #[derive(Deserialize)]
+    struct One(#[serde(deserialize_with = "object_of_any_length")] Map<String, Value>);
+
+    let list = Option::<Vec<One>>::deserialize(deserializer)?;
+    Ok(list.map(|list| list.into_iter().map(|One(object)| object).collect()))
 }
 
 /// Reads an object as [`object`] does, or null.
@@ -63,12 +84,19 @@ pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 }
 
 /// What was read so far.
-#[derive(Default)]
 struct Read {
     values: usize,
     text: usize,
+    /// The most bytes in all keys and texts.
+    most_text: usize,
     /// The first limit that was exceeded, or the first key that is not taken.
     over: Option<String>,
+}
+
+impl Default for Read {
+    fn default() -> Read {
+        Read { values: 0, text: 0, most_text: TEXT_BYTES, over: None }
+    }
 }
 
 impl Read {
@@ -78,7 +106,7 @@ impl Read {
         let limits = [
             (self.values, VALUES, "values"),
             (level, LEVELS, "levels"),
-            (self.text, TEXT_BYTES, "bytes of keys and texts"),
+            (self.text, self.most_text, "bytes of keys and texts"),
         ];
         for (count, limit, what) in limits {
             if count > limit && self.over.is_none() {
@@ -184,7 +212,6 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
     struct Body {
@@ -192,6 +219,8 @@ mod tests {
         own: Map<String, Value>,
         #[serde(default, deserialize_with = "optional")]
         filter: Option<Map<String, Value>>,
+        #[serde(default, deserialize_with = "objects")]
+        list: Option<Vec<Map<String, Value>>>,
     }
 
     fn read(own: &str) -> Result<Map<String, Value>, String> {
@@ -229,6 +258,15 @@ mod tests {
             assert!(error.contains("takes each key of an object only once, and `a`"), "{text}: {error}");
         }
         assert!(read(r#"{"a": {"a": [{"a": 1}, {"a": 2}]}}"#).is_ok(), "in different objects");
+        let list =
+            |text: &str| serde_json::from_str::<Body>(text).map(|body| body.list).map_err(|error| error.to_string());
+        assert!(list(r#"{"list": [{}, {"a": 1, "a": 1}]}"#).unwrap_err().contains("`a` stands there twice"));
+        assert_eq!(list(r#"{"list": [{"a": 1}, {"a": 2}]}"#).unwrap().unwrap().len(), 2);
+        let long = "x".repeat(TEXT_BYTES + 1);
+        assert!(list(&format!("{{\"list\": [{{\"a\": \"{long}\"}}]}}")).is_ok(), "only the body bounds them");
+        assert!(list(r#"{"list": [7]}"#).is_err() && list(r#"{"list": null}"#).unwrap().is_none());
+        assert!(serde_json::from_str::<OwnJson>(r#"{"a": {"b": 1, "b": 2}}"#).is_err());
+        assert_eq!(serde_json::from_str::<OwnJson>("[1]").unwrap().0, Some(serde_json::json!([1])));
     }
 
     #[test]

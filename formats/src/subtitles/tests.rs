@@ -63,6 +63,30 @@ fn what_stands_behind_an_empty_line_or_below_a_bad_time_is_said() {
 }
 
 #[test]
+fn no_number_is_said_and_no_words_are_lost_where_empty_lines_are_missing() {
+    let film = "1\n00:00:01,000 --> 00:00:02,000\nOne\n2\n00:00:02,000 --> 00:00:03,000\n42\n 3 \n00:00:03,000 --> 00:00:04,000\nThree\n";
+    assert_eq!(said(film), ["One 42 Three"]);
+    let film = "1\n00:00:01,000 --> 00:00:02,000\nAll\n\nof it\n2\n00:00:02,000 --> 00:00:03,000\nTwo\n\nunnumbered\n00:00:03,000 --> 00:00:04,000\nThree\n";
+    assert_eq!(said(film), ["All of it Two unnumbered Three"]);
+    let web = "WEBVTT\nKind: captions\n00:01.000 --> 00:02.000\n7\n00:02.000 --> 00:03.000\nAll\n\nof it\nname\n00:03.000 --> 00:04.000\nThree\n";
+    assert_eq!(said(web), ["7 All of it Three"]);
+}
+
+#[test]
+fn only_marks_are_left_out_and_references_read_as_their_characters() {
+    let one = |line: &str| said(&format!("WEBVTT\n\n00:01.000 --> 00:02.000\n{line}\n"));
+    assert_eq!(one("if 5 < 6 and 7 > 3 I <3 you <> ->"), ["if 5 < 6 and 7 > 3 I <3 you <> ->"]);
+    assert_eq!(one("<i>so</i> <00:00:01.500><c.loud>it</c> <font color=\"red\">is</font>"), ["so it is"]);
+    let references = "It&#39;s &quot;x&quot; &#x26; &apos;y&apos; &amp;lt; AT&T &unknown; &#0; &#x110000; R&B;";
+    assert_eq!(one(references), ["It's \"x\" & 'y' &lt; AT&T &unknown; &#0; &#x110000; R&B;"]);
+    // Each of these would take the square of its length if the end were looked for.
+    for bracket in ["<1", "<<", "&", "&#1"] {
+        let line = bracket.repeat(200_000);
+        assert_eq!(one(&format!("{line}>")), [format!("{line}>")]);
+    }
+}
+
+#[test]
 fn what_only_begins_like_subtitles_is_text() {
     for text in [
         "WEBVTT is a format for subtitles.\n\nIt has times.",

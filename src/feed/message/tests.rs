@@ -81,6 +81,7 @@ fn what_cannot_be_read_is_refused_by_name() {
         ("svc-parent-id", long("seven")),
         ("svc-private", long("perhaps")),
         ("svc-options", long("{")),
+        ("svc-options", long(r#"{"structure": {"max_tokens": 60, "max_tokens": 80}}"#)),
         ("svc-event-time", long("yesterday")),
         ("svc-filename", AMQPValue::Void),
         ("svc-filename", AMQPValue::LongString(b"\xff".to_vec().into())),
@@ -120,6 +121,23 @@ fn what_is_longer_than_a_file_may_be_is_refused_before_it_is_read() {
     assert_eq!(refused.members["field"], "svc-options", "{refused}");
     let refused = said(&named("m")).upload(Some(&headers), &vec![0; LIMIT as usize + 1], LIMIT).expect_err("too long");
     assert_eq!(refused.code, Code::TooLarge);
+}
+
+#[test]
+fn a_packed_body_is_refused_because_nothing_unpacks_it() {
+    let headers = table(&[("svc-sha256", long(HASH))]);
+    let upload =
+        |coding: &str| said(&named("m").with_content_encoding(coding.into())).upload(Some(&headers), b"test", LIMIT);
+    for packed in ["gzip", "Deflate", "identity, br", "base64"] {
+        let refused = upload(packed).expect_err(packed);
+        assert_eq!(refused.code, Code::UnsupportedMediaType, "{refused}");
+        assert!(refused.detail.contains(&format!("`{packed}`")), "{refused}");
+    }
+    let envelope = named("m").with_content_type(ENVELOPE.into()).with_content_encoding("gzip".into());
+    assert_eq!(said(&envelope).upload(None, b"\x1f\x8b", LIMIT).expect_err("packed").code, Code::UnsupportedMediaType);
+    for plain in ["", "identity", "binary", "UTF-8"] {
+        assert!(upload(plain).is_ok(), "{plain}");
+    }
 }
 
 #[test]
