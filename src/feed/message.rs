@@ -214,7 +214,7 @@ impl Said {
 /// Whether bodies under this `content_encoding` are as they are: it names nothing, an encoding of MIME that changes no byte, or the characters of
 /// a text, as some libraries do unasked.
 fn is_plain(coding: &str) -> bool {
-    const PLAIN: [&str; 7] = ["", "identity", "binary", "7bit", "8bit", "utf-8", "us-ascii"];
+    const PLAIN: [&str; 8] = ["", "identity", "binary", "7bit", "8bit", "utf-8", "utf8", "us-ascii"];
     PLAIN.iter().any(|plain| coding.trim().eq_ignore_ascii_case(plain))
 }
 
