@@ -25,12 +25,13 @@ pub async fn count(conn: &mut PgConnection, at: DocumentId, change: Frontier) ->
 /// Adds many changes, each at or under a node.
 pub async fn count_all(conn: &mut PgConnection, changes: &[(DocumentId, Frontier)]) -> sqlx::Result<()> {
     let of = |field: fn(&Frontier) -> i64| changes.iter().map(|(_, change)| field(change)).collect::<Vec<_>>();
+    // What the subqueries look up stays within them, since statistics that lag behind a bulk upload would have the planner read all nodes for each change.
     sqlx::query(
         "INSERT INTO frontier_delta
          SELECT n.document_id, c.total, c.in_flight, c.settled, c.failed
            FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(at, total, in_flight, settled, failed)
-           JOIN documents d ON d.id = c.at CROSS JOIN LATERAL unnest(d.path || d.id) AS above(id)
-           JOIN ingest_node n ON n.document_id = above.id AND n.root_id = above.id",
+          CROSS JOIN LATERAL (SELECT unnest(d.path || d.id) AS id FROM documents d WHERE d.id = c.at OFFSET 0) above
+          CROSS JOIN LATERAL (SELECT r.document_id FROM ingest_node r WHERE r.document_id = above.id AND r.root_id = above.id OFFSET 0) n",
     )
     .bind(changes.iter().map(|(at, _)| *at).collect::<Vec<_>>())
     .bind(of(|change| change.total))
