@@ -151,6 +151,7 @@ impl FormBody {
         let read: Result<OwnJson, Failure> = from_json(&text, "the text", Vec::new, OPTIONS_BYTES as u64);
         let read = read.map_err(|failure| match failure.code {
             Code::MalformedRequest => Failure::field("options", failure.detail),
+            _ if failure.members.contains_key("field") => failure,
             _ => {
                 let detail = format!("options: {}", failure.detail);
                 Failure { detail, ..failure }.with("field", "options")
