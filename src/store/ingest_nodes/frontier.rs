@@ -25,7 +25,7 @@ pub async fn count(conn: &mut PgConnection, at: DocumentId, change: Frontier) ->
 /// Adds many changes, each at or under a node.
 pub async fn count_all(conn: &mut PgConnection, changes: &[(DocumentId, Frontier)]) -> sqlx::Result<()> {
     let of = |field: fn(&Frontier) -> i64| changes.iter().map(|(_, change)| field(change)).collect::<Vec<_>>();
-    // What the subqueries look up stays within them, since statistics that lag behind a bulk upload would have the planner read all nodes for each change.
+    // OFFSET 0 keeps each look-up by id in its subquery. Otherwise, while statistics lag behind a bulk upload, the planner reads all nodes for each change.
     sqlx::query(
         "INSERT INTO frontier_delta
          SELECT n.document_id, c.total, c.in_flight, c.settled, c.failed
