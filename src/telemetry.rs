@@ -9,7 +9,7 @@ use crate::{
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 use svc_client::wire::TaskStatus;
@@ -132,7 +132,7 @@ pub fn keep_shown(sampler: &Arc<Sampler>) {
     tokio::spawn(async move {
         while let Some(sampler) = sampler.upgrade() {
             if let Some(sample) = sampler.known().sample {
-                show(&sample);
+                show(&sample, &mut lock());
             }
             drop(sampler);
             tokio::time::sleep(SHOWN_EVERY).await;
@@ -140,8 +140,27 @@ pub fn keep_shown(sampler: &Arc<Sampler>) {
     });
 }
 
+/// The metrics as text, with the gauges of this sample. Whoever asks at the same time does not change the gauges before they
+/// are written down.
+pub fn render(sample: Option<&Sample>, metrics: &PrometheusHandle) -> String {
+    let mut shown = lock();
+    if let Some(sample) = sample {
+        show(sample, &mut shown);
+    }
+    metrics.render()
+}
+
+type Labels = Vec<(&'static str, String)>;
+type Series = BTreeSet<(&'static str, Labels)>;
+
+/// The series that have been set so far. The gauges belong to the process, so whoever sets them holds this.
+fn lock() -> MutexGuard<'static, Series> {
+    static SHOWN: Mutex<Series> = Mutex::new(BTreeSet::new());
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Sets the gauges for what was read from the database.
-pub fn show(sample: &Sample) {
+fn show(sample: &Sample, shown: &mut Series) {
     let Numbers { unfinished, failed, workers, unserved_badges, unserved_types, sizes, .. } = &sample.numbers;
     metrics::gauge!(SAMPLE_AGE).set(sample.taken.elapsed().as_secs_f64());
     let state = sample.numbers.queue();
@@ -160,22 +179,22 @@ pub fn show(sample: &Sample) {
     for row in failed {
         *tasks.entry(labels(&row.task_type, TaskStatus::Failed)).or_default() += row.tasks;
     }
-    fresh(TASKS, tasks.into_iter());
-    fresh(UNSERVED, unserved_badges.iter().map(|(badge, count, _)| (vec![("badge", badge.clone())], *count)));
-    fresh(UNSERVED_TYPES, unserved_types.iter().map(|(name, count, _)| (vec![("task_type", name.clone())], *count)));
-    fresh(BLOCKED, blocked.into_iter());
+    fresh(shown, TASKS, tasks.into_iter());
+    fresh(shown, UNSERVED, unserved_badges.iter().map(|(badge, count, _)| (vec![("badge", badge.clone())], *count)));
+    fresh(
+        shown,
+        UNSERVED_TYPES,
+        unserved_types.iter().map(|(name, count, _)| (vec![("task_type", name.clone())], *count)),
+    );
+    fresh(shown, BLOCKED, blocked.into_iter());
     metrics::gauge!(WORKERS).set(workers.len() as f64);
     metrics::gauge!(LARGE_OBJECT_BYTES).set(sizes.large_objects as f64);
     metrics::gauge!(VECTOR_INDEX_BYTES).set(sizes.vector_indexes as f64);
     metrics::gauge!(CACHE_BYTES).set(sizes.cache as f64);
 }
 
-type Labels = Vec<(&'static str, String)>;
-
 /// Sets a gauge's series, and sets series that have disappeared to zero, because an alarm must clear.
-fn fresh(name: &'static str, series: impl Iterator<Item = (Labels, i64)>) {
-    static SHOWN: Mutex<BTreeSet<(&str, Labels)>> = Mutex::new(BTreeSet::new());
-    let Ok(mut shown) = SHOWN.lock() else { return };
+fn fresh(shown: &mut Series, name: &'static str, series: impl Iterator<Item = (Labels, i64)>) {
     let mut now = BTreeMap::new();
     for (labels, count) in series {
         shown.insert((name, labels.clone()));
@@ -190,4 +209,43 @@ fn fresh(name: &'static str, series: impl Iterator<Item = (Labels, i64)>) {
 /// Records a duration by name and label.
 pub fn seconds(name: &'static str, label: &'static str, value: String, time: Duration) {
     metrics::histogram!(name, label => value).record(time.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::growth::Sizes;
+    use std::time::Instant;
+
+    fn sample(badge: &str, tasks: i64) -> Sample {
+        let numbers = Numbers {
+            schema: Ok(()),
+            writes: Ok(()),
+            sizes: Sizes::default(),
+            unfinished: vec![],
+            failed: vec![],
+            workers: vec![],
+            unserved_badges: vec![(badge.to_owned(), tasks, 0.0)],
+            unserved_types: vec![],
+        };
+        Sample { taken: Instant::now(), numbers }
+    }
+
+    #[test]
+    fn who_asks_at_the_same_time_sees_the_gauges_of_the_own_sample() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let ask = |badge: &str, tasks: i64| {
+            let sample = sample(badge, tasks);
+            metrics::with_local_recorder(&recorder, || {
+                for _ in 0..500 {
+                    let text = render(Some(&sample), &recorder.handle());
+                    assert!(text.contains(&format!("{UNSERVED}{{badge=\"{badge}\"}} {tasks}\n")), "{text}");
+                }
+            });
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| ask("gpu", 1));
+            scope.spawn(|| ask("cpu", 2));
+        });
+    }
 }

@@ -158,10 +158,7 @@ fn model(service: &Service, known: &Known) -> Result<ModelState, String> {
 impl Handle<ops::read_metrics> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_metrics>) -> Result<String, Failure> {
         // What this process counted is valid even if the database is away.
-        if let Some(sample) = self.sampler.known().sample {
-            telemetry::show(&sample);
-        }
-        Ok(self.metrics.render())
+        Ok(telemetry::render(self.sampler.known().sample.as_deref(), &self.metrics))
     }
 }
 
