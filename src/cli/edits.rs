@@ -13,7 +13,7 @@ use std::{
 };
 use svc_client::{
     Client, Json, Meta, Remote,
-    wire::{DocumentChange, DocumentPath, DocumentResponse, NewDocument, WaitQuery},
+    wire::{DocumentChange, DocumentPath, DocumentResponse, NewDocument, OwnJson, WaitQuery},
 };
 
 #[derive(Args)]
@@ -135,7 +135,11 @@ fn nullable<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("takes a JSON object: {error}"))
+    match serde_json::from_str(text) {
+        Ok(OwnJson(Some(Value::Object(object)))) => Ok(object),
+        Ok(_) => Err("takes a JSON object".to_owned()),
+        Err(error) => Err(format!("takes a JSON object: {error}")),
+    }
 }
 
 pub async fn add(client: &Client<Remote>, output: Output, arguments: AddArguments) -> Result<ExitCode, CliError> {
@@ -201,4 +205,16 @@ fn show(output: Output, done: &str, document: &DocumentResponse, warnings: &[Str
         eprintln!("svc: {}", one_line(warning, 400));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_of_an_object_is_dropped_unsaid() {
+        assert_eq!(object(r#"{"a": {"b": 1}}"#).unwrap()["a"]["b"], 1);
+        assert!(object(r#"{"a": {"b": 1, "b": 2}}"#).unwrap_err().contains("`b`"));
+        assert_eq!(object("null").unwrap_err(), "takes a JSON object");
+    }
 }

@@ -10,9 +10,9 @@ use svc_client::{
     Client, Json, Remote, UnknownWord, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentField, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse,
-        FulltextSearch, Fusion, GroupBy, HybridSearch, MaxsimSearch, RerankMethod, ScopeState, SearchExplanation,
-        SearchFilter, SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder, SortedResponse, TotalIs,
-        VectorSearch,
+        FulltextSearch, Fusion, GroupBy, HybridSearch, MaxsimSearch, OwnJson, RerankMethod, ScopeState,
+        SearchExplanation, SearchFilter, SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder,
+        SortedResponse, TotalIs, VectorSearch,
     },
 };
 
@@ -174,7 +174,9 @@ impl SearchArguments {
 }
 
 fn filter(text: &str) -> Result<SearchFilter, String> {
-    serde_json::from_str(text).map_err(|error| format!("takes a filter in JSON: {error}"))
+    // A key that stands twice is refused, because only one of the values could hold.
+    let read = serde_json::from_str::<OwnJson>(text).and_then(|_| serde_json::from_str(text));
+    read.map_err(|error| format!("takes a filter in JSON: {error}"))
 }
 
 /// A word of a closed set.
@@ -434,4 +436,17 @@ pub async fn place_of(client: &Client<Remote>, document: &DocumentResponse) -> S
         }
     }
     place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_condition_of_a_filter_is_dropped_unsaid() {
+        assert!(filter(r#"{"any": [{"usetype": ["note"]}, {"under": [7]}]}"#).is_ok());
+        let twice = filter(r#"{"structured_content": {"kind": "a", "kind": "b"}}"#).unwrap_err();
+        assert!(twice.starts_with("takes a filter in JSON: ") && twice.contains("`kind`"), "{twice}");
+        assert!(filter("null").is_err());
+    }
 }

@@ -195,7 +195,8 @@ async fn a_token_that_is_revoked_during_a_search_ends_after_it_and_ends_a_stream
         let client = one.client.clone();
         async move { client.search_bm25(Json(Bm25Search::new("heron"))).await }
     });
-    let waits = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = 'search_indexes'::regclass AND NOT granted)";
+    let waits = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE relation = 'search_indexes'::regclass AND NOT granted
+                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
     until("the search to wait", async || {
         sqlx::query_scalar::<_, bool>(waits).fetch_one(&app.pool).await.unwrap().then_some(())
     })

@@ -347,7 +347,9 @@ async fn a_commit_whose_answer_is_lost_is_not_done_again() {
         .unwrap();
     feed.producer.publish(plain("lost", bytes.as_bytes(), &[]), bytes.as_bytes()).await;
     until("the upload waits", async || {
-        let waiting = count(&feed.app.pool, "pg_locks WHERE locktype = 'advisory' AND NOT granted").await;
+        let of_the_upload = "pg_locks WHERE locktype = 'advisory' AND classid = 7377 AND NOT granted
+                                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let waiting = count(&feed.app.pool, of_the_upload).await;
         (waiting > 0).then_some(())
     })
     .await;

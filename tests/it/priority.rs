@@ -1,5 +1,5 @@
 //! What goes first: uploads of a higher priority at every stage, and among equals what is nearly done.
-use crate::support::{TestApp, Wish, document, engine, until};
+use crate::support::{TestApp, Wish, document, engine, until, until_a_statement_waits};
 use std::collections::{BTreeMap, BTreeSet};
 use svc::store::tasks;
 use svc_client::{
@@ -154,14 +154,8 @@ async fn a_task_that_is_queued_during_a_change_of_priority_has_the_new_one() {
         let client = app.in_process.clone();
         async move { client.change_priority(DocumentPath { id: file }, Json(PriorityChange { priority: 4 })).await }
     });
-    until("the change to wait for whoever queues", async || {
-        let waits: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
-            .fetch_one(&app.pool)
-            .await
-            .unwrap();
-        waits.then_some(())
-    })
-    .await;
+    // The change waits for whoever queues.
+    until_a_statement_waits(&app.pool).await;
     conn.commit().await.unwrap();
     assert_eq!(changing.await.unwrap().unwrap().tasks_changed, 2);
     assert_eq!(app.client.read_task(TaskPath { id: id.0 }).await.unwrap().priority, 41);

@@ -237,7 +237,7 @@ async fn texts_of_which_none_has_a_vector_do_not_pass_for_a_broken_model() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_the_runner_of_a_model_that_does_not_serve() {
     // It is not there yet when the service starts.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (socket, address) = support::nobody();
     let url = format!("http://{address}");
     let settings = [("SVC_RUNNER_COMING_URL", url.as_str()), ("SVC_RUNNER_KEY", "a key of runners")];
     let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
@@ -250,8 +250,8 @@ async fn nobody_waits_for_the_runner_of_a_model_that_does_not_serve() {
     .await
     .unwrap();
     until("the service to know of the move", async || app.service.serving.served()).await;
-    let runner = std::net::TcpListener::bind(address).unwrap();
-    runner.set_nonblocking(true).unwrap();
+    // It does not block.
+    let runner = socket.listen(64).unwrap().into_std().unwrap();
     assert!(found(&app, "a bird").await.is_empty());
     assert!(runner.accept().is_err(), "a search of the model that serves asks nobody else");
     app.end().await;

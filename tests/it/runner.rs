@@ -307,7 +307,7 @@ async fn a_runner_that_is_full_says_when_to_come_again_and_callers_do() {
 async fn a_runner_that_is_away_loses_no_task_and_spends_no_attempt() {
     let runner = runner().await;
     // Nobody listens there yet.
-    let place = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (socket, place) = crate::support::nobody();
     let far = far_app(&format!("http://{place}")).await;
     let id = far.upload(&sample("handbook.md")).await.unwrap().document_id;
     let waiting = until("a task that is put off", async || {
@@ -329,7 +329,7 @@ async fn a_runner_that_is_away_loses_no_task_and_spends_no_attempt() {
     let failure = far.client.search_vector(Json(VectorSearch::new("gauge"))).await.unwrap_err();
     assert!(failure.code == Code::Unavailable && failure.members.contains_key("retry_after"), "{failure}");
 
-    let listener = tokio::net::TcpListener::bind(place).await.unwrap();
+    let listener = socket.listen(64).unwrap();
     let script = Script::on(listener, &runner.base, |_, _| None);
     assert_eq!(far.settled(id).await.settled, Settled::Settled);
     far.sampled().await;

@@ -277,7 +277,7 @@ async fn what_fails_for_good_settles_the_container_and_what_is_away_waits() {
     app.end().await;
 
     // Nobody is at the address yet: the container waits, and settles once somebody is.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (place, free) = crate::support::nobody();
     let base = format!("http://{free}/v1");
     let app = TestApp::with(Wish { settings: &[("SVC_LLM_BASE_URL", &base)], ..Wish::default() }).await;
     let file = upload(&app, &section("", "oven", 80), json!({})).await;
@@ -288,7 +288,7 @@ async fn what_fails_for_good_settles_the_container_and_what_is_away_waits() {
     let why = waiting.last_error.unwrap();
     assert_eq!((waiting.retry_count, why.code.as_deref()), (0, Some("language_model_away")));
     assert!(why.message.as_ref().is_some_and(|message| message.contains(&base)), "{why:?}");
-    let late = Llm::at(&free.to_string()).await;
+    let late = Llm::on(place.listen(64).unwrap());
     late.will_say(tell);
     assert_eq!(app.settled(file).await.settled, Settled::Settled);
     assert_eq!(evidence(&app, file).await["effective_content"]["text"], "The text describes the oven in numbers.");

@@ -92,7 +92,7 @@ async fn a_service_that_stops_is_not_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_takes_too_long_is_given_up_by_name() {
-    let settings = [("SVC_REQUEST_TIMEOUT_SECONDS", "0.2")];
+    let settings = [("SVC_REQUEST_TIMEOUT_SECONDS", "2")];
     let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
     let mut held = app.pool.begin().await.unwrap();
     sqlx::query("LOCK documents").execute(&mut *held).await.unwrap();

@@ -187,7 +187,7 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
 
 #[tokio::test]
 async fn where_nobody_answers_the_setting_is_named() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_place, free) = crate::support::nobody();
     let nobody = format!("http://{free}/v1");
     let chosen = TestApp::with(Wish { settings: &[("SVC_LLM_BASE_URL", &nobody)], ..Wish::default() }).await;
     chosen.create("Grey heron", HERON, None).await;

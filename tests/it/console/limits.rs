@@ -81,7 +81,8 @@ async fn the_pages_of_a_principal_count_as_its_requests_and_keep_no_operator_wai
     let waiting = async {
         until("the pages wait", async || {
             let waiting: i64 = sqlx::query_scalar(
-                "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'documents'::regclass",
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'documents'::regclass
+                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
             )
             .fetch_one(&app.pool)
             .await

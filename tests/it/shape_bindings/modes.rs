@@ -248,7 +248,8 @@ async fn a_database_that_is_too_slow_for_a_shape_refuses_by_name_or_is_told_of()
     let validating = tokio::spawn(async move { client.validate_shape(path, ValidationQuery::default()).await });
     until("the validation", async || {
         let is_waiting: bool = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'graph_nodes'::regclass AND NOT granted)",
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'graph_nodes'::regclass AND NOT granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))",
         )
         .fetch_one(&app.pool)
         .await

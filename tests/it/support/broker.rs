@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
-        OnceLock,
+        Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -123,10 +123,15 @@ fn run(folder: &Path, port: u16) -> Child {
 
 /// The first of four ports in a row that nobody listens on.
 fn free_ports() -> u16 {
+    static GIVEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+    let mut given = GIVEN.lock().unwrap();
     let mut random = rand::rng();
     loop {
         let first: u16 = random.random_range(20_000..32_000);
-        if (first..first + 4).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+        // Who was given some may not listen yet.
+        let is_apart = given.iter().all(|other| first.abs_diff(*other) >= 4);
+        if is_apart && (first..first + 4).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+            given.push(first);
             return first;
         }
     }

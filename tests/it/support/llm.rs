@@ -98,12 +98,11 @@ pub fn pieces(text: &str) -> String {
 
 impl Llm {
     pub async fn start() -> Llm {
-        Llm::at("127.0.0.1:0").await
+        Llm::on(TcpListener::bind("127.0.0.1:0").await.unwrap())
     }
 
-    /// Starts at an address.
-    pub async fn at(address: &str) -> Llm {
-        let listener = TcpListener::bind(address).await.unwrap();
+    /// Starts where this listens.
+    pub fn on(listener: TcpListener) -> Llm {
         let base = format!("http://{}/v1", listener.local_addr().unwrap());
         let llm = Llm {
             base,

@@ -367,6 +367,14 @@ pub async fn until_a_statement_waits(pool: &PgPool) {
     .await;
 }
 
+/// An address where nobody answers, and which nobody else gets, until this socket listens.
+pub fn nobody() -> (tokio::net::TcpSocket, std::net::SocketAddr) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
 /// Says in a line what a test left out. It does not use `println!`, whose output is only shown for failed tests.
 pub fn left_out(what: &str) {
     say(&format!("left out: {what}"));

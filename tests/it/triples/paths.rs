@@ -134,7 +134,7 @@ async fn paths_are_the_shortest_that_a_plain_search_finds_for_each_reader() {
 
 #[tokio::test]
 async fn a_search_that_gives_up_says_by_which_budget_and_never_that_there_is_no_path() {
-    let settings = [("SVC_PATH_MAX_DOCUMENTS", "9"), ("SVC_PATH_TIMEOUT_SECONDS", "0.3")];
+    let settings = [("SVC_PATH_MAX_DOCUMENTS", "9"), ("SVC_PATH_TIMEOUT_SECONDS", "3")];
     let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
     predicate(&app, "a").await;
     let mut chain = Vec::new();
