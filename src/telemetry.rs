@@ -214,14 +214,13 @@ pub fn seconds(name: &'static str, label: &'static str, value: String, time: Dur
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::growth::Sizes;
     use std::time::Instant;
 
     fn sample(badge: &str, tasks: i64) -> Sample {
         let numbers = Numbers {
             schema: Ok(()),
             writes: Ok(()),
-            sizes: Sizes::default(),
+            sizes: Default::default(),
             unfinished: vec![],
             failed: vec![],
             workers: vec![],
