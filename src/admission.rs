@@ -31,6 +31,8 @@ const LIVE_PAGES: (usize, usize) = (100, 200);
 const PAGES: (usize, usize) = (4, 4);
 /// How many exports of whole graphs run at a time.
 const EXPORTS: usize = 2;
+/// How many moves of documents run, or wait to run, at a time; each holds a connection to the database meanwhile.
+const MOVES: usize = 4;
 /// How many analyses of whole graphs run at a time.
 const ANALYSES: usize = 1;
 const KIB: u64 = 1024;
@@ -78,7 +80,7 @@ impl Waiting {
 }
 
 /// The slots of one process. What a client may hold for as long as it is slow, and what takes the processor for long, is shared among
-/// principals: of uploads, bodies, downloads, exports, streams, fetches, waits, searches and embeddings, one principal leaves some to the others.
+/// principals: of uploads, bodies, downloads, exports, streams, fetches, waits, searches, embeddings and moves, one principal leaves some to the others.
 pub struct Admission {
     /// Requests whose bodies arrive, at most one a connection.
     arriving: Slots,
@@ -104,6 +106,8 @@ pub struct Admission {
     syntheses: Slots,
     /// Analyses of whole graphs, which take memory and a processor for long.
     analyses: Slots,
+    /// Moves of documents, which wait for what is stored meanwhile.
+    moves: Slots,
     /// Pages of the console that are live, and those that are being read: the operator's first, so that nobody else is in its way.
     live_pages: (Slots, Slots),
     pages: (Slots, Slots),
@@ -161,6 +165,7 @@ impl Admission {
             embeds: shared(places.embeds),
             syntheses: shared(places.syntheses),
             analyses: unshared(ANALYSES),
+            moves: shared(MOVES),
             live_pages: (unshared(LIVE_PAGES.0), shared(LIVE_PAGES.1)),
             pages: (unshared(PAGES.0), shared(PAGES.1)),
             rates: Rates::new(places.rates),
@@ -230,6 +235,12 @@ impl Admission {
     pub async fn analysis(&self) -> Result<Place, Failure> {
         let refusal = || busy("another analysis of a graph is running");
         self.analyses.take(None, 1).await.map_err(|full| refused(full, "analyses", refusal))
+    }
+
+    /// Waits for a slot to move documents. Take it before a connection: whoever waits here holds none.
+    pub async fn moving(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || busy("as many moves as may run at once are running already");
+        self.moves.take(principal, 1).await.map_err(|full| refused(full, "moves", refusal))
     }
 
     /// Waits for a slot to receive a file and store it.

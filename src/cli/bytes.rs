@@ -8,8 +8,9 @@ use futures_util::StreamExt;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::{
-    fs::File,
+    fs::Permissions,
     io::{IsTerminal, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -43,17 +44,7 @@ pub async fn bytes(client: &Client<Remote>, output: Output, arguments: BytesArgu
         download(client, arguments.id, &mut std::io::stdout().lock()).await?;
         return Ok(ExitCode::SUCCESS);
     };
-    // The file has another name until it is complete.
-    let part = PathBuf::from(format!("{}.part", path.display()));
-    let done = fetch(client, arguments.id, &part).await.and_then(|done| {
-        std::fs::rename(&part, path).map_err(|error| unwritable(path, &error))?;
-        Ok(done)
-    });
-    if done.is_err() {
-        // The error is reported; the incomplete file is of no use.
-        let _ = std::fs::remove_file(&part);
-    }
-    let (media_type, size) = done?;
+    let (media_type, size) = fetch(client, arguments.id, path).await?;
     match output {
         Output::Json => {
             Output::line(&json!({"document_id": arguments.id, "file": path, "media_type": media_type, "bytes": size}))?
@@ -67,10 +58,20 @@ fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
     CliError::Other(format!("{}: {error}", path.display()))
 }
 
+/// Writes the bytes to a file of another name, which nobody else has, and gives it its own once it is complete.
 async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String, u64), CliError> {
-    let mut file = File::create(path).map_err(|error| unwritable(path, &error))?;
-    let done = download(client, id, &mut file).await?;
-    file.sync_all().map_err(|error| unwritable(path, &error))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    let part = tempfile::Builder::new()
+        .prefix(&name)
+        .suffix(".part")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder);
+    let mut part = part.map_err(|error| unwritable(path, &error))?;
+    let done = download(client, id, part.as_file_mut()).await?;
+    part.as_file().sync_all().map_err(|error| unwritable(path, &error))?;
+    part.persist(path).map_err(|failed| unwritable(path, &failed.error))?;
     Ok(done)
 }
 

@@ -1,8 +1,9 @@
 //! `svc import`: creates a document for each line of a file, in batches, and says which lines were refused and why.
 use super::{
-    CliError, INTERRUPTED, SOME_FAILED, archive,
+    CliError, INTERRUPTED, SOME_FAILED, VALUES, archive,
     output::{Output, count, one_line, say},
     patience::patient,
+    values,
 };
 use clap::{Args, value_parser};
 use indicatif::ProgressBar;
@@ -214,7 +215,7 @@ impl Lines {
 
     fn part(&mut self) -> io::Result<Part> {
         let mut part = Part { items: Vec::new(), refused: Vec::new(), last_line: self.line, is_end: true };
-        let (mut bytes, mut line) = (0, Vec::new());
+        let (mut bytes, mut held, mut line) = (0, 0, Vec::new());
         while part.items.len() < LINES && bytes < BYTES {
             line.clear();
             line.append(&mut self.kept);
@@ -227,13 +228,15 @@ impl Lines {
             if line.is_empty() {
                 break;
             }
-            if bytes > 0 && bytes + line.len() > BYTES {
+            let of_line = values(&line);
+            if bytes > 0 && (bytes + line.len() > BYTES || held + of_line > VALUES) {
                 self.kept = line;
                 break;
             }
             self.line += 1;
             (part.last_line, part.is_end) = (self.line, false);
             bytes += line.len();
+            held += of_line;
             let item = match line.len() == LINE_BYTES && line.last() != Some(&b'\n') {
                 true => {
                     skip_line(&mut self.input)?;

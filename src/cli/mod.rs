@@ -396,6 +396,14 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A service that pauses longer within an answer counts as gone.
 const SILENT_FOR: Duration = Duration::from_secs(180);
 
+/// The most values of JSON in a call for many documents: any service takes as many, however small its bodies are.
+const VALUES: usize = 100_000;
+
+/// At least as many values as a line of JSON has.
+fn values(line: &[u8]) -> usize {
+    1 + line.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
+}
+
 /// What an argument gives as JSON, such as ingest options; a key that stands twice is refused, because only one of the values could be sent.
 fn own_json(argument: &str, text: Option<&str>) -> Result<Option<serde_json::Value>, CliError> {
     let read = text.map(serde_json::from_str::<OwnJson>).transpose();

@@ -479,3 +479,30 @@ async fn changed_at_random(seed: u64, parts: usize) -> [usize; 11] {
     app.end().await;
     done
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn moves_that_wait_leave_connections_to_others() {
+    let settings = [("SVC_DATABASE_POOL_SIZE", "6")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Default::default() }).await;
+    let shelf = add(&app, "shelf", None).await;
+    let mut nodes = Vec::new();
+    for number in 0..8 {
+        nodes.push(add(&app, &format!("{number}"), None).await);
+    }
+    // A large file is being stored.
+    let storing = transaction::begin_creating(&app.pool).await.unwrap();
+    let moves =
+        futures_util::future::join_all(nodes.iter().map(|node| patch(&app, *node, json!({"parent_id": shelf}))));
+    let read = async {
+        until_a_statement_waits(&app.pool).await;
+        let read = app.client.read_document(DocumentPath { id: shelf }, EmbedQuery::default()).await;
+        storing.commit().await.unwrap();
+        read.unwrap();
+    };
+    let (moved, ()) = tokio::join!(moves, read);
+    assert!(moved.iter().any(|moved| moved.is_ok()));
+    for refused in moved.into_iter().filter_map(Result::err) {
+        assert!(refused.detail.contains("moves"), "{refused}");
+    }
+    app.end().await;
+}

@@ -307,7 +307,7 @@ async fn a_runner_that_is_full_says_when_to_come_again_and_callers_do() {
 async fn a_runner_that_is_away_loses_no_task_and_spends_no_attempt() {
     let runner = runner().await;
     // Nobody listens there yet.
-    let (socket, place) = crate::support::nobody();
+    let (socket, place) = support::nobody();
     let far = far_app(&format!("http://{place}")).await;
     let id = far.upload(&sample("handbook.md")).await.unwrap().document_id;
     let waiting = until("a task that is put off", async || {

@@ -436,6 +436,10 @@ pub struct ArchiveLinks {
     pub links: Vec<ArchivedLink>,
 }
 impl Wire for ArchiveLinks {
+    /// An archive says more of a link than the call that made it.
+    fn most_bytes(usual: u64) -> u64 {
+        usual.saturating_mul(2).saturating_add(1 << 20)
+    }
     constrain! { links: ROWS; |part: &ArchiveLinks| {
         for (index, link) in part.links.iter().enumerate() {
             NAME.check(&format!("links[{index}].link_type"), &link.link_type)?;

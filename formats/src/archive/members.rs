@@ -27,7 +27,9 @@ pub(crate) fn probe<R: Read + Seek>(mut source: R) -> Result<Patterns, FormatErr
     if directory.entries().any(|entry| OF_PACKAGES.contains(&entry.name)) {
         return Ok(Patterns::default());
     }
-    Ok(Patterns::default().with(Pattern::HasMembers, directory.entries().any(|entry| entry.is_file())))
+    // What the directory claims and does not show is named where the members are read.
+    let is_short = (directory.entries().count() as u64) < directory.claimed;
+    Ok(Patterns::default().with(Pattern::HasMembers, is_short || directory.entries().any(|entry| entry.is_file())))
 }
 
 /// The directory of an archive. One that has lost it, because it broke off on its way, is damaged.

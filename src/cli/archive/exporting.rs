@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -191,7 +191,15 @@ impl Export {
         let made = DirBuilder::new().mode(0o700).create(&part);
         match made {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(&part)(error)),
-            _ => {}
+            Err(_) => {
+                // Whoever may write beside the archive could have put it there, to have all texts.
+                let there = fs::symlink_metadata(&part).map_err(at(&part))?;
+                let is_own = there.uid() == rustix::process::geteuid().as_raw() && there.mode() & 0o077 == 0;
+                if !(there.is_dir() && is_own) {
+                    return Err(broken(&part, "it is no folder that this user alone may enter"));
+                }
+            }
+            Ok(()) => {}
         }
         let lock = part.join("lock");
         let held = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock);
@@ -458,14 +466,15 @@ impl Export {
         };
         let path = part.join(MANIFEST);
         put(&path, &manifest).map_err(at(&path))?;
+        File::open(&part).and_then(|folder| folder.sync_all()).map_err(at(&part))?;
+        fs::rename(&part, &folder).map_err(at(&folder))?;
+        // Another export that found these gone before would begin in the finished archive.
         for name in [PROGRESS, "lock", "bytes.new"] {
-            match fs::remove_file(part.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&part.join(name))(error)),
+            match fs::remove_file(folder.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&folder.join(name))(error)),
                 _ => {}
             }
         }
-        File::open(&part).and_then(|folder| folder.sync_all()).map_err(at(&part))?;
-        fs::rename(&part, &folder).map_err(at(&folder))?;
         if let Some(parent) = folder.parent() {
             File::open(parent).and_then(|folder| folder.sync_all()).map_err(at(parent))?;
         }

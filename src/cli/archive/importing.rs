@@ -4,9 +4,10 @@ use super::{
     checking::{Checked, LINE_BYTES, Lines, check, faulty, no_turtle, parser, read, unsorted},
 };
 use crate::cli::{
-    CliError, INTERRUPTED,
+    CliError, INTERRUPTED, VALUES,
     output::{Output, say},
     patience::patient,
+    values,
 };
 use indicatif::ProgressBar;
 use oxrdf::{NamedOrBlankNode, Triple};
@@ -28,6 +29,9 @@ use svc_client::{
 /// The most documents and bytes of lines in one call. A call is one transaction, so a small one is soon over.
 const ROWS: usize = 200;
 const BYTES: usize = 4 << 20;
+/// A call of other rows ends with the row by which it has so many bytes or values, because a row alone may bring 1 MiB or 100,000 values.
+const ROW_BYTES: usize = 128 << 10;
+const ROW_VALUES: usize = 64 << 10;
 /// The most triples of facts in one call.
 const TRIPLES: usize = 1_000;
 
@@ -197,13 +201,16 @@ impl Importing<'_> {
     async fn documents(&mut self) -> Result<(), CliError> {
         let path = self.folder.join(DOCUMENTS);
         let mut lines = Lines::open(&path)?;
-        let (mut batch, mut bytes): (Vec<(usize, ArchivedDocument)>, usize) = (Vec::new(), 0);
+        let (mut batch, mut bytes, mut held) = (Vec::new(), 0, 0);
         while let Some((number, line)) = lines.next()? {
-            if !batch.is_empty() && (batch.len() == ROWS || bytes + line.len() > BYTES) {
+            let of_line = values(&line);
+            let is_full = batch.len() == ROWS || bytes + line.len() > BYTES || held + of_line > VALUES;
+            if !batch.is_empty() && is_full {
                 self.send(&path, std::mem::take(&mut batch)).await?;
-                bytes = 0;
+                (bytes, held) = (0, 0);
             }
             bytes += line.len();
+            held += of_line;
             batch.push((number, read(&path, number, &line)?));
         }
         match batch.is_empty() {
@@ -248,7 +255,7 @@ impl Importing<'_> {
             let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
             match index.or((part.len() == 1).then_some(0)) {
                 // One of them is at fault, and the service cannot say which.
-                None if failure.code == Code::InvalidField => {
+                None if matches!(failure.code, Code::InvalidField | Code::TooLarge) => {
                     let second = part.split_off(part.len() / 2);
                     open.extend([second, part]);
                 }
@@ -479,12 +486,14 @@ impl Importing<'_> {
 
 /// The next rows of a file, with the number of the first line.
 fn rows<T: serde::de::DeserializeOwned>(path: &Path, lines: &mut Lines<'_>) -> Result<(Vec<T>, usize), CliError> {
-    let (mut rows, mut first) = (Vec::new(), 0);
-    while rows.len() < ROWS {
+    let (mut rows, mut first, mut bytes, mut held) = (Vec::new(), 0, 0, 0);
+    while rows.len() < ROWS && bytes < ROW_BYTES && held < ROW_VALUES {
         let Some((number, line)) = lines.next()? else { break };
         if rows.is_empty() {
             first = number;
         }
+        bytes += line.len();
+        held += values(&line);
         rows.push(read(path, number, &line)?);
     }
     Ok((rows, first))

@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use svc_client::{
     Call, Failure, ops,
-    wire::{ArchivedLink, AuditAct, GrantRight, ImportedRows},
+    wire::{ArchivedLink, AuditAct, ImportedRows},
 };
 use svc_ids::{DocumentId, PrincipalId};
 
@@ -87,7 +87,7 @@ impl Handle<ops::import_grants> for Service {
         let principals: HashMap<String, PrincipalId> =
             archive::principals(&mut tx, &names).await.or_fail()?.into_iter().collect();
         let documents: Vec<DocumentId> = known.values().copied().collect();
-        let granted: HashSet<(DocumentId, PrincipalId, bool)> =
+        let mut granted: HashSet<(DocumentId, PrincipalId)> =
             archive::granted(&mut tx, &documents).await.or_fail()?.into_iter().collect();
         let mut rows = ImportedRows::default();
         for grant in &grants {
@@ -96,7 +96,8 @@ impl Handle<ops::import_grants> for Service {
                 rows.outside += 1;
                 continue;
             };
-            if granted.contains(&(*document, *principal, grant.right == GrantRight::Write)) {
+            // What somebody was granted here, perhaps less than there, stays.
+            if !granted.insert((*document, *principal)) {
                 rows.existing += 1;
                 continue;
             }
@@ -111,6 +112,7 @@ impl Handle<ops::import_grants> for Service {
             }
         }
         tx.commit().await.or_fail()?;
+        self.rights_changed();
         Ok(rows)
     }
 }

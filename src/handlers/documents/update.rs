@@ -37,10 +37,12 @@ impl Handle<ops::update_document> for Service {
         let (id, change, query) = (DocumentId(call.path.id), call.body.0, call.query);
         let waiting = query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let mut precedence = change.parent_id.is_some().then(|| Precedence::of_move(id));
-        let (mut tx, changed) = loop {
+        let (mut tx, changed, moving) = loop {
+            let mut moving = None;
             let begin = match change.parent_id {
                 Some(parent_id) => {
                     may_move(self, caller, id, parent_id.map(DocumentId)).await?;
+                    moving = Some(self.admission.moving(caller.principal_id()).await?);
                     store::transaction::begin_moving(&self.pool).await
                 }
                 None => store::transaction::begin(&self.pool).await,
@@ -48,11 +50,12 @@ impl Handle<ops::update_document> for Service {
             let mut tx = begin.or_fail()?;
             let updated = update(self, &mut tx, caller, id, &change, &call.meta).await;
             match (updated, &mut precedence) {
-                (Ok(changed), _) => break (tx, changed),
+                (Ok(changed), _) => break (tx, changed, moving),
                 (Err(failure), None) => return Err(failure),
                 (Err(failure), Some(precedence)) => {
                     // What waits here must not keep others from creating documents.
                     tx.rollback().await.or_fail()?;
+                    drop(moving);
                     precedence.after(self, caller, failure).await?;
                 }
             }
@@ -65,6 +68,7 @@ impl Handle<ops::update_document> for Service {
             }
         };
         tx.commit().await.or_fail()?;
+        drop(moving);
         if changed.leaves_events {
             after_a_large_move(self).await;
         }

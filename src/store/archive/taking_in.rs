@@ -180,12 +180,12 @@ pub async fn principals(conn: &mut PgConnection, names: &[&str]) -> sqlx::Result
     sqlx::query_as("SELECT name, id FROM principals WHERE name = ANY($1)").bind(names).fetch_all(conn).await
 }
 
-/// The grants on documents: the document, the principal, and whether it may write.
+/// The grants on documents: the document and the principal.
 pub async fn granted(
     conn: &mut PgConnection,
     documents: &[DocumentId],
-) -> sqlx::Result<Vec<(DocumentId, PrincipalId, bool)>> {
-    sqlx::query_as("SELECT document_id, principal_id, can_write FROM access_grants WHERE document_id = ANY($1)")
+) -> sqlx::Result<Vec<(DocumentId, PrincipalId)>> {
+    sqlx::query_as("SELECT document_id, principal_id FROM access_grants WHERE document_id = ANY($1)")
         .bind(documents)
         .fetch_all(conn)
         .await

@@ -6,10 +6,10 @@ use crate::{
     support::{TestApp, Wish, document},
 };
 use serde_json::json;
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 use svc_client::{
     Code, FileUpload, Json,
-    wire::{ArchivePart, ImportedArchive, NewDocument, UploadQuery, WaitQuery},
+    wire::{ArchivePart, DocumentPath, ImportedArchive, NewDocument, NewLink, UploadQuery, WaitQuery},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,12 +31,25 @@ async fn what_a_store_took_another_one_takes_too() {
     let large = NewDocument { ..document("Large", words.trim()) };
     assert!(serde_json::to_vec(&large).unwrap().len() > 65_000);
     app.client.create_document(WaitQuery::default(), Json(large)).await.unwrap();
+    // Together they are more than a call may hold.
+    let mut ends = Vec::new();
+    for number in 0..60 {
+        let new = document(&format!("Note {number}"), "heron ".repeat(4_990).trim());
+        ends.push(app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id);
+    }
+    for number in 0..40_u32 {
+        let why = "x".repeat(if number == 0 { 65_000 } else { 30_000 });
+        let metadata = json!({"why": why}).as_object().unwrap().clone();
+        let link = NewLink { target_id: ends[1], link_type: format!("cites{number}"), score: None, metadata };
+        app.client.create_link(DocumentPath { id: ends[0] }, Json(link)).await.unwrap();
+    }
     drained(&app).await;
     // A shell puts a slash behind the name of a folder that is there.
     fs::create_dir(archive).unwrap();
     done(&app, &["export", &format!("{archive}/"), "--json"]).await;
     let imported = done(&other, &["import", archive, "--json"]).await;
     assert_eq!((imported["files"].as_u64(), imported["queued"].as_u64()), (Some(4), Some(0)), "{imported}");
+    assert_eq!(imported["links"]["created"], 40, "{imported}");
     let declared: Vec<Option<String>> =
         sqlx::query_scalar("SELECT declared_mime FROM document_blobs ORDER BY document_id")
             .fetch_all(&app.pool)
@@ -71,6 +84,7 @@ async fn an_export_is_finished_only_from_where_it_was_begun() {
     let archive = folder.path().join("archive");
     let part = folder.path().join("archive.part");
     fs::create_dir(&part).unwrap();
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o700)).unwrap();
     let begun = |source: &str| {
         json!({"archive": "an-archive", "version": env!("CARGO_PKG_VERSION"), "root": null, "source": source, "stage": "documents",
             "cursor": null, "length": 0, "without_bytes": 0, "counts": {"documents": 0, "vectors": 0, "files": 0, "file_bytes": 0,
@@ -89,6 +103,50 @@ async fn an_export_is_finished_only_from_where_it_was_begun() {
     fs::write(part.join("progress.json"), begun(&own).to_string()).unwrap();
     let exported = done(&app, &["export", archive.to_str().unwrap(), "--json"]).await;
     assert_eq!((&exported["archive"], &exported["counts"]["documents"]), (&json!("an-archive"), &json!(1)));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_that_hold_many_values_come_in_as_many_calls_as_they_need() {
+    let idle = || Wish { no_worker: true, ..Wish::default() };
+    let (app, other) = (TestApp::with(idle()).await, TestApp::with(idle()).await);
+    let list = json!({"list": vec![0; 99_000]});
+    for number in 0..7 {
+        let structured_content = list.as_object().unwrap().clone();
+        let new = NewDocument { structured_content, ..document(&format!("{number}"), "") };
+        app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    done(&app, &["export", archive.to_str().unwrap(), "--json"]).await;
+    let imported = done(&other, &["import", archive.to_str().unwrap(), "--json"]).await;
+    assert_eq!(imported["documents"], 7, "{imported}");
+
+    let line = |number| json!({"title": format!("{number}"), "content": "", "structured_content": list}).to_string();
+    let lines = folder.path().join("lines.ndjson");
+    fs::write(&lines, (0..4).map(line).collect::<Vec<_>>().join("\n")).unwrap();
+    let output = svc(&other, &["import", lines.to_str().unwrap()]).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&other.pool).await.unwrap();
+    assert_eq!(stored, 11);
+    app.end().await;
+    other.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_export_goes_into_a_folder_that_somebody_else_may_enter() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let part = folder.path().join("archive.part");
+    fs::create_dir(&part).unwrap();
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o777)).unwrap();
+    let output = svc(&app, &["export", archive.to_str().unwrap()]).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("this user alone may enter"), "{said}");
+    assert_eq!(fs::read_dir(&part).unwrap().count(), 0);
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o700)).unwrap();
+    done(&app, &["export", archive.to_str().unwrap(), "--json"]).await;
     app.end().await;
 }
 

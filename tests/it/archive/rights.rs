@@ -107,6 +107,13 @@ async fn what_is_closed_stays_out_and_stays_closed() {
     let again = folder.path().join("again");
     done(&third, &["export", again.to_str().unwrap()]).await;
     assert_eq!(held(&again), held(&whole));
+    // What she may no longer write here, a repeated import does not give back.
+    let written = granted.grants.iter().find(|grant| grant.right == GrantRight::Write).unwrap().document_id;
+    grant(&third, &alice, written, GrantRight::Read).await;
+    let repeated = done(&third, &["import", whole.to_str().unwrap()]).await;
+    assert_eq!((&repeated["grants"]["created"], &repeated["grants"]["existing"]), (&json!(0), &json!(2)), "{repeated}");
+    let granted = third.client.list_principal_grants(PrincipalPath { id: alice.id }, Default::default()).await.unwrap();
+    assert!(granted.grants.iter().all(|grant| grant.right == GrantRight::Read));
     for app in [app, other, third] {
         app.end().await;
     }

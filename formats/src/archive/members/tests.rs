@@ -174,3 +174,14 @@ proptest! {
         prop_assert!(given <= 10_000);
     }
 }
+
+#[test]
+fn a_directory_that_breaks_off_before_its_first_file_is_no_empty_archive() {
+    let whole = zipped(&[("a/", b""), ("a/one", b"one"), ("two", b"two")], CompressionMethod::Stored);
+    for nth in [0, 1] {
+        let mut bytes = whole.clone();
+        bytes[entry(&whole, nth)] = b'x';
+        assert_eq!(probe(Cursor::new(&bytes)).unwrap().get(Pattern::HasMembers), Some(&true.into()), "{nth}");
+        assert_eq!(left_out(&outcomes(&bytes, &Limits::default())), [("", LeftOut::Damaged)], "{nth}");
+    }
+}
