@@ -2,14 +2,17 @@
 use super::{done, drained, hostile::change, rights::svc_as, rows, said};
 use crate::{
     principals::{grant, someone},
-    support::TestApp,
+    support::{TestApp, until},
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeSet, fs, path::Path};
 use svc_client::{
     Json,
-    wire::{Bm25Search, DocumentPath, GrantRight, IndexPath, MaxsimSearch, NewBatch, NewContext, NewIndex, PageQuery},
+    wire::{
+        Bm25Search, DocumentPath, GrantRight, IndexPath, IndexState, MaxsimSearch, NewBatch, NewContext, NewIndex,
+        PageQuery,
+    },
 };
 
 /// Two trees, four indexes and four contexts. Returns the tops of the trees.
@@ -36,8 +39,18 @@ async fn grow(app: &TestApp) -> (i64, i64) {
         let context: NewContext = serde_json::from_value(context).unwrap();
         app.client.create_context(Json(context)).await.unwrap();
     }
-    drained(app).await;
+    ready(app).await;
     (home, apart)
+}
+
+/// Waits until every task is done and every index is built; a loaded machine may leave a build to a worker.
+async fn ready(app: &TestApp) {
+    drained(app).await;
+    until("the indexes to be built", async || {
+        let indexes = app.client.list_indexes(PageQuery::default()).await.unwrap().indexes;
+        indexes.iter().all(|index| index.state == IndexState::Ready).then_some(())
+    })
+    .await;
 }
 
 /// The token vectors of a store, by the titles of their documents.
@@ -126,7 +139,7 @@ async fn token_vectors_indexes_and_contexts_go_along() {
     let imported = done(&other, &["import", archive_path]).await;
     let created = |of: &Value| ["tokens", "indexes", "contexts"].map(|name| of[name]["created"].as_i64().unwrap());
     assert_eq!(created(&imported), [3, 4, 4], "{imported}");
-    drained(&other).await;
+    ready(&other).await;
     let was = tokens(&app).await;
     assert!(was.len() == 3 && was.iter().all(|(_, _, _, tokens, ..)| *tokens > 0), "{was:?}");
     assert_eq!(tokens(&other).await, was);
