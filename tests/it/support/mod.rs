@@ -220,15 +220,20 @@ impl TestApp {
         self.worker = Some(RunningWorker::start(role, self.service.tools(), self.options.clone()).await.unwrap());
     }
 
+    /// Ends what works beside the requests, if anything does.
+    pub async fn stop_worker(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            worker.stop(Duration::from_secs(10), std::future::pending()).await;
+        }
+    }
+
     /// Checks the invariants on what the test left, then stops everything.
-    pub async fn end(self) {
-        if let Some(feed) = self.feed {
+    pub async fn end(mut self) {
+        if let Some(feed) = self.feed.take() {
             self.service.ending.cancel();
             feed.await.unwrap();
         }
-        if let Some(worker) = self.worker {
-            worker.stop(Duration::from_secs(10), std::future::pending()).await;
-        }
+        self.stop_worker().await;
         invariants::check(&self.pool).await;
         invariants::check_idle(&self.pool).await;
         if self.service.blobs.are_outside() {
