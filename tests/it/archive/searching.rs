@@ -118,7 +118,7 @@ fn of_the_first_form(archive: &Path) {
 async fn token_vectors_indexes_and_contexts_go_along() {
     let (mut app, other) = (TestApp::start().await, TestApp::start().await);
     let (home, _) = grow(&app).await;
-    // On a loaded machine it may still be at a step of a build, and make token vectors that another one made first.
+    // On a loaded machine the worker may still be at a step of a build, and make token vectors that a request has made already.
     app.stop_worker().await;
     // Whether they are taken over or made again shows where there is one fewer than the model would make.
     for statement in [
