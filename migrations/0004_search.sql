@@ -24,6 +24,9 @@ CREATE TABLE search_indexes (
     -- The totals without the rows that are still in search_index_deltas.
     docs         bigint NOT NULL DEFAULT 0,
     tokens       bigint NOT NULL DEFAULT 0,
+    -- Stands for what a search reads of the index, together with the numbers of its deltas: each write draws a number, and all of them are combined by XOR.
+    -- As long as the result is the same, so is what a search finds.
+    contents     bigint NOT NULL DEFAULT 0,
     -- The last document that a build has looked at; null if there is nothing to build.
     built_to     bigint,
     -- Counts the builds that were begun: a step of an earlier build is none of a later one's.
@@ -64,9 +67,11 @@ CREATE TABLE search_index_deltas (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     index_id bigint NOT NULL,
     docs     integer NOT NULL,
-    tokens   bigint NOT NULL
+    tokens   bigint NOT NULL,
+    -- A random number, see search_indexes. A number that is counted would come again after a restore or a failover that lost commits.
+    contents bigint NOT NULL
 );
-CREATE INDEX search_index_deltas_index ON search_index_deltas (index_id) INCLUDE (docs, tokens);
+CREATE INDEX search_index_deltas_index ON search_index_deltas (index_id) INCLUDE (docs, tokens, contents);
 
 CREATE SEQUENCE search_term_seq AS integer;
 

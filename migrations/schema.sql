@@ -1610,7 +1610,8 @@ CREATE TABLE search_index_deltas (
     id bigint NOT NULL,
     index_id bigint NOT NULL,
     docs integer NOT NULL,
-    tokens bigint NOT NULL
+    tokens bigint NOT NULL,
+    contents bigint NOT NULL
 );
 
 ALTER TABLE search_index_deltas ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
@@ -1646,6 +1647,7 @@ CREATE TABLE search_indexes (
     avgdl_built double precision DEFAULT 0 NOT NULL,
     docs bigint DEFAULT 0 NOT NULL,
     tokens bigint DEFAULT 0 NOT NULL,
+    contents bigint DEFAULT 0 NOT NULL,
     built_to bigint,
     builds bigint DEFAULT 0 NOT NULL,
     restricted boolean DEFAULT false NOT NULL,
@@ -2334,7 +2336,7 @@ CREATE INDEX predicates_name ON predicates USING btree (namespace, name);
 
 CREATE UNIQUE INDEX predicates_of_texts ON predicates USING btree (namespace, name) WHERE ((NOT is_declared) AND (iri IS NULL));
 
-CREATE INDEX search_index_deltas_index ON search_index_deltas USING btree (index_id) INCLUDE (docs, tokens);
+CREATE INDEX search_index_deltas_index ON search_index_deltas USING btree (index_id) INCLUDE (docs, tokens, contents);
 
 CREATE INDEX search_index_members_root ON search_index_members USING btree (root_document_id);
 

@@ -30,6 +30,8 @@ pub struct Seen {
     pub sealed: Option<Newest>,
     /// Whether the index had nothing else of the term: no tail and no tombstones.
     pub is_all: bool,
+    /// What [`Totals::contents`] was.
+    pub contents: i64,
 }
 
 /// What an index was when it was last read.
@@ -49,8 +51,8 @@ pub struct Cache {
     indexes: Mutex<LruCache<Box<str>, SeenIndex>>,
 }
 
-/// The sealed list of a term by its key, with the average length of its bounds, and [`Seen::is_all`].
-type SeenKey = (Option<(SealedKey, f32)>, bool);
+/// The sealed list of a term by its key, with the average length of its bounds, [`Seen::is_all`] and [`Seen::contents`].
+type SeenKey = (Option<(SealedKey, f32)>, bool, i64);
 
 struct Sealed {
     lists: LruCache<SealedKey, Arc<Postings>>,
@@ -105,12 +107,12 @@ impl Cache {
         let mut sealed = lock(&self.sealed);
         let Sealed { lists, seen, .. } = &mut *sealed;
         let of = |term: &str| {
-            let (newest, is_all) = *seen.get(&(index, term.into()))?;
+            let (newest, is_all, contents) = *seen.get(&(index, term.into()))?;
             let sealed = match newest {
                 Some((key, average)) => Some(Newest { key, average, list: Arc::clone(lists.get(&key)?) }),
                 None => None,
             };
-            Some(Seen { sealed, is_all })
+            Some(Seen { sealed, is_all, contents })
         };
         terms.into_iter().map(of).collect()
     }
@@ -119,7 +121,7 @@ impl Cache {
     pub fn keep(&self, index: i64, term: &str, seen: &Seen) {
         let mut sealed = lock(&self.sealed);
         let Some(Newest { key, average, list }) = &seen.sealed else {
-            sealed.seen.put((index, term.into()), (None, seen.is_all));
+            sealed.seen.put((index, term.into()), (None, seen.is_all, seen.contents));
             return;
         };
         let cost = list.bytes() + OVERHEAD;
@@ -127,7 +129,7 @@ impl Cache {
             sealed.seen.pop(&(index, term.into()));
             return;
         }
-        sealed.seen.put((index, term.into()), (Some((*key, *average)), seen.is_all));
+        sealed.seen.put((index, term.into()), (Some((*key, *average)), seen.is_all, seen.contents));
         if let Some(old) = sealed.lists.put(*key, Arc::clone(list)) {
             sealed.bytes -= old.bytes() + OVERHEAD;
         }
@@ -175,7 +177,7 @@ mod tests {
         let list = Arc::new(Postings::sealed(rows).expect("own bytes"));
         let sealed = |key| {
             let newest = Newest { key, average: 10.0, list: Arc::clone(&list) };
-            Seen { sealed: Some(newest), is_all: true }
+            Seen { sealed: Some(newest), is_all: true, contents: 5 }
         };
         let cache = Cache::new(5 * (list.bytes() + OVERHEAD));
         for term in 0..50 {
@@ -183,16 +185,18 @@ mod tests {
             assert!(cache.bytes() <= 5 * (list.bytes() + OVERHEAD));
         }
         let known = |cache: &Cache, index| {
-            let of = |seen: Option<Seen>| seen.map(|seen| (seen.sealed.map(|newest| newest.key), seen.is_all));
+            let of = |seen: Option<Seen>| {
+                seen.map(|seen| (seen.sealed.map(|newest| newest.key), seen.is_all, seen.contents))
+            };
             cache.seen(index, ["0", "49"]).into_iter().map(of).collect::<Vec<_>>()
         };
-        assert_eq!(known(&cache, 1), [None, Some((Some((1, 49, 1, 7)), true))]);
+        assert_eq!(known(&cache, 1), [None, Some((Some((1, 49, 1, 7)), true, 5))]);
         assert_eq!(known(&cache, 2), [None, None]);
-        cache.keep(1, "49", &Seen { is_all: false, ..sealed((1, 49, 2, 8)) });
-        assert_eq!(known(&cache, 1), [None, Some((Some((1, 49, 2, 8)), false))]);
+        cache.keep(1, "49", &Seen { is_all: false, contents: 6, ..sealed((1, 49, 2, 8)) });
+        assert_eq!(known(&cache, 1), [None, Some((Some((1, 49, 2, 8)), false, 6))]);
         let small = Cache::new(10);
-        small.keep(1, "49", &Seen { sealed: None, is_all: true });
-        assert_eq!(known(&small, 1), [None, Some((None, true))]);
+        small.keep(1, "49", &Seen { sealed: None, is_all: true, contents: 5 });
+        assert_eq!(known(&small, 1), [None, Some((None, true, 5))]);
         small.keep(1, "49", &sealed((1, 49, 1, 7)));
         assert_eq!((small.bytes(), known(&small, 1)), (0, vec![None, None]));
     }
@@ -200,7 +204,8 @@ mod tests {
     #[test]
     fn an_index_is_quiet_once_it_was_read_twice_with_nothing_written_in_between() {
         let cache = Cache::new(10);
-        let totals = |docs| Totals { config: Config::default(), generation: 1, rescored_at: 0, docs, tokens: 9 };
+        let totals =
+            |docs| Totals { config: Config::default(), generation: 1, rescored_at: 0, docs, tokens: 9, contents: 5 };
         assert_eq!(cache.index("one"), None);
         for (id, docs, is_quiet) in [(1, 2, false), (1, 2, true), (1, 3, false), (1, 3, true), (2, 3, false)] {
             let seen = cache.keep_index("one", id, totals(docs));

@@ -5,10 +5,7 @@ mod importing;
 mod rows;
 mod tokens;
 
-use super::{
-    documents::{id_cursor, page_by_id},
-    lists::must_exist,
-};
+use super::{documents::id_cursor, lists::must_exist};
 use crate::{
     access::Caller,
     error::OrFail,
@@ -165,9 +162,10 @@ impl Handle<ops::export_links> for Service {
         let (query, after) = (&call.query, id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
         let under = root(&mut conn, caller, query.parent_id).await?;
-        let rows = archive::links(&mut conn, &caller.readable(), under, after, query.rows() + 1).await.or_fail()?;
-        let (rows, next_cursor) = page_by_id(rows, query.rows(), |link| link.id);
-        let links = rows.into_iter().map(|row| ArchivedLink {
+        let room = self.settings.page_bytes;
+        let page = archive::links(&mut conn, &caller.readable(), under, after, query.rows(), room).await.or_fail()?;
+        let next_cursor = page.rows.last().filter(|_| page.has_more).map(|link| link.id.to_string());
+        let links = page.rows.into_iter().map(|row| ArchivedLink {
             source: row.source_id.0,
             target: row.target_id.0,
             link_type: row.link_type,

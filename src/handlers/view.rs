@@ -235,13 +235,13 @@ async fn links(
     if rule.mode == svc_client::wire::LinksMode::Hidden {
         return Ok(ViewLinks { mode: rule.mode, links: Vec::new() });
     }
-    let mut rows = store::links::of_document(conn, scope, id, 0, LOOKED_AT).await.or_fail()?;
+    let mut rows = store::links::ends(conn, scope, id, LOOKED_AT).await.or_fail()?;
     rows.retain(|row| rule.types.is_empty() || rule.types.contains(&row.link_type));
     rows.truncate(LINKS);
     let other = |source: i64, target: i64| if source == id.0 { target } else { source };
     let ids: Vec<DocumentId> = rows.iter().map(|row| DocumentId(other(row.source_id, row.target_id))).collect();
     let named = names(conn, scope, &ids).await?;
-    let link = |row: svc_client::wire::LinkResponse| {
+    let link = |row: store::links::LinkEnds| {
         let document = named.get(&other(row.source_id, row.target_id))?.clone();
         Some(ViewLink { id: row.id, link_type: row.link_type, outgoing: row.source_id == id.0, document })
     };

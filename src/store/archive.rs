@@ -4,6 +4,7 @@ mod tokens;
 
 use super::{
     documents::add,
+    links::{self, Page, fitting},
     raptor,
     scope::{Readable, readable},
     word::Word,
@@ -165,9 +166,11 @@ pub struct ExportedLink {
     pub metadata: Json<Map<String, Value>>,
     /// Whether one of its ends is not at or under the document.
     pub is_outside: bool,
+    /// How many there are without the bound of bytes.
+    found: i64,
 }
 
-/// The links after `after`, by id, with an end at or under a document; or all, without one.
+/// The links after `after`, by id, with an end at or under a document; or all, without one: at most `limit`, and no more after these take `bytes`.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn links(
     conn: &mut PgConnection,
@@ -175,7 +178,8 @@ pub async fn links(
     under: Option<DocumentId>,
     after: i64,
     limit: u32,
-) -> sqlx::Result<Vec<ExportedLink>> {
+    bytes: u64,
+) -> sqlx::Result<Page<ExportedLink>> {
     macro_rules! end {
         ($column:literal) => {
             concat!(
@@ -192,10 +196,13 @@ pub async fn links(
     let mut arguments = scope.arguments();
     add(&mut arguments, after);
     add(&mut arguments, under);
-    add(&mut arguments, i64::from(limit));
+    add(&mut arguments, i64::from(limit) + 1);
     add(&mut arguments, raptor::RULE);
-    sqlx::query_as_with(
-        concat!(
+    links::room(&mut arguments, bytes);
+    let rows = sqlx::query_as_with(
+        fitting!(
+            "$7",
+            "$8",
             "SELECT l.id, l.source_id, l.target_id, l.link_type, l.score, l.metadata, NOT (s.is_inside AND t.is_inside) AS is_outside
                FROM document_links l CROSS JOIN LATERAL ",
             end!("l.source_id"),
@@ -207,7 +214,8 @@ pub async fn links(
     )
     .persistent(false)
     .fetch_all(conn)
-    .await
+    .await?;
+    Ok(Page::of(rows, limit, |row: &ExportedLink| row.found))
 }
 
 /// A grant, with the name of its principal.

@@ -69,10 +69,12 @@ pub async fn configure(conn: &mut PgConnection, id: IndexId, config: &Config) ->
         return Err(other_postings(&old));
     }
     sqlx::query(
-        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = generation + 1 WHERE id = $1",
+        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = generation + 1, contents = contents # $3
+          WHERE id = $1",
     )
     .bind(id)
     .bind(Json(config))
+    .bind(rand::random::<i64>())
     .execute(conn)
     .await?;
     Ok(())
@@ -113,27 +115,29 @@ pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx
 
 /// The totals of an index, folded ones plus deltas, exact in the statement's snapshot.
 pub async fn totals(conn: &mut PgConnection, id: IndexId) -> Result<Totals, IndexError> {
-    let row: Option<(Json<Config>, i64, i64, i64, i64)> = sqlx::query_as(
-        "SELECT i.config, i.generation, i.rescored_at, i.docs + d.docs, i.tokens + d.tokens FROM search_indexes i,
-                LATERAL (SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens
+    let row: Option<(Json<Config>, i64, i64, i64, i64, i64)> = sqlx::query_as(
+        "SELECT i.config, i.generation, i.rescored_at, i.docs + d.docs, i.tokens + d.tokens, i.contents # d.contents FROM search_indexes i,
+                LATERAL (SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens,
+                                coalesce(bit_xor(contents), 0) AS contents
                          FROM search_index_deltas WHERE index_id = i.id) d
          WHERE i.id = $1",
     )
     .bind(id)
     .fetch_optional(conn)
     .await?;
-    let (Json(config), generation, rescored_at, docs, tokens) = row.ok_or(IndexError::Unknown(id))?;
-    Ok(Totals { config, generation, rescored_at, docs, tokens })
+    let (Json(config), generation, rescored_at, docs, tokens, contents) = row.ok_or(IndexError::Unknown(id))?;
+    Ok(Totals { config, generation, rescored_at, docs, tokens, contents })
 }
 
 /// Moves the deltas into the totals.
 pub async fn fold_totals(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
     sqlx::query(
-        "WITH gone AS (DELETE FROM search_index_deltas WHERE index_id = $1 RETURNING docs, tokens),
-              added AS (SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens FROM gone)
-         UPDATE search_indexes i SET docs = i.docs + a.docs, tokens = i.tokens + a.tokens,
+        "WITH gone AS (DELETE FROM search_index_deltas WHERE index_id = $1 RETURNING docs, tokens, contents),
+              added AS (SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens,
+                               coalesce(bit_xor(contents), 0) AS contents FROM gone)
+         UPDATE search_indexes i SET docs = i.docs + a.docs, tokens = i.tokens + a.tokens, contents = i.contents # a.contents,
                 avgdl_built = greatest(i.tokens + a.tokens, 0)::double precision / greatest(i.docs + a.docs, 1)
-         FROM added a WHERE i.id = $1 AND (a.docs <> 0 OR a.tokens <> 0)",
+         FROM added a WHERE i.id = $1 AND (a.docs <> 0 OR a.tokens <> 0 OR a.contents <> 0)",
     )
     .bind(id)
     .execute(conn)
@@ -142,13 +146,16 @@ pub async fn fold_totals(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<(
 }
 
 /// Records that every sealed list has bounds for the present weights, unless these changed after `rescored_at` was
-/// read.
+/// read. Whoever remembers a list with other bounds has to read it again, as if the contents had changed.
 pub async fn all_rescored(conn: &mut PgConnection, id: IndexId, rescored_at: i64) -> sqlx::Result<()> {
-    sqlx::query("UPDATE search_indexes SET rescored_at = 0 WHERE id = $1 AND rescored_at = $2")
-        .bind(id)
-        .bind(rescored_at)
-        .execute(conn)
-        .await?;
+    sqlx::query(
+        "UPDATE search_indexes SET rescored_at = 0, contents = contents # $3 WHERE id = $1 AND rescored_at = $2",
+    )
+    .bind(id)
+    .bind(rescored_at)
+    .bind(rand::random::<i64>())
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use super::{
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, types::Json};
+use sqlx::{PgConnection, postgres::PgArguments, types::Json};
 use svc_client::wire::{LinkResponse, NewLink};
 use svc_ids::DocumentId;
 
@@ -20,6 +20,14 @@ struct LinkRow {
     score: Option<f64>,
     metadata: Json<Map<String, Value>>,
     created_at: DateTime<Utc>,
+}
+
+/// A link of a page, see [`fitting!`].
+#[derive(sqlx_macros::FromRow)]
+struct FoundLink {
+    #[sqlx(flatten)]
+    link: LinkRow,
+    found: i64,
 }
 
 impl From<LinkRow> for LinkResponse {
@@ -136,7 +144,87 @@ pub async fn delete(conn: &mut PgConnection, scope: &Readable, source: &Place, l
     Ok(gone.rows_affected() > 0)
 }
 
-/// A document's links after a cursor, in both directions, if the scope covers the other end.
+/// What a link takes in the memory of an answer that lists it, without its metadata.
+const ROW_BYTES: i64 = 4 * 1024;
+
+/// A page of a query's links: as many of the rows as there is room for in so many bytes, and at least one. Values take many times the bytes of their stored form; the
+/// factor is that of the pages of documents. `$room` and `$row` are the parameters of [`room`]. Each row tells how many there are without that bound.
+macro_rules! fitting {
+    ($room:literal, $row:literal, $($rows:tt)*) => {
+        concat!(
+            "WITH page AS MATERIALIZED (",
+            $($rows)*,
+            "), sized AS (SELECT p.*, ",
+            $row,
+            "::bigint + 16 * pg_column_size(p.metadata) AS bytes FROM page p),
+                  placed AS (SELECT s.*, count(*) OVER () AS found, sum(s.bytes) OVER (ORDER BY s.id) - s.bytes AS before FROM sized s)
+             SELECT * FROM placed WHERE before < ",
+            $room,
+            "::bigint ORDER BY id"
+        )
+    };
+}
+pub(super) use fitting;
+
+/// Some rows of a list, by id.
+#[derive(Debug)]
+pub struct Page<T> {
+    pub rows: Vec<T>,
+    /// Whether there are more behind them.
+    pub has_more: bool,
+}
+
+impl<T> Page<T> {
+    /// Of the rows of a [`fitting!`] query for one more than `limit`, of which `found` were found.
+    pub(super) fn of(mut rows: Vec<T>, limit: u32, found: impl Fn(&T) -> i64) -> Page<T> {
+        let found = rows.first().map_or(0, found);
+        rows.truncate(limit as usize);
+        let has_more = (rows.len() as i64) < found;
+        Page { rows, has_more }
+    }
+}
+
+/// How many bytes a page of links may take, as parameters of [`fitting!`].
+pub(super) fn room(arguments: &mut PgArguments, bytes: u64) {
+    add(arguments, i64::try_from(bytes).unwrap_or(i64::MAX));
+    add(arguments, ROW_BYTES);
+}
+
+/// A link by its ends.
+#[derive(Debug, sqlx_macros::FromRow)]
+pub struct LinkEnds {
+    pub id: i64,
+    pub source_id: i64,
+    pub target_id: i64,
+    pub link_type: String,
+}
+
+/// The first links of a document, in both directions, if the scope covers the other end: at most `limit`.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn ends(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    id: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<LinkEnds>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    add(&mut arguments, i64::from(limit));
+    sqlx::query_as_with(
+        concat!(
+            "SELECT l.id, l.source_id, l.target_id, l.link_type FROM document_links l
+               JOIN documents d ON d.id = CASE WHEN l.source_id = $3 THEN l.target_id ELSE l.source_id END
+              WHERE (l.source_id = $3 OR l.target_id = $3) AND ",
+            readable!(),
+            " ORDER BY l.id LIMIT $4"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// A document's links after a cursor, in both directions, if the scope covers the other end: at most `limit`, and no more after these take `bytes`.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn of_document(
     conn: &mut PgConnection,
@@ -144,13 +232,17 @@ pub async fn of_document(
     id: DocumentId,
     after: i64,
     limit: u32,
-) -> sqlx::Result<Vec<LinkResponse>> {
+    bytes: u64,
+) -> sqlx::Result<Page<LinkResponse>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     add(&mut arguments, after);
-    add(&mut arguments, i64::from(limit));
-    let rows: Vec<LinkRow> = sqlx::query_as_with(
-        concat!(
+    add(&mut arguments, i64::from(limit) + 1);
+    room(&mut arguments, bytes);
+    let rows: Vec<FoundLink> = sqlx::query_as_with(
+        fitting!(
+            "$6",
+            "$7",
             "SELECT l.id, l.source_id, l.target_id, l.link_type, l.score, l.metadata, l.created_at
                FROM document_links l JOIN documents d ON d.id = CASE WHEN l.source_id = $3 THEN l.target_id ELSE l.source_id END
               WHERE (l.source_id = $3 OR l.target_id = $3) AND l.id > $4 AND ",
@@ -161,5 +253,6 @@ pub async fn of_document(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(LinkResponse::from).collect())
+    let Page { rows, has_more } = Page::of(rows, limit, |row| row.found);
+    Ok(Page { rows: rows.into_iter().map(|row| row.link.into()).collect(), has_more })
 }

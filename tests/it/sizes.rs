@@ -3,7 +3,7 @@ use crate::support::{TestApp, Wish, document};
 use serde_json::{Value, json};
 use svc_client::{
     Json,
-    wire::{Bm25Search, DocumentPath, NewDocument, PageQuery, WaitQuery},
+    wire::{ArchiveQuery, Bm25Search, DocumentPath, NewDocument, NewLink, PageQuery, WaitQuery},
 };
 
 /// A small page, so that a few documents fill it.
@@ -168,5 +168,61 @@ async fn a_text_within_its_share_is_left_out_if_those_before_it_took_the_room_an
     let bare = (stored[3], 0, vec!["content", "structured_content"]);
     assert_eq!(shown, [whole(0, 3_413), whole(1, 3_412), whole(2, 3_411), bare, whole(4, 170)]);
     assert!(answer.results.iter().all(|result| result.snippet.as_ref().unwrap().text.contains("heron heron")));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_large_links_ends_early_and_no_link_is_lost() {
+    let app = TestApp::with(Wish { settings: SMALL_PAGES, no_worker: true, ..Wish::default() }).await;
+    let (from, to) = (create(&app, document("from", "")).await, create(&app, document("to", "")).await);
+    let mut made = Vec::new();
+    for number in 0..9 {
+        // One of them alone has more values than a page may, and no two of the others fit together.
+        let values = if number == 4 { 4_000 } else { 600 };
+        let metadata: Value = (0..values).map(|at| json!(at * 7_919 % 100_003)).collect();
+        let new = NewLink {
+            target_id: to,
+            link_type: format!("number-{number}"),
+            metadata: json!({ "values": metadata }).as_object().unwrap().clone(),
+            score: None,
+        };
+        made.push(app.client.create_link(DocumentPath { id: from }, Json(new)).await.unwrap().id);
+    }
+    for (path, most) in [
+        (format!("/documents/{from}/links?limit=1000"), 9),
+        (format!("/documents/{to}/links?limit=1000"), 9),
+        (format!("/documents/{from}/links?limit=2"), 2),
+    ] {
+        let (mut seen, mut pages, mut next) = (Vec::new(), 0, String::new());
+        loop {
+            let (_, page) = get(&app, &format!("{path}{next}")).await;
+            let links = page["links"].as_array().unwrap();
+            assert!(!links.is_empty() && links.len() <= most, "{path}: {}", links.len());
+            let values: usize = links.iter().map(|link| link["metadata"]["values"].as_array().unwrap().len()).sum();
+            assert!(links.len() == 1 || values * 16 * 4 <= PAGE, "{path}: {values} values");
+            seen.extend(links.iter().map(|link| link["id"].as_i64().unwrap()));
+            pages += 1;
+            let Some(cursor) = page["next_cursor"].as_str() else { break };
+            next = format!("&cursor={cursor}");
+        }
+        assert_eq!(seen, made, "{path}");
+        assert!(pages > 4, "{path}: {pages}");
+    }
+    let mut archived = Vec::new();
+    let mut cursor = None;
+    loop {
+        let query = ArchiveQuery { cursor: cursor.take(), limit: Some(1_000), ..ArchiveQuery::default() };
+        let page = app.client.export_links(query).await.unwrap();
+        archived.push(page.links.len());
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(archived.iter().sum::<usize>(), 9);
+    assert!(archived.len() > 4, "{archived:?}");
+    // What the reader shows of a link has no metadata, so that all are shown.
+    let (_, view) = get(&app, &format!("/view/{from}")).await;
+    assert_eq!(view["links"]["links"].as_array().unwrap().len(), 9, "{view}");
     app.end().await;
 }

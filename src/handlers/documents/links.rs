@@ -1,5 +1,5 @@
 //! Typed links between documents.
-use super::{id_cursor, page_by_id};
+use super::id_cursor;
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
@@ -20,9 +20,10 @@ impl Handle<ops::list_links> for Service {
             (DocumentId(call.path.id), call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
-        let rows = store::links::of_document(&mut conn, &caller.readable(), id, after, limit + 1).await.or_fail()?;
-        let (links, next_cursor) = page_by_id(rows, limit, |link| link.id);
-        Ok(LinkPage { links, next_cursor })
+        let room = self.settings.page_bytes;
+        let page = store::links::of_document(&mut conn, &caller.readable(), id, after, limit, room).await.or_fail()?;
+        let next_cursor = page.rows.last().filter(|_| page.has_more).map(|link| link.id.to_string());
+        Ok(LinkPage { links: page.rows, next_cursor })
     }
 }
 

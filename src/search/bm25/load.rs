@@ -38,6 +38,8 @@ pub(super) type Scored = Vec<(u32, f64)>;
 struct Guess {
     /// The index as it was.
     reading: Reading,
+    /// Whether all of it was read of the same contents, so that asking which contents the index has now is enough.
+    is_of_one_moment: bool,
     scoring: Scoring,
     scored: Scored,
 }
@@ -98,16 +100,21 @@ pub(super) async fn load(
         let seen = cache.seen(id, names.iter().copied());
         let newest = seen.iter().flatten().filter_map(|seen| seen.sealed.as_ref());
         let known: Vec<Known> = newest.map(|Newest { key: (_, term_id, _, seal), .. }| (*term_id, *seal)).collect();
-        let guess = match before {
+        let mut guess = match before {
             Some(index) => foresee(index, &wanted, &seen, limit, verify).await?,
             None => None,
         };
         let docnos: Vec<i32> = guess.iter().flat_map(|guess| &guess.scored).map(|&(doc, _)| doc as i32).collect();
-        let foreseen = guess.as_ref().map(|guess| Foreseen {
-            index: guess.reading.id,
-            docnos: &docnos,
-            eligible: verify.and_then(|filter| filter.eligible()),
-        });
+        let eligible = verify.and_then(|filter| filter.eligible());
+        if let Some(Guess { reading, scoring, scored, .. }) = guess.take_if(|guess| guess.is_of_one_moment) {
+            let foreseen = Foreseen { index: reading.id, docnos: &docnos, eligible };
+            let Some(now) = reading::glance(&mut *conn, name, foreseen).await? else { return Ok(None) };
+            if (now.id, now.contents) == (reading.id, reading.totals.contents) {
+                let foreseen = Some((scored, now.resolved));
+                return Ok(Some(Loaded { index: now.id, backend: now.backend, scoring, foreseen }));
+            }
+        }
+        let foreseen = guess.as_ref().map(|guess| Foreseen { index: guess.reading.id, docnos: &docnos, eligible });
         let Some(mut reading) = reading::read(&mut *conn, name, &names, &known, MAX_TERMS, foreseen).await? else {
             return Ok(None);
         };
@@ -116,20 +123,29 @@ pub(super) async fn load(
         }
         let (index, backend) = (reading.id, reading.backend);
         if let Some(Guess { scoring, scored, .. }) = guess.filter(|guess| guess.is_right(&reading)) {
+            let contents = reading.totals.contents;
+            let now: Vec<Option<Seen>> =
+                seen.into_iter().map(|seen| seen.map(|seen| Seen { contents, ..seen })).collect();
+            keep(cache, id, &names, &now);
             let foreseen = Some((scored, reading.resolved));
             return Ok(Some(Loaded { index, backend, scoring, foreseen }));
         }
         let now = cache.keep_index(name, index.0, reading.totals);
         if (index.0, reading.totals.config.analyzer) == (id, analyzer) {
             let (scoring, seen) = scoring(&mut reading, &wanted, &seen)?;
-            for (name, seen) in names.iter().zip(&seen) {
-                if let Some(seen) = seen {
-                    cache.keep(id, name, seen);
-                }
-            }
+            keep(cache, id, &names, &seen);
             return Ok(Some(Loaded { index, backend, scoring, foreseen: None }));
         }
         before = Some(now);
+    }
+}
+
+/// Remembers what was read of these terms.
+fn keep(cache: &Cache, index: i64, names: &[&str], seen: &[Option<Seen>]) {
+    for (name, seen) in names.iter().zip(seen) {
+        if let Some(seen) = seen {
+            cache.keep(index, name, seen);
+        }
     }
 }
 
@@ -150,8 +166,8 @@ async fn foresee(
     let mut stats = Vec::with_capacity(wanted.len());
     for ((name, _), seen) in wanted.iter().zip(seen) {
         match seen {
-            Some(Seen { sealed: Some(newest), is_all: true }) => stats.push(as_it_was(name, newest)),
-            Some(Seen { sealed: None, is_all: true }) => {}
+            Some(Seen { sealed: Some(newest), is_all: true, .. }) => stats.push(as_it_was(name, newest)),
+            Some(Seen { sealed: None, is_all: true, .. }) => {}
             _ => return Ok(None),
         }
     }
@@ -169,7 +185,8 @@ async fn foresee(
         return Ok(None);
     }
     let (scoring, scored) = score(scoring, most).await?;
-    Ok((scored.len() <= VERIFY).then_some(Guess { reading, scoring, scored }))
+    let is_of_one_moment = seen.iter().flatten().all(|seen| seen.contents == before.totals.contents);
+    Ok((scored.len() <= VERIFY).then_some(Guess { reading, is_of_one_moment, scoring, scored }))
 }
 
 /// What the index said of a term when its list was read.
@@ -206,7 +223,11 @@ fn scoring(
     let (mut lists, mut dead, mut now) = (Vec::with_capacity(wanted.len()), vec![], Vec::with_capacity(wanted.len()));
     for ((name, count), seen) in wanted.iter().zip(seen) {
         let Ok(at) = reading.stats.binary_search_by(|term| (*term.term).cmp(name)) else {
-            now.push((wanted.len() <= MAX_TERMS).then_some(Seen { sealed: None, is_all: true }));
+            now.push((wanted.len() <= MAX_TERMS).then_some(Seen {
+                sealed: None,
+                is_all: true,
+                contents: totals.contents,
+            }));
             continue;
         };
         let term = &reading.stats[at];
@@ -230,7 +251,7 @@ fn scoring(
             let postings = Arc::new(Postings::tail(found.tail, &curve));
             lists.push(List { postings, weight, bounds: Bounds::Times(1.0) });
         }
-        now.push(Some(Seen { sealed, is_all }));
+        now.push(Some(Seen { sealed, is_all, contents: totals.contents }));
     }
     dead.sort_unstable();
     dead.dedup();

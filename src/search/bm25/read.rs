@@ -99,7 +99,7 @@ enum Outcome {
 /// no such index. If more than eight thousand documents tie at the limit, those indexed first are taken.
 ///
 /// Where nothing was written since the index was last read, it mostly takes one statement: the search scores the postings that it remembers, and
-/// the statement tells whether they are still all that there is, and verifies the best documents. Otherwise it mostly takes two: one reads the postings, and one
+/// the statement tells whether the index still has the same contents, and verifies the best documents. Otherwise it mostly takes two: one reads the postings, and one
 /// verifies. If a document was indexed anew between them, all is read again as of one moment.
 pub async fn search(
     pool: &PgPool,

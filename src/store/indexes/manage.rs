@@ -94,11 +94,12 @@ async fn empty(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<
     config.validate()?;
     clear(&mut *conn, id).await?;
     sqlx::query(
-        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = 0, avgdl_built = 0, docs = 0, tokens = 0, built_to = 0,
-                builds = builds + 1 WHERE id = $1",
+        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = 0, avgdl_built = 0, docs = 0, tokens = 0, contents = $3,
+                built_to = 0, builds = builds + 1 WHERE id = $1",
     )
     .bind(id)
     .bind(Json(config))
+    .bind(rand::random::<i64>())
     .execute(conn)
     .await?;
     Ok(())
@@ -112,11 +113,12 @@ pub async fn build_anew(conn: &mut PgConnection, id: IndexId, old: &Config, conf
     }
     config.validate()?;
     sqlx::query(
-        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = generation + 1, built_to = 0, builds = builds + 1
-          WHERE id = $1",
+        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = generation + 1, contents = contents # $3, built_to = 0,
+                builds = builds + 1 WHERE id = $1",
     )
     .bind(id)
     .bind(Json(config))
+    .bind(rand::random::<i64>())
     .execute(conn)
     .await?;
     Ok(())

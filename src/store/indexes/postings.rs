@@ -163,10 +163,11 @@ pub async fn insert_tombstones(conn: &mut PgConnection, index: IndexId, rows: &[
 }
 
 pub async fn insert_delta(conn: &mut PgConnection, index: IndexId, docs: i32, tokens: i64) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO search_index_deltas (index_id, docs, tokens) VALUES ($1, $2, $3)")
+    sqlx::query("INSERT INTO search_index_deltas (index_id, docs, tokens, contents) VALUES ($1, $2, $3, $4)")
         .bind(index)
         .bind(docs)
         .bind(tokens)
+        .bind(rand::random::<i64>())
         .execute(conn)
         .await?;
     Ok(())
@@ -193,13 +194,14 @@ pub async fn bury(conn: &mut PgConnection, index: Option<IndexId>, documents: &[
              SELECT c.index_id, t, min(c.docno), array_agg(c.docno ORDER BY c.docno)
              FROM counted c, unnest(c.terms) AS t GROUP BY c.index_id, t, c.chunk
          ), deltas AS (
-             INSERT INTO search_index_deltas (index_id, docs, tokens)
-             SELECT index_id, -count(*)::int, -sum(length)::bigint FROM gone GROUP BY index_id
+             INSERT INTO search_index_deltas (index_id, docs, tokens, contents)
+             SELECT index_id, -count(*)::int, -sum(length)::bigint, $3::bigint FROM gone GROUP BY index_id
          )
          SELECT count(*) FROM gone",
     )
     .bind(documents)
     .bind(index)
+    .bind(rand::random::<i64>())
     .fetch_one(conn)
     .await
 }

@@ -1,11 +1,16 @@
-//! What one search reads of an index: all of it in one statement, so that it is of one moment without a transaction.
+//! What one search reads of an index: all of it in one statement, so that it is of one moment without a transaction. A search that remembers all of it
+//! only asks whether the index still has these contents, in a smaller statement.
 use super::{postings::Resolved, terms::TermStats};
 use crate::store::{
     documents::add,
     scope::readable,
     search::{Eligible, eligible},
 };
-use sqlx::{PgConnection, Postgres, Row, SqlSafeStr, SqlStr, postgres::PgRow, types::Json};
+use sqlx::{
+    PgConnection, Postgres, Row, SqlSafeStr, SqlStr,
+    postgres::{PgArguments, PgRow},
+    types::Json,
+};
 use svc_ids::{DocumentId, IndexId};
 use svc_ranking::Totals;
 
@@ -58,9 +63,11 @@ macro_rules! reading {
     ($($passes:tt)*) => {
         concat!(
             "WITH i AS MATERIALIZED (
-             SELECT i.id, i.config, i.generation, i.rescored_at, i.docs + d.docs AS docs, i.tokens + d.tokens AS tokens
+             SELECT i.id, i.config, i.generation, i.rescored_at, i.docs + d.docs AS docs, i.tokens + d.tokens AS tokens,
+                    i.contents # d.contents AS contents
                FROM search_indexes i CROSS JOIN LATERAL (
-                    SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens
+                    SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens,
+                           coalesce(bit_xor(contents), 0) AS contents
                       FROM search_index_deltas WHERE index_id = i.id) d
               WHERE i.name = $12),
          s AS MATERIALIZED (
@@ -68,23 +75,23 @@ macro_rules! reading {
               WHERE index_id = (SELECT id FROM i) AND term = ANY((SELECT $13::text[])::text[]) ORDER BY df, term LIMIT $16)
          SELECT 0::smallint AS kind, NULL::int AS term_id, NULL::int AS first_doc, NULL::bytea AS data, NULL::int[] AS docs, NULL AS term,
                 generation, rescored_at AS seal, docs AS count, tokens, NULL::real AS average, id, config, pg_backend_pid() AS backend,
-                NULL::bigint[] AS documents, NULL::boolean[] AS passes FROM i
+                NULL::bigint[] AS documents, NULL::boolean[] AS passes, contents FROM i
          UNION ALL
-         SELECT 1::smallint, term_id, NULL, NULL, NULL, term, generation, seal, df, NULL, avgdl_built, NULL, NULL, NULL, NULL, NULL FROM s
+         SELECT 1::smallint, term_id, NULL, NULL, NULL, term, generation, seal, df, NULL, avgdl_built, NULL, NULL, NULL, NULL, NULL, NULL FROM s
          UNION ALL
-         SELECT 2::smallint, term_id, first_doc, data, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_postings
+         SELECT 2::smallint, term_id, first_doc, data, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_postings
           WHERE index_id = (SELECT id FROM i) AND sealed AND term_id = ANY(ARRAY(
                 SELECT s.term_id FROM s LEFT JOIN unnest($14::int[], $15::bigint[]) AS k(term_id, seal) ON k.term_id = s.term_id AND k.seal = s.seal
                  WHERE s.df > 0 AND k.term_id IS NULL))
          UNION ALL
-         SELECT 3::smallint, term_id, first_doc, data, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_postings
+         SELECT 3::smallint, term_id, first_doc, data, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_postings
           WHERE index_id = (SELECT id FROM i) AND NOT sealed AND term_id = ANY(ARRAY(SELECT term_id FROM s))
          UNION ALL
-         SELECT 4::smallint, term_id, first_doc, NULL, docs, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_tombstones
+         SELECT 4::smallint, term_id, first_doc, NULL, docs, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM search_term_tombstones
           WHERE index_id = (SELECT id FROM i) AND term_id = ANY(ARRAY(SELECT term_id FROM s))
          UNION ALL
          SELECT 5::smallint, NULL, NULL, NULL, array_agg(f.docno), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                array_agg(f.document_id), array_agg(f.passes)
+                array_agg(f.document_id), array_agg(f.passes), NULL
            FROM (SELECT e.docno, e.document_id, ",
             $($passes)*,
             " WHERE e.index_id = $17 AND e.docno = ANY((SELECT $18::int[])::int[])) f"
@@ -113,11 +120,7 @@ pub async fn read(
 ) -> sqlx::Result<Option<Reading>> {
     let (ids, seals): (Vec<i32>, Vec<i64>) = known.iter().copied().unzip();
     let eligible = foreseen.and_then(|foreseen| foreseen.eligible);
-    // The first eleven arguments are those of the predicate, whether it is in the statement or not.
-    let mut arguments = match eligible {
-        Some(eligible) => eligible.arguments(),
-        None => Eligible::default().arguments(),
-    };
+    let mut arguments = arguments(eligible);
     add(&mut arguments, name);
     add(&mut arguments, terms);
     add(&mut arguments, ids);
@@ -125,18 +128,98 @@ pub async fn read(
     add(&mut arguments, i64::try_from(most).unwrap_or(i64::MAX));
     add(&mut arguments, foreseen.map_or(IndexId(0), |foreseen| foreseen.index));
     add(&mut arguments, foreseen.map_or_else(Vec::new, |foreseen| foreseen.docnos.to_vec()));
-    let statement = match eligible {
-        Some(eligible) => eligible.statement(VERIFYING, &mut arguments).into_sql_str(),
-        None => SqlStr::from_static(READING),
-    };
+    let statement = statement(eligible, READING, VERIFYING, &mut arguments);
     Reading::of(&sqlx::query_with::<Postgres, _>(statement, arguments).fetch_all(conn).await?)
+}
+
+/// The statement that only tells which contents an index has; `passes` and its join are those of `reading!`.
+macro_rules! glancing {
+    ($($passes:tt)*) => {
+        concat!(
+            "SELECT i.id, pg_backend_pid() AS backend, i.contents # d.contents AS contents, f.docs, f.documents, f.passes
+               FROM search_indexes i
+               CROSS JOIN LATERAL (SELECT coalesce(bit_xor(contents), 0) AS contents FROM search_index_deltas WHERE index_id = i.id) d
+               CROSS JOIN (SELECT array_agg(f.docno) AS docs, array_agg(f.document_id) AS documents, array_agg(f.passes) AS passes
+                             FROM (SELECT e.docno, e.document_id, ",
+            $($passes)*,
+            ") f) f
+              WHERE i.name = $12"
+        )
+    };
+}
+
+/// The entries of the documents that are foreseen: one look-up for each, which takes less than comparing each entry with all of them.
+macro_rules! foreseen {
+    () => {
+        "unnest((SELECT $14::int[])) u(docno) JOIN search_index_entries e ON e.index_id = $13 AND e.docno = u.docno"
+    };
+}
+
+const GLANCE: &str = glancing!("true AS passes FROM ", foreseen!());
+
+const VERIFYING_GLANCE: &str = glancing!(
+    "d.id IS NOT NULL AS passes FROM ",
+    foreseen!(),
+    " LEFT JOIN documents d ON d.id = e.document_id AND ",
+    eligible!()
+);
+
+/// What a glance shows of an index.
+#[derive(Debug)]
+pub struct Glance {
+    /// The server's process that read it.
+    pub backend: i32,
+    pub id: IndexId,
+    /// See [`Totals::contents`].
+    pub contents: i64,
+    /// Those of the foreseen documents that the index has.
+    pub resolved: Vec<Resolved>,
+}
+
+/// Reads which contents the index of this name has, and verifies the documents that are foreseen if it has those. Returns `None` if there is no such index.
+pub async fn glance(conn: &mut PgConnection, name: &str, foreseen: Foreseen<'_>) -> sqlx::Result<Option<Glance>> {
+    let mut arguments = arguments(foreseen.eligible);
+    add(&mut arguments, name);
+    add(&mut arguments, foreseen.index);
+    add(&mut arguments, foreseen.docnos.to_vec());
+    let statement = statement(foreseen.eligible, GLANCE, VERIFYING_GLANCE, &mut arguments);
+    let row = sqlx::query_with::<Postgres, _>(statement, arguments).fetch_optional(conn).await?;
+    row.map(|row| {
+        Ok(Glance {
+            backend: row.try_get("backend")?,
+            id: row.try_get("id")?,
+            contents: row.try_get("contents")?,
+            resolved: resolved(&row)?,
+        })
+    })
+    .transpose()
+}
+
+/// The first eleven arguments of either statement are those of the predicate, whether it is in there or not.
+fn arguments(eligible: Option<&Eligible>) -> PgArguments {
+    match eligible {
+        Some(eligible) => eligible.arguments(),
+        None => Eligible::default().arguments(),
+    }
+}
+
+fn statement(
+    eligible: Option<&Eligible>,
+    all: &'static str,
+    verifying: &'static str,
+    arguments: &mut PgArguments,
+) -> SqlStr {
+    match eligible {
+        Some(eligible) => eligible.statement(verifying, arguments).into_sql_str(),
+        None => SqlStr::from_static(all),
+    }
 }
 
 impl Reading {
     /// Decodes of each row only the columns of its kind.
     fn of(rows: &[PgRow]) -> sqlx::Result<Option<Reading>> {
         let mut reading: Option<Reading> = None;
-        let (mut stats, mut parts, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut stats, mut parts, mut verified) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             match row.try_get::<i16, _>("kind")? {
                 0 => {
@@ -147,6 +230,7 @@ impl Reading {
                         rescored_at: row.try_get("seal")?,
                         docs: row.try_get("count")?,
                         tokens: row.try_get("tokens")?,
+                        contents: row.try_get("contents")?,
                     };
                     reading = Some(Reading {
                         backend: row.try_get("backend")?,
@@ -168,20 +252,22 @@ impl Reading {
                 2 => parts.push(part(row, PartOf::Sealed(row.try_get("first_doc")?, row.try_get("data")?))?),
                 3 => parts.push(part(row, PartOf::Tail(row.try_get("data")?))?),
                 4 => parts.push(part(row, PartOf::Dead(row.try_get("docs")?))?),
-                // An aggregate of nothing is NULL.
-                _ => {
-                    let docnos = row.try_get::<Option<Vec<i32>>, _>("docs")?.unwrap_or_default();
-                    let documents = row.try_get::<Option<Vec<DocumentId>>, _>("documents")?.unwrap_or_default();
-                    let passes = row.try_get::<Option<Vec<bool>>, _>("passes")?.unwrap_or_default();
-                    let all = docnos.into_iter().zip(documents).zip(passes);
-                    resolved =
-                        all.map(|((docno, document_id), passes)| Resolved { docno, document_id, passes }).collect();
-                }
+                _ => verified = resolved(row)?,
             }
         }
         stats.sort_unstable_by(|a, b| a.term.cmp(&b.term));
-        Ok(reading.map(|reading| Reading { stats, parts, resolved, ..reading }))
+        Ok(reading.map(|reading| Reading { stats, parts, resolved: verified, ..reading }))
     }
+}
+
+/// The foreseen documents that a row has.
+fn resolved(row: &PgRow) -> sqlx::Result<Vec<Resolved>> {
+    // An aggregate of nothing is NULL.
+    let docnos = row.try_get::<Option<Vec<i32>>, _>("docs")?.unwrap_or_default();
+    let documents = row.try_get::<Option<Vec<DocumentId>>, _>("documents")?.unwrap_or_default();
+    let passes = row.try_get::<Option<Vec<bool>>, _>("passes")?.unwrap_or_default();
+    let all = docnos.into_iter().zip(documents).zip(passes);
+    Ok(all.map(|((docno, document_id), passes)| Resolved { docno, document_id, passes }).collect())
 }
 
 fn part(row: &PgRow, postings: PartOf) -> sqlx::Result<Part> {

@@ -16,7 +16,7 @@ use svc::{
     },
 };
 use svc_ids::{DocumentId, IndexId};
-use svc_ranking::{Cache, Config};
+use svc_ranking::{Cache, Config, Totals};
 
 /// How many more searches are counted: each connection asks once for types that it does not know.
 const WARMING: usize = 5;
@@ -112,7 +112,7 @@ async fn whatever_is_written_after_a_search_counts_in_the_next_one() {
         .expect("restored");
     write(&mut naive, vec![(10, one_text), (11, other_text)]).await;
     seal().await;
-    assert_eq!(numbers().await, before);
+    assert_eq!(numbers().await, Totals { contents: numbers().await.contents, ..before });
     check(&pool, &processes, &naive, true, "restored and written otherwise").await;
 
     let config = Config { k1: 0.3, b: 0.1, ..naive.config };
@@ -121,6 +121,13 @@ async fn whatever_is_written_after_a_search_counts_in_the_next_one() {
     tx.commit().await.expect("committed");
     naive.config = config;
     check(&pool, &processes, &naive, true, "weighed otherwise").await;
+
+    // Lists that are remembered have bounds for the other weights, so that these processes have to read them again.
+    let before = numbers().await;
+    bm25::compact(&pool, index).await.expect("compacted");
+    let now = numbers().await;
+    assert!(before.rescored_at > 0 && now.rescored_at == 0 && now.contents != before.contents, "{before:?}, {now:?}");
+    check(&pool, &processes, &naive, true, "with new bounds").await;
 
     // A word that no text has any more is as one that none ever had.
     let late: Vec<i64> = naive.search("late", 300, |_| true).iter().map(|hit| hit.document_id.0).collect();
