@@ -237,9 +237,10 @@ impl Admission {
         self.analyses.take(None, 1).await.map_err(|full| refused(full, "analyses", refusal))
     }
 
-    /// Waits for a slot to move documents. Take it before a connection: whoever waits here holds none.
+    /// Waits for a slot to move documents, or to change what keeps everybody from creating some. Take it before a connection: whoever waits here holds none.
     pub async fn moving(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
-        let refusal = || busy("as many moves as may run at once are running already");
+        let refusal =
+            || busy("as many moves of documents and changes of access roots as may run at once are running already");
         self.moves.take(principal, 1).await.map_err(|full| refused(full, "moves", refusal))
     }
 

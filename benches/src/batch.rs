@@ -14,7 +14,9 @@ use svc_client::{
 use svc_models::Engine;
 
 /// The documents of one round. Both sides take turns, so that whatever else the machine does meets both.
-const ROUND: usize = 500;
+const ROUND: usize = 2_500;
+/// The documents of one call. Those of the next call are stored while these are embedded.
+const CALL: usize = 500;
 const WORDS: usize = 200;
 /// The time between two looks at the queue.
 const LOOK: Duration = Duration::from_millis(10);
@@ -66,9 +68,11 @@ async fn encode(engine: &Engine, texts: &[String]) -> Result<f64, BoxError> {
 /// The seconds until the documents are stored and can be found.
 async fn store(app: &App, client: &Client<Remote>, texts: Vec<String>) -> Result<f64, BoxError> {
     let item = |content| BatchItem { title: "Note".to_owned(), content, ..BatchItem::default() };
-    let documents = texts.into_iter().map(item).collect();
+    let documents: Vec<BatchItem> = texts.into_iter().map(item).collect();
     let start = Instant::now();
-    client.create_documents(Json(NewBatch { documents, priority: 0 })).await?;
+    for documents in documents.chunks(CALL) {
+        client.create_documents(Json(NewBatch { documents: documents.to_vec(), priority: 0 })).await?;
+    }
     loop {
         let waits: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE NOT final)")
             .fetch_one(&app.service.pool)

@@ -8,7 +8,7 @@ pub struct Totals {
     pub rescored_at: i64,
     pub docs: i64,
     pub tokens: i64,
-    /// Stands for what a search reads of the index. Each write changes it at random, so that two equal ones are of the same index with the same contents.
+    /// Stands for what a search reads of the index. Each write changes it at random, so that equal ones of one index are of the same contents.
     pub contents: i64,
 }
 

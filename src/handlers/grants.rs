@@ -129,6 +129,7 @@ impl Handle<ops::list_principal_grants> for Service {
 impl Handle<ops::protect_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::protect_document>) -> Result<AccessRootResponse, Failure> {
         let id = DocumentId(call.path.id);
+        let _moving = self.admission.moving(caller.principal_id()).await?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         protect(self, &mut tx, caller, id).await?;
         let root = store::access::root(&mut tx, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?;
@@ -140,6 +141,7 @@ impl Handle<ops::protect_document> for Service {
 impl Handle<ops::unprotect_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::unprotect_document>) -> Result<(), Failure> {
         let id = DocumentId(call.path.id);
+        let _moving = self.admission.moving(caller.principal_id()).await?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         store::access::hold_alone(&mut tx).await.or_fail()?;
         caller.record_unprotected(&mut tx, &[id], false).await.or_fail()?;

@@ -198,8 +198,8 @@ settings! {
         SVC_MAX_UPLOAD_BYTES max_upload_bytes: u64 = "256 MiB", kind::bytes(1..=1024 * GIB);
         /// Largest body that any other request may have; a larger one is refused with 413.
         SVC_MAX_BODY_BYTES max_body_bytes: u64 = "16 MiB", kind::bytes(1024..=GIB);
-        /// Most bytes of documents' texts in one answer: a page of a list ends there, and a search leaves out further
-        /// texts.
+        /// Most bytes of documents' texts, or of links, in one answer: a page of a list ends there, and a search leaves out
+        /// further texts.
         SVC_PAGE_BYTES page_bytes: u64 = "8 MiB", kind::bytes(64 * 1024..=GIB);
         /// Reads that a principal may make in a second, on average over ten seconds; further ones are refused with 429. The
         /// owner has no limit. 0: no limit.

@@ -64,8 +64,8 @@ pub async fn lines(
     sqlx::query_as_with(
         concat!(
             "SELECT d.path || d.id AS line, d.id,
-                    octet_length(d.content)::bigint + 16 * pg_column_size(d.structured_content)
-                    + coalesce((SELECT sum(16 * pg_column_size(e.value)) FROM node_evidence e WHERE e.document_id = d.id), 0)::bigint AS bytes
+                    octet_length(d.content)::bigint + 16 * pg_column_size(d.structured_content)::bigint
+                    + coalesce((SELECT sum(16 * pg_column_size(e.value)::bigint) FROM node_evidence e WHERE e.document_id = d.id), 0)::bigint AS bytes
                FROM documents d
               WHERE d.path || d.id >= $3::bigint[] AND (NOT $4 OR d.path || d.id <> $3::bigint[])
                 AND ($5::bigint[] IS NULL OR d.path || d.id < $5::bigint[]) AND ",

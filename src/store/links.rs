@@ -144,10 +144,10 @@ pub async fn delete(conn: &mut PgConnection, scope: &Readable, source: &Place, l
     Ok(gone.rows_affected() > 0)
 }
 
-/// What a link takes in the memory of an answer that lists it, without its metadata.
-const ROW_BYTES: i64 = 4 * 1024;
+/// What a link takes in an answer that lists it, without its metadata.
+const ROW_BYTES: i64 = 1024;
 
-/// A page of a query's links: as many of the rows as there is room for in so many bytes, and at least one. Values take many times the bytes of their stored form; the
+/// A page of a query's links: as many of the rows as there is room for in so many bytes, and at least one. What is stored compressed takes many times its bytes; the
 /// factor is that of the pages of documents. `$room` and `$row` are the parameters of [`room`]. Each row tells how many there are without that bound.
 macro_rules! fitting {
     ($room:literal, $row:literal, $($rows:tt)*) => {
@@ -156,7 +156,8 @@ macro_rules! fitting {
             $($rows)*,
             "), sized AS (SELECT p.*, ",
             $row,
-            "::bigint + 16 * pg_column_size(p.metadata) AS bytes FROM page p),
+            "::bigint + pg_column_size(p.metadata)::bigint * CASE WHEN pg_column_compression(p.metadata) IS NULL THEN 1 ELSE 16 END AS bytes
+                                             FROM page p),
                   placed AS (SELECT s.*, count(*) OVER () AS found, sum(s.bytes) OVER (ORDER BY s.id) - s.bytes AS before FROM sized s)
              SELECT * FROM placed WHERE before < ",
             $room,

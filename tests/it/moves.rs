@@ -493,15 +493,19 @@ async fn moves_that_wait_leave_connections_to_others() {
     let storing = transaction::begin_creating(&app.pool).await.unwrap();
     let moves =
         futures_util::future::join_all(nodes.iter().map(|node| patch(&app, *node, json!({"parent_id": shelf}))));
+    // These wait for the same.
+    let protects = futures_util::future::join_all(
+        nodes.iter().map(|node| app.client.protect_document(DocumentPath { id: *node })),
+    );
     let read = async {
         until_a_statement_waits(&app.pool).await;
         let read = app.client.read_document(DocumentPath { id: shelf }, EmbedQuery::default()).await;
         storing.commit().await.unwrap();
         read.unwrap();
     };
-    let (moved, ()) = tokio::join!(moves, read);
+    let (moved, protected, ()) = tokio::join!(moves, protects, read);
     assert!(moved.iter().any(|moved| moved.is_ok()));
-    for refused in moved.into_iter().filter_map(Result::err) {
+    for refused in moved.into_iter().filter_map(Result::err).chain(protected.into_iter().filter_map(Result::err)) {
         assert!(refused.detail.contains("moves"), "{refused}");
     }
     app.end().await;

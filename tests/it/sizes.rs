@@ -177,8 +177,8 @@ async fn a_page_of_large_links_ends_early_and_no_link_is_lost() {
     let (from, to) = (create(&app, document("from", "")).await, create(&app, document("to", "")).await);
     let mut made = Vec::new();
     for number in 0..9 {
-        // One of them alone has more values than a page may, and no two of the others fit together.
-        let values = if number == 4 { 4_000 } else { 600 };
+        // One of them alone is larger than a page, and no two of the others fit together.
+        let values = if number == 4 { 20_000 } else { 4_000 };
         let metadata: Value = (0..values).map(|at| json!(at * 7_919 % 100_003)).collect();
         let new = NewLink {
             target_id: to,
@@ -188,25 +188,21 @@ async fn a_page_of_large_links_ends_early_and_no_link_is_lost() {
         };
         made.push(app.client.create_link(DocumentPath { id: from }, Json(new)).await.unwrap().id);
     }
-    for (path, most) in [
-        (format!("/documents/{from}/links?limit=1000"), 9),
-        (format!("/documents/{to}/links?limit=1000"), 9),
-        (format!("/documents/{from}/links?limit=2"), 2),
+    for path in [
+        format!("/documents/{from}/links?limit=1000"),
+        format!("/documents/{to}/links?limit=1000"),
+        format!("/documents/{from}/links?limit=2"),
     ] {
-        let (mut seen, mut pages, mut next) = (Vec::new(), 0, String::new());
+        let (mut seen, mut next) = (Vec::new(), String::new());
         loop {
             let (_, page) = get(&app, &format!("{path}{next}")).await;
             let links = page["links"].as_array().unwrap();
-            assert!(!links.is_empty() && links.len() <= most, "{path}: {}", links.len());
-            let values: usize = links.iter().map(|link| link["metadata"]["values"].as_array().unwrap().len()).sum();
-            assert!(links.len() == 1 || values * 16 * 4 <= PAGE, "{path}: {values} values");
+            assert!(links.len() == 1, "{path}: {}", links.len());
             seen.extend(links.iter().map(|link| link["id"].as_i64().unwrap()));
-            pages += 1;
             let Some(cursor) = page["next_cursor"].as_str() else { break };
             next = format!("&cursor={cursor}");
         }
         assert_eq!(seen, made, "{path}");
-        assert!(pages > 4, "{path}: {pages}");
     }
     let mut archived = Vec::new();
     let mut cursor = None;
@@ -219,8 +215,7 @@ async fn a_page_of_large_links_ends_early_and_no_link_is_lost() {
             break;
         }
     }
-    assert_eq!(archived.iter().sum::<usize>(), 9);
-    assert!(archived.len() > 4, "{archived:?}");
+    assert_eq!(archived, [1; 9]);
     // What the reader shows of a link has no metadata, so that all are shown.
     let (_, view) = get(&app, &format!("/view/{from}")).await;
     assert_eq!(view["links"]["links"].as_array().unwrap().len(), 9, "{view}");

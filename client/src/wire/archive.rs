@@ -33,7 +33,7 @@ pub struct ArchiveQuery {
     /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows per page, 1 to 1,000; 100 by default. A page of large documents ends earlier, at `SVC_PAGE_BYTES`.
+    /// Rows per page, 1 to 1,000; 100 by default. A page of large documents or links ends earlier, at `SVC_PAGE_BYTES`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }

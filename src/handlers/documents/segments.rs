@@ -53,7 +53,8 @@ impl Handle<ops::segment_document> for Service {
             levels
         };
         let levels = tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(Code::Internal, error))?;
-        // To wait for the slot, and to find the places to cut, may have taken long.
+        let moving = self.admission.moving(caller.principal_id()).await?;
+        // To wait for the slots, and to find the places to cut, may have taken long.
         let caller = &caller.again(&self.pool).await?;
 
         // Nothing may be put under the children while they move.
@@ -74,6 +75,7 @@ impl Handle<ops::segment_document> for Service {
             Segmenting { place: &place, lexicon: &self.lexicon, model: model.identity(), earlier, members, levels };
         let (segments, deleted) = made.store(&mut tx).await?;
         tx.commit().await.or_fail()?;
+        drop(moving);
         if leaves_events {
             after_a_large_move(self).await;
         }

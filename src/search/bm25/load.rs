@@ -232,7 +232,7 @@ fn scoring(
         };
         let term = &reading.stats[at];
         let found = found.remove(&term.term_id).unwrap_or_default();
-        let is_all = found.tail.is_empty() && found.dead.is_empty();
+        let mut is_all = found.tail.is_empty() && found.dead.is_empty();
         let df = i64::from(term.df) + found.tail.len() as i64 - found.dead.len() as i64;
         dead.extend(found.dead);
         let weight = idf(totals.docs as f64, df.max(0) as f64) * (totals.config.k1 + 1.0) * count;
@@ -244,6 +244,8 @@ fn scoring(
                 Some(newest) => Arc::clone(&newest.list),
                 None => Arc::new(Postings::sealed(found.sealed).map_err(corrupt(term.term_id))?),
             };
+            // Of a damaged index nothing is foreseen.
+            is_all &= list.count() as i64 == i64::from(term.df);
             lists.push(List { postings: Arc::clone(&list), weight, bounds: bounds(&totals, term, average) });
             sealed = Some(Newest { key, average: term.avgdl_built, list });
         }

@@ -100,7 +100,7 @@ enum Outcome {
 ///
 /// Where nothing was written since the index was last read, it mostly takes one statement: the search scores the postings that it remembers, and
 /// the statement tells whether the index still has the same contents, and verifies the best documents. Otherwise it mostly takes two: one reads the postings, and one
-/// verifies. If a document was indexed anew between them, all is read again as of one moment.
+/// verifies; the first search after a write may take three. If a document was indexed anew between them, all is read again as of one moment.
 pub async fn search(
     pool: &PgPool,
     cache: &Cache,

@@ -130,9 +130,12 @@ pub async fn delete(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM search_indexes WHERE id = $1").bind(id).execute(conn).await.map(|_| ())
 }
 
+/// Whoever takes documents out at the same time has no lock of the index. So the entries go first, which waits for them, and then, in a later statement, what they
+/// have left in their place.
 async fn clear(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM search_index_entries WHERE index_id = $1").bind(id).execute(&mut *conn).await?;
     sqlx::query(
-        "WITH e AS (DELETE FROM search_index_entries WHERE index_id = $1), d AS (DELETE FROM search_index_deltas WHERE index_id = $1),
+        "WITH d AS (DELETE FROM search_index_deltas WHERE index_id = $1),
               t AS (DELETE FROM search_term_tombstones WHERE index_id = $1), p AS (DELETE FROM search_term_postings WHERE index_id = $1)
          DELETE FROM search_term_stats WHERE index_id = $1",
     )

@@ -1,12 +1,13 @@
 //! What an index refuses, and what it is after the database was restored.
-use super::{find, plain_index, put, texts};
+use super::{find, leftovers, plain_index, put, texts};
+use crate::support::until_a_statement_waits;
 use std::collections::BTreeSet;
 use svc::{
     search::bm25::{self, Allowed, Hit},
-    store::indexes::{self, IndexError},
+    store::indexes::{self, IndexError, manage},
 };
-use svc_ids::IndexId;
-use svc_ranking::Cache;
+use svc_ids::{DocumentId, IndexId};
+use svc_ranking::{AnalyzerConfig, Cache, Config};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_is_named_and_leaves_nothing() {
@@ -112,6 +113,35 @@ async fn a_restored_database_is_searched_and_written_as_it_is_and_not_as_it_was(
     put(&pool, &cache, index, &pairs).await;
     assert_eq!(ids(find(&pool, &cache, index, "again", 9, Allowed::All).await), BTreeSet::from([5]));
     assert_eq!(ids(find(&pool, &cache, index, "new words", 9, Allowed::All).await), BTreeSet::from([4]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_is_deleted_while_its_index_is_leaves_nothing_there() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Cache::new(1 << 20);
+    for is_deleted in [true, false] {
+        let (index, config) = plain_index(&pool, &format!("deleted {is_deleted}")).await;
+        put(&pool, &cache, index, &[(1, "alpha".to_owned()), (2, "alpha beta".to_owned())]).await;
+        let mut deleting = pool.begin().await.unwrap();
+        assert_eq!(bm25::remove(&mut deleting, Some(index), &[DocumentId(1)]).await.unwrap(), 1);
+        let emptying = async {
+            let mut tx = pool.begin().await.unwrap();
+            manage::lock(&mut tx, index).await.unwrap();
+            if is_deleted {
+                manage::delete(&mut tx, index).await.unwrap();
+            } else {
+                let english = Config { analyzer: AnalyzerConfig::default(), ..config };
+                manage::build_anew(&mut tx, index, &config, &english).await.unwrap();
+            }
+            tx.commit().await.unwrap();
+        };
+        let committing = async {
+            until_a_statement_waits(&pool).await;
+            deleting.commit().await.unwrap();
+        };
+        tokio::join!(emptying, committing);
+        assert_eq!(leftovers(&pool, index).await, (0, 0, 0), "deleted: {is_deleted}");
+    }
 }
 
 #[tokio::test]
