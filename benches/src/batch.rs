@@ -14,9 +14,9 @@ use svc_client::{
 use svc_models::Engine;
 
 /// The documents of one round. Both sides take turns, so that whatever else the machine does meets both.
-const ROUND: usize = 2_500;
+const ROUND: usize = 500;
 /// The documents of one call. Those of the next call are stored while these are embedded.
-const CALL: usize = 500;
+const CALL: usize = 100;
 const WORDS: usize = 200;
 /// The time between two looks at the queue.
 const LOOK: Duration = Duration::from_millis(10);
