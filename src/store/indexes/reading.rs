@@ -57,17 +57,20 @@ pub enum PartOf {
     Dead(Vec<i32>),
 }
 
-/// The entries `e` of the documents that are foreseen, by the arguments of index and numbers. Each is looked up as the first entry from its number on. If it were looked
-/// up by equality, the planner would read all entries of an index that it takes for a small one, and keep that plan while the index grows.
+/// The entries `e` of the documents that are foreseen, by the arguments of index and numbers. Each is looked up as the first of a range, which is where it is. If it were
+/// looked up by equality, the planner would read all entries of an index that it takes for a small one, and keep that plan while the index grows.
 macro_rules! foreseen {
     ($index:literal, $docnos:literal) => {
         concat!(
             "unnest((SELECT ",
             $docnos,
             "::int[])) u(docno)
-               JOIN LATERAL (SELECT x.docno, x.document_id FROM search_index_entries x WHERE x.index_id = ",
+               CROSS JOIN LATERAL (SELECT x.docno, x.document_id FROM search_index_entries x
+                                    WHERE (x.index_id, x.docno) >= (",
             $index,
-            " AND x.docno >= u.docno ORDER BY x.docno LIMIT 1) e ON e.docno = u.docno"
+            ", u.docno) AND (x.index_id, x.docno) <= (",
+            $index,
+            ", u.docno) ORDER BY x.index_id, x.docno LIMIT 1) e"
         )
     };
 }
