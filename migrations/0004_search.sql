@@ -24,8 +24,8 @@ CREATE TABLE search_indexes (
     -- The totals without the rows that are still in search_index_deltas.
     docs         bigint NOT NULL DEFAULT 0,
     tokens       bigint NOT NULL DEFAULT 0,
-    -- Stands for what a search reads of the index, together with the numbers of its deltas: each write draws a number, and all of them are combined by XOR.
-    -- As long as the result is the same, so is what a search finds.
+    -- Each write of the index draws a random number. All of these numbers combined by XOR, here and in search_index_deltas, stand for what a search reads:
+    -- while the result is the same, so is what a search finds.
     contents     bigint NOT NULL DEFAULT 0,
     -- The last document that a build has looked at; null if there is nothing to build.
     built_to     bigint,

@@ -237,7 +237,8 @@ impl Admission {
         self.analyses.take(None, 1).await.map_err(|full| refused(full, "analyses", refusal))
     }
 
-    /// Waits for a slot to move documents, or to change what keeps everybody from creating some. Take it before a connection: whoever waits here holds none.
+    /// Waits for a slot to move or segment documents or to change an access root, while which nobody creates documents. Take it before a connection: whoever waits here
+    /// holds none.
     pub async fn moving(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
         let refusal =
             || busy("as many moves of documents and changes of access roots as may run at once are running already");

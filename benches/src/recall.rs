@@ -206,8 +206,8 @@ async fn measure(
     Ok(())
 }
 
-/// What a vector takes in the table and in the memory of its index; the goals are those of a width of 384. A row of 768 bytes of halves and its key is so large that
-/// nine of them fill a page of 8 KB, whatever else it has; a tenth would have to do with 40 bytes for all but the halves.
+/// What a vector takes in the table and in the memory of its index; the goals are those of a width of 384. Nine rows fill a page of 8 KB: for ten to
+/// fit, a row would have to do with 40 bytes beside its 768 bytes of halves.
 async fn weigh(pool: &PgPool, form: &str, index: Index, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let (vectors, table, graph): (i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(*) FROM document_vectors),

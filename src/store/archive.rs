@@ -3,7 +3,7 @@ mod taking_in;
 mod tokens;
 
 use super::{
-    documents::add,
+    documents::{add, json_bytes},
     links::{self, Page, fitting},
     raptor,
     scope::{Readable, readable},

@@ -14,8 +14,9 @@ use svc_client::wire::{DocumentResponse, Settled};
 use svc_ids::DocumentId;
 
 mod list;
+pub(super) use list::json_bytes;
+use list::waiting;
 pub use list::*;
-use list::{structured_bytes, waiting};
 
 /// The columns of a [`DocumentRow`], from `documents d`; $3 says whether to include the vector, and is not looked at `without embed`.
 macro_rules! columns {
@@ -282,7 +283,7 @@ macro_rules! shown {
             waiting!(),
             " FROM documents d
               CROSS JOIN LATERAL (SELECT octet_length(d.content)::bigint AS content_bytes, ",
-            structured_bytes!(),
+            json_bytes!("d.structured_content"),
             " AS structured_bytes) s
               CROSS JOIN LATERAL (SELECT d.id = ANY($8::bigint[])
                   AND CASE WHEN $5 THEN s.content_bytes ELSE 0 END + CASE WHEN $6 THEN s.structured_bytes ELSE 0 END <= $7::bigint AS fits) f

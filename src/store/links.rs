@@ -1,7 +1,7 @@
 //! Typed edges between documents.
 use super::{
     advisory::AdvisoryLock,
-    documents::add,
+    documents::{add, json_bytes},
     places::Place,
     scope::{Readable, readable},
 };
@@ -147,8 +147,8 @@ pub async fn delete(conn: &mut PgConnection, scope: &Readable, source: &Place, l
 /// What a link takes in an answer that lists it, without its metadata.
 const ROW_BYTES: i64 = 1024;
 
-/// A page of a query's links: as many of the rows as there is room for in so many bytes, and at least one. What is stored compressed takes many times its bytes; the
-/// factor is that of the pages of documents. `$room` and `$row` are the parameters of [`room`]. Each row tells how many there are without that bound.
+/// A page of a query's links: as many of the rows as there is room for in so many bytes, and at least one. `$room` and `$row` are the parameters of [`room`]. Each row
+/// tells how many there are without that bound.
 macro_rules! fitting {
     ($room:literal, $row:literal, $($rows:tt)*) => {
         concat!(
@@ -156,8 +156,9 @@ macro_rules! fitting {
             $($rows)*,
             "), sized AS (SELECT p.*, ",
             $row,
-            "::bigint + pg_column_size(p.metadata)::bigint * CASE WHEN pg_column_compression(p.metadata) IS NULL THEN 1 ELSE 16 END AS bytes
-                                             FROM page p),
+            "::bigint + ",
+            json_bytes!("p.metadata"),
+            " AS bytes FROM page p),
                   placed AS (SELECT s.*, count(*) OVER () AS found, sum(s.bytes) OVER (ORDER BY s.id) - s.bytes AS before FROM sized s)
              SELECT * FROM placed WHERE before < ",
             $room,
@@ -191,6 +192,17 @@ pub(super) fn room(arguments: &mut PgArguments, bytes: u64) {
     add(arguments, ROW_BYTES);
 }
 
+/// The links `l` of the document of `$3`, in both directions, if the scope covers the other end.
+macro_rules! around {
+    () => {
+        concat!(
+            "FROM document_links l JOIN documents d ON d.id = CASE WHEN l.source_id = $3 THEN l.target_id ELSE l.source_id END
+              WHERE (l.source_id = $3 OR l.target_id = $3) AND ",
+            readable!()
+        )
+    };
+}
+
 /// A link by its ends.
 #[derive(Debug, sqlx_macros::FromRow)]
 pub struct LinkEnds {
@@ -212,13 +224,7 @@ pub async fn ends(
     add(&mut arguments, id);
     add(&mut arguments, i64::from(limit));
     sqlx::query_as_with(
-        concat!(
-            "SELECT l.id, l.source_id, l.target_id, l.link_type FROM document_links l
-               JOIN documents d ON d.id = CASE WHEN l.source_id = $3 THEN l.target_id ELSE l.source_id END
-              WHERE (l.source_id = $3 OR l.target_id = $3) AND ",
-            readable!(),
-            " ORDER BY l.id LIMIT $4"
-        ),
+        concat!("SELECT l.id, l.source_id, l.target_id, l.link_type ", around!(), " ORDER BY l.id LIMIT $4"),
         arguments,
     )
     .fetch_all(conn)
@@ -244,11 +250,9 @@ pub async fn of_document(
         fitting!(
             "$6",
             "$7",
-            "SELECT l.id, l.source_id, l.target_id, l.link_type, l.score, l.metadata, l.created_at
-               FROM document_links l JOIN documents d ON d.id = CASE WHEN l.source_id = $3 THEN l.target_id ELSE l.source_id END
-              WHERE (l.source_id = $3 OR l.target_id = $3) AND l.id > $4 AND ",
-            readable!(),
-            " ORDER BY l.id LIMIT $5"
+            "SELECT l.id, l.source_id, l.target_id, l.link_type, l.score, l.metadata, l.created_at ",
+            around!(),
+            " AND l.id > $4 ORDER BY l.id LIMIT $5"
         ),
         arguments,
     )

@@ -16,19 +16,25 @@ macro_rules! listed {
     () => {
         concat!(
             "d.id, d.position, octet_length(d.content)::bigint AS content_bytes, ",
-            structured_bytes!(),
+            json_bytes!("d.structured_content"),
             " AS structured_bytes"
         )
     };
 }
 
-macro_rules! structured_bytes {
-    () => {
-        "pg_column_size(d.structured_content)::bigint \
-         * CASE WHEN pg_column_compression(d.structured_content) IS NULL THEN 1 ELSE 16 END"
+/// An estimate of the bytes that a column of JSON takes in an answer. What is stored compressed takes many times its bytes.
+macro_rules! json_bytes {
+    ($column:literal) => {
+        concat!(
+            "pg_column_size(",
+            $column,
+            ")::bigint * CASE WHEN pg_column_compression(",
+            $column,
+            ") IS NULL THEN 1 ELSE 16 END"
+        )
     };
 }
-pub(super) use structured_bytes;
+pub(in crate::store) use json_bytes;
 
 /// A document in a list, with the size of what it holds.
 #[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
