@@ -177,7 +177,11 @@ async fn measure(
         let place = format!("{}% of the store", part.share * 100.0);
         let recall = found as f64 / wanted as f64;
         let figure = Figure::alone(&format!("recall{form}/recall@{NEAREST} in {place}"), nodes, "share", recall);
-        out(figure.meant_to_be(Bound::OursAtLeast(if form == "/bits" { 0.97 } else { 0.99 })));
+        out(figure.meant_to_be(Bound::OursAtLeast(match (form, parent_id) {
+            ("/bits", _) => 0.97,
+            (_, None) => 0.99,
+            _ => 0.98,
+        })));
         let p95 = p95(&mut times);
         let name = format!("recall{form}/p95 in {place}");
         out(match *unfiltered.get_or_insert(p95) {
@@ -188,7 +192,8 @@ async fn measure(
                 "ms",
                 p95,
                 Peer { name: "the whole store", version: env!("CARGO_PKG_VERSION").into(), value },
-            ),
+            )
+            .meant_to_be(Bound::RatioAtLeast(1.0 / 3.0)),
         });
         let Some(&value) = known.first.get(&part.folder) else {
             known.first.insert(part.folder, p95);

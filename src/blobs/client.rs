@@ -1,5 +1,8 @@
 //! The client of the object store.
-use crate::settings::{BlobStore, Provider, Settings};
+use crate::{
+    embedding::is_this_machine,
+    settings::{BlobStore, Provider, Settings},
+};
 use object_store::{
     BackoffConfig, ClientOptions, ObjectStore, Result, RetryConfig,
     aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey},
@@ -16,6 +19,8 @@ const REQUEST: Duration = Duration::from_secs(60);
 const RETRIES: usize = 3;
 const RETRYING: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// All that a host may be, in the form of NO_PROXY.
+const EVERY_HOST: &str = "*,0.0.0.0/0,::/0";
 
 pub(super) fn open(settings: &Settings, store: &BlobStore) -> Result<Arc<dyn ObjectStore>> {
     match store {
@@ -48,7 +53,12 @@ fn under(prefix: &str, bucket: impl ObjectStore) -> Arc<dyn ObjectStore> {
 
 /// How requests are sent.
 fn requests(settings: &Settings) -> ClientOptions {
-    ClientOptions::new().with_allow_http(settings.blob_allow_http).with_timeout(REQUEST)
+    let options = ClientOptions::new().with_allow_http(settings.blob_allow_http).with_timeout(REQUEST);
+    match settings.blob_server() {
+        // A proxy of the environment cannot reach this machine. The client leaves it out only for another proxy, from which every host is excluded.
+        Some(server) if is_this_machine(server) => options.with_proxy_url(server).with_proxy_excludes(EVERY_HOST),
+        _ => options,
+    }
 }
 
 fn retries() -> RetryConfig {

@@ -280,10 +280,11 @@ async fn delete_takes_every_row_and_byte() {
     assert_eq!(left, all, "something of the deleted file is left");
     app.client.delete_document(DocumentPath { id: kept }).await.unwrap();
     // The queue and the index keep these: terms and tombstones until compaction, workers and how long they took, the ledger, the name of the store, the
-    // count of changes of access. What happened is told later.
+    // count of changes of access, and which objects of an object store go later. What happened is told later.
     let own = [
         "_sqlx_migrations",
         "access_changes",
+        "blob_garbage",
         "blob_store",
         "event_counter",
         "event_outbox",
@@ -301,6 +302,8 @@ async fn delete_takes_every_row_and_byte() {
     let left: Vec<_> =
         rows(&app).await.into_iter().filter(|(table, count)| *count > 0 && !own.contains(&table.as_str())).collect();
     assert!(left.is_empty(), "{left:?}");
+    let objects: i64 = sqlx::query_scalar("SELECT count(*) FROM blob_garbage").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(objects, if app.service.settings.blob_store.is_some() { 2 } else { 0 }, "an object a file");
     app.end().await;
 }
 

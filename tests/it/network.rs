@@ -5,6 +5,7 @@ use crate::{
     support::{
         TestApp, Wish, invariants,
         proxy::{Proxy, Weather},
+        s3::BYTES_IN_DATABASE,
         until,
     },
 };
@@ -217,7 +218,7 @@ impl Road for Cable {
         for (variable, value) in worker.get_envs() {
             command.env(variable, value.unwrap_or_default());
         }
-        Process(command.env("SVC_DATABASE_URL", url).spawn().unwrap())
+        Process(command.env("SVC_DATABASE_URL", url).envs([BYTES_IN_DATABASE]).spawn().unwrap())
     }
     fn close(&self) {
         assert!(ip(&["link", "set", &self.host.cable, "down"]));
@@ -235,7 +236,9 @@ async fn of_two_hosts_one_is_cut_off_and_comes_back() {
         );
         return;
     };
-    let app = idle().await;
+    // A cable leads to the database alone.
+    let settings = &[BYTES_IN_DATABASE];
+    let app = TestApp::with(Wish { no_worker: true, settings, ..Default::default() }).await;
     let (first, second) = (Cable::new(&app, first).await, Cable::new(&app, second).await);
     cut_off(app, first, |app| second.worker(app, "near")).await;
 }

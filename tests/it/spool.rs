@@ -1,5 +1,5 @@
 //! Stored bytes leave the database once per process, however many tasks read them, and arrive as they were stored.
-use crate::support::{TestApp, Wish, workbook_of_sheets};
+use crate::support::{TestApp, Wish, s3::BYTES_IN_DATABASE, workbook_of_sheets};
 use futures_util::future::join_all;
 use sqlx::PgPool;
 use svc::{
@@ -15,6 +15,10 @@ fn workbook() -> Vec<u8> {
     let names = ["Place".to_owned(), "Bird".to_owned()];
     let texts = (0..4_000u64).map(|n| format!("{:x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
     workbook_of_sheets(8, 3, &names.into_iter().chain(texts).collect::<Vec<_>>())
+}
+
+async fn idle(settings: &[(&str, &str)]) -> TestApp {
+    TestApp::with(Wish { no_worker: true, settings, ..Wish::default() }).await
 }
 
 /// Takes the bytes of a document out of the database.
@@ -37,7 +41,7 @@ async fn put_back(pool: &PgPool, id: i64) {
 
 #[tokio::test]
 async fn the_tasks_of_an_upload_read_what_came_in_and_parse_shared_strings_once() {
-    let mut app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let mut app = idle(&[BYTES_IN_DATABASE]).await;
     let stored = app.upload_bytes("birds.xlsx", workbook()).await.unwrap();
     let id = stored.document_id;
     lose_bytes(&app.pool, id).await;
@@ -57,7 +61,7 @@ async fn the_tasks_of_an_upload_read_what_came_in_and_parse_shared_strings_once(
 
 #[tokio::test]
 async fn callers_that_come_at_once_wait_for_one_copy_and_later_ones_need_none() {
-    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let app = idle(&[BYTES_IN_DATABASE]).await;
     let bytes = workbook();
     let id = app.upload_bytes("birds.xlsx", bytes.clone()).await.unwrap().document_id;
     let blob =
@@ -78,8 +82,7 @@ async fn callers_that_come_at_once_wait_for_one_copy_and_later_ones_need_none() 
 
 #[tokio::test]
 async fn bytes_that_are_not_those_that_were_stored_are_named_and_read_by_nobody() {
-    let mut app =
-        TestApp::with(Wish { no_worker: true, settings: &[("SVC_SPOOL_MAX_BYTES", "0")], ..Wish::default() }).await;
+    let mut app = idle(&[BYTES_IN_DATABASE, ("SVC_SPOOL_MAX_BYTES", "0")]).await;
     let id = app.upload_bytes("notes.txt", "what was stored").await.unwrap().document_id;
     sqlx::query("SELECT lo_put(lob, 5, 'XXX') FROM document_blobs WHERE document_id = $1")
         .bind(id)

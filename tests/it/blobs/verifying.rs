@@ -86,3 +86,17 @@ async fn verify_finds_what_is_changed_missing_and_nobodys() {
     }
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_proxy_of_the_environment_is_not_asked_for_a_store_on_this_machine() {
+    let s3 = S3::start().await;
+    let app = app_on(&s3.settings(), true).await;
+    app.upload_bytes("notes.txt", "What was stored.").await.unwrap();
+    let mut verify = program(&app, &s3.settings(), &["blobs", "verify", "--read", "--json"]);
+    // Nobody listens there.
+    verify.envs(["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:9")));
+    verify.env_remove("no_proxy").env_remove("NO_PROXY");
+    let output = run(verify).await;
+    assert_eq!(last_line(&output), json!({"files": 1, "bytes": 16, "lost": 0, "orphans": 0}), "{output:?}");
+    app.end().await;
+}

@@ -64,6 +64,9 @@ pub struct S3 {
     accepting: tokio::task::JoinHandle<()>,
 }
 
+/// Keeps the bytes of a test in the database, whatever SVC_TEST_BLOBS says.
+pub const BYTES_IN_DATABASE: (&str, &str) = ("SVC_BLOB_STORE", "");
+
 /// The settings by which a service on this database has its bytes in a server that speaks S3, in a bucket of its own, if SVC_TEST_BLOBS is `s3`;
 /// otherwise none. One server is there for all tests of a run.
 pub fn of_all_tests(database: &PgConnectOptions) -> Vec<(&'static str, String)> {
