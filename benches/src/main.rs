@@ -167,6 +167,10 @@ const BENCHES: &[(&str, &str)] = &[
         "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; again with the vectors in parts, and as bits, for at most 100000; SIZE: nodes, default 50000",
     ),
     (
+        "recall/files",
+        "the same in the first form, where the nodes come in files of 20; in `recall` each is stored beside nodes of other files, which takes the longest; SIZE: nodes, default 50000",
+    ),
+    (
         "timing",
         "refusals of each kind of call, for ids of documents that their caller may not read and for ids that never were, and analyses of files that are stored so and of others; SIZE: rounds, default 500",
     ),
@@ -290,7 +294,8 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
         "raptor" => raptor::run(size.unwrap_or(75), &mut out).await?,
         "maxsim" => maxsim::run(size.unwrap_or(100), &mut out).await?,
-        "recall" => recall::run(size.unwrap_or(50_000), &mut out).await?,
+        "recall" => recall::run(size.unwrap_or(50_000), 1, &mut out).await?,
+        "recall/files" => recall::run(size.unwrap_or(50_000), 20, &mut out).await?,
         "timing" => timing::run(size.unwrap_or(500), &mut out).await?,
         "spool" => spool::run(size.unwrap_or(100), &mut out).await?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,

@@ -39,7 +39,8 @@ const QUESTIONS: usize = 60;
 const WARMING: usize = 10;
 const BATCH: usize = 5_000;
 
-/// The most nodes for all forms. A larger store is measured only in the first form, which it has from the start, because each other form needs a new index.
+/// The most nodes for all forms. A larger store is measured only in the first form, which it has from the start, because each other form needs a new index;
+/// so is one of files.
 const FORMED: usize = 100_000;
 /// The forms of the table that are measured, in how many parts it is then, and what its indexes are made of.
 const FORMS: [(&str, usize, Index); 3] =
@@ -61,19 +62,20 @@ struct Known {
     first: HashMap<i64, f64>,
 }
 
-pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+/// Measures in a store whose files have `file` nodes each, which are about one abstract and stored one after the other.
+pub async fn run(nodes: usize, file: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let cranfield = Cranfield::read()?;
     with_app(
         |_| {},
         async |app| {
             let client = uploads::client(&format!("http://{}", app.address))?;
             let parts = parts(&client, cranfield.documents.len()).await?;
-            fill(app, &cranfield, &parts, nodes).await?;
+            fill(app, &cranfield, &parts, (nodes, file)).await?;
             // An index takes longer than a request may.
             let options = PgConnectOptions::clone(&app.service.pool.connect_options());
             let options = options.options([("statement_timeout", "0"), ("maintenance_work_mem", "1GB")]);
             let pool = PgPool::connect_with(options).await?;
-            let forms = if nodes > FORMED { 1 } else { FORMS.len() };
+            let forms = if nodes > FORMED || file > 1 { 1 } else { FORMS.len() };
             let mut known = Known::default();
             for (number, (form, parts_of_table, index)) in FORMS.into_iter().take(forms).enumerate() {
                 if number > 0 {
@@ -81,6 +83,7 @@ pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
                         Wanted { parts: parts_of_table, index, batch: BATCH as i64, sample: 50, least_recall: 0.0 };
                     reindex::vectors(&pool, &wanted, |step| eprintln!("bench: {step:?}")).await?;
                 }
+                let form = if file > 1 { "/files" } else { form };
                 weigh(&pool, form, index, out).await?;
                 measure(app, &client, &cranfield, (&parts[..], &mut known), (form, nodes), out).await?;
             }
@@ -109,7 +112,7 @@ async fn parts(client: &Client<Remote>, abstracts: usize) -> Result<Vec<Part>, B
     Ok(parts)
 }
 
-async fn fill(app: &App, cranfield: &Cranfield, parts: &[Part], nodes: usize) -> Result<(), BoxError> {
+async fn fill(app: &App, cranfield: &Cranfield, parts: &[Part], (nodes, file): (usize, usize)) -> Result<(), BoxError> {
     let pool = &app.service.pool;
     let mut sentences = Sentences::embed(app, cranfield).await?;
     let mut folder_of = vec![0; cranfield.documents.len()];
@@ -120,7 +123,7 @@ async fn fill(app: &App, cranfield: &Cranfield, parts: &[Part], nodes: usize) ->
     for from in (0..nodes).step_by(BATCH) {
         let made: Vec<Node> = (from..nodes.min(from + BATCH))
             .map(|number| {
-                let at = sentences.about(number);
+                let at = sentences.about(number / file);
                 sentences.node(at, folder_of[at])
             })
             .collect();

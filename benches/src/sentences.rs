@@ -5,9 +5,6 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use sqlx::PgPool;
 use svc::{app::App, embedding::Embedder, store::vectors::Stored};
 
-/// How many nodes a file has.
-const FILE: usize = 20;
-
 /// The sentences of each abstract, and their vectors.
 pub struct Sentences {
     pub model: String,
@@ -35,9 +32,9 @@ impl Sentences {
         Ok(Sentences { model, width, of, vectors, random: SmallRng::seed_from_u64(2) })
     }
 
-    /// The place of the abstract that a node is about. The nodes of a file are about the same one, and are stored one after the other.
+    /// The place of the abstract that a node is about.
     pub fn about(&self, number: usize) -> usize {
-        number / FILE % self.of.len()
+        number % self.of.len()
     }
 
     /// Makes a node about an abstract.

@@ -258,6 +258,8 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
         must_match(meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
     }
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
+    // Some statements take longer the more goes, and what goes must go whole.
+    store::transaction::allow(&mut tx, service.settings.request_timeout).await.or_fail()?;
     // A file may have many parts with bytes of their own.
     let is_much = many_files || store::blobs::are_many(&mut tx, id).await.or_fail()?;
     if is_much {

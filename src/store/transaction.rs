@@ -79,6 +79,12 @@ pub async fn begin_bounded(kept: &KeptConnections, limit: Duration) -> sqlx::Res
     open(conn, kept.pool(), &format!("BEGIN; SET LOCAL statement_timeout = {limit}")).await
 }
 
+/// Lets each further statement of a transaction take as long as `limit`.
+pub async fn allow(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<()> {
+    let limit = limit.as_millis().clamp(1, i32::MAX as u128);
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("SET LOCAL statement_timeout = {limit}"))).execute(conn).await.map(|_| ())
+}
+
 /// Begins a transaction that creates nodes. No guard changes until it ends.
 pub async fn begin_creating(pool: &PgPool) -> sqlx::Result<Transaction> {
     let mut tx = begin(pool).await?;

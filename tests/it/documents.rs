@@ -1,5 +1,5 @@
 //! Documents: the nodes of the tree.
-use crate::support::{TestApp, document, invariants, sample};
+use crate::support::{TestApp, Wish, document, invariants, sample};
 use serde_json::json;
 use svc_client::{
     Code, Json,
@@ -67,7 +67,7 @@ async fn both_clients_answer_alike() {
 
 #[tokio::test]
 async fn lists_come_page_by_page_in_a_stable_order() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let root = app.client.create_document(WaitQuery::default(), Json(document("Root", ""))).await.unwrap();
     let mut expected = Vec::new();
     for (title, position) in [
@@ -117,7 +117,7 @@ fn titles(page: DocumentPage) -> Vec<String> {
 
 #[tokio::test]
 async fn a_document_has_ancestors_root_first_and_a_root_has_other_roots_as_siblings() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let mut line: Vec<i64> = Vec::new();
     for title in ["top", "middle", "low", "leaf"] {
         let new = NewDocument { parent_id: line.last().copied(), ..document(title, "") };
@@ -143,7 +143,7 @@ async fn a_document_has_ancestors_root_first_and_a_root_has_other_roots_as_sibli
 
 #[tokio::test]
 async fn what_cannot_be_stored_is_refused_by_name() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let mut orphan = document("t", "c");
     orphan.parent_id = Some(424_242);
     assert_eq!(app.client.create_document(WaitQuery::default(), Json(orphan)).await.unwrap_err().code, Code::NotFound);
@@ -187,7 +187,7 @@ async fn what_cannot_be_stored_is_refused_by_name() {
 
 #[tokio::test]
 async fn a_title_is_one_line_at_every_door() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let id = app.client.create_document(WaitQuery::default(), Json(document("t", "c"))).await.unwrap().id;
     let one = format!("/documents/{id}");
     for title in ["a\nb", "a\tb", "a\u{1b}[2Jb", "a\u{9b}b", " "] {
@@ -218,7 +218,7 @@ async fn a_title_is_one_line_at_every_door() {
 
 #[tokio::test]
 async fn a_number_is_refused_that_no_list_could_read_back() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let create = async |number: f64| {
         let body = json!({"title": "t", "content": "c", "structured_content": {"k": [number]}});
         app.raw("POST", "/documents").json(&body).send().await.unwrap()
@@ -308,8 +308,24 @@ async fn delete_takes_every_row_and_byte() {
 }
 
 #[tokio::test]
+async fn a_delete_may_take_longer_than_other_statements_of_a_request() {
+    let settings = &[("SVC_STATEMENT_TIMEOUT_SECONDS", "3")];
+    let app = TestApp::with(Wish { settings, no_worker: true, ..Default::default() }).await;
+    let folder = app.client.create_document(WaitQuery::default(), Json(document("A large folder", ""))).await.unwrap();
+    sqlx::raw_sql(
+        "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(4); RETURN NULL; END';
+         CREATE TRIGGER dawdle AFTER DELETE ON documents FOR EACH STATEMENT EXECUTE FUNCTION dawdle()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    app.client.delete_document(DocumentPath { id: folder.document.id }).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let claimer =
         svc::store::tasks::Claimer { worker_id: "w".into(), badges: None, strict: false, lease: crate::queue::LEASE };
@@ -329,7 +345,7 @@ async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
 
 #[tokio::test]
 async fn a_file_under_another_counts_in_both_and_its_end_disturbs_neither() {
-    let mut app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let mut app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let outer = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let into = |name| {
         let query = svc_client::wire::UploadQuery { parent_id: Some(outer), ..Default::default() };
