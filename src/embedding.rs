@@ -12,7 +12,7 @@ use crate::words::precision;
 pub use cross_encoder::CrossEncoder;
 pub use error::EmbedError;
 pub use queries::QueryVectors;
-pub use runner::{Runner, is_this_machine};
+pub use runner::Runner;
 pub use serving::{Served, Serving};
 use std::sync::Arc;
 use svc_client::wire::{ModelState, RunnerTextKind};

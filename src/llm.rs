@@ -5,8 +5,7 @@ mod error;
 mod request;
 
 use crate::{
-    embedding::is_this_machine,
-    settings::{Secret, Settings},
+    settings::{Secret, Settings, is_this_machine},
     store, telemetry,
 };
 pub use answer::{Received, Usage};

@@ -20,6 +20,7 @@ mod suggestion;
 mod table;
 #[cfg(test)]
 mod tests;
+mod this_machine;
 
 pub use self::{
     allowed::AllowedTarget,
@@ -28,6 +29,7 @@ pub use self::{
     models::{hub_settings, model_settings, reranker_settings},
     source::Origin,
     table::Settings,
+    this_machine::is_this_machine,
 };
 
 /// The file in the working directory that is read if no file is named.

@@ -182,8 +182,8 @@ async fn measure(
         let figure = Figure::alone(&format!("recall{form}/recall@{NEAREST} in {place}"), nodes, "share", recall);
         out(figure.meant_to_be(Bound::OursAtLeast(match (form, parent_id) {
             ("/bits", _) => 0.97,
-            (_, None) => 0.99,
-            _ => 0.98,
+            (_, Some(_)) if nodes > FORMED => 0.98,
+            _ => 0.99,
         })));
         let p95 = p95(&mut times);
         let name = format!("recall{form}/p95 in {place}");

@@ -1,8 +1,5 @@
 //! The client of the object store.
-use crate::{
-    embedding::is_this_machine,
-    settings::{BlobStore, Provider, Settings},
-};
+use crate::settings::{BlobStore, Provider, Settings, is_this_machine};
 use object_store::{
     BackoffConfig, ClientOptions, ObjectStore, Result, RetryConfig,
     aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey},
@@ -55,7 +52,8 @@ fn under(prefix: &str, bucket: impl ObjectStore) -> Arc<dyn ObjectStore> {
 fn requests(settings: &Settings) -> ClientOptions {
     let options = ClientOptions::new().with_allow_http(settings.blob_allow_http).with_timeout(REQUEST);
     match settings.blob_server() {
-        // A proxy of the environment cannot reach this machine. The client leaves it out only for another proxy, from which every host is excluded.
+        // A proxy of the environment cannot reach this machine. The client leaves it out only for another proxy, from which every host is excluded, and so
+        // credentials of such a store do not come through it either.
         Some(server) if is_this_machine(server) => options.with_proxy_url(server).with_proxy_excludes(EVERY_HOST),
         _ => options,
     }

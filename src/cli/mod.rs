@@ -53,11 +53,10 @@ use crate::{
     app::AppError,
     blobs::BlobError,
     embedded::backup::BackupError,
-    embedding::is_this_machine,
     ingest::extension::TaskTypes,
     otlp::OtlpError,
     secrets,
-    settings::{Settings, SettingsError},
+    settings::{Settings, SettingsError, is_this_machine},
     store::reindex::ReindexError,
 };
 use clap::{CommandFactory, Parser, Subcommand};

@@ -1,6 +1,6 @@
 //! The client of a runner: gets the description of its model, embeds, and retries.
 use super::{EmbedError, RemoteModel};
-use crate::settings::Settings;
+use crate::settings::{Settings, is_this_machine};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rand::RngExt;
 use std::{
@@ -285,14 +285,6 @@ impl Runner {
     }
 }
 
-/// Whether an address names this machine.
-pub fn is_this_machine(address: &str) -> bool {
-    let Ok(address) = reqwest::Url::parse(address) else { return false };
-    let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.').to_owned();
-    let is_loopback = host.parse().is_ok_and(|ip: std::net::IpAddr| ip.to_canonical().is_loopback());
-    is_loopback || host == "localhost" || host.ends_with(".localhost")
-}
-
 /// Renumbers a text of one call to its number among all of the caller's texts.
 fn moved(error: EmbedError, first: usize) -> EmbedError {
     match error {
@@ -360,30 +352,6 @@ fn token_vectors(tokens: RunnerTokens) -> TokenVectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_loopback_is_this_machine() {
-        for here in [
-            "http://127.0.0.1:8000",
-            "http://[::1]:8000/",
-            "http://localhost",
-            "https://LOCALHOST.:1",
-            "http://127.9.9.9",
-            "http://[::ffff:127.0.0.1]",
-        ] {
-            assert!(is_this_machine(here), "{here}");
-        }
-        for there in [
-            "http://10.0.0.1",
-            "http://localhost.example.org",
-            "http://127.0.0.1.example.org",
-            "http://[2001:db8::1]",
-            "",
-            "runner",
-        ] {
-            assert!(!is_this_machine(there), "{there}");
-        }
-    }
 
     #[test]
     fn calls_hold_every_text_once_in_order_and_keep_both_caps() {

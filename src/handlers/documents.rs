@@ -258,8 +258,9 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
         must_match(meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
     }
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
-    // Some statements take longer the more goes, and what goes must go whole.
-    store::transaction::allow(&mut tx, service.settings.request_timeout).await.or_fail()?;
+    // The more goes, the longer some statements take, and what goes must go whole.
+    let limit = service.settings.statement_timeout.max(service.settings.request_timeout);
+    store::transaction::allow(&mut tx, limit).await.or_fail()?;
     // A file may have many parts with bytes of their own.
     let is_much = many_files || store::blobs::are_many(&mut tx, id).await.or_fail()?;
     if is_much {
@@ -313,6 +314,9 @@ fn taken_out(error: sqlx::Error) -> Failure {
         "23503" => Failure::new(Code::Unavailable, "something was put under this document while it was being deleted")
             .with("remedy", "try again")
             .with("retry_after", 1),
+        "57014" => Failure::new(Code::TimedOut, "there is too much under this document to delete it at once")
+            .with("setting", "SVC_STATEMENT_TIMEOUT_SECONDS")
+            .with("remedy", "delete what is under it, a part at a time, or raise SVC_STATEMENT_TIMEOUT_SECONDS"),
         _ => error.into_failure(),
     }
 }

@@ -1,6 +1,6 @@
 //! Calls of a provider over HTTP.
 use super::provider::ProviderError;
-use crate::{embedding::is_this_machine, settings::Secret};
+use crate::settings::{Secret, is_this_machine};
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde_json::Value;

@@ -337,19 +337,12 @@ pub async fn keep(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> 
 pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::Result<Vec<DocumentId>> {
     let roots: Vec<DocumentId> = roots.iter().map(Place::id).collect();
     super::events::deleted(conn, &roots).await?;
-    // Each key that references a document is looked up for each one. Where some containers have many children, that of the parent would be planned anew each time.
-    let planned = |once| match once {
-        true => "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off",
-        false => "SET LOCAL plan_cache_mode TO DEFAULT; SET LOCAL enable_seqscan TO DEFAULT",
-    };
-    sqlx::raw_sql(planned(true)).execute(&mut *conn).await?;
     let gone: Vec<DocumentId> = sqlx::query_scalar(
         "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id) SELECT id FROM gone",
     )
     .bind(roots)
     .fetch_all(&mut *conn)
     .await?;
-    sqlx::raw_sql(planned(false)).execute(&mut *conn).await?;
     super::triples::follow::documents_gone(conn, &gone).await?;
     Ok(gone)
 }

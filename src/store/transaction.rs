@@ -74,15 +74,17 @@ pub async fn begin_audit(pool: &PgPool) -> sqlx::Result<Transaction> {
 /// Begins a transaction of a task, in which no statement may take longer than `limit`. So when its client's host is
 /// gone, the server ends the statement by itself and releases its rows.
 pub async fn begin_bounded(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
-    let limit = limit.as_millis().clamp(1, i32::MAX as u128);
     let conn = kept.lend().await?;
-    open(conn, kept.pool(), &format!("BEGIN; SET LOCAL statement_timeout = {limit}")).await
+    open(conn, kept.pool(), &format!("BEGIN; {}", limiting(limit))).await
 }
 
 /// Lets each further statement of a transaction take as long as `limit`.
 pub async fn allow(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<()> {
-    let limit = limit.as_millis().clamp(1, i32::MAX as u128);
-    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("SET LOCAL statement_timeout = {limit}"))).execute(conn).await.map(|_| ())
+    sqlx::raw_sql(sqlx::AssertSqlSafe(limiting(limit))).execute(conn).await.map(|_| ())
+}
+
+fn limiting(limit: Duration) -> String {
+    format!("SET LOCAL statement_timeout = {}", limit.as_millis().clamp(1, i32::MAX as u128))
 }
 
 /// Begins a transaction that creates nodes. No guard changes until it ends.
@@ -109,8 +111,7 @@ pub async fn begin_bounded_creating(kept: &KeptConnections, limit: Duration) -> 
 /// Begins a look at what a transaction has written, in which no statement may take longer than `limit`. One that does fails, and the transaction
 /// goes on once the look has ended.
 pub async fn begin_look(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<()> {
-    let limit = limit.as_millis().clamp(1, i32::MAX as u128);
-    let begin = sqlx::AssertSqlSafe(format!("SAVEPOINT look; SET LOCAL statement_timeout = {limit}"));
+    let begin = sqlx::AssertSqlSafe(format!("SAVEPOINT look; {}", limiting(limit)));
     sqlx::raw_sql(begin).execute(conn).await.map(|_| ())
 }
 

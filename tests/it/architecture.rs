@@ -285,8 +285,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("sampler", &["blobs", "disk", "embedding", "load", "replicas", "store"]),
     ("telemetry", &["load", "otlp", "replicas", "sampler"]),
     ("spool", &["blobs", "error", "reader", "store", "telemetry"]),
-    ("llm", &["embedding", "error", "settings", "store", "telemetry"]),
-    ("llm_batches", &["embedding", "llm", "settings", "store", "telemetry"]),
+    ("llm", &["error", "settings", "store", "telemetry"]),
+    ("llm_batches", &["llm", "settings", "store", "telemetry"]),
     (
         "core",
         &[
@@ -457,7 +457,6 @@ const FLOORS: &[(&str, &[&str])] = &[
             "core",
             "disk",
             "embedded",
-            "embedding",
             "feed",
             "ingest",
             "llm_batches",

@@ -307,9 +307,8 @@ async fn delete_takes_every_row_and_byte() {
     app.end().await;
 }
 
-#[tokio::test]
-async fn a_delete_may_take_longer_than_other_statements_of_a_request() {
-    let settings = &[("SVC_STATEMENT_TIMEOUT_SECONDS", "3")];
+/// A service whose deletes take four seconds, and a folder in it.
+async fn dawdling(settings: &[(&str, &str)]) -> (TestApp, i64) {
     let app = TestApp::with(Wish { settings, no_worker: true, ..Default::default() }).await;
     let folder = app.client.create_document(WaitQuery::default(), Json(document("A large folder", ""))).await.unwrap();
     sqlx::raw_sql(
@@ -319,7 +318,24 @@ async fn a_delete_may_take_longer_than_other_statements_of_a_request() {
     .execute(&app.pool)
     .await
     .unwrap();
-    app.client.delete_document(DocumentPath { id: folder.document.id }).await.unwrap();
+    (app, folder.document.id)
+}
+
+#[tokio::test]
+async fn a_delete_may_take_longer_than_other_statements_of_a_request() {
+    let (app, id) = dawdling(&[("SVC_STATEMENT_TIMEOUT_SECONDS", "3")]).await;
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_delete_that_takes_too_long_deletes_nothing_and_says_what_to_do() {
+    let (app, id) = dawdling(&[("SVC_STATEMENT_TIMEOUT_SECONDS", "3"), ("SVC_REQUEST_TIMEOUT_SECONDS", "2")]).await;
+    let refused = app.client.delete_document(DocumentPath { id }).await.unwrap_err();
+    assert_eq!(refused.code, Code::TimedOut, "{refused}");
+    assert!(format!("{refused:?}").contains("a part at a time"), "{refused:?}");
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(left, 1);
     app.end().await;
 }
 
