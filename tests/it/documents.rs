@@ -307,30 +307,36 @@ async fn delete_takes_every_row_and_byte() {
     app.end().await;
 }
 
-/// A service whose deletes take four seconds, and a folder in it.
-async fn dawdling(settings: &[(&str, &str)]) -> (TestApp, i64) {
-    let app = TestApp::with(Wish { settings, no_worker: true, ..Default::default() }).await;
-    let folder = app.client.create_document(WaitQuery::default(), Json(document("A large folder", ""))).await.unwrap();
-    sqlx::raw_sql(
-        "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(4); RETURN NULL; END';
-         CREATE TRIGGER dawdle AFTER DELETE ON documents FOR EACH STATEMENT EXECUTE FUNCTION dawdle()",
-    )
+/// Creates a document, and has the database do this, in PL/pgSQL, at the end of the statement that deletes it.
+async fn with_end_of_delete(app: &TestApp, body: &str) -> i64 {
+    let created = app.client.create_document(WaitQuery::default(), Json(document("A folder", ""))).await.unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+        "CREATE FUNCTION at_end() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body} RETURN NULL; END$$;
+         CREATE TRIGGER at_end AFTER DELETE ON documents FOR EACH STATEMENT EXECUTE FUNCTION at_end()"
+    )))
     .execute(&app.pool)
     .await
     .unwrap();
-    (app, folder.document.id)
+    created.document.id
 }
 
 #[tokio::test]
-async fn a_delete_may_take_longer_than_other_statements_of_a_request() {
-    let (app, id) = dawdling(&[("SVC_STATEMENT_TIMEOUT_SECONDS", "3")]).await;
-    app.client.delete_document(DocumentPath { id }).await.unwrap();
-    app.end().await;
+async fn a_statement_of_a_delete_has_the_longer_of_two_limits() {
+    for (request, limit) in [("700", "700s"), ("2", "5min")] {
+        let settings = &[("SVC_STATEMENT_TIMEOUT_SECONDS", "300"), ("SVC_REQUEST_TIMEOUT_SECONDS", request)];
+        let app = TestApp::with(Wish { settings, no_worker: true, ..Default::default() }).await;
+        let has_limit =
+            format!("ASSERT current_setting('statement_timeout') = '{limit}', current_setting('statement_timeout');");
+        let id = with_end_of_delete(&app, &has_limit).await;
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+        app.end().await;
+    }
 }
 
 #[tokio::test]
 async fn a_delete_that_takes_too_long_deletes_nothing_and_says_what_to_do() {
-    let (app, id) = dawdling(&[("SVC_STATEMENT_TIMEOUT_SECONDS", "3"), ("SVC_REQUEST_TIMEOUT_SECONDS", "2")]).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let id = with_end_of_delete(&app, "RAISE EXCEPTION USING ERRCODE = 'query_canceled';").await;
     let refused = app.client.delete_document(DocumentPath { id }).await.unwrap_err();
     assert_eq!(refused.code, Code::TimedOut, "{refused}");
     assert!(format!("{refused:?}").contains("a part at a time"), "{refused:?}");
