@@ -39,8 +39,8 @@ const QUESTIONS: usize = 60;
 const WARMING: usize = 10;
 const BATCH: usize = 5_000;
 
-/// The most nodes for all forms. A larger store is measured only in the first form, which it has from the start, because each other form needs a new index;
-/// so is one of files.
+/// The most nodes for all forms. A larger store is measured only in the first form, which it has from the start, because each other form needs a new index.
+/// A store of files is measured in that form alone too.
 const FORMED: usize = 100_000;
 /// The forms of the table that are measured, in how many parts it is then, and what its indexes are made of.
 const FORMS: [(&str, usize, Index); 3] =

@@ -72,8 +72,8 @@ const SURE: f64 = 0.75;
 /// ones find, in two thirds of the time.
 const WIDER: f64 = 1.6;
 
-/// Among so many documents these looks are wide enough. Of more, more are nearer to the question than what passes, so the looks are wider with
-/// the root of their number: of the nearest ten of 26 and of 10 % of 500,000 documents, .98 are found with it, and .96 without.
+/// Among so many documents these looks are wide enough. A larger store has more documents that are nearer to the question than those that pass, so the looks
+/// grow with the root of its size: of the nearest ten of 26 and of 10 % of 500,000 documents, .98 are found with it, and .96 without.
 const WIDE_ENOUGH: f64 = 40_000.0;
 
 /// How many vectors are compared in the time in which the HNSW index returns one entry and its document is looked up, as measured.

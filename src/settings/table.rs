@@ -254,7 +254,7 @@ settings! {
         /// Most searches that run at a time; further ones wait briefly and are then refused with 429. A search
         /// takes up to two connections.
         SVC_SEARCHES_AT_ONCE searches_at_once: usize = "6", kind::integer(1..=1000);
-        /// Longest time that the database may take for one statement of a request, after which the answer is 503. One of a delete may take
+        /// Longest time that the database may take for one statement of a request, after which the answer is 503. A statement of a delete may take
         /// SVC_REQUEST_TIMEOUT_SECONDS where that is longer, and tasks have limits of their own.
         SVC_STATEMENT_TIMEOUT_SECONDS statement_timeout: Duration = "30.0", kind::seconds(0.01..=3600.0);
         /// Largest page or file that the server fetches for a wiki: entry.
