@@ -4,8 +4,8 @@
 -- Whether a vector can be found is read from the row of its document.
 CREATE TABLE document_vectors (
     document_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
-    -- A query is compared only with the vectors of its own model. Each model gets an HNSW index of its own width with
-    -- its first vectors. A document has the vector of one model; while `svc reembed` moves all of them to another model, it has one of each.
+    -- A query is compared only with the vectors of its own model. Each model gets an HNSW index of its own width once it
+    -- has many vectors. A document has the vector of one model; while `svc reembed` moves all of them to another model, it has one of each.
     embed_model text NOT NULL,
     -- The vector has the width of its model.
     embed       halfvec NOT NULL,

@@ -875,7 +875,7 @@ BEGIN
     RETURN false;
 END $$;
 
-CREATE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT root bigint, OUT vectors double precision) RETURNS record
+CREATE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT root bigint, OUT vectors double precision, OUT unindexed boolean) RETURNS record
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
@@ -884,8 +884,8 @@ BEGIN
     IF parts > 0 AND place IS NOT NULL THEN
         SELECT coalesce(d.path[1], d.id) INTO root FROM documents d WHERE d.id = place;
     END IF;
-    IF EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass(bits) AND i.indisvalid)
-        AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass(halves) AND i.indisvalid) THEN
+    unindexed := NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid IN (to_regclass(halves), to_regclass(bits)) AND i.indisvalid);
+    IF NOT unindexed AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = to_regclass(halves) AND i.indisvalid) THEN
         SELECT coalesce(sum(greatest(c.reltuples, 0)), 0) INTO vectors FROM pg_class c
          WHERE c.oid = to_regclass(bits) OR c.oid IN (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = to_regclass(bits));
     END IF;

@@ -123,7 +123,7 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
     let (model, width) = folders.first().map(|(model, vector)| (model.clone(), vector.len())).ok_or("no vectors")?;
     let (index_id, name): (IndexId, String) =
         sqlx::query_as("SELECT id, name FROM search_indexes ORDER BY id LIMIT 1").fetch_one(pool).await?;
-    let set_aside = SetAside::take(pool, &["USING hnsw", "document_words_words"]).await?;
+    let set_aside = SetAside::take(pool, &["document_words_words"]).await?;
     let cache = Cache::new(256 << 20);
     let space = Space::between(folders.into_iter().map(|(_, vector)| vector).collect());
     let mut prose = Prose::new(3);

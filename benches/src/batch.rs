@@ -6,15 +6,16 @@ use crate::{
     uploads,
 };
 use std::time::{Duration, Instant};
-use svc::app::App;
+use svc::{
+    app::App,
+    store::{reindex, vectors::FEW},
+};
 use svc_client::{
     Client, Json, Remote,
     wire::{BatchItem, NewBatch, VectorSearch},
 };
 use svc_models::Engine;
 
-/// The documents of one round. Both sides take turns, so that whatever else the machine does meets both.
-const ROUND: usize = 500;
 /// The documents of one call. Those of the next call are stored while these are embedded.
 const CALL: usize = 100;
 const WORDS: usize = 200;
@@ -33,15 +34,16 @@ async fn measure(app: &App, documents: usize, out: &mut dyn FnMut(Figure)) -> Re
     let warm = texts(0, 64);
     encode(engine, &warm).await?;
     store(app, &client, warm).await?;
-    let (mut encoding, mut storing, mut done) = (0.0, 0.0, 0);
-    while done < documents {
-        let texts = texts(1 + done, ROUND.min(documents - done));
-        let count = texts.len();
-        encoding += encode(engine, &texts).await?;
-        storing += store(app, &client, texts).await?;
-        done += count;
-        eprintln!("bench: {done} of {documents} documents, {:.3} of the encoder's speed", encoding / storing);
+    // The encoder works before and after, with half of the texts each time, so that a machine whose speed changes meets both sides.
+    let texts = texts(1, documents);
+    let (before, after) = texts.split_at(documents / 2);
+    let mut encoding = encode(engine, before).await?;
+    let storing = store(app, &client, texts.clone()).await?;
+    // What is left of the build of the index of the vectors is not the encoder's.
+    while !reindex::without_index(&mut *app.service.pool.acquire().await?, FEW).await?.is_empty() {
+        tokio::time::sleep(LOOK).await;
     }
+    encoding += encode(engine, after).await?;
     let found = client.search_vector(Json(VectorSearch::new("an old bridge over the river"))).await?;
     if found.scope_state.in_flight != 0 || found.scope_state.failed != 0 {
         return Err(format!("not all documents can be found: {:?}", found.scope_state).into());

@@ -106,7 +106,7 @@ async fn fill(
     let index = indexes::by_name(&mut conn, indexes::DEFAULT).await?.ok_or("the service has no index of words")?;
     drop(conn);
     let analyzer = Analyzer::new(index.config.0.analyzer);
-    let set_aside = SetAside::take(pool, &["USING hnsw"]).await?;
+    let set_aside = SetAside::take(pool, &[]).await?;
     let mut places: HashMap<Box<str>, u32> = HashMap::new();
     let mut texts = Vec::with_capacity(to - from);
     for (batch, start) in (from..to).step_by(BATCH).enumerate() {

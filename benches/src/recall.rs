@@ -119,7 +119,7 @@ async fn fill(app: &App, cranfield: &Cranfield, parts: &[Part], (nodes, file): (
     for part in parts {
         part.abstracts.iter().for_each(|&at| folder_of[at] = part.folder);
     }
-    let set_aside = SetAside::take(pool, &["USING hnsw"]).await?;
+    let set_aside = SetAside::take(pool, &[]).await?;
     for from in (0..nodes).step_by(BATCH) {
         let made: Vec<Node> = (from..nodes.min(from + BATCH))
             .map(|number| {

@@ -58,7 +58,6 @@ impl Handle<ops::embed_document> for Service {
                 .with("remedy", "take another model (SVC_EMBEDDING_MODEL); a search by words finds the document"));
         }
         let stored = |embedding| (Weighted::new(model.native_width(), embedding), model.identity());
-        store::vectors::ensure_index(&self.pool, model.identity(), model.native_width()).await.or_fail()?;
         let vector = embeddings.pop().map(stored).map(|(vector, model)| Vector { vector, model, titles });
         write(self, caller, &row, vector, tokens.as_ref()).await?;
         let token_count = tokens.map_or(0, |rows| rows.places.len());

@@ -12,7 +12,7 @@ use crate::{
         indexes::postings::Resolved,
         search::{EXACT_LIMIT, Eligible, Expected},
         transaction::Transaction,
-        vectors::{LOOKED_AT, Layout, Nearest, Plans, Stored, WIDEST},
+        vectors::{FEW, LOOKED_AT, Layout, Nearest, Plans, Stored, WIDEST},
     },
 };
 use bm25::{Allowed, Answer, Query, Verify};
@@ -83,9 +83,6 @@ const ENTRY: f64 = 10.0;
 /// show, so that each page has the same of them.
 const EQUALS: i64 = 4_000;
 
-/// Where everything is eligible, so many vectors are compared in any case: the index would hardly be faster, and might miss one.
-const OPEN_LIMIT: i64 = 3_000;
-
 /// Below this share of the documents the eligible ones are listed before anything is scored, if they are few.
 const LISTED_SHARE: f64 = 0.01;
 
@@ -102,11 +99,14 @@ impl Way {
     /// Whichever is faster. Behind a filter it is exact for up to [`EXACT_LIMIT`] documents in any case: what passes may be far from the query, and
     /// there the index misses more.
     fn choose(expected: Expected, limit: i64, layout: &Layout, is_open: bool) -> Way {
+        if layout.unindexed {
+            return Way::Exact { most: i64::MAX };
+        }
         let way = Way::approximate(expected, limit);
         let Way::Approximate { candidates, .. } = way else { return way };
         let candidates = candidates.max(layout.least_candidates());
         let entries = (candidates as f64 / expected.share()).max(LOOKED_AT.max(layout.least_entries()) as f64);
-        let in_any_case = if is_open { OPEN_LIMIT } else { EXACT_LIMIT };
+        let in_any_case = if is_open { FEW } else { EXACT_LIMIT };
         let faster = (ENTRY * entries).max(in_any_case as f64);
         if expected.eligible > faster {
             return way;
@@ -473,5 +473,7 @@ mod tests {
         }
         let in_one = Layout { root: Some(DocumentId(1)), ..in_parts };
         assert!(matches!(open(9_000.0, 10, in_one), Way::Approximate { .. }), "one part is looked at");
+        let unindexed = Layout { unindexed: true, ..whole };
+        assert_eq!(open(1e6, 10, unindexed), Way::Exact { most: i64::MAX });
     }
 }

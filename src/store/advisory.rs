@@ -10,7 +10,7 @@ pub enum AdvisoryLock {
     Claim = 0x7376_6301,
     /// Held while expired leases are reaped.
     Reap = 0x7376_6302,
-    /// Held while an index of vectors is built.
+    /// Held while an index of the vectors of names is built.
     VectorIndex = 0x7376_6303,
     /// Shared by those who create nodes, and held alone by those who change guards.
     Access = 0x7376_6304,

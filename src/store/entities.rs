@@ -1,5 +1,9 @@
 //! Entities that texts speak of, by their names. Whoever adds one holds the zone, see [`super::graph_nodes::hold_zone`].
-use super::vectors;
+use super::{
+    advisory::AdvisoryLock,
+    transaction,
+    vectors::{self, Index},
+};
 use pgvector::HalfVector;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use svc_ids::DocumentId;
@@ -66,9 +70,34 @@ pub async fn youngest(conn: &mut PgConnection, zone: DocumentId) -> sqlx::Result
         .await
 }
 
-/// Creates the HNSW index of the names that a model has made vectors of, if it is missing.
+/// Creates the HNSW index of the names that a model has made vectors of, if it is missing. Call it before the model's first vectors are written,
+/// when the index is still empty. If other writers hold the table for long, or are creating the index at this moment, the next call tries again;
+/// until the index exists, every name is compared.
 pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
-    vectors::ensure_index_on(pool, "entity_names", model, width).await
+    let name = vectors::index_name("entity_names", Index::Halves, model, width);
+    let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&name).fetch_one(pool).await?;
+    if is_there {
+        return Ok(());
+    }
+    let mut tx = transaction::begin(pool).await?;
+    let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+        .bind(AdvisoryLock::VectorIndex.key())
+        .fetch_one(&mut *tx)
+        .await?;
+    if !is_alone {
+        return tx.rollback().await;
+    }
+    sqlx::raw_sql("SET LOCAL lock_timeout = '2s'").execute(&mut *tx).await?;
+    let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(&mut *tx).await?;
+    let rest = vectors::definition(Index::Halves, width, &format!(" WHERE embed_model = {quoted}"));
+    let create = format!("CREATE INDEX IF NOT EXISTS {name} ON entity_names{rest}");
+    match sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut *tx).await {
+        Ok(_) => tx.commit().await,
+        Err(error) => {
+            tracing::warn!(%error, model, "the index of the names' vectors could not be made; the next task tries again");
+            tx.rollback().await
+        }
+    }
 }
 
 /// The entities of a zone with the nearest names to each of these, nearest first. Only those that came after one count. Call it in a transaction.

@@ -74,7 +74,9 @@ pub enum Step {
 /// Why the vectors are not as they were to become. What was done stays, and the next call goes on from there.
 #[derive(Debug, thiserror::Error)]
 pub enum ReindexError {
-    #[error("the vectors are being reindexed by somebody else: wait for the end of that, or stop it")]
+    #[error(
+        "somebody else changes the indexes of the vectors, such as another svc reindex or a worker that builds a missing one: wait for the end of that"
+    )]
     Busy,
     #[error(
         "the index of bits for {model} finds {:.1} % of what exact searches find, less than the {:.1} % that are demanded: the index of halves stays. Set SVC_VECTOR_INDEX=halfvec, or accept less with --least-recall",
@@ -96,7 +98,8 @@ pub async fn vectors(pool: &PgPool, wanted: &Wanted, mut tell: impl FnMut(Step))
     Ok(closed?)
 }
 
-async fn alone(pool: &PgPool) -> Result<PgConnection, ReindexError> {
+/// Keeps everybody else from changing the indexes of vectors while the connection lasts.
+pub async fn alone(pool: &PgPool) -> Result<PgConnection, ReindexError> {
     let mut conn = PgConnection::connect_with(&pool.connect_options()).await?;
     for _ in 0..TRIES {
         let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
@@ -143,6 +146,11 @@ async fn bring(pool: &PgPool, wanted: &Wanted, tell: &mut impl FnMut(Step)) -> R
         }
         tell(Step::Exchanged { parts: wanted.parts });
         drop_old(pool).await?;
+    }
+    // Who asks for a form of the indexes gets them for few vectors too.
+    let lacking = without_index(&mut *pool.acquire().await?, 0).await?;
+    for (model, width) in lacking {
+        build_of(pool, &model, usize::try_from(width).unwrap_or_default(), tell).await?;
     }
     for (name, rest) in indexes(pool).await? {
         rebuild(pool, wanted, &name, &rest, tell).await?;
@@ -353,9 +361,45 @@ pub async fn has_index(conn: &mut PgConnection, model: &str) -> sqlx::Result<boo
     .await
 }
 
+/// The models that have more than so many vectors and no index of them, each with the width of its vectors. While vectors move from one model to
+/// another, only the one that serves: the move makes the index that it needs besides, and drops others.
+pub async fn without_index(conn: &mut PgConnection, few: i64) -> sqlx::Result<Vec<(String, i32)>> {
+    // Where it looks for a model's vectors by equality, the planner may read a table whose first million rows are of another model.
+    sqlx::query_as(concat!(
+        "WITH RECURSIVE models AS (
+             (SELECT embed_model FROM document_vectors ORDER BY embed_model LIMIT 1)
+             UNION ALL
+             SELECT (SELECT v.embed_model FROM document_vectors v WHERE v.embed_model > m.embed_model ORDER BY v.embed_model LIMIT 1)
+               FROM models m WHERE m.embed_model IS NOT NULL),
+         lacking AS MATERIALIZED (
+             SELECT m.embed_model FROM models m
+              WHERE m.embed_model IS NOT NULL
+                AND NOT EXISTS (SELECT FROM model_moves w WHERE w.state NOT IN ('done', 'cancelled') AND w.serving <> m.embed_model)
+                AND NOT EXISTS (SELECT ",
+        made_by_svc!(),
+        " AND i.indrelid = to_regclass($1) AND right(c.relname, 12) = left(encode(sha256(convert_to(m.embed_model, 'UTF8')), 'hex'), 12)))
+         SELECT l.embed_model,
+                (SELECT vector_dims(v.embed) FROM document_vectors v WHERE v.embed_model >= l.embed_model ORDER BY v.embed_model LIMIT 1)
+           FROM lacking l
+          WHERE $2 < (SELECT count(*) FROM (SELECT v.embed_model FROM document_vectors v WHERE v.embed_model >= l.embed_model
+                                              ORDER BY v.embed_model LIMIT $2 + 1) first WHERE first.embed_model = l.embed_model)"
+    ))
+    .bind(PRESENT)
+    .bind(few)
+    .fetch_all(conn)
+    .await
+}
+
+/// Builds the index of halves of a model's vectors.
+async fn build_of(pool: &PgPool, model: &str, width: usize, tell: &mut impl FnMut(Step)) -> sqlx::Result<()> {
+    let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(pool).await?;
+    let rest = vectors::definition(Index::Halves, width, &format!(" WHERE embed_model = {quoted}"));
+    build(pool, PRESENT, &index_name(PRESENT, Index::Halves, model, width), &rest, tell).await
+}
+
 /// Makes the index of a model's vectors if they have none, while others write to the table, which is large by now. If somebody else changes
-/// indexes, a later call does.
-pub async fn add_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
+/// indexes, a later call does; says whether nobody did.
+pub async fn add_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<bool> {
     let mut holder = PgConnection::connect_with(&pool.connect_options()).await?;
     let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
         .bind(AdvisoryLock::Reindex.key())
@@ -363,18 +407,14 @@ pub async fn add_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result
         .await?;
     // Whoever held the lock may have made it.
     let built = if is_alone && !has_index(&mut holder, model).await? {
-        let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(&mut holder).await?;
-        let rest = format!(
-            " USING hnsw ((embed::halfvec({width})) halfvec_cosine_ops) WITH (m = 16, ef_construction = 64) WHERE embed_model = {quoted}"
-        );
-        build(pool, PRESENT, &index_name(PRESENT, Index::Halves, model, width), &rest, &mut |_: Step| ()).await
+        build_of(pool, model, width, &mut |_: Step| ()).await
     } else {
         Ok(())
     };
     // With the connection its lock goes.
     let closed = holder.close().await;
     built?;
-    closed
+    closed.map(|()| is_alone)
 }
 
 /// Drops the indexes of the vectors of other models than this one. If somebody else changes indexes or holds the table, a later call does.
@@ -401,8 +441,8 @@ pub async fn drop_indexes_of_others(pool: &PgPool, model: &str) -> sqlx::Result<
     }
 }
 
-/// Lets the next table be the present one, with the names of its indexes. Returns false if the present one has got an index meanwhile that the
-/// next one lacks, such as that of a model which is new.
+/// Lets the next table be the present one, with the names of its indexes. Returns false if somebody has made an index on the present one
+/// meanwhile that the next one lacks.
 async fn exchange(pool: &PgPool) -> sqlx::Result<bool> {
     let renamed: Vec<String> = sqlx::query_scalar(
         "SELECT format('ALTER INDEX %I RENAME TO %I;', c.relname, c.relname || '_old')
@@ -460,13 +500,11 @@ async fn rebuild(
     }
     let Some((width, _)) = of.split_once('_') else { return Ok(()) };
     let condition = rest.find(" WHERE ").map_or("", |at| &rest[at..]);
-    let (other, made_of) = match wanted.index {
-        Index::Halves => (format!("document_vectors_{of}"), format!("(embed::halfvec({width})) halfvec_cosine_ops")),
-        Index::Bits => {
-            (format!("document_vectors_bits_{of}"), format!("(binary_quantize(embed)::bit({width})) bit_hamming_ops"))
-        }
+    let other = match wanted.index {
+        Index::Halves => format!("document_vectors_{of}"),
+        Index::Bits => format!("document_vectors_bits_{of}"),
     };
-    let rest = format!(" USING hnsw ({made_of}) WITH (m = 16, ef_construction = 64){condition}");
+    let rest = vectors::definition(wanted.index, width, condition);
     build(pool, PRESENT, &other, &rest, tell).await?;
     if wanted.index == Index::Bits {
         let of_model = format!("SELECT embed_model FROM document_vectors{condition} LIMIT 1");
@@ -503,7 +541,7 @@ async fn recall(pool: &PgPool, sample: i32, model: &str, index: &str) -> sqlx::R
     .fetch_all(&mut *conn)
     .await?;
     drop(conn);
-    let layout = Layout { parts: if parts > 1 { parts as i64 } else { 0 }, root: None, bits: Some(bits), set: None };
+    let layout = Layout { parts: if parts > 1 { parts as i64 } else { 0 }, bits: Some(bits), ..Layout::default() };
     let (mut found, mut wanted) = (0, 0);
     for (id, vector) in &queries {
         let query = Stored { model, vector: vector.clone() };

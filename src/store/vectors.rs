@@ -3,19 +3,21 @@
 mod layout;
 
 use super::{
-    advisory::AdvisoryLock,
     documents::add,
     places::Place,
     scope::{Readable, readable},
     search::{Eligible, eligible, literal},
-    transaction,
 };
 pub use layout::{Index, Layout, Plans, begin, begin_looking_up, layout, parts, plan_anew};
-pub(super) use layout::{index_name, rows};
+pub(super) use layout::{definition, index_name, rows};
 use pgvector::HalfVector;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, postgres::PgArguments};
+use sqlx::{AssertSqlSafe, PgConnection, postgres::PgArguments};
 use svc_ids::DocumentId;
 use svc_models::Embedding;
+
+/// So many vectors are all compared wherever everything is eligible: the HNSW index would hardly be faster, and might miss one. It is made
+/// once a model has more.
+pub const FEW: i64 = 3_000;
 
 /// The width of a vector in the API. A narrower vector is padded with zeros.
 pub const SHOWN_WIDTH: usize = 768;
@@ -135,49 +137,6 @@ pub(super) async fn write(
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn follow(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
     sqlx::query("SELECT follow_vectors($1)").bind(id).execute(conn).await.map(|_| ())
-}
-
-/// Creates the HNSW index of a model's vectors of documents if it has none. Call it before the first of them is written.
-pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
-    // `svc reindex --vectors` may have put one of bits in its place.
-    let bits = index_name("document_vectors", Index::Bits, model, width);
-    let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(bits).fetch_one(pool).await?;
-    if is_there {
-        return Ok(());
-    }
-    ensure_index_on(pool, "document_vectors", model, width).await
-}
-
-/// Creates the HNSW index of a model's vectors in a table if it is missing. Call it before the model's first vectors are
-/// written, when the index is still empty. If other writers hold the table for long, or are creating the index at this
-/// moment, the next call tries again; until the index exists, a search compares every vector.
-pub(super) async fn ensure_index_on(pool: &PgPool, table: &'static str, model: &str, width: usize) -> sqlx::Result<()> {
-    let name = index_name(table, Index::Halves, model, width);
-    let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&name).fetch_one(pool).await?;
-    if is_there {
-        return Ok(());
-    }
-    let mut tx = transaction::begin(pool).await?;
-    let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
-        .bind(AdvisoryLock::VectorIndex.key())
-        .fetch_one(&mut *tx)
-        .await?;
-    if !is_alone {
-        return tx.rollback().await;
-    }
-    sqlx::raw_sql("SET LOCAL lock_timeout = '2s'").execute(&mut *tx).await?;
-    let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(&mut *tx).await?;
-    let create = format!(
-        "CREATE INDEX IF NOT EXISTS {name} ON {table} USING hnsw ((embed::halfvec({width})) halfvec_cosine_ops)
-         WITH (m = 16, ef_construction = 64) WHERE embed_model = {quoted}"
-    );
-    match sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut *tx).await {
-        Ok(_) => tx.commit().await,
-        Err(error) => {
-            tracing::warn!(%error, model, "the index of the model's vectors could not be made; the next task tries again");
-            tx.rollback().await
-        }
-    }
 }
 
 /// The nearest documents by cosine among all that are eligible.

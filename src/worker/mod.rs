@@ -1,6 +1,7 @@
 //! A worker process: the actors of `svc-actors` with their ports on PostgreSQL.
 mod building;
 pub mod heart;
+mod indexing;
 mod moving;
 pub mod queue;
 mod starts;
@@ -148,6 +149,7 @@ impl RunningWorker {
         let queue = queue::PgQueue::new(&tools, claimer, badges, deadline, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let building = (!batches).then(|| building::start((*tools).clone()));
+        let indexing = (!batches).then(|| indexing::start(pool.clone()));
         let moving = (!batches).then(|| moving::start((*tools).clone()));
         let telling = load::keep_told(&tools.load, pool.clone());
         let sharing = tools.sharing.clone();
@@ -157,6 +159,7 @@ impl RunningWorker {
         listeners.push(sending);
         listeners.push(deriving);
         listeners.extend(building);
+        listeners.extend(indexing);
         listeners.extend(moving);
         listeners.push(telling);
         Ok(RunningWorker { worker, pool, row, sharing, listeners })

@@ -167,6 +167,7 @@ async fn a_search_of_everything_asks_the_index_from_a_few_thousand_documents_on(
     .await
     .unwrap();
     sqlx::raw_sql("ANALYZE documents").execute(&app.pool).await.unwrap();
+    app.index_vectors().await;
     for (filter, limit, way, total_is) in [
         (json!({}), 10, LegWay::Hnsw, TotalIs::AtLeast),
         // So many entries of the index take as long.

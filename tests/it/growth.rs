@@ -76,6 +76,7 @@ async fn each_sign_is_found_wherever_one_looks_and_names_the_next_rung() {
         .execute(&app.pool)
         .await
         .unwrap();
+    app.index_vectors().await;
     for _ in 0..ENOUGH {
         app.service.load.record(Timed::Embed, Duration::from_secs(1));
         app.service.load.record(Timed::Encode, Duration::from_millis(100));

@@ -123,6 +123,7 @@ mod transactions;
 mod triples;
 mod upkeep;
 mod uploads;
+mod vector_index;
 mod view;
 mod webhooks;
 mod whole_run;

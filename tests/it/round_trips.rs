@@ -150,6 +150,7 @@ async fn a_warm_hybrid_search_waits_for_the_database_five_times_at_most() {
 async fn vectors_in_parts_and_under_indexes_of_bits_take_no_more_messages() {
     let app = TestApp::start().await;
     stored(&app).await;
+    app.index_vectors().await;
     let body = || Json(HybridSearch { group_by: Some(GroupBy::File), ..HybridSearch::new(QUERY) });
     let before = app.in_process.search_hybrid(body()).await.unwrap();
     let of = |found: &[SearchResult]| found.iter().map(|result| result.document.id).collect::<Vec<_>>();
@@ -169,6 +170,7 @@ async fn vectors_in_parts_and_under_indexes_of_bits_take_no_more_messages() {
 async fn a_search_of_everything_finds_by_the_index_what_comparing_all_finds() {
     let app = TestApp::start().await;
     stored(&app).await;
+    app.index_vectors().await;
     many_notes(&app).await;
     let body = |filter: Option<&Value>| {
         let filter = filter.map(|filter| serde_json::from_value(filter.clone()).unwrap());

@@ -5,6 +5,7 @@ use crate::{
 };
 use serde_json::json;
 use svc::store::{
+    reindex,
     scope::Readable,
     search::Eligible,
     transaction::begin_search,
@@ -274,11 +275,12 @@ async fn excluded_usetypes_are_in_no_answer() {
     app.end().await;
 }
 
-/// A search uses the index above 10,000 documents.
+/// A search uses the index where a model has many vectors.
 #[tokio::test]
 async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     let app = TestApp::start().await;
     let (id, _) = app.ingest(&sample("handbook.md")).await;
+    app.index_vectors().await;
     let (model, width): (String, i32) =
         sqlx::query_as("SELECT embed_model, vector_dims(embed) FROM document_vectors WHERE document_id = $1")
             .bind(id)
@@ -332,8 +334,8 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     .unwrap();
     assert!(index.contains("halfvec(384)") && index.contains(&model), "{index}");
     // A second model has an index of its own width, and a quote in its name is an ordinary character.
-    vectors::ensure_index(&app.pool, "an'other@1", 256).await.unwrap();
-    vectors::ensure_index(&app.pool, "an'other@1", 256).await.unwrap();
+    reindex::add_index(&app.pool, "an'other@1", 256).await.unwrap();
+    reindex::add_index(&app.pool, "an'other@1", 256).await.unwrap();
     let indexes: i64 = sqlx::query_scalar(
         "SELECT count(*) FROM pg_indexes WHERE tablename = 'document_vectors' AND indexdef LIKE '%hnsw%'",
     )

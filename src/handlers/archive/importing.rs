@@ -201,10 +201,6 @@ impl<'a> Part<'a> {
                 }
             }
         }
-        if let Some(model) = model.as_ref().filter(|_| !vectors.is_empty()) {
-            let ensured = store::vectors::ensure_index(&service.pool, model.identity(), model.native_width()).await;
-            ensured.or_fail()?;
-        }
         let mut postings = Vec::new();
         for (index, texts) in texts {
             postings.push(bm25::prepare(&service.pool, &service.postings, index, texts).await.or_fail()?);

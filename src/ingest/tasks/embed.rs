@@ -117,7 +117,6 @@ async fn make(tools: &Tools, apply: &Apply<'_>, beside: &[Grant], model: &Model)
     };
     let of_tokens: Vec<&TextRow> = rows.iter().filter(|row| had_tokens || wanted.contains(&row.id)).collect();
     let tokens = maxsim::made(model, &of_tokens).await.classified()?;
-    store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
     Ok(Made { is_batch: batch.is_some(), together, rows, is_sum, embedded, tokens, indexes })
 }
 

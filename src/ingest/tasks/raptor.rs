@@ -51,7 +51,6 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut made = Made::new(tools, model, request, &apply).await?;
     made.climb(leaves, writer.as_mut()).await?;
     let postings = made.postings(&place).await?;
-    vectors::ensure_index(&tools.pool, made.model.identity(), made.model.native_width()).await.classified()?;
 
     let mut tx = apply.begin_creating().await?;
     // A delete in this tree waits, and then sees the summaries, or it was before this look.

@@ -23,7 +23,6 @@ use crate::{
         raptor::{Placed, ReadingKey},
         rollups::Container,
         summaries::{LlmAnswer, Source},
-        vectors,
         word::Word,
     },
     usetype::Usetype,
@@ -362,7 +361,6 @@ impl<'a> Writing<'a> {
     async fn apply(self, apply: Apply<'_>, sources: &[Source], told: Told) -> Result<Outcome, TaskFailure> {
         let (tools, grant, id) = (self.tools, apply.grant, self.id);
         let embedded = windows::embed(&self.model, &[row(id, &told.text)]).await?;
-        vectors::ensure_index(&tools.pool, self.model.identity(), self.model.native_width()).await.classified()?;
         let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
             sources.iter().map(|source| (source.id, source.content_hash.clone())).unzip();
 

@@ -43,7 +43,6 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     drop(conn);
     let mut postings = prepare_postings(tools, &rows, &chunks).await?;
     let mut embedded = windows::embed_counted(&model, &rows, tools.settings.title_paths, &apply.meter).await?;
-    store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
     let ended = ended(grant, &place, after.as_deref(), &below, next.as_ref());
 
     let mut tx = apply.begin().await?;

@@ -297,12 +297,9 @@ impl<'a> Common<'a> {
 
     /// Prepares all answers to be written, a group at a time. What it reads has a connection of its own, on which each statement is planned once.
     async fn prepare_all(&self, stops: &AtomicBool, send: mpsc::Sender<Ready>) -> sqlx::Result<()> {
-        let (pool, kept) = (&self.tools.pool, &self.tools.kept);
+        let kept = &self.tools.kept;
         let provider = self.batching.provider.as_str();
         let batches = kept.run(async |conn| store::llm_batches::ended(conn, provider).await).await?;
-        if !batches.is_empty() {
-            store::vectors::ensure_index(pool, self.model.identity(), self.model.native_width()).await?;
-        }
         for batch_id in batches {
             let mut after = 0;
             while !stops.load(Ordering::Relaxed) {

@@ -6,6 +6,7 @@ use crate::store::{
 };
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, postgres::PgRow};
+use std::fmt::Display;
 use svc_ids::DocumentId;
 
 /// Even a small part has to be looked at in so many places.
@@ -36,6 +37,15 @@ pub(in crate::store) fn index_name(table: &str, index: Index, model: &str, width
     format!("{table}_{kind}{width}_{}", hex::encode(&Sha256::digest(model)[..6]))
 }
 
+/// What follows the table's name in the definition of an index of vectors of this width, with the condition that it ends with.
+pub(in crate::store) fn definition(index: Index, width: impl Display, condition: &str) -> String {
+    let made_of = match index {
+        Index::Halves => format!("(embed::halfvec({width})) halfvec_cosine_ops"),
+        Index::Bits => format!("(binary_quantize(embed)::bit({width})) bit_hamming_ops"),
+    };
+    format!(" USING hnsw ({made_of}) WITH (m = 16, ef_construction = 64){condition}")
+}
+
 /// How a search meets the vectors of a model. By default it expects one table with an index of halves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Layout {
@@ -47,6 +57,8 @@ pub struct Layout {
     pub bits: Option<f64>,
     /// How many entries the indexes look at in this transaction, if that was set.
     pub set: Option<i64>,
+    /// Whether the vectors of the model have no index, because they are few or it is being built.
+    pub unindexed: bool,
 }
 
 impl Layout {
@@ -119,7 +131,7 @@ pub async fn begin(
 
 /// Begins the transaction of a search that compares no vectors and only looks whether documents have some, and reads in the same message in how many parts they are.
 pub async fn begin_looking_up(pool: &PgPool) -> sqlx::Result<(Transaction, Layout)> {
-    let parts = "SELECT count(*) AS parts, NULL::bigint AS root, NULL::double precision AS vectors
+    let parts = "SELECT count(*) AS parts, NULL::bigint AS root, NULL::double precision AS vectors, false AS unindexed
                    FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')";
     let (tx, rows) = begin_search_with(pool, parts).await?;
     let layout = of(rows.first().ok_or(sqlx::Error::RowNotFound)?)?;
@@ -132,12 +144,12 @@ fn statement(eligible: &Eligible, query: &Stored<'_>) -> String {
     // Without a place this reads no document. Whoever locks the table of documents would keep this message waiting, and a message cannot be cancelled
     // before the process of its server is known.
     let place = eligible.parent_id.map_or_else(|| "NULL".to_owned(), |id| format!("'{}'", id.0));
-    format!("SELECT parts, root, vectors FROM vector_layout('{halves}', '{bits}', {place}::bigint)")
+    format!("SELECT parts, root, vectors, unindexed FROM vector_layout('{halves}', '{bits}', {place}::bigint)")
 }
 
 fn of(row: &PgRow) -> sqlx::Result<Layout> {
-    let (parts, root, bits): (i64, Option<DocumentId>, Option<f64>) = FromRow::from_row(row)?;
-    Ok(Layout { parts, root, bits, set: None })
+    let (parts, root, bits, unindexed): (i64, Option<DocumentId>, Option<f64>, bool) = FromRow::from_row(row)?;
+    Ok(Layout { parts, root, bits, set: None, unindexed })
 }
 
 /// The names of a model's indexes: of halves, and of bits. They have letters, digits and `_` alone.

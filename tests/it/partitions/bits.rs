@@ -49,9 +49,9 @@ async fn bits_take_the_place_of_halves_only_if_they_find_enough() {
         let exact = vectors::exact(&mut tx, &everything, &query, 5, i64::MAX, &layout).await.unwrap().unwrap();
         tx.commit().await.unwrap();
         assert_eq!(near, exact.ranked, "bits propose, and the vectors score");
-        // A task that brings vectors of the model makes no second index.
+        // What makes the index of a model that has none makes no second one.
         app.create("Loons", "A loon calls at night.", Some(roots[1])).await;
-        vectors::ensure_index(&app.pool, &info.identity, info.native_width).await.unwrap();
+        reindex::add_index(&app.pool, &info.identity, info.native_width).await.unwrap();
         assert_eq!(indexes(&app).await, now);
         let id: i64 =
             sqlx::query_scalar("SELECT id FROM documents WHERE title = 'Loons'").fetch_one(&app.pool).await.unwrap();
@@ -86,7 +86,6 @@ async fn who_gives_up_indexes_of_bits_keeps_none_that_were_half_built() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bits_that_tell_nothing_are_refused_with_what_was_measured() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
-    vectors::ensure_index(&app.pool, "positive@1", 16).await.unwrap();
     sqlx::query(
         "WITH made AS (
              INSERT INTO documents (title, content, usetype, content_hash, guard)
@@ -97,6 +96,7 @@ async fn bits_that_tell_nothing_are_refused_with_what_was_measured() {
     .execute(&app.pool)
     .await
     .unwrap();
+    reindex::add_index(&app.pool, "positive@1", 16).await.unwrap();
     let before = indexes(&app).await;
     let bit = [("SVC_VECTOR_INDEX", "bit")];
     let refused = run(program(&app, &bit, &["--vectors", "--sample", "20"])).await;

@@ -41,6 +41,7 @@ use svc::{
         documents::{self, NewRow},
         lexicon::Lexicon,
         places::{self, Place},
+        reindex,
         scope::Writable,
     },
     worker::{Role, RunningWorker},
@@ -212,6 +213,17 @@ impl TestApp {
     /// Whether the listener has ended.
     pub fn has_stopped_listening(&self) -> bool {
         self.server.is_finished()
+    }
+
+    /// Has an index of the vectors of the model, which so few would not get by themselves.
+    pub async fn index_vectors(&self) {
+        let model = engine().info().clone();
+        until("the index of the vectors", async || {
+            reindex::add_index(&self.pool, &model.identity, model.native_width).await.unwrap();
+            let mut conn = self.pool.acquire().await.unwrap();
+            reindex::has_index(&mut conn, &model.identity).await.unwrap().then_some(())
+        })
+        .await;
     }
 
     /// Starts the worker that `no_worker` left out.
