@@ -59,7 +59,7 @@ async fn change(app: &TestApp, id: i64, priority: i32) -> i64 {
 #[tokio::test]
 async fn of_many_files_half_are_done_before_sixty_percent_of_the_work_is() {
     let mut app = idle().await;
-    let files = bulk(&app, 200).await;
+    let files = bulk(&app, 80).await;
     app.start_worker().await;
     for id in &files {
         assert_eq!(app.settled(*id).await.settled, Settled::Settled);
