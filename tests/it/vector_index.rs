@@ -27,7 +27,7 @@ async fn store(app: &TestApp, model: &str, count: i64) {
 /// Waits for the worker's next look at what lacks an index.
 async fn looked(app: &TestApp, model: &str) {
     until("the index of a model with many vectors", async || {
-        has_index(&mut *app.pool.acquire().await.unwrap(), model).await.unwrap().then_some(())
+        has_index(&mut app.pool.acquire().await.unwrap(), model).await.unwrap().then_some(())
     })
     .await;
 }
@@ -35,7 +35,7 @@ async fn looked(app: &TestApp, model: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_gets_its_index_once_it_has_many_vectors_and_whoever_writes_meanwhile_is_in_it() {
     let app = TestApp::start().await;
-    let is_indexed = async |model: &str| has_index(&mut *app.pool.acquire().await.unwrap(), model).await.unwrap();
+    let is_indexed = async |model: &str| has_index(&mut app.pool.acquire().await.unwrap(), model).await.unwrap();
     store(&app, "few@1", FEW).await;
     store(&app, "many@1", FEW + 1).await;
     // Somebody has written one more, and has not yet committed it.
