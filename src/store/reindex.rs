@@ -364,7 +364,7 @@ pub async fn has_index(conn: &mut PgConnection, model: &str) -> sqlx::Result<boo
 /// The models that have more than so many vectors and no index of them, each with the width of its vectors. While vectors move from one model to
 /// another, only the one that serves: the move makes the index that it needs besides, and drops others.
 pub async fn without_index(conn: &mut PgConnection, few: i64) -> sqlx::Result<Vec<(String, i32)>> {
-    // Where it looks for a model's vectors by equality, the planner may read a table whose first million rows are of another model.
+    // If this looked for a model's vectors by equality, the planner might read the whole table, whose first million rows may be of another model.
     sqlx::query_as(concat!(
         "WITH RECURSIVE models AS (
              (SELECT embed_model FROM document_vectors ORDER BY embed_model LIMIT 1)

@@ -1,5 +1,5 @@
-//! Gives the vectors of a model an HNSW index once they are many. Until then comparing all of them is as fast, and each is written in a fraction of
-//! the time; those of a large load are put into the index together, which takes less than one by one.
+//! Gives the vectors of a model an HNSW index once they are many. Until then a search compares all of them as fast, and a write spends nothing on
+//! an index. The vectors of a large load are put into the index together, which takes less than to insert them one by one.
 use crate::store::{reindex, vectors::FEW};
 use sqlx::PgPool;
 use std::{
