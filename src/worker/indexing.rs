@@ -1,5 +1,5 @@
 //! Gives the vectors of a model an HNSW index once they are many. Until then a search compares all of them as fast, and a write spends nothing on
-//! an index. The vectors of a large load are put into the index together, which takes less than to insert them one by one.
+//! an index. The vectors of a large load are put into the index together, which is faster than one by one.
 use crate::store::{reindex, vectors::FEW};
 use sqlx::PgPool;
 use std::{
