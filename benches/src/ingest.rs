@@ -1,5 +1,6 @@
 //! End to end: generated Markdown, and short documents that are created one by one, through the whole service, beside the bare encoder on the same
-//! texts; and what a query waits for the model while files are ingested.
+//! texts; and what a query waits for the model while files are ingested. The encoder works between what the service does, so that a machine whose
+//! speed changes meets both sides.
 use crate::{
     encoder::LONGEST_WAIT_MS,
     figure::{Bound, BoxError, Figure, Peer, median, p95},
@@ -18,6 +19,8 @@ use svc_models::Engine;
 
 /// The texts in one call of the bare encoder: enough to sort by length, few enough to keep their vectors.
 const TEXTS: usize = 4096;
+/// How many times the files are ingested, other ones each time, with the encoder after each.
+const ROUNDS: usize = 2;
 /// The short documents, the words of each, and how many clients create them.
 const DOCUMENTS: usize = 2000;
 const WORDS: usize = 20;
@@ -31,46 +34,50 @@ const GOAL: Bound = Bound::RatioAtLeast(0.9);
 const LOOK: Duration = Duration::from_millis(10);
 
 pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    let measure = async |app: &App| {
+    let of_files = async |app: &App| {
         measure(app, files, out).await?;
-        beside(app, files, out).await?;
-        short(app, out).await
+        beside(app, files, out).await
     };
-    // The clients create as fast as they can.
-    with_app(|settings| settings.rate_writes = 0, measure).await
+    with_app(|_| {}, of_files).await?;
+    // The clients create as fast as they can. The store holds nothing else, and so few vectors that none of the time goes to an index of them.
+    with_app(|settings| settings.rate_writes = 0, async |app| short(app, out).await).await
 }
 
 async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let client = uploads::client(&format!("http://{}", app.address))?;
     // A file that does not count warms up connections, statements and the model's threads.
     uploads::ingest(&client, std::iter::once(file(0))).await?;
-    let before: i64 = sqlx::query_scalar("SELECT max(id) FROM documents").fetch_one(&app.service.pool).await?;
+    let before = last_document(app).await?;
 
-    let start = Instant::now();
-    let nodes = uploads::ingest(&client, (1..=files).map(file)).await?;
-    let service_seconds = start.elapsed().as_secs_f64();
-
-    let texts: Vec<String> =
-        sqlx::query_scalar("SELECT content FROM documents WHERE usetype = 'chunk' AND id > $1 ORDER BY id")
-            .bind(before)
-            .fetch_all(&app.service.pool)
-            .await?;
+    let engine = engine(app)?;
+    let (mut nodes, mut chunks, mut tokens) = (0, 0, 0);
+    let (mut service_seconds, mut encoder_seconds) = (0.0, 0.0);
+    for round in 0..ROUNDS {
+        let before = last_document(app).await?;
+        let start = Instant::now();
+        nodes += uploads::ingest(&client, (1..=files).map(|number| file(round * files + number))).await?;
+        service_seconds += start.elapsed().as_secs_f64();
+        let texts: Vec<String> =
+            sqlx::query_scalar("SELECT content FROM documents WHERE usetype = 'chunk' AND id > $1 ORDER BY id")
+                .bind(before)
+                .fetch_all(&app.service.pool)
+                .await?;
+        chunks += texts.len();
+        tokens += texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
+        encoder_seconds += encode(engine, texts).await?;
+    }
     // A task costs the same whatever it does, so their number tells where time goes.
     let tasks: Vec<(String, i64)> =
         sqlx::query_as("SELECT task_type, count(*) FROM task_attempts WHERE document_id > $1 GROUP BY 1 ORDER BY 1")
             .bind(before)
             .fetch_all(&app.service.pool)
             .await?;
-    let engine = engine(app)?;
-    let tokens = texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
+    let files = ROUNDS * files;
     out(Figure::alone("ingest/files", files, "files", files as f64));
     out(Figure::alone("ingest/nodes", files, "nodes", nodes as f64));
     for (name, count) in tasks {
         out(Figure::alone(&format!("ingest/tasks/{name}"), files, "tasks", count as f64));
     }
-
-    let chunks = texts.len();
-    let encoder_seconds = encode(engine, texts).await?;
     let encoder =
         |value| Peer { name: "the bare encoder on the same chunks", version: svc_client::VERSION.into(), value };
     out(Figure::alone("ingest/end_to_end", nodes, "nodes/s", nodes as f64 / service_seconds));
@@ -93,7 +100,7 @@ async fn beside(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<
     for _ in 0..ALONE {
         alone.push(embed(engine, prose.words(7)).await?);
     }
-    let mut ingested = std::pin::pin!(uploads::ingest(&client, (files + 1..=2 * files).map(file)));
+    let mut ingested = std::pin::pin!(uploads::ingest(&client, (ROUNDS * files + 1..=(ROUNDS + 1) * files).map(file)));
     let mut waits = Vec::new();
     loop {
         tokio::select! {
@@ -128,18 +135,21 @@ async fn short(app: &App, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let mut prose = Prose::new(1);
     let mut texts = |count: usize| (0..count).map(|_| prose.words(WORDS)).collect::<Vec<_>>();
     create(app, &client, texts(CLIENTS)).await?;
-    let before: i64 = sqlx::query_scalar("SELECT max(id) FROM documents").fetch_one(&app.service.pool).await?;
+    let before = last_document(app).await?;
 
-    let texts = texts(DOCUMENTS);
+    let (engine, texts) = (engine(app)?, texts(DOCUMENTS));
+    // The service embeds the title too.
+    let half = |texts: &[String]| texts.iter().map(|text| format!("{TITLE}\n{text}")).collect();
+    let (first, last) = texts.split_at(DOCUMENTS / 2);
+    let mut encoder_seconds = encode(engine, half(first)).await?;
     let service_seconds = create(app, &client, texts.clone()).await?;
+    encoder_seconds += encode(engine, half(last)).await?;
     // What shares a transaction was written at one moment.
     let written: i64 =
         sqlx::query_scalar("SELECT count(DISTINCT v.xmin::text) FROM document_vectors v WHERE v.document_id > $1")
             .bind(before)
             .fetch_one(&app.service.pool)
             .await?;
-    // The service embeds the title too.
-    let encoder_seconds = encode(engine(app)?, texts.iter().map(|text| format!("{TITLE}\n{text}")).collect()).await?;
     let count = DOCUMENTS as f64;
     let encoder = Peer {
         name: "the bare encoder on the same texts",
@@ -170,6 +180,10 @@ async fn create(app: &App, client: &Client<Remote>, texts: Vec<String>) -> Resul
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+async fn last_document(app: &App) -> Result<i64, BoxError> {
+    Ok(sqlx::query_scalar("SELECT max(id) FROM documents").fetch_one(&app.service.pool).await?)
 }
 
 fn engine(app: &App) -> Result<&Engine, BoxError> {
