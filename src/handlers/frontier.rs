@@ -175,9 +175,10 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         }
         _ => None,
     };
-    let empty = store::evidence::read_one(&mut tx, id, Evidence::ExtractEmpty).await.or_fail()?;
-    let pages = store::evidence::read_one(&mut tx, id, Evidence::OcrLeftOut).await.or_fail()?;
-    let pages = pages.filter(Value::is_object);
+    let mut recorded = store::evidence::read_some(&mut tx, id, &Evidence::WARNINGS).await.or_fail()?;
+    let mut take = |name: Evidence| recorded.remove(name.as_str());
+    let empty = take(Evidence::ExtractEmpty);
+    let pages = take(Evidence::OcrLeftOut).filter(Value::is_object);
     let mut warnings = Vec::new();
     warnings.extend(empty.as_ref().and_then(Value::as_str).map(|reason| match (reason, &pages) {
         // Nobody tried to read the pages.
@@ -185,10 +186,9 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         _ => warning(Evidence::ExtractEmpty, reason),
     }));
     warnings.extend(pages.as_ref().map(|pages| warning(Evidence::OcrLeftOut, &pages_left_out(pages))));
-    let left_out = store::evidence::read_one(&mut tx, id, Evidence::MembersLeftOut).await.or_fail()?;
+    let left_out = take(Evidence::MembersLeftOut);
     warnings.extend(left_out.as_ref().map(|left_out| warning(Evidence::MembersLeftOut, &members_left_out(left_out))));
-    let failed = store::evidence::read_one(&mut tx, id, Evidence::FailedParts).await.or_fail()?;
-    if let Some(failed) = failed {
+    if let Some(failed) = take(Evidence::FailedParts) {
         let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
         let mut text = format!("{} ({})", failed["nodes"], reasons.join(", "));
         // The names of parts are shown to those who may read them.
@@ -202,7 +202,7 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         }
         warnings.push(warning(Evidence::FailedParts, &text));
     }
-    let refused = store::evidence::read_one(&mut tx, id, Evidence::WithoutVector).await.or_fail()?;
+    let refused = take(Evidence::WithoutVector);
     warnings.extend(refused.iter().filter_map(Value::as_object).map(|reasons| {
         let nodes: i64 = reasons.values().filter_map(Value::as_i64).sum();
         let names: Vec<_> = reasons.keys().cloned().collect();

@@ -184,14 +184,7 @@ pub async fn nodes(conn: &mut PgConnection, settled: &[(RootId, DocumentId)]) ->
 
 /// Records a warning for each evidence of files that their readers should know.
 pub async fn warnings(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<()> {
-    let warnings = [
-        Evidence::ExtractEmpty,
-        Evidence::OcrLeftOut,
-        Evidence::MembersLeftOut,
-        Evidence::FailedParts,
-        Evidence::WithoutVector,
-    ]
-    .map(Evidence::as_str);
+    let warnings = Evidence::WARNINGS.map(Evidence::as_str);
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
          SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('warning', e.name, 'detail', e.value), false

@@ -157,6 +157,23 @@ pub async fn read_one(conn: &mut PgConnection, document_id: DocumentId, name: Ev
         .await
 }
 
+/// The values of one node under some names; a name that was not recorded is absent.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn read_some(
+    conn: &mut PgConnection,
+    document_id: DocumentId,
+    names: &[Evidence],
+) -> sqlx::Result<HashMap<String, Value>> {
+    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    let values: Vec<(String, Value)> =
+        sqlx::query_as("SELECT name, value FROM node_evidence WHERE document_id = $1 AND name = ANY($2)")
+            .bind(document_id)
+            .bind(names)
+            .fetch_all(conn)
+            .await?;
+    Ok(values.into_iter().collect())
+}
+
 /// The values of many nodes under one name; a node for which it was not recorded is absent.
 pub async fn read_each(
     conn: &mut PgConnection,

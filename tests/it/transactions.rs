@@ -3,9 +3,13 @@ use crate::support::{server, until};
 use sqlx::PgPool;
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 use svc::store::{
+    advisory::AdvisoryLock,
     database,
     kept::KeptConnections,
-    transaction::{begin, begin_bounded, begin_search, begin_snapshot},
+    transaction::{
+        begin, begin_bounded, begin_bounded_creating, begin_creating, begin_creating_by_keys, begin_search,
+        begin_snapshot,
+    },
 };
 
 const LEASE: Duration = Duration::from_secs(90);
@@ -72,13 +76,15 @@ async fn a_transaction_that_is_dropped_at_any_moment_is_rolled_back() {
 }
 
 #[tokio::test]
-async fn so_is_one_of_a_snapshot_of_a_search_and_of_a_task() {
+async fn so_is_one_of_a_snapshot_of_a_search_of_a_creation_and_of_a_task() {
     let (pool, _) = pools(2).await;
     let kept = KeptConnections::new(pool.clone());
     for polls in 0..30 {
         polled(polls, begin_snapshot(&pool)).await;
         polled(polls, begin_search(&pool)).await;
+        polled(polls, begin_creating_by_keys(&pool)).await;
         polled(polls, begin_bounded(&kept, LEASE)).await;
+        polled(polls, begin_bounded_creating(&kept, LEASE)).await;
         assert!(!in_a_transaction(&pool).await, "dropped at poll {polls}");
         let mut conn = kept.lend().await.unwrap();
         let row = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(&mut *conn).await.unwrap();
@@ -114,4 +120,43 @@ async fn a_statement_without_a_transaction_that_nobody_waits_for_holds_no_connec
     // The pool has one connection and lends it within seconds, or this fails.
     sqlx::query("SELECT 1").execute(&pool).await.unwrap();
     until("its cancel", async || under_way(&onlooker).await.is_empty().then_some(())).await;
+}
+
+#[tokio::test]
+async fn whoever_creates_waits_while_guards_change_and_is_cancelled_if_nobody_wants_it_any_more() {
+    let (pool, onlooker) = pools(1).await;
+    let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await.unwrap();
+    let mut change = onlooker.begin().await.unwrap();
+    let key = AdvisoryLock::Access.key();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(key).execute(&mut *change).await.unwrap();
+    let creators = pool.clone();
+    let unwanted = tokio::spawn(async move { begin_creating(&creators).await.map(|_| ()) });
+    let is_waiting = async || {
+        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1 AND NOT granted";
+        sqlx::query_scalar::<_, i64>(waits).bind(backend).fetch_one(&onlooker).await.unwrap() == 1
+    };
+    until("the wait", async || is_waiting().await.then_some(())).await;
+    unwanted.abort();
+    until("its cancel", async || (!is_waiting().await).then_some(())).await;
+    let after: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await.unwrap();
+    assert_eq!(after, backend, "the connection was closed");
+
+    let creators = pool.clone();
+    let wanted = tokio::spawn(async move { begin_creating_by_keys(&creators).await?.commit().await });
+    until("the wait", async || is_waiting().await.then_some(())).await;
+    change.commit().await.unwrap();
+    wanted.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn how_a_creation_is_planned_ends_with_it() {
+    let (pool, _) = pools(1).await;
+    let plans = "SELECT current_setting('plan_cache_mode') || ' ' || current_setting('enable_seqscan')";
+    let before: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
+    let mut tx = begin_creating_by_keys(&pool).await.unwrap();
+    let within: String = sqlx::query_scalar(plans).fetch_one(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+    let after: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
+    assert_eq!((before.as_str(), within.as_str()), ("auto on", "force_generic_plan off"));
+    assert_eq!(after, before);
 }

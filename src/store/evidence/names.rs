@@ -238,6 +238,15 @@ evidence! {
 }
 
 impl Evidence {
+    /// What those who read a file should know of it.
+    pub const WARNINGS: [Evidence; 5] = [
+        Evidence::ExtractEmpty,
+        Evidence::OcrLeftOut,
+        Evidence::MembersLeftOut,
+        Evidence::FailedParts,
+        Evidence::WithoutVector,
+    ];
+
     /// What requests recorded about a file. The tasks of a reprocess cannot find it out again.
     pub const OF_REQUESTS: [Evidence; 8] = [
         Evidence::Detected,
