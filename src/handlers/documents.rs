@@ -51,18 +51,17 @@ impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<CreatedDocument, Failure> {
         let new = call.body.0;
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
-        let mut tx = store::transaction::begin_creating_by_keys(&self.pool).await.or_fail()?;
-        let (id, task, caller) = create(self, &mut tx, caller, &new).await?;
-        let mut document = read_on(&mut tx, &caller, id, call.query.include_embed).await?;
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        let (id, task, mut caller) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
         let mut warnings = Vec::new();
         if let Some(waiting) = waiting {
             warnings = waiting.until(wait_for(self, id, &[task])).await?;
             warnings.extend(missing_vector(self, id).await?);
-            document = read(self, &caller.again(&self.pool).await?, id, call.query.include_embed).await?;
+            caller = caller.again(&self.pool).await?;
         }
-        Ok(CreatedDocument { document, warnings })
+        Ok(CreatedDocument { document: read(self, &caller, id, call.query.include_embed).await?, warnings })
     }
 }
 
@@ -172,16 +171,7 @@ pub(super) async fn read(
     include_embed: bool,
 ) -> Result<DocumentResponse, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
-    read_on(&mut conn, caller, id, include_embed).await
-}
-
-async fn read_on(
-    conn: &mut PgConnection,
-    caller: &Caller,
-    id: DocumentId,
-    include_embed: bool,
-) -> Result<DocumentResponse, Failure> {
-    let row = store::documents::read(conn, &caller.readable(), id, include_embed).await.or_fail()?;
+    let row = store::documents::read(&mut conn, &caller.readable(), id, include_embed).await.or_fail()?;
     row.map(DocumentResponse::from).ok_or_else(|| Failure::no_document(id.0))
 }
 
