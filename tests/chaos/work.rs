@@ -76,7 +76,7 @@ pub async fn run(seed: u64, time: Duration) {
         fleet.hurt(&mut random).await;
     }
     done.store(true, Ordering::SeqCst);
-    let Uploaded { stored, deleted, reprocessed } = uploads.await.unwrap();
+    let Uploaded { stored, refused, deleted, reprocessed } = uploads.await.unwrap();
     let misdeeds = rude.stop().await;
     println!("chaos: rude clients {:?}", misdeeds.counts);
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
@@ -87,7 +87,7 @@ pub async fn run(seed: u64, time: Duration) {
     drain(&pool, &mut fleet).await;
     invariants::check_drained(&pool).await;
     let stored: BTreeSet<i64> = stored.into_iter().chain(of_messages).collect();
-    report(&pool, &fleet, &stored, deleted).await;
+    report(&pool, &fleet, &stored, &refused, deleted).await;
     println!("chaos: {reprocessed} reprocesses accepted");
     check_answers(&app).await;
     pool.close().await;
@@ -118,6 +118,8 @@ async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions, brok
 struct Uploaded {
     /// The files that are left.
     stored: BTreeSet<i64>,
+    /// Those of them that a delete was refused for: it waited for a task that it had ended before.
+    refused: BTreeSet<i64>,
     deleted: usize,
     reprocessed: usize,
 }
@@ -126,7 +128,7 @@ struct Uploaded {
 async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> Uploaded {
     let client = Client(Remote::new(&base, TOKEN, support::http()));
     let mut random = SmallRng::seed_from_u64(seed ^ 1);
-    let mut stored = BTreeSet::new();
+    let (mut stored, mut refused) = (BTreeSet::new(), BTreeSet::new());
     let (mut number, mut deleted, mut reprocessed) = (0, 0, 0);
     while !done.load(Ordering::SeqCst) {
         number += 1;
@@ -157,16 +159,20 @@ async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> Uploaded {
         let any = random.random_range(0..stored.len());
         let id = stored.iter().nth(any).copied().expect("one was just stored");
         match random.random_range(0..4) {
-            0 if delete(&client, id).await => {
-                stored.remove(&id);
-                deleted += 1;
-            }
+            0 => match delete(&client, id).await {
+                true => {
+                    stored.remove(&id);
+                    refused.remove(&id);
+                    deleted += 1;
+                }
+                false => drop(refused.insert(id)),
+            },
             1 if reprocess(&client, id, random.random_range(20..60), random.random()).await => reprocessed += 1,
             _ => {}
         }
         tokio::time::sleep(PACE).await;
     }
-    Uploaded { stored, deleted, reprocessed }
+    Uploaded { stored, refused, deleted, reprocessed }
 }
 
 /// Has a file processed anew with chunks of this size; returns false if it is being ingested or processed now.
@@ -186,7 +192,7 @@ async fn reprocess(client: &Client<Remote>, id: i64, size: u32, replace: bool) -
     }
 }
 
-/// Deletes a file; returns false if it is being ingested now.
+/// Deletes a file; returns false if a task that works on it does not let go.
 async fn delete(client: &Client<Remote>, id: i64) -> bool {
     loop {
         match client.delete_document(DocumentPath { id }).await {
@@ -229,8 +235,8 @@ async fn check_answers(app: &App) {
     assert!(seen.troubles.is_empty(), "after all was done: {:#?}", seen.troubles);
 }
 
-/// Checks that every stored file exists, and failed only if its workers died under it.
-async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>, deleted: usize) {
+/// Checks that every stored file exists, and failed only if its workers died under it or a delete ended its tasks and was refused then.
+async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>, refused: &BTreeSet<i64>, deleted: usize) {
     let files: Vec<(i64, String)> =
         sqlx::query_as("SELECT id, settled FROM documents WHERE usetype = 'file' ORDER BY id")
             .fetch_all(pool)
@@ -245,9 +251,17 @@ async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>, dele
     .fetch_all(pool)
     .await
     .unwrap();
-    let permanent: Vec<_> = reasons.iter().filter(|(class, _, _)| class == "permanent").collect();
-    assert!(permanent.is_empty(), "sound files failed for good: {reasons:?}");
-    check_failures(pool).await;
+    let refused: Vec<i64> = refused.iter().copied().collect();
+    let permanent: Vec<String> = sqlx::query_scalar(
+        "SELECT concat_ws(' ', t.task_type, 'of file', t.root_id, to_json(a)) FROM task_attempts a LEFT JOIN task_queue t ON t.id = a.task_id
+          WHERE a.outcome = 'failed' AND a.error_type = 'permanent' AND NOT coalesce(a.code = 'cancelled' AND t.root_id = ANY($1), false)",
+    )
+    .bind(&refused)
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    assert!(permanent.is_empty(), "sound files failed for good: {permanent:#?}");
+    check_failures(pool, &refused).await;
     let (attempts, lost): (i64, i64) =
         sqlx::query_as("SELECT count(*), count(*) FILTER (WHERE outcome = 'lease_lost') FROM task_attempts")
             .fetch_one(pool)
@@ -262,14 +276,15 @@ async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>, dele
     println!("chaos: every invariant holds");
 }
 
-/// Checks that each task that failed lost as many workers as may die under one, or waited for such a task, and that a
-/// file failed because of such tasks.
-async fn check_failures(pool: &sqlx::PgPool) {
+/// Checks that each task that failed lost as many workers as may die under one, waited for such a task, or was ended for a delete that was
+/// refused then, and that a file failed because of such tasks.
+async fn check_failures(pool: &sqlx::PgPool, refused: &[i64]) {
     let unexplained: Vec<String> = sqlx::query_scalar(
         "SELECT concat_ws(' ', 'task', t.id, t.task_type, t.error_type, 'of file', t.root_id, (SELECT json_agg(a ORDER BY a.id) FROM task_attempts a WHERE a.task_id = t.id))
            FROM task_queue t
           WHERE t.status = 'failed' AND NOT CASE t.error_type
                 WHEN 'timeout' THEN $1 <= (SELECT count(*) FROM task_attempts a WHERE a.task_id = t.id AND a.code = 'lease_expired' AND a.message LIKE '% fell silent')
+                WHEN 'permanent' THEN t.root_id = ANY($2)
                 WHEN 'dependency' THEN EXISTS (SELECT FROM task_queue d WHERE d.id = ANY(t.dependencies) AND d.status = 'failed')
                 ELSE false END
          UNION ALL
@@ -278,6 +293,7 @@ async fn check_failures(pool: &sqlx::PgPool) {
             AND NOT EXISTS (SELECT FROM task_queue t WHERE t.root_id = documents.id AND t.status = 'failed')",
     )
     .bind(LAST_LOSS)
+    .bind(refused)
     .fetch_all(pool)
     .await
     .unwrap();

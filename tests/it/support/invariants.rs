@@ -115,8 +115,13 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "counters equal a recount",
-        "SELECT n.document_id::text FROM ingest_node n JOIN documents d ON d.id = n.document_id
-          WHERE d.settled = 'in_flight' AND (
+        "SELECT concat_ws(' ', n.document_id, 'of file', n.root_id, 'children', n.open_children, 'tasks', n.open_tasks, n.rollup,
+                       (SELECT json_agg(json_build_array(c.id, c.usetype, c.settled, own.root_id)) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id WHERE c.parent_id = d.id),
+                       (SELECT json_agg(e) FROM settle_event e WHERE e.document_id = d.id),
+                       (SELECT json_agg(json_build_array(t.id, t.task_type, t.status, t.final)) FROM task_queue t WHERE t.scope_document_id = d.id))
+           FROM ingest_node n JOIN documents d ON d.id = n.document_id
+          -- Nobody settles a generation that was given up: it goes once no worker holds a task of it.
+          WHERE d.settled = 'in_flight' AND NOT EXISTS (SELECT 1 FROM generations g WHERE g.generation_id = n.root_id AND (g.abandoned OR g.document_id IS NULL)) AND (
                 n.open_children <> (SELECT count(*) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
                                       WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.root_id IS DISTINCT FROM c.id)
                                  + coalesce((SELECT sum(e.done) FROM settle_event e WHERE e.document_id = n.document_id), 0)
