@@ -51,8 +51,13 @@ impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<CreatedDocument, Failure> {
         let new = call.body.0;
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
-        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+        let mut tx = store::transaction::begin_creating_by_keys(&self.pool).await.or_fail()?;
         let (id, task, mut caller) = create(self, &mut tx, caller, &new).await?;
+        // A document that was just created has no vector yet.
+        let created = match waiting {
+            Some(_) => None,
+            None => store::documents::read_without_embed(&mut tx, &caller.readable(), id).await.or_fail()?,
+        };
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
         let mut warnings = Vec::new();
@@ -61,7 +66,11 @@ impl Handle<ops::create_document> for Service {
             warnings.extend(missing_vector(self, id).await?);
             caller = caller.again(&self.pool).await?;
         }
-        Ok(CreatedDocument { document: read(self, &caller, id, call.query.include_embed).await?, warnings })
+        let document = match created {
+            Some(created) => created.into(),
+            None => read(self, &caller, id, call.query.include_embed).await?,
+        };
+        Ok(CreatedDocument { document, warnings })
     }
 }
 

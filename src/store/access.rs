@@ -23,7 +23,13 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(250);
 /// How long it waits the last time.
 const LONGEST_WAIT: Duration = Duration::from_secs(16);
 
-/// Lets this transaction create nodes. Call it as the transaction's first statement.
+/// A statement that lets its transaction create nodes and returns true, or returns false where that would have to wait. It has no parameters, and is
+/// the transaction's first statement.
+pub(super) fn sharing() -> String {
+    format!("SELECT pg_try_advisory_xact_lock_shared({})", AdvisoryLock::Access.key())
+}
+
+/// Lets this transaction create nodes, however long that has to wait. Call it as the transaction's first statement.
 pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
         .bind(AdvisoryLock::Access.key())

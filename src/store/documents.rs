@@ -177,6 +177,28 @@ pub async fn read(
     .await
 }
 
+/// Reads a document without its vector. Unlike [`read`], this names no table of vectors, so that a kept plan of it locks none.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn read_without_embed(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    id: DocumentId,
+) -> sqlx::Result<Option<DocumentRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            columns!("d.content", "d.structured_content", without embed),
+            " FROM documents d WHERE d.id = $3 AND ",
+            readable!()
+        ),
+        arguments,
+    )
+    .fetch_optional(conn)
+    .await
+}
+
 /// Reads the documents among `ids` that the scope covers, in any order.
 pub async fn read_many(
     conn: &mut PgConnection,

@@ -89,8 +89,26 @@ fn limiting(limit: Duration) -> String {
 
 /// Begins a transaction that creates nodes. No guard changes until it ends.
 pub async fn begin_creating(pool: &PgPool) -> sqlx::Result<Transaction> {
-    let mut tx = begin(pool).await?;
-    super::access::share(&mut tx).await?;
+    creating(Lent::pooled(pool.acquire().await?), pool, "BEGIN").await
+}
+
+/// Does the same for a transaction all of whose statements go by the keys of a few rows. Each connection plans them once: they would be planned
+/// alike for any values, and that would take longer than to run them. The plan uses indexes even if the tables are small when it is made, because
+/// it is kept while they grow.
+pub async fn begin_creating_by_keys(pool: &PgPool) -> sqlx::Result<Transaction> {
+    let begin = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off";
+    creating(Lent::pooled(pool.acquire().await?), pool, begin).await
+}
+
+/// Begins a transaction that creates nodes. Mostly no guard is being changed, and then the message that begins it does all. A wait has to be a
+/// statement of its own, because only that is cancelled if nobody wants the transaction any more.
+async fn creating(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<Transaction> {
+    let begin = format!("{begin}; {}", super::access::sharing());
+    let (mut tx, rows) = open_with(conn, pool, &begin).await?;
+    let is_shared: bool = sqlx::Row::try_get(rows.last().ok_or(sqlx::Error::RowNotFound)?, 0)?;
+    if !is_shared {
+        super::access::share(&mut tx).await?;
+    }
     Ok(tx)
 }
 
@@ -103,9 +121,7 @@ pub async fn begin_moving(pool: &PgPool) -> sqlx::Result<Transaction> {
 
 /// Begins the transaction of a task that creates nodes, see [`begin_bounded`] and [`begin_creating`].
 pub async fn begin_bounded_creating(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
-    let mut tx = begin_bounded(kept, limit).await?;
-    super::access::share(&mut tx).await?;
-    Ok(tx)
+    creating(kept.lend().await?, kept.pool(), &format!("BEGIN; {}", limiting(limit))).await
 }
 
 /// Begins a look at what a transaction has written, in which no statement may take longer than `limit`. One that does fails, and the transaction

@@ -6,7 +6,10 @@ use svc::store::{
     advisory::AdvisoryLock,
     database,
     kept::KeptConnections,
-    transaction::{begin, begin_bounded, begin_bounded_creating, begin_creating, begin_search, begin_snapshot},
+    transaction::{
+        begin, begin_bounded, begin_bounded_creating, begin_creating, begin_creating_by_keys, begin_search,
+        begin_snapshot,
+    },
 };
 
 const LEASE: Duration = Duration::from_secs(90);
@@ -79,7 +82,7 @@ async fn so_is_one_of_a_snapshot_of_a_search_of_a_creation_and_of_a_task() {
     for polls in 0..30 {
         polled(polls, begin_snapshot(&pool)).await;
         polled(polls, begin_search(&pool)).await;
-        polled(polls, begin_creating(&pool)).await;
+        polled(polls, begin_creating_by_keys(&pool)).await;
         polled(polls, begin_bounded(&kept, LEASE)).await;
         polled(polls, begin_bounded_creating(&kept, LEASE)).await;
         assert!(!in_a_transaction(&pool).await, "dropped at poll {polls}");
@@ -139,8 +142,21 @@ async fn whoever_creates_waits_while_guards_change_and_is_cancelled_if_nobody_wa
     assert_eq!(after, backend, "the connection was closed");
 
     let creators = pool.clone();
-    let wanted = tokio::spawn(async move { begin_creating(&creators).await?.commit().await });
+    let wanted = tokio::spawn(async move { begin_creating_by_keys(&creators).await?.commit().await });
     until("the wait", async || is_waiting().await.then_some(())).await;
     change.commit().await.unwrap();
     wanted.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn how_a_creation_is_planned_ends_with_it() {
+    let (pool, _) = pools(1).await;
+    let plans = "SELECT current_setting('plan_cache_mode') || ' ' || current_setting('enable_seqscan')";
+    let before: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
+    let mut tx = begin_creating_by_keys(&pool).await.unwrap();
+    let within: String = sqlx::query_scalar(plans).fetch_one(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+    let after: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
+    assert_eq!((before.as_str(), within.as_str()), ("auto on", "force_generic_plan off"));
+    assert_eq!(after, before);
 }
