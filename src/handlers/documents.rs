@@ -52,25 +52,18 @@ impl Handle<ops::create_document> for Service {
         let new = call.body.0;
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let mut tx = store::transaction::begin_creating_by_keys(&self.pool).await.or_fail()?;
-        let (id, task, mut caller) = create(self, &mut tx, caller, &new).await?;
-        // A document that was just created has no vector yet.
-        let created = match waiting {
-            Some(_) => None,
-            None => store::documents::read_without_embed(&mut tx, &caller.readable(), id).await.or_fail()?,
-        };
+        let (created, task, caller) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
-        let mut warnings = Vec::new();
-        if let Some(waiting) = waiting {
-            warnings = waiting.until(wait_for(self, id, &[task])).await?;
-            warnings.extend(missing_vector(self, id).await?);
-            caller = caller.again(&self.pool).await?;
-        }
-        let document = match created {
-            Some(created) => created.into(),
-            None => read(self, &caller, id, call.query.include_embed).await?,
+        let Some(waiting) = waiting else {
+            // The document has no vector yet.
+            return Ok(CreatedDocument { document: created.into(), warnings: Vec::new() });
         };
-        Ok(CreatedDocument { document, warnings })
+        let id = created.id;
+        let mut warnings = waiting.until(wait_for(self, id, &[task])).await?;
+        warnings.extend(missing_vector(self, id).await?);
+        let caller = caller.again(&self.pool).await?;
+        Ok(CreatedDocument { document: read(self, &caller, id, call.query.include_embed).await?, warnings })
     }
 }
 
@@ -85,14 +78,14 @@ async fn missing_vector(service: &Service, id: DocumentId) -> Result<Option<Stri
     Ok(note.and_then(warning))
 }
 
-/// Creates a document and queues the task that embeds it. Returns both ids, and the caller, who has gained the right to
-/// the document if that is private.
+/// Creates a document and queues the task that embeds it. Returns the document as it was stored, the task's id, and the caller, who has gained
+/// the right to the document if that is private.
 async fn create(
     service: &Service,
     conn: &mut PgConnection,
     caller: &Caller,
     new: &NewDocument,
-) -> Result<(DocumentId, TaskId, Caller), Failure> {
+) -> Result<(DocumentRow, TaskId, Caller), Failure> {
     let parent = match new.parent_id {
         Some(id) => Some(parent::lock(conn, caller, DocumentId(id), 0).await?),
         None => None,
@@ -108,7 +101,7 @@ async fn create(
         content_hash: &content_hash(&new.content),
         settled: Settled::Settled,
     };
-    let place = store::documents::insert(conn, &service.lexicon, &row).await.or_fail()?;
+    let (place, created) = store::documents::insert(conn, &service.lexicon, &row).await.or_fail()?;
     let id = place.id();
     if parent.is_some() {
         store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
@@ -124,7 +117,7 @@ async fn create(
     let queueing = Queueing { root_id: id.as_root(), badges: &service.settings.task_badges, priority: new.priority };
     let work = Work::of(&EMBED).write_mode(WriteMode::Itself);
     let task = queueing.add(conn, &place, work).await.or_fail()?;
-    Ok((id, task, caller))
+    Ok((created, task, caller))
 }
 
 /// Waits for all of these tasks, which embed a document or what is under it. Returns a warning if some of them failed or were cancelled:
@@ -266,7 +259,7 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
         let before = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
         must_match(meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
     }
-    store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
+    store::reservations::hold_for_delete(&mut tx, &place, precedence::LET_GO).await.or_fail()?;
     // The more goes, the longer some statements take, and what goes must go whole.
     let limit = service.settings.statement_timeout.max(service.settings.request_timeout);
     store::transaction::allow(&mut tx, limit).await.or_fail()?;

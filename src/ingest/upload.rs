@@ -365,7 +365,7 @@ async fn store_new(
         content_hash: &arrival.content_hash,
         settled: Settled::InFlight,
     };
-    let place = store::documents::insert(conn, &core.lexicon, &row).await.or_fail()?;
+    let (place, _) = store::documents::insert(conn, &core.lexicon, &row).await.or_fail()?;
     let id = place.id();
     if parent.is_some() {
         store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;

@@ -126,17 +126,24 @@ pub struct NewRow<'a> {
     pub settled: Settled,
 }
 
-/// Stores one document and returns its place. It gets its parent's guard; the transaction is one of
+/// Stores one document; returns its place, and the document as it was stored. It gets its parent's guard; the transaction is one of
 /// [`super::transaction::begin_creating`].
-pub async fn insert(conn: &mut PgConnection, lexicon: &Lexicon, row: &NewRow<'_>) -> sqlx::Result<Place> {
+pub async fn insert(
+    conn: &mut PgConnection,
+    lexicon: &Lexicon,
+    row: &NewRow<'_>,
+) -> sqlx::Result<(Place, DocumentRow)> {
     let words = lexicon.words(vec![(row.title, row.content)]).await;
     let path = row.parent.map(Place::children_path).unwrap_or_default();
-    let id = sqlx::query_scalar(
+    let stored: DocumentRow = sqlx::query_as(concat!(
         "WITH made AS (
              INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled, guard)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce((SELECT p.guard FROM documents p WHERE p.id = $1), 0)) RETURNING id)
-         INSERT INTO document_words (document_id, words) SELECT id, $11::text::tsvector FROM made RETURNING document_id",
-    )
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce((SELECT p.guard FROM documents p WHERE p.id = $1), 0)) RETURNING *),
+         words AS (INSERT INTO document_words (document_id, words) SELECT id, $11::text::tsvector FROM made)
+         SELECT ",
+        columns!("d.content", "d.structured_content", without embed),
+        " FROM made d"
+    ))
     .bind(row.parent.map(Place::id))
     .bind(&path)
     .bind(row.title)
@@ -150,7 +157,7 @@ pub async fn insert(conn: &mut PgConnection, lexicon: &Lexicon, row: &NewRow<'_>
     .bind(words.first())
     .fetch_one(conn)
     .await?;
-    Ok(Place { id, path })
+    Ok((Place { id: stored.id, path }, stored))
 }
 
 /// Reads one document that the scope covers.
@@ -169,28 +176,6 @@ pub async fn read(
             "SELECT ",
             columns!("d.content", "d.structured_content"),
             " FROM documents d WHERE d.id = $4 AND ",
-            readable!()
-        ),
-        arguments,
-    )
-    .fetch_optional(conn)
-    .await
-}
-
-/// Reads a document without its vector. Unlike [`read`], this names no table of vectors, so that a kept plan of it locks none.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn read_without_embed(
-    conn: &mut PgConnection,
-    scope: &Readable,
-    id: DocumentId,
-) -> sqlx::Result<Option<DocumentRow>> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, id);
-    sqlx::query_as_with(
-        concat!(
-            "SELECT ",
-            columns!("d.content", "d.structured_content", without embed),
-            " FROM documents d WHERE d.id = $3 AND ",
             readable!()
         ),
         arguments,

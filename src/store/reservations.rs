@@ -41,17 +41,64 @@ impl IntoFailure for EditError {
     }
 }
 
+/// Whether the row `t` is a task that works at and under one node alone; the arguments are the placeholders of the node's path and of its id.
+macro_rules! is_within {
+    ($path:literal, $id:literal) => {
+        // A task that embeds documents of several folders is not.
+        concat!(
+            "starts_with(t.node_path, ",
+            $path,
+            ") AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id)
+                                 JOIN documents d ON d.id = member.id::bigint WHERE d.id <> ",
+            $id,
+            " AND NOT d.path @> ARRAY[",
+            $id,
+            "::bigint])"
+        )
+    };
+}
+
+/// Whether the row `t` is a task for which a delete of what is at and under a node waits no longer: it works there alone, and its end was requested
+/// as long ago as the third argument says. Nothing that such a task writes can be committed.
+macro_rules! is_over {
+    ($path:literal, $id:literal, $patience:literal) => {
+        concat!(
+            "coalesce(t.cancel_requested_at <= clock_timestamp() - ",
+            $patience,
+            "::interval AND t.batch_id IS NULL AND ",
+            is_within!($path, $id),
+            ", false)"
+        )
+    };
+}
+
 /// Keeps claims away from a node's region until the transaction ends; fails if a task holds an overlapping one.
 ///
 /// It locks the rows of tasks that wait there, which claims then skip. With a reservation of its own, every claim of
 /// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn hold_for_edit(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> Result<(), EditError> {
+    hold(conn, place, mode, None).await
+}
+
+/// Does the same for a delete, which waits no longer than `patience` for a worker to let go of a task whose end was requested: the worker may have
+/// died, and whatever it does, the task cannot commit.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn hold_for_delete(conn: &mut PgConnection, place: &Place, patience: Duration) -> Result<(), EditError> {
+    hold(conn, place, WriteMode::Subtree, Some(patience)).await
+}
+
+async fn hold(
+    conn: &mut PgConnection,
+    place: &Place,
+    mode: WriteMode,
+    patience: Option<Duration>,
+) -> Result<(), EditError> {
     // A task that waits in a batch of a provider, perhaps for a day, keeps nobody from editing. An edit of its node alone changes nothing that it asks of.
     if mode != WriteMode::Itself {
         llm_batches::leave(conn, place, mode).await?;
     }
-    if let Some(holder) = holder(conn, place, mode).await? {
+    if let Some(holder) = holder(conn, place, mode, patience).await? {
         return Err(EditError::Held(holder));
     }
     // This waits for a row that is being claimed, which is then held. Rows are locked by id, in the order in which the
@@ -70,30 +117,46 @@ pub async fn hold_for_edit(conn: &mut PgConnection, place: &Place, mode: WriteMo
     .bind(mode != WriteMode::Itself)
     .execute(&mut *conn)
     .await?;
-    holder(conn, place, mode).await?.map_or(Ok(()), |holder| Err(EditError::Held(holder)))
+    holder(conn, place, mode, patience).await?.map_or(Ok(()), |holder| Err(EditError::Held(holder)))
 }
 
-async fn holder(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> sqlx::Result<Option<Holder>> {
-    sqlx::query_as(
+async fn holder(
+    conn: &mut PgConnection,
+    place: &Place,
+    mode: WriteMode,
+    patience: Option<Duration>,
+) -> sqlx::Result<Option<Holder>> {
+    sqlx::query_as(concat!(
         "SELECT r.task_id, t.task_type, r.worker FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
-          WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) AND NOT ($3 = 'self' AND t.batch_id IS NOT NULL) LIMIT 1",
-    )
+          WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) AND NOT ($3 = 'self' AND t.batch_id IS NOT NULL)
+            AND NOT ",
+        is_over!("$1", "$4", "$5"),
+        " LIMIT 1"
+    ))
     .bind(path_key(&place.children_path()))
     .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
     .bind(mode.as_str())
+    .bind(place.id())
+    .bind(patience.map(interval))
     .fetch_optional(conn)
     .await
 }
 
-/// Whether a worker holds a part of what is at and under a node, or of what encloses it.
+/// Whether a worker holds a part of what is at and under a node, or of what encloses it. Whoever deletes the node says how long to wait for tasks
+/// whose end was requested, see [`hold_for_delete`].
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn is_worked_on(conn: &mut PgConnection, place: &Place) -> sqlx::Result<bool> {
-    sqlx::query_scalar(
+pub async fn is_worked_on(conn: &mut PgConnection, place: &Place, patience: Option<Duration>) -> sqlx::Result<bool> {
+    sqlx::query_scalar(concat!(
         "SELECT EXISTS (SELECT 1 FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
-                         WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL) AND t.batch_id IS NULL)",
-    )
+                         WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL) AND t.batch_id IS NULL
+                           AND NOT ",
+        is_over!("$1", "$3", "$4"),
+        ")"
+    ))
     .bind(path_key(&place.children_path()))
     .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
+    .bind(place.id())
+    .bind(patience.map(interval))
     .fetch_one(conn)
     .await
 }
@@ -134,12 +197,11 @@ pub async fn put_off_waiting(
 /// while one goes on, the others would be ended for a delete that may be refused. Returns how many had no such request before.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn cancel_held_within(conn: &mut PgConnection, place: &Place) -> sqlx::Result<i64> {
-    sqlx::query(
+    sqlx::query(concat!(
         "WITH around AS MATERIALIZED (
-             -- A task that embeds documents of several folders goes on.
-             SELECT t.id, starts_with(t.node_path, $1) AND NOT EXISTS (
-                        SELECT 1 FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id)
-                          JOIN documents d ON d.id = member.id::bigint WHERE d.id <> $3 AND NOT d.path @> ARRAY[$3::bigint]) AS is_within
+             SELECT t.id, ",
+        is_within!("$1", "$3"),
+        " AS is_within
                FROM task_queue t
               WHERE t.batch_id IS NULL AND t.id IN (
                         SELECT r.task_id FROM task_reservation r
@@ -149,8 +211,8 @@ pub async fn cancel_held_within(conn: &mut PgConnection, place: &Place) -> sqlx:
               WHERE t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL AND NOT EXISTS (SELECT 1 FROM around WHERE NOT is_within)
               ORDER BY t.id FOR UPDATE OF t)
          UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
-           FROM held WHERE t.id = held.id AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL",
-    )
+           FROM held WHERE t.id = held.id AND t.status IN ('claimed', 'running') AND t.cancel_requested_at IS NULL"
+    ))
     .bind(path_key(&place.children_path()))
     .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
     .bind(place.id())

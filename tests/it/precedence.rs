@@ -3,7 +3,7 @@ use crate::{
     edits::patch,
     principals::{grant, someone},
     queue::{app, claim, finish, node, status, task},
-    support::{TestApp, Wish, until},
+    support::{TestApp, Wish, invariants, until},
 };
 use serde_json::json;
 use std::time::Duration;
@@ -60,6 +60,51 @@ async fn a_delete_ends_what_a_worker_holds_and_takes_what_waits() {
         .await
         .unwrap();
     assert_eq!(left, 0);
+    app.end().await;
+}
+
+/// Its worker has died, or takes long to hear of it.
+#[tokio::test]
+async fn a_delete_goes_on_without_a_worker_that_does_not_let_go() {
+    let app = app().await;
+    let folder = node(&app, None).await;
+    let below = node(&app, Some(folder.0)).await;
+    task(&app, &below, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 1).await;
+    app.client.delete_document(DocumentPath { id: folder.0 }).await.unwrap();
+    assert!(!finish(&app.pool, &held[0]).await, "nothing that it wrote is kept");
+    let mut tx = app.pool.begin().await.unwrap();
+    tasks::fail(&mut tx, &held[0], &TaskFailure::cancelled(), "w", Duration::ZERO).await.unwrap();
+    tx.commit().await.unwrap();
+    let left: i64 = sqlx::query_scalar(
+        "SELECT (SELECT count(*) FROM task_queue WHERE task_type = 'test') + (SELECT count(*) FROM task_reservation WHERE task_id = $1)
+              + (SELECT count(*) FROM task_attempts WHERE task_id = $1)",
+    )
+    .bind(held[0].task_id)
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(left, 0);
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+/// Who cancelled it may still want to know how it ended, and it may write there.
+#[tokio::test]
+async fn a_move_waits_for_a_task_whose_end_was_requested() {
+    let app = app().await;
+    let (folder, target) = (node(&app, None).await, node(&app, None).await);
+    let below = node(&app, Some(folder.0)).await;
+    let id = task(&app, &below, WriteMode::Itself, 0, None).await;
+    claim(&app, 1).await;
+    sqlx::query("UPDATE task_queue SET cancel_requested_at = clock_timestamp() - interval '1 hour' WHERE id = $1")
+        .bind(id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let refused = patch(&app, folder.0, json!({"parent_id": target.0})).await.unwrap_err();
+    assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(id.0)));
+    app.client.delete_document(DocumentPath { id: folder.0 }).await.unwrap();
     app.end().await;
 }
 

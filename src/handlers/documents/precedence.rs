@@ -9,6 +9,8 @@ use svc_ids::DocumentId;
 const LONGEST: Duration = Duration::from_secs(8);
 /// How long a delete lets running tasks go on before it ends them.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a delete waits for workers to let go of tasks whose end was requested. A worker that lives is told at once.
+pub(super) const LET_GO: Duration = Duration::from_secs(3);
 /// How long tasks that have not begun stand back after the last look, so that they go on by themselves whatever becomes of the edit.
 const STAND_BACK: Duration = Duration::from_secs(2);
 /// The shortest time between two looks at the region.
@@ -63,7 +65,8 @@ impl Precedence {
             // Whoever may not change what a task above works on does not hold it up either.
             let above = store::places::above(&mut tx, &caller.writable(), &place).await.or_fail()?;
             store::reservations::put_off_waiting(&mut tx, &place, &above, STAND_BACK).await.or_fail()?;
-            let is_free = !store::reservations::is_worked_on(&mut tx, &place).await.or_fail()?;
+            let patience = self.ends_tasks.then_some(LET_GO);
+            let is_free = !store::reservations::is_worked_on(&mut tx, &place, patience).await.or_fail()?;
             tx.commit().await.or_fail()?;
             announce_cancel(service, stopping).await;
             if is_free {
