@@ -353,7 +353,7 @@ pub async fn insert(conn: &mut PgConnection, parent: Option<i64>) -> DocumentId 
         content_hash: "sha256:",
         settled: Settled::Settled,
     };
-    documents::insert(conn, &Lexicon::new(AnalyzerConfig::default()), &row).await.unwrap().id()
+    documents::insert(conn, &Lexicon::new(AnalyzerConfig::default()), &row).await.unwrap().0.id()
 }
 
 /// Asks repeatedly until there is an answer.
