@@ -10,11 +10,16 @@ use crate::{
 };
 use futures_util::{StreamExt, TryStreamExt};
 use std::time::{Duration, Instant};
-use svc::app::App;
+use svc::{
+    app::App,
+    search::{self, titles},
+    store::nodes::{self, TextRow},
+};
 use svc_client::{
     Client, Json, Remote,
     wire::{NewDocument, WaitQuery},
 };
+use svc_ids::DocumentId;
 use svc_models::Engine;
 
 /// The texts in one call of the bare encoder: enough to sort by length, few enough to keep their vectors.
@@ -57,11 +62,7 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
         let start = Instant::now();
         nodes += uploads::ingest(&client, (1..=files).map(|number| file(round * files + number))).await?;
         service_seconds += start.elapsed().as_secs_f64();
-        let texts: Vec<String> =
-            sqlx::query_scalar("SELECT content FROM documents WHERE usetype = 'chunk' AND id > $1 ORDER BY id")
-                .bind(before)
-                .fetch_all(&app.service.pool)
-                .await?;
+        let texts = embedded_texts(app, before).await?;
         chunks += texts.len();
         tokens += texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
         encoder_seconds += encode(engine, texts).await?;
@@ -189,6 +190,18 @@ async fn last_document(app: &App) -> Result<i64, BoxError> {
 fn engine(app: &App) -> Result<&Engine, BoxError> {
     let engine = app.service.embedder.as_ref().and_then(svc::embedding::Embedder::engine);
     engine.ok_or_else(|| "the service has no model".into())
+}
+
+/// The texts that the service embedded of the chunks after a document: the titles above a chunk are before it.
+async fn embedded_texts(app: &App, after: i64) -> Result<Vec<String>, BoxError> {
+    let chunks: Vec<DocumentId> =
+        sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'chunk' AND id > $1 ORDER BY id")
+            .bind(after)
+            .fetch_all(&app.service.pool)
+            .await?;
+    let rows = nodes::texts(&mut *app.service.pool.acquire().await?, &chunks).await?;
+    let of = |row: &TextRow| titles::join(titles::before(row), &search::text(&row.usetype, &row.title, &row.content));
+    Ok(rows.iter().map(of).collect())
 }
 
 /// The seconds that the model alone takes.

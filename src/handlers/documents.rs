@@ -56,10 +56,11 @@ impl Handle<ops::create_document> for Service {
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
         let Some(waiting) = waiting else {
-            // The document has no vector yet.
+            // This is the document as it was stored, before its vector.
             return Ok(CreatedDocument { document: created.into(), warnings: Vec::new() });
         };
         let id = created.id;
+        drop(created);
         let mut warnings = waiting.until(wait_for(self, id, &[task])).await?;
         warnings.extend(missing_vector(self, id).await?);
         let caller = caller.again(&self.pool).await?;
@@ -259,7 +260,7 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
         let before = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
         must_match(meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
     }
-    store::reservations::hold_for_delete(&mut tx, &place, precedence::LET_GO).await.or_fail()?;
+    store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
     // The more goes, the longer some statements take, and what goes must go whole.
     let limit = service.settings.statement_timeout.max(service.settings.request_timeout);
     store::transaction::allow(&mut tx, limit).await.or_fail()?;

@@ -20,7 +20,7 @@ mod results;
 mod similar;
 mod snippets;
 pub mod synthesize;
-pub(crate) mod titles;
+pub mod titles;
 
 use crate::{
     access::Caller,

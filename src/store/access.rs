@@ -23,8 +23,8 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(250);
 /// How long it waits the last time.
 const LONGEST_WAIT: Duration = Duration::from_secs(16);
 
-/// A statement that lets its transaction create nodes and returns true, or returns false where that would have to wait. It has no parameters, and is
-/// the transaction's first statement.
+/// A statement that lets its transaction create nodes and returns true if that is possible at once; false means that it has to wait. It has no
+/// parameters, and is the transaction's first statement.
 pub(super) fn sharing() -> String {
     format!("SELECT pg_try_advisory_xact_lock_shared({})", AdvisoryLock::Access.key())
 }

@@ -1,5 +1,5 @@
 //! Edits that come over REST and not from the queue, and the regions that tasks hold.
-use super::{interval::interval, llm_batches, places::Place};
+use super::{interval::interval, leases::Held, llm_batches, places::Place};
 use crate::error::IntoFailure;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -58,47 +58,17 @@ macro_rules! is_within {
     };
 }
 
-/// Whether the row `t` is a task for which a delete of what is at and under a node waits no longer: it works there alone, and its end was requested
-/// as long ago as the third argument says. Nothing that such a task writes can be committed.
-macro_rules! is_over {
-    ($path:literal, $id:literal, $patience:literal) => {
-        concat!(
-            "coalesce(t.cancel_requested_at <= clock_timestamp() - ",
-            $patience,
-            "::interval AND t.batch_id IS NULL AND ",
-            is_within!($path, $id),
-            ", false)"
-        )
-    };
-}
-
 /// Keeps claims away from a node's region until the transaction ends; fails if a task holds an overlapping one.
 ///
 /// It locks the rows of tasks that wait there, which claims then skip. With a reservation of its own, every claim of
 /// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn hold_for_edit(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> Result<(), EditError> {
-    hold(conn, place, mode, None).await
-}
-
-/// Does the same for a delete, which waits no longer than `patience` for a worker to let go of a task whose end was requested: the worker may have
-/// died, and whatever it does, the task cannot commit.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn hold_for_delete(conn: &mut PgConnection, place: &Place, patience: Duration) -> Result<(), EditError> {
-    hold(conn, place, WriteMode::Subtree, Some(patience)).await
-}
-
-async fn hold(
-    conn: &mut PgConnection,
-    place: &Place,
-    mode: WriteMode,
-    patience: Option<Duration>,
-) -> Result<(), EditError> {
     // A task that waits in a batch of a provider, perhaps for a day, keeps nobody from editing. An edit of its node alone changes nothing that it asks of.
     if mode != WriteMode::Itself {
         llm_batches::leave(conn, place, mode).await?;
     }
-    if let Some(holder) = holder(conn, place, mode, patience).await? {
+    if let Some(holder) = holder(conn, place, mode).await? {
         return Err(EditError::Held(holder));
     }
     // This waits for a row that is being claimed, which is then held. Rows are locked by id, in the order in which the
@@ -117,46 +87,30 @@ async fn hold(
     .bind(mode != WriteMode::Itself)
     .execute(&mut *conn)
     .await?;
-    holder(conn, place, mode, patience).await?.map_or(Ok(()), |holder| Err(EditError::Held(holder)))
+    holder(conn, place, mode).await?.map_or(Ok(()), |holder| Err(EditError::Held(holder)))
 }
 
-async fn holder(
-    conn: &mut PgConnection,
-    place: &Place,
-    mode: WriteMode,
-    patience: Option<Duration>,
-) -> sqlx::Result<Option<Holder>> {
-    sqlx::query_as(concat!(
+async fn holder(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> sqlx::Result<Option<Holder>> {
+    sqlx::query_as(
         "SELECT r.task_id, t.task_type, r.worker FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
-          WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) AND NOT ($3 = 'self' AND t.batch_id IS NOT NULL)
-            AND NOT ",
-        is_over!("$1", "$4", "$5"),
-        " LIMIT 1"
-    ))
+          WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) AND NOT ($3 = 'self' AND t.batch_id IS NOT NULL) LIMIT 1",
+    )
     .bind(path_key(&place.children_path()))
     .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
     .bind(mode.as_str())
-    .bind(place.id())
-    .bind(patience.map(interval))
     .fetch_optional(conn)
     .await
 }
 
-/// Whether a worker holds a part of what is at and under a node, or of what encloses it. Whoever deletes the node says how long to wait for tasks
-/// whose end was requested, see [`hold_for_delete`].
+/// Whether a worker holds a part of what is at and under a node, or of what encloses it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn is_worked_on(conn: &mut PgConnection, place: &Place, patience: Option<Duration>) -> sqlx::Result<bool> {
-    sqlx::query_scalar(concat!(
+pub async fn is_worked_on(conn: &mut PgConnection, place: &Place) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
-                         WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL) AND t.batch_id IS NULL
-                           AND NOT ",
-        is_over!("$1", "$3", "$4"),
-        ")"
-    ))
+                         WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL) AND t.batch_id IS NULL)",
+    )
     .bind(path_key(&place.children_path()))
     .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
-    .bind(place.id())
-    .bind(patience.map(interval))
     .fetch_one(conn)
     .await
 }
@@ -219,4 +173,26 @@ pub async fn cancel_held_within(conn: &mut PgConnection, place: &Place) -> sqlx:
     .execute(conn)
     .await
     .map(|done| i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
+}
+
+/// The tasks that work at and under a node alone and that workers still hold, though their end was requested this long ago. The worker of such a
+/// task may have died; [`super::leases::end`] ends the task.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn not_let_go(conn: &mut PgConnection, place: &Place, patience: Duration) -> sqlx::Result<Vec<Held>> {
+    sqlx::query_as(concat!(
+        "SELECT t.id, t.claim_token, t.heartbeat_at, t.scope_document_id, t.task_type, t.params, true AS cancelled FROM task_queue t
+          WHERE t.batch_id IS NULL AND t.status IN ('claimed', 'running') AND t.cancel_requested_at <= clock_timestamp() - $4::interval
+            AND t.id IN (
+                SELECT r.task_id FROM task_reservation r
+                 WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL))
+            AND ",
+        is_within!("$1", "$3"),
+        " ORDER BY t.id LIMIT 1000"
+    ))
+    .bind(path_key(&place.children_path()))
+    .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
+    .bind(place.id())
+    .bind(interval(patience))
+    .fetch_all(conn)
+    .await
 }

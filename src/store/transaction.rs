@@ -92,16 +92,17 @@ pub async fn begin_creating(pool: &PgPool) -> sqlx::Result<Transaction> {
     creating(Lent::pooled(pool.acquire().await?), pool, "BEGIN").await
 }
 
-/// Does the same for a transaction all of whose statements go by the keys of a few rows. Each connection plans them once: they would be planned
-/// alike for any values, and that would take longer than to run them. The plan uses indexes even if the tables are small when it is made, because
-/// it is kept while they grow.
+/// Does the same for a transaction whose statements look for a few rows by their keys. Each connection keeps their plans: they would be planned
+/// alike for any values, and that would take longer than to run them. Such a plan goes from row to row by indexes even if the tables are small
+/// when it is made, because it is kept while they grow.
 pub async fn begin_creating_by_keys(pool: &PgPool) -> sqlx::Result<Transaction> {
-    let begin = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off";
+    let begin = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off;
+                 SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
     creating(Lent::pooled(pool.acquire().await?), pool, begin).await
 }
 
-/// Begins a transaction that creates nodes. Mostly no guard is being changed, and then the message that begins it does all. A wait has to be a
-/// statement of its own, because only that is cancelled if nobody wants the transaction any more.
+/// Begins a transaction that creates nodes. Mostly no guard is being changed, and then the message that begins it does all. A wait is a statement
+/// of its own: the server's process is only known once the message that begins is answered, and without it nobody can cancel the wait.
 async fn creating(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<Transaction> {
     let begin = format!("{begin}; {}", super::access::sharing());
     let (mut tx, rows) = open_with(conn, pool, &begin).await?;

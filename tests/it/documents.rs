@@ -352,15 +352,14 @@ async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
     let claimer =
         svc::store::tasks::Claimer { worker_id: "w".into(), badges: None, strict: false, lease: crate::queue::LEASE };
     let grants = svc::store::tasks::claim(&app.pool, &claimer, &[(svc_actors::Lane::Cpu, 1)]).await.unwrap().grants;
-    let refused = app.client.delete_document(DocumentPath { id }).await.unwrap_err();
+    let folder = Json(document("Folder", "What is in it."));
+    let folder = app.client.create_document(WaitQuery::default(), folder).await.unwrap().id;
+    let refused = crate::edits::patch(&app, id, json!({"parent_id": folder})).await.unwrap_err();
     assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id.0)));
     assert!(refused.members.contains_key("retry_after") && refused.to_string().contains("/cancel"), "{refused}");
-    // The worker did not let go in time, and does now.
-    let asked = svc::store::leases::give_back(&app.pool, &[grants[0].token]).await.unwrap();
-    let mut tx = app.pool.begin().await.unwrap();
-    assert!(svc::store::leases::end(&mut tx, &asked[0]).await.unwrap());
-    tx.commit().await.unwrap();
+    // The worker has died, and its lease lasts.
     app.client.delete_document(DocumentPath { id }).await.unwrap();
+    app.client.delete_document(DocumentPath { id: folder }).await.unwrap();
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -366,6 +366,41 @@ async fn a_section_whose_last_chunk_goes_while_it_waits_to_be_embedded_has_no_ve
     app.end().await;
 }
 
+/// Its worker has died: the delete ends the task, and the file counts neither what it failed nor what is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_section_goes_although_a_worker_that_does_not_answer_holds_a_task_there() {
+    let app = TestApp::start().await;
+    let (file, section, chunks) = file_with_penguins(&app).await;
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    patched(&app, chunks[0], json!({"content": "Penguins eat krill."})).await;
+    let held: i64 = sqlx::query_scalar(
+        "SELECT id FROM grant_tasks('dead', ARRAY(SELECT id FROM task_queue WHERE scope_document_id = $1 AND NOT final), '1 hour')",
+    )
+    .bind(section)
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    app.client.delete_document(DocumentPath { id: section }).await.unwrap();
+    app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    let frontier = app.settled(file).await;
+    assert_eq!(
+        (frontier.settled, frontier.nodes_in_flight, frontier.nodes_failed),
+        (Settled::Settled, 0, 0),
+        "{frontier:?}"
+    );
+    assert_eq!(evidence(&app, file, "failed_parts").await, None);
+    let left: i64 = sqlx::query_scalar(
+        "SELECT (SELECT count(*) FROM task_queue WHERE id = $1) + (SELECT count(*) FROM task_reservation WHERE task_id = $1)",
+    )
+    .bind(held)
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(left, 0);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_that_failed_is_forgotten_with_its_delete() {
     let app = TestApp::start().await;

@@ -89,7 +89,6 @@ async fn a_delete_goes_on_without_a_worker_that_does_not_let_go() {
     app.end().await;
 }
 
-/// Who cancelled it may still want to know how it ended, and it may write there.
 #[tokio::test]
 async fn a_move_waits_for_a_task_whose_end_was_requested() {
     let app = app().await;

@@ -151,12 +151,13 @@ async fn whoever_creates_waits_while_guards_change_and_is_cancelled_if_nobody_wa
 #[tokio::test]
 async fn how_a_creation_is_planned_ends_with_it() {
     let (pool, _) = pools(1).await;
-    let plans = "SELECT current_setting('plan_cache_mode') || ' ' || current_setting('enable_seqscan')";
+    let plans = "SELECT string_agg(current_setting(name), ' ')
+                   FROM unnest(ARRAY['plan_cache_mode', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) AS name";
     let before: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
     let mut tx = begin_creating_by_keys(&pool).await.unwrap();
     let within: String = sqlx::query_scalar(plans).fetch_one(&mut *tx).await.unwrap();
     tx.commit().await.unwrap();
     let after: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
-    assert_eq!((before.as_str(), within.as_str()), ("auto on", "force_generic_plan off"));
+    assert_eq!((before.as_str(), within.as_str()), ("auto on on on", "force_generic_plan off off off"));
     assert_eq!(after, before);
 }

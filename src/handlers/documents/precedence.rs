@@ -1,6 +1,12 @@
 //! Edits of a subtree that find a task at work there: what has not begun waits for them, and they wait a bounded time for what has.
 use super::super::admin::announce_cancel;
-use crate::{access::Caller, error::OrFail, service::Service, store};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    ingest::held,
+    service::Service,
+    store::{self, leases::Held},
+};
 use std::time::{Duration, Instant};
 use svc_client::{Code, Failure};
 use svc_ids::DocumentId;
@@ -9,8 +15,9 @@ use svc_ids::DocumentId;
 const LONGEST: Duration = Duration::from_secs(8);
 /// How long a delete lets running tasks go on before it ends them.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a delete waits for workers to let go of tasks whose end was requested. A worker that lives is told at once.
-pub(super) const LET_GO: Duration = Duration::from_secs(3);
+/// How long a delete waits for workers to let go of tasks whose end was requested, before it ends them itself. A worker that lives mostly knows
+/// of it at once.
+const LET_GO: Duration = Duration::from_secs(3);
 /// How long tasks that have not begun stand back after the last look, so that they go on by themselves whatever becomes of the edit.
 const STAND_BACK: Duration = Duration::from_secs(2);
 /// The shortest time between two looks at the region.
@@ -65,17 +72,35 @@ impl Precedence {
             // Whoever may not change what a task above works on does not hold it up either.
             let above = store::places::above(&mut tx, &caller.writable(), &place).await.or_fail()?;
             store::reservations::put_off_waiting(&mut tx, &place, &above, STAND_BACK).await.or_fail()?;
-            let patience = self.ends_tasks.then_some(LET_GO);
-            let is_free = !store::reservations::is_worked_on(&mut tx, &place, patience).await.or_fail()?;
+            let is_free = !store::reservations::is_worked_on(&mut tx, &place).await.or_fail()?;
+            let not_let_go = match self.ends_tasks && !is_free {
+                true => store::reservations::not_let_go(&mut tx, &place, LET_GO).await.or_fail()?,
+                false => Vec::new(),
+            };
             tx.commit().await.or_fail()?;
             announce_cancel(service, stopping).await;
             if is_free {
                 return Ok(());
             }
+            if !not_let_go.is_empty() {
+                self.end(service, &not_let_go, &failure).await?;
+                continue;
+            }
             tokio::select! {
                 () = tokio::time::sleep(rest(begun.elapsed())) => {}
                 () = service.ending.cancelled() => return Err(failure),
             }
+        }
+    }
+
+    /// Ends tasks as if their leases had expired. A worker that stands still may have the rows of one locked, for which this waits as long as the
+    /// edit may wait.
+    async fn end(&self, service: &Service, tasks: &[Held], failure: &Failure) -> Result<(), Failure> {
+        let left = LONGEST.saturating_sub(self.begun.elapsed());
+        let ended = held::end(&service.pool, &service.task_types, &service.settings.task_badges, tasks);
+        match tokio::time::timeout(left, ended).await {
+            Ok(ended) => ended.or_fail(),
+            Err(_) => Err(failure.clone()),
         }
     }
 }
