@@ -51,7 +51,12 @@ impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<CreatedDocument, Failure> {
         let new = call.body.0;
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
-        let mut tx = store::transaction::begin_creating_by_keys(&self.pool).await.or_fail()?;
+        let goes_by_keys = new.parent_id.is_none() && !new.private && !self.settings.is_enclosed(None);
+        let mut tx = match goes_by_keys {
+            true => store::transaction::begin_creating_by_keys(&self.pool).await.or_fail()?,
+            // Regions and rights are not found by keys alone, so that their plans must fit what is there.
+            false => store::transaction::begin_creating(&self.pool).await.or_fail()?,
+        };
         let (created, task, caller) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
