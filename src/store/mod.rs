@@ -42,7 +42,7 @@ pub mod members;
 pub mod merges;
 pub mod model_moves;
 pub mod moves;
-pub(crate) mod nodes;
+pub mod nodes;
 pub(crate) mod ontologies;
 pub(crate) mod overview;
 pub(crate) mod pieces;
