@@ -366,7 +366,7 @@ async fn a_section_whose_last_chunk_goes_while_it_waits_to_be_embedded_has_no_ve
     app.end().await;
 }
 
-/// Its worker has died: the delete ends the task, and the file counts neither what it failed nor what is gone.
+/// The worker of the task has died. The delete ends the task, and the file counts neither the part that failed with it nor what is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_section_goes_although_a_worker_that_does_not_answer_holds_a_task_there() {
     let app = TestApp::start().await;

@@ -63,7 +63,7 @@ async fn a_delete_ends_what_a_worker_holds_and_takes_what_waits() {
     app.end().await;
 }
 
-/// Its worker has died, or takes long to hear of it.
+/// The worker of the task has died, or takes long to hear of the request.
 #[tokio::test]
 async fn a_delete_goes_on_without_a_worker_that_does_not_let_go() {
     let app = app().await;
