@@ -264,14 +264,14 @@ CREATE FUNCTION claim_beside(claim_lock bigint, task bigint, token uuid, worker_
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
 DECLARE
-    own task_queue; own_bytes integer; candidates bigint[]; granted bigint[];
+    own task_queue; own_bytes integer; candidates bigint[]; has_intents boolean;
 BEGIN
     SELECT t.* INTO own FROM task_queue t WHERE t.id = task AND t.claim_token = token;
     IF NOT EXISTS (SELECT 1 FROM task_queue q
                     WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '') AND q.priority >= own.priority) THEN
         RETURN;
     END IF;
-    own_bytes := short_text(own);
+    own_bytes := (SELECT b.bytes FROM short_text(task) AS b(bytes));
     IF own_bytes IS NULL OR own_bytes >= most_bytes THEN
         RETURN;
     END IF;
@@ -280,24 +280,26 @@ BEGIN
     END IF;
     PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '200ms', true);
     WITH line AS MATERIALIZED (
-        SELECT q.id FROM task_queue q
+        SELECT q.id, q.priority, q.created_at FROM task_queue q
          WHERE q.ready AND q.lane = own.lane AND coalesce(q.service_badge, '') = coalesce(own.service_badge, '') AND q.priority >= own.priority
          ORDER BY q.priority DESC, q.created_at, q.id LIMIT most FOR NO KEY UPDATE SKIP LOCKED),
-    sized AS (SELECT t.id, t.priority, t.created_at, short_text(t) AS bytes FROM line l JOIN task_queue t ON t.id = l.id),
     summed AS (
-        SELECT s.id, sum(s.bytes) OVER up_to_here AS bytes, bool_and(s.bytes IS NOT NULL) OVER up_to_here AS is_alike
-          FROM sized s WINDOW up_to_here AS (ORDER BY s.priority DESC, s.created_at, s.id))
+        SELECT l.id, sum(b.bytes) OVER up_to_here AS bytes, bool_and(b.bytes IS NOT NULL) OVER up_to_here AS is_alike
+          FROM line l LEFT JOIN LATERAL short_text(l.id) AS b(bytes) ON true
+        WINDOW up_to_here AS (ORDER BY l.priority DESC, l.created_at, l.id))
     SELECT array_agg(n.id) INTO candidates FROM summed n WHERE n.is_alike AND own_bytes + n.bytes <= most_bytes;
     IF candidates IS NULL THEN
         RETURN;
     END IF;
-    IF EXISTS (SELECT 1 FROM task_intent) OR EXISTS (SELECT 1 FROM paused_task_type) THEN
+    has_intents := EXISTS (SELECT 1 FROM task_intent);
+    IF has_intents OR EXISTS (SELECT 1 FROM paused_task_type) THEN
         candidates := stand_back(candidates);
     END IF;
-    granted := ARRAY(SELECT g.id FROM grant_tasks(worker_id, candidates, lease_of) g);
-    DELETE FROM task_intent i WHERE i.task_id = ANY (granted);
-    -- What a worker has only claimed, and its heart does not know of, is given back.
-    RETURN QUERY UPDATE task_queue t SET status = 'running' WHERE t.id = ANY (granted) RETURNING t.*;
+    -- What a worker has only claimed, and its heart does not know of, is given back; so these run.
+    RETURN QUERY SELECT * FROM grant_tasks(worker_id, candidates, lease_of, true);
+    IF has_intents THEN
+        DELETE FROM task_intent i WHERE i.task_id = ANY (candidates) AND EXISTS (SELECT 1 FROM task_reservation r WHERE r.task_id = i.task_id);
+    END IF;
 END $$;
 
 CREATE FUNCTION embedded_documents(params jsonb, own bigint) RETURNS bigint[]
@@ -519,7 +521,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION grant_tasks(worker_id text, tasks bigint[], lease_of interval) RETURNS SETOF task_queue
+CREATE FUNCTION grant_tasks(worker_id text, tasks bigint[], lease_of interval, runs boolean DEFAULT false) RETURNS SETOF task_queue
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -541,8 +543,9 @@ BEGIN
         ON CONFLICT DO NOTHING RETURNING claim_token INTO token;
         IF FOUND THEN
             RETURN QUERY
-                UPDATE task_queue t SET status = 'claimed', ready = false, claimed_by = worker_id, heartbeat_at = clock_timestamp(),
-                       lease_until = clock_timestamp() + lease_of, claim_token = token, parked_on = NULL, parked_since = NULL
+                UPDATE task_queue t SET status = CASE WHEN runs THEN 'running' ELSE 'claimed' END, ready = false, claimed_by = worker_id,
+                       heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + lease_of, claim_token = token, parked_on = NULL,
+                       parked_since = NULL
                  WHERE t.id = tasks[1] RETURNING t.*;
         END IF;
         RETURN;
@@ -550,16 +553,17 @@ BEGIN
     RETURN QUERY
         WITH taken AS (
             INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
-            SELECT t.id, gen_random_uuid(), worker_id, t.node_path, t.node_depth, t.write_mode,
-                   region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf), region_depths(t.node_depth, t.write_mode, t.first_leaf)
-              FROM task_queue t
-             WHERE t.id = ANY (tasks) AND NOT EXISTS (
-                   SELECT 1 FROM task_reservation r WHERE r.prange && region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf)
-                      AND r.drange && region_depths(t.node_depth, t.write_mode, t.first_leaf))
-             ORDER BY t.priority DESC, t.created_at, t.id
+            SELECT w.id, gen_random_uuid(), worker_id, w.node_path, w.node_depth, w.write_mode, w.prange, w.drange
+              FROM (SELECT t.id, t.node_path, t.node_depth, t.write_mode, t.priority, t.created_at,
+                           region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf) AS prange,
+                           region_depths(t.node_depth, t.write_mode, t.first_leaf) AS drange
+                      FROM task_queue t WHERE t.id = ANY (tasks) OFFSET 0) w
+             WHERE NOT EXISTS (SELECT 1 FROM task_reservation r WHERE r.prange && w.prange AND r.drange && w.drange OFFSET 0)
+             ORDER BY w.priority DESC, w.created_at, w.id
             ON CONFLICT DO NOTHING RETURNING task_id, claim_token)
-        UPDATE task_queue t SET status = 'claimed', ready = false, claimed_by = worker_id, heartbeat_at = clock_timestamp(),
-               lease_until = clock_timestamp() + lease_of, claim_token = taken.claim_token, parked_on = NULL, parked_since = NULL
+        UPDATE task_queue t SET status = CASE WHEN runs THEN 'running' ELSE 'claimed' END, ready = false, claimed_by = worker_id,
+               heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + lease_of, claim_token = taken.claim_token, parked_on = NULL,
+               parked_since = NULL
           FROM taken WHERE t.id = taken.task_id RETURNING t.*;
 END $$;
 
@@ -789,11 +793,11 @@ CREATE FUNCTION retryable(t task_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT t.error_type IN ('retryable', 'timeout') $$;
 
-CREATE FUNCTION short_text(t task_queue) RETURNS integer
+CREATE FUNCTION short_text(task bigint) RETURNS SETOF integer
     LANGUAGE sql STABLE
     AS $$
-    SELECT octet_length(d.title) + octet_length(d.content) FROM documents d
-     WHERE d.id = t.scope_document_id AND t.task_type = 'embed' AND t.params = '{}' AND t.root_id = t.scope_document_id
+    SELECT octet_length(d.title) + octet_length(d.content) FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
+     WHERE t.id = task AND t.task_type = 'embed' AND t.params = '{}' AND t.root_id = t.scope_document_id
        AND t.retry_count = 0 AND t.lapses = 0 AND t.lease_losses = 0 AND octet_length(d.content) > 0
        AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id) $$;
 

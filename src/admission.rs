@@ -68,8 +68,7 @@ impl Waiting {
     /// Waits, and gives the request's other slots back first, because others have work to do meanwhile. Ends early when the client
     /// has gone, because nobody waits then.
     pub async fn until<T>(self, done: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        // A call in process holds none.
-        drop(HELD.try_with(|held| mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner))));
+        give_back();
         let gone = client_gone();
         tokio::select! {
             biased;
@@ -77,6 +76,17 @@ impl Waiting {
             () = gone.cancelled() => Err(Failure::new(Code::Unavailable, "the client did not wait for the tasks to end")),
         }
     }
+
+    /// Does the same for a change that goes on without its client.
+    pub async fn to_the_end<T>(self, done: impl Future<Output = T>) -> T {
+        give_back();
+        done.await
+    }
+}
+
+/// Gives the slots of the request that is carried out here back. A call in process holds none.
+fn give_back() {
+    drop(HELD.try_with(|held| mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner))));
 }
 
 /// The slots of one process. What a client may hold for as long as it is slow, and what takes the processor for long, is shared among

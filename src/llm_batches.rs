@@ -2,21 +2,21 @@
 //! a language model; [`Keeper`] submits the batches, polls the provider and keeps what it answers.
 mod anthropic;
 mod api;
-mod group_commit;
 mod keeper;
 mod mock;
 mod openai;
+mod parking;
 mod provider;
 
 use crate::{
     llm::{Ask, Received, body_without_stream, refused_field_of},
     store::{
+        group_commit::GroupCommit,
         llm_batches::{BatchCaps, Parked, Parking},
         summaries::LlmAnswer,
         text::storable,
     },
 };
-use group_commit::GroupCommit;
 pub use keeper::{Keeper, KeeperError, KeeperSettings};
 pub use mock::Mock;
 pub use provider::{Provider, ProviderError, ProviderName};
@@ -44,26 +44,33 @@ pub struct Batching {
     pub caps: BatchCaps,
     /// The optional fields that the provider has refused.
     refused: AtomicU8,
-    ready: GroupCommit,
+    /// The tasks that are ready to wait.
+    ready: GroupCommit<Parking, sqlx::Result<Parked>>,
     /// Answers are being applied to many tasks at once.
     applies: AtomicBool,
 }
 
 impl Batching {
     pub fn new(provider: ProviderName, model: String, caps: BatchCaps) -> Arc<Batching> {
-        let (refused, ready, applies) = (AtomicU8::new(0), GroupCommit::default(), AtomicBool::new(false));
+        let (refused, ready, applies) =
+            (AtomicU8::new(0), GroupCommit::new(parking::LIMITS, parking::bytes), AtomicBool::new(false));
         Arc::new(Batching { provider, model, caps, refused, ready, applies })
     }
 
     /// Has a running task wait for a batch.
     #[tracing::instrument(level = "debug", skip_all, fields(task.id = task.grant.task_id.0, document.id = task.grant.document_id.0))]
     pub async fn park(self: &Arc<Batching>, pool: &PgPool, task: Parking) -> sqlx::Result<Parked> {
-        self.ready.park(pool, self, task).await
+        let (pool, batching) = (pool.clone(), self.clone());
+        let park = move |tasks: Vec<Parking>| {
+            let (pool, batching) = (pool.clone(), batching.clone());
+            async move { parking::park(&pool, &batching, &tasks).await }
+        };
+        self.ready.carry_out(task, park).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     /// Has many running tasks wait for a batch, in one transaction; [`Parked`] says of each what became of it.
     pub async fn park_all(&self, pool: &PgPool, tasks: &[Parking]) -> sqlx::Result<Vec<Parked>> {
-        group_commit::together(pool, self, tasks).await
+        parking::together(pool, self, tasks).await
     }
 
     /// Keeps claims from taking up one by one what is applied together, until the value that this returns is dropped.

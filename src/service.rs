@@ -8,7 +8,7 @@ use crate::{
     embedding::{CrossEncoder, Embedder, Serving},
     events::News,
     fetch::Fetcher,
-    ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
+    ingest::{Tools, copies::Copies, creating::Creating, extension::TaskTypes, upload::Intake},
     llm::LanguageModel,
     llm_batches::Batching,
     load::Load,
@@ -63,6 +63,8 @@ pub struct Service {
     pub keys: Arc<Keys>,
     pub admission: Arc<Admission>,
     pub copies: Arc<Copies>,
+    /// The documents that are about to be stored together.
+    pub(crate) creating: Arc<Creating>,
     /// The task types that plans, uploads and this process's worker know.
     pub(crate) task_types: TaskTypes,
     pub metrics: PrometheusHandle,
@@ -134,6 +136,7 @@ impl Service {
                 largest_body: ArchivePart::most_bytes(settings.max_body_bytes),
             })),
             copies: Arc::new(Copies::new(&pool)),
+            creating: Arc::default(),
             task_types: TaskTypes::default(),
             metrics: crate::telemetry::recorder(),
             runner_documents: Arc::new(Semaphore::new(RUNNER_CALLS)),

@@ -35,8 +35,8 @@ const TITLE: &str = "Note";
 const ALONE: usize = 50;
 /// The least share of the bare encoder's rate.
 const GOAL: Bound = Bound::RatioAtLeast(0.9);
-/// The time between two looks at the queue.
-const LOOK: Duration = Duration::from_millis(10);
+/// The time between two looks at the queue. Each costs the database as much as a short document does, so they are few.
+const LOOK: Duration = Duration::from_millis(50);
 
 pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let of_files = async |app: &App| {

@@ -10,6 +10,7 @@ use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
     ingest::{
+        creating::{Created, Creating},
         edit, parent,
         queueing::{Queueing, Work},
         raptor, reprocess,
@@ -51,21 +52,22 @@ impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<CreatedDocument, Failure> {
         let new = call.body.0;
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
-        let goes_by_keys = new.parent_id.is_none() && !new.private && !self.settings.is_enclosed(None);
-        let mut tx = match goes_by_keys {
-            true => store::transaction::begin_creating_by_keys(&self.pool).await.or_fail()?,
-            // Regions and rights are not found by keys alone, so that their plans must fit what is there.
-            false => store::transaction::begin_creating(&self.pool).await.or_fail()?,
+        let (Created { document, task }, caller) = match Creating::takes(self, &new) {
+            true => (self.creating.create(self, new).await?, caller.clone()),
+            false => {
+                let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
+                let created = create(self, &mut tx, caller, &new).await?;
+                tx.commit().await.or_fail()?;
+                self.wake.notify(Lanes::of(Lane::Model));
+                created
+            }
         };
-        let (created, task, caller) = create(self, &mut tx, caller, &new).await?;
-        tx.commit().await.or_fail()?;
-        self.wake.notify(Lanes::of(Lane::Model));
         let Some(waiting) = waiting else {
             // This is the document as it was stored, before its vector.
-            return Ok(CreatedDocument { document: created.into(), warnings: Vec::new() });
+            return Ok(CreatedDocument { document: document.into(), warnings: Vec::new() });
         };
-        let id = created.id;
-        drop(created);
+        let id = document.id;
+        drop(document);
         let mut warnings = waiting.until(wait_for(self, id, &[task])).await?;
         warnings.extend(missing_vector(self, id).await?);
         let caller = caller.again(&self.pool).await?;
@@ -84,14 +86,14 @@ async fn missing_vector(service: &Service, id: DocumentId) -> Result<Option<Stri
     Ok(note.and_then(warning))
 }
 
-/// Creates a document and queues the task that embeds it. Returns the document as it was stored, the task's id, and the caller, who has gained
-/// the right to the document if that is private.
+/// Creates a document and queues the task that embeds it. Returns both, and the caller, who has gained the right to the document if that is
+/// private.
 async fn create(
     service: &Service,
     conn: &mut PgConnection,
     caller: &Caller,
     new: &NewDocument,
-) -> Result<(DocumentRow, TaskId, Caller), Failure> {
+) -> Result<(Created, Caller), Failure> {
     let parent = match new.parent_id {
         Some(id) => Some(parent::lock(conn, caller, DocumentId(id), 0).await?),
         None => None,
@@ -107,7 +109,7 @@ async fn create(
         content_hash: &content_hash(&new.content),
         settled: Settled::Settled,
     };
-    let (place, created) = store::documents::insert(conn, &service.lexicon, &row).await.or_fail()?;
+    let (place, document) = store::documents::insert(conn, &service.lexicon, &row).await.or_fail()?;
     let id = place.id();
     if parent.is_some() {
         store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
@@ -123,7 +125,7 @@ async fn create(
     let queueing = Queueing { root_id: id.as_root(), badges: &service.settings.task_badges, priority: new.priority };
     let work = Work::of(&EMBED).write_mode(WriteMode::Itself);
     let task = queueing.add(conn, &place, work).await.or_fail()?;
-    Ok((created, task, caller))
+    Ok((Created { document, task }, caller))
 }
 
 /// Waits for all of these tasks, which embed a document or what is under it. Returns a warning if some of them failed or were cancelled:

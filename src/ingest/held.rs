@@ -2,7 +2,8 @@
 use super::{Tools, settle, tasks::types::TaskTypes};
 use crate::store::{self, leases::Held};
 use sqlx::PgPool;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use svc_ids::RootId;
 use uuid::Uuid;
 
 /// Gives claims back whose tasks have not ended, and ends those of which somebody wants the end.
@@ -11,13 +12,24 @@ pub(crate) async fn give_back(tools: &Tools, tokens: &[Uuid]) -> sqlx::Result<()
     end(&tools.pool, &tools.types, &tools.settings.task_badges, &cancelled).await
 }
 
-/// Ends held tasks for good.
+/// Ends held tasks for good, and then settles what they were done for.
 pub(crate) async fn end(
     pool: &PgPool,
     types: &TaskTypes,
     badges: &BTreeMap<String, String>,
     held: &[Held],
 ) -> sqlx::Result<()> {
+    let mut roots = HashSet::new();
+    let ended = end_all(pool, types, held, &mut roots).await;
+    // Of many tasks, each that is settled for would have its file walked anew.
+    for root_id in roots {
+        settle::settle_or_leave(pool, badges, root_id).await;
+    }
+    ended
+}
+
+/// Ends held tasks, each in a transaction of its own, and notes the files that are to be settled.
+async fn end_all(pool: &PgPool, types: &TaskTypes, held: &[Held], roots: &mut HashSet<RootId>) -> sqlx::Result<()> {
     for task in held {
         let mut tx = store::transaction::begin(pool).await?;
         settle::lock_for_failure(&mut tx, types, &task.task_type, task.scope_document_id, &task.params.0).await?;
@@ -39,9 +51,7 @@ pub(crate) async fn end(
                 "a task lost its last lease and failed"
             );
         }
-        if let Some(root_id) = root_id {
-            settle::settle_or_leave(pool, badges, root_id).await;
-        }
+        roots.extend(root_id);
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! its actor.
 pub(crate) mod cancel;
 pub(crate) mod copies;
+pub(crate) mod creating;
 pub(crate) mod edit;
 pub(crate) mod entries;
 pub mod extension;

@@ -1,6 +1,7 @@
 //! The only way in which a task gets into the queue.
 use crate::{
     ingest::tasks::types::{EMBED, TaskType},
+    otlp,
     store::{
         places::Place,
         tasks::{self, NewTask},
@@ -86,6 +87,7 @@ impl<'a> Queueing<'a> {
             params: &work.params,
             badge: self.badges.get(work.task_type.name).map(String::as_str),
             priority: self.priority,
+            traceparent: otlp::traceparent(),
         };
         tasks::enqueue(conn, &task).await
     }
@@ -112,6 +114,42 @@ pub async fn add_to_files(
             params,
             badge: badges.get(task_type.name).map(String::as_str),
             priority: 0,
+            traceparent: otlp::traceparent(),
+        })
+        .collect();
+    tasks::enqueue_all(conn, &tasks).await.map(|_| ())
+}
+
+/// A document that a call created by itself.
+pub struct Created<'a> {
+    pub place: &'a Place,
+    pub priority: i32,
+    /// The trace of the call.
+    pub traceparent: Option<String>,
+}
+
+/// Queues the tasks that embed these documents, one each; returns their ids in the same order.
+pub async fn embed_each(
+    badges: &BTreeMap<String, String>,
+    conn: &mut PgConnection,
+    documents: Vec<Created<'_>>,
+) -> sqlx::Result<Vec<TaskId>> {
+    let params = json!({});
+    let tasks: Vec<NewTask<'_>> = documents
+        .into_iter()
+        .map(|Created { place, priority, traceparent }| NewTask {
+            task_type: EMBED.name,
+            lane: EMBED.lane,
+            document_id: place.id(),
+            path: place.path(),
+            root_id: place.id().as_root(),
+            write_mode: WriteMode::Itself,
+            leaves: None,
+            dependencies: &[],
+            params: &params,
+            badge: badges.get(EMBED.name).map(String::as_str),
+            priority,
+            traceparent,
         })
         .collect();
     tasks::enqueue_all(conn, &tasks).await

@@ -57,39 +57,49 @@ async fn settle_together(
             tx.rollback().await?;
             return Ok(queued);
         }
-        let Some(touched) = store::ingest_nodes::apply_events(&mut tx, &roots).await? else {
-            // Since we looked, somebody may have committed an event and left because we held the lock.
-            tx.rollback().await?;
-            let mut conn = pool.acquire().await?;
-            let left = store::ingest_nodes::left(&mut conn, &roots).await?;
-            drop(conn);
-            let (again, over): (Vec<Left>, Vec<Left>) = left.into_iter().partition(|left| left.has_events);
-            for generation in over.into_iter().flat_map(|left| left.ended) {
-                reprocess::end_or_leave(pool, generation).await;
+        match store::ingest_nodes::apply_events(&mut tx, &roots).await? {
+            Some(touched) => {
+                queued |= apply(&mut tx, badges, touched).await?;
+                tx.commit().await?;
             }
-            roots = again.into_iter().map(|left| left.root_id).collect();
-            match roots.is_empty() {
-                true => return Ok(queued),
-                false => continue,
-            }
-        };
-        let is_done = |node: &Touched| {
-            // A queued rollup has no task of its own that is open at the node: one task rolls up many containers.
-            let is_open = node.open_tasks > 0 || node.open_children > 0 || node.rollup.0 == Rollup::Queued;
-            node.settled.0 == Settled::InFlight && !is_open && !node.is_cancelled
-        };
-        let (mut rollups, mut settled): (Vec<Touched>, Vec<Touched>) =
-            touched.into_iter().filter(is_done).partition(has_no_rollup);
-        // A container is rolled up once, if something settled under it.
-        let settled_under = store::rollups::with_settled_child(&mut tx, &ids(&rollups)).await?;
-        settled.extend(rollups.extract_if(.., |node| !settled_under.contains(&node.document_id)));
-        if !rollups.is_empty() {
-            queue_rollups(&mut tx, badges, &rollups).await?;
-            queued = true;
+            None => tx.rollback().await?,
         }
-        finish_nodes(&mut tx, &settled).await?;
-        tx.commit().await?;
+        // What was settled has events for what is above it. And since we looked, somebody may have committed one and left because we held the lock.
+        let mut conn = pool.acquire().await?;
+        let left = store::ingest_nodes::left(&mut conn, &roots).await?;
+        drop(conn);
+        let (again, over): (Vec<Left>, Vec<Left>) = left.into_iter().partition(|left| left.has_events);
+        for generation in over.into_iter().flat_map(|left| left.ended) {
+            reprocess::end_or_leave(pool, generation).await;
+        }
+        roots = again.into_iter().map(|left| left.root_id).collect();
+        if roots.is_empty() {
+            return Ok(queued);
+        }
     }
+}
+
+/// Settles containers under which nothing is open any more, or queues their rollups. Returns true if it queued some.
+async fn apply(
+    conn: &mut PgConnection,
+    badges: &BTreeMap<String, String>,
+    touched: Vec<Touched>,
+) -> sqlx::Result<bool> {
+    let is_done = |node: &Touched| {
+        // A queued rollup has no task of its own that is open at the node: one task rolls up many containers.
+        let is_open = node.open_tasks > 0 || node.open_children > 0 || node.rollup.0 == Rollup::Queued;
+        node.settled.0 == Settled::InFlight && !is_open && !node.is_cancelled
+    };
+    let (mut rollups, mut settled): (Vec<Touched>, Vec<Touched>) =
+        touched.into_iter().filter(is_done).partition(has_no_rollup);
+    // A container is rolled up once, if something settled under it.
+    let settled_under = store::rollups::with_settled_child(conn, &ids(&rollups)).await?;
+    settled.extend(rollups.extract_if(.., |node| !settled_under.contains(&node.document_id)));
+    if !rollups.is_empty() {
+        queue_rollups(conn, badges, &rollups).await?;
+    }
+    finish_nodes(conn, &settled).await?;
+    Ok(!rollups.is_empty())
 }
 
 /// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left. Returns

@@ -32,6 +32,11 @@ impl Span {
         Span::begin(name, SpanKind::Consumer, || traceparent, attributes)
     }
 
+    /// The span that this is called in.
+    pub fn current() -> Span {
+        Span(SENDING.get().map(|_| Context::current()))
+    }
+
     /// A span that is not sent, and neither is anything in it.
     pub fn none() -> Span {
         Span(None)
@@ -78,11 +83,7 @@ impl Span {
 
 /// Does something as a part of what this is called in, also elsewhere and later.
 pub fn carried<F: Future>(work: F) -> impl Future<Output = F::Output> + use<F> {
-    let span = match SENDING.get() {
-        Some(_) => Span(Some(Context::current())),
-        None => Span(None),
-    };
-    span.carry(work)
+    Span::current().carry(work)
 }
 
 /// The trace that this is called in, as it is stored with a task; `None` if there is none.

@@ -4,7 +4,7 @@ use crate::error::{IntoFailure, disk_is_full, storage_full};
 use std::{
     borrow::Cow,
     io::ErrorKind,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use svc_client::{Code, Failure};
@@ -122,61 +122,69 @@ fn not_held(state: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// An error that several callers are told of, each under its own request.
+impl IntoFailure for Arc<sqlx::Error> {
+    fn into_failure(self) -> Failure {
+        failure_of(&self)
+    }
+}
+
 impl IntoFailure for sqlx::Error {
     fn into_failure(self) -> Failure {
-        super::replicas::note_failure();
-        let away = away(&self);
-        if away == Some(Away::DiskFull) {
-            tracing::error!(error = %self, "the disk of the database is full");
-            return storage_full();
-        }
-        if away == Some(Away::ReadOnly) {
-            tracing::error!(error = %self, "the database takes no writes");
-            return Failure::new(Code::Unavailable, "the database takes no writes now")
-                .with("remedy", "try again shortly; if this persists, SVC_DATABASE_URL names a standby")
-                .with("retry_after", 5);
-        }
-        if away.is_some() || connection_was_lost(&self) {
-            tracing::warn!(error = %self, "the database is away");
-            return Failure::new(Code::Unavailable, "the database does not answer now")
-                .with("remedy", "try again shortly")
-                .with("retry_after", 2);
-        }
-        if sql_state(&self).as_ref() == "57014" {
-            tracing::warn!(error = %self, "a statement of a request took too long");
-            return Failure::new(
-                Code::TimedOut,
-                "the database needs longer for this than SVC_STATEMENT_TIMEOUT_SECONDS allows",
-            )
-            .with("setting", "SVC_STATEMENT_TIMEOUT_SECONDS")
-            .with("remedy", "ask for less at a time, or raise SVC_STATEMENT_TIMEOUT_SECONDS");
-        }
-        let state = sql_state(&self);
-        if let Some((detail, remedy)) = not_held(&state) {
-            tracing::warn!(error = %self, "a request has a value that the database cannot hold");
-            return Failure::new(Code::InvalidField, detail).with("remedy", remedy);
-        }
-        if state == LOCK_NOT_AVAILABLE {
-            tracing::warn!(error = %self, "a request waited too long for the changes of others");
-            return Failure::new(
-                Code::Unavailable,
-                "others change for too long what this must change alone; nothing was changed",
-            )
-            .with("remedy", "try again once less is being ingested")
-            .with("retry_after", 10);
-        }
-        // Two changes conflicted and this one gave way.
-        if state.starts_with("40") {
-            return Failure::new(Code::Unavailable, "another change was under way at the same place")
-                .with("remedy", "try again")
-                .with("retry_after", 1);
-        }
-        tracing::error!(error = %self, "a statement failed");
-        Failure::new(
-            Code::Internal,
-            "the request could not be carried out; the log has the cause under this request's id",
-        )
+        failure_of(&self)
     }
+}
+
+fn failure_of(error: &sqlx::Error) -> Failure {
+    super::replicas::note_failure();
+    let away = away(error);
+    if away == Some(Away::DiskFull) {
+        tracing::error!(%error, "the disk of the database is full");
+        return storage_full();
+    }
+    if away == Some(Away::ReadOnly) {
+        tracing::error!(%error, "the database takes no writes");
+        return Failure::new(Code::Unavailable, "the database takes no writes now")
+            .with("remedy", "try again shortly; if this persists, SVC_DATABASE_URL names a standby")
+            .with("retry_after", 5);
+    }
+    if away.is_some() || connection_was_lost(error) {
+        tracing::warn!(%error, "the database is away");
+        return Failure::new(Code::Unavailable, "the database does not answer now")
+            .with("remedy", "try again shortly")
+            .with("retry_after", 2);
+    }
+    if sql_state(error).as_ref() == "57014" {
+        tracing::warn!(%error, "a statement of a request took too long");
+        return Failure::new(
+            Code::TimedOut,
+            "the database needs longer for this than SVC_STATEMENT_TIMEOUT_SECONDS allows",
+        )
+        .with("setting", "SVC_STATEMENT_TIMEOUT_SECONDS")
+        .with("remedy", "ask for less at a time, or raise SVC_STATEMENT_TIMEOUT_SECONDS");
+    }
+    let state = sql_state(error);
+    if let Some((detail, remedy)) = not_held(&state) {
+        tracing::warn!(%error, "a request has a value that the database cannot hold");
+        return Failure::new(Code::InvalidField, detail).with("remedy", remedy);
+    }
+    if state == LOCK_NOT_AVAILABLE {
+        tracing::warn!(%error, "a request waited too long for the changes of others");
+        return Failure::new(
+            Code::Unavailable,
+            "others change for too long what this must change alone; nothing was changed",
+        )
+        .with("remedy", "try again once less is being ingested")
+        .with("retry_after", 10);
+    }
+    // Two changes conflicted and this one gave way.
+    if state.starts_with("40") {
+        return Failure::new(Code::Unavailable, "another change was under way at the same place")
+            .with("remedy", "try again")
+            .with("retry_after", 1);
+    }
+    tracing::error!(%error, "a statement failed");
+    Failure::new(Code::Internal, "the request could not be carried out; the log has the cause under this request's id")
 }
 
 #[cfg(test)]

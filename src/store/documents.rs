@@ -1,6 +1,7 @@
 //! Documents: the nodes of the tree.
 use super::{
     lexicon::Lexicon,
+    nodes::braces,
     places::Place,
     scope::{Readable, readable},
     vectors,
@@ -10,6 +11,7 @@ use chrono::{DateTime, Utc};
 use pgvector::HalfVector;
 use serde_json::{Map, Value};
 use sqlx::{Arguments, PgConnection, postgres::PgArguments, types::Json};
+use std::slice;
 use svc_client::wire::{DocumentResponse, Settled};
 use svc_ids::DocumentId;
 
@@ -126,38 +128,59 @@ pub struct NewRow<'a> {
     pub settled: Settled,
 }
 
-/// Stores one document; returns its place, and the document as it was stored. It gets its parent's guard; the transaction is one of
-/// [`super::transaction::begin_creating`].
+/// Stores one document, as [`insert_all`] does; returns its place, and the document as it was stored.
 pub async fn insert(
     conn: &mut PgConnection,
     lexicon: &Lexicon,
     row: &NewRow<'_>,
 ) -> sqlx::Result<(Place, DocumentRow)> {
-    let words = lexicon.words(vec![(row.title, row.content)]).await;
-    let path = row.parent.map(Place::children_path).unwrap_or_default();
-    let stored: DocumentRow = sqlx::query_as(concat!(
-        "WITH made AS (
-             INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled, guard)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce((SELECT p.guard FROM documents p WHERE p.id = $1), 0)) RETURNING *),
-         words AS (INSERT INTO document_words (document_id, words) SELECT id, $11::text::tsvector FROM made)
+    insert_all(conn, lexicon, slice::from_ref(row)).await?.pop().ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Stores documents; returns their places, and the documents as they were stored, in the same order. Each gets its parent's guard; the
+/// transaction is one of [`super::transaction::begin_creating`]. The limit makes the planner expect a row or so whatever the arrays are, so that the
+/// connection keeps the plan.
+pub async fn insert_all(
+    conn: &mut PgConnection,
+    lexicon: &Lexicon,
+    rows: &[NewRow<'_>],
+) -> sqlx::Result<Vec<(Place, DocumentRow)>> {
+    let words = lexicon.words(rows.iter().map(|row| (row.title, row.content)).collect()).await;
+    let paths: Vec<String> =
+        rows.iter().map(|row| braces(&row.parent.map(Place::children_path).unwrap_or_default())).collect();
+    let stored: Vec<DocumentRow> = sqlx::query_as(concat!(
+        "WITH new AS MATERIALIZED (
+             SELECT nextval(pg_get_serial_sequence('documents', 'id')) AS id, n.*
+               FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::text[], $7::int[], $8::timestamptz[], $9::text[], $10::text[],
+                           $11::text[]) WITH ORDINALITY
+                    AS n(parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled, words, at)
+              ORDER BY n.at LIMIT $12),
+         made AS (
+             INSERT INTO documents (id, parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled, guard)
+             OVERRIDING SYSTEM VALUE
+             SELECT id, parent_id, path::bigint[], title, content, structured_content, usetype, position, event_time, content_hash, settled,
+                    coalesce((SELECT p.guard FROM documents p WHERE p.id = new.parent_id), 0)
+               FROM new RETURNING *),
+         words AS (INSERT INTO document_words (document_id, words) SELECT id, words::tsvector FROM new)
          SELECT ",
         columns!("d.content", "d.structured_content", without embed),
-        " FROM made d"
+        " FROM made d ORDER BY d.id"
     ))
-    .bind(row.parent.map(Place::id))
-    .bind(&path)
-    .bind(row.title)
-    .bind(row.content)
-    .bind(Json(row.structured_content))
-    .bind(row.usetype)
-    .bind(row.position)
-    .bind(row.event_time)
-    .bind(row.content_hash)
-    .bind(row.settled.as_str())
-    .bind(words.first())
-    .fetch_one(conn)
+    .bind(rows.iter().map(|row| row.parent.map(Place::id)).collect::<Vec<_>>())
+    .bind(paths)
+    .bind(rows.iter().map(|row| row.title).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.content).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| Json(row.structured_content)).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.usetype).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.position).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.event_time).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.content_hash).collect::<Vec<_>>())
+    .bind(rows.iter().map(|row| row.settled.as_str()).collect::<Vec<_>>())
+    .bind(words)
+    .bind(i64::try_from(rows.len()).unwrap_or(i64::MAX))
+    .fetch_all(conn)
     .await?;
-    Ok((Place { id: stored.id, path }, stored))
+    Ok(stored.into_iter().map(|row| (Place { id: row.id, path: row.path.clone() }, row)).collect())
 }
 
 /// Reads one document that the scope covers.

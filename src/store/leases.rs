@@ -119,6 +119,18 @@ pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid], lease: Duration) -> 
     .await
 }
 
+/// Whether all these tokens are still held, and nobody wants the end of any. This writes nothing, so it may be asked more often than leases are
+/// extended.
+pub async fn are_held(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT count(*) = cardinality($1) FROM task_queue
+          WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL",
+    )
+    .bind(tokens)
+    .fetch_one(conn)
+    .await
+}
+
 /// A task that was queued again because its lease expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lapsed {

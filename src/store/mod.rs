@@ -26,6 +26,7 @@ pub(crate) mod extraction;
 pub mod fulltext;
 pub mod graph;
 pub mod graph_nodes;
+pub mod group_commit;
 pub mod growth;
 pub mod images;
 pub mod indexes;

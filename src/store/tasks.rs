@@ -8,7 +8,6 @@ use super::{
     transaction::Transaction,
     word::Word,
 };
-use crate::otlp;
 use chrono::{DateTime, Utc};
 pub use claims::{Claimer, claim, claim_beside, start};
 pub(super) use claims::{path, read_claimed};
@@ -37,6 +36,8 @@ pub struct NewTask<'a> {
     /// The priority of the creation, -100 to 100. If the root is an uploaded file, that file's priority is used
     /// instead.
     pub priority: i32,
+    /// The trace of what queues it; `None` for that of the file's upload.
+    pub traceparent: Option<String>,
 }
 
 /// Identifies what a task was asked to do.
@@ -47,7 +48,7 @@ pub fn fingerprint(params: &Value) -> String {
 
 /// Queues a task and returns its id. Only the function `task_priority` computes its priority, from the upload's and the
 /// stage. The lock on the file's row makes a change of the file's priority wait for tasks that are being queued with
-/// the old one. The task belongs to the trace that this is called in, else to that of the file's upload.
+/// the old one.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = task.document_id.0, root.id = task.root_id.0))]
 pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Result<TaskId> {
     let depth = i32::try_from(task.path.len()).unwrap_or(i32::MAX);
@@ -75,23 +76,24 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
     .bind(svc_actors::stage::stage(task.task_type))
     .bind(task.leaves.map(|leaves| path_key(&leaves.first)))
     .bind(task.leaves.map(|leaves| path_key(&leaves.last)))
-    .bind(otlp::traceparent())
+    .bind(task.traceparent.as_deref())
     .fetch_one(conn)
     .await
 }
 
-/// Queues many tasks that depend on no other and reserve no single leaves, each as [`enqueue`] does.
-pub async fn enqueue_all(conn: &mut PgConnection, tasks: &[NewTask<'_>]) -> sqlx::Result<()> {
-    sqlx::query(
+/// Queues many tasks that depend on no other and reserve no single leaves, each as [`enqueue`] does; returns their ids in the same order.
+pub async fn enqueue_all(conn: &mut PgConnection, tasks: &[NewTask<'_>]) -> sqlx::Result<Vec<TaskId>> {
+    sqlx::query_scalar(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, params, param_fingerprint, service_badge,
                                  priority, traceparent)
          SELECT n.task_type, n.lane, n.document_id, n.node_path, n.depth, n.root_id, n.write_mode, n.params, n.fingerprint, n.badge,
-                task_priority(coalesce(file.priority, n.priority), n.stage), coalesce($13, file.traceparent)
+                task_priority(coalesce(file.priority, n.priority), n.stage), coalesce(n.traceparent, file.traceparent)
            FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::integer[], $6::bigint[], $7::text[], $8::jsonb[], $9::text[], $10::text[],
-                       $11::integer[], $12::integer[]) WITH ORDINALITY
-                AS n(task_type, lane, document_id, node_path, depth, root_id, write_mode, params, fingerprint, badge, priority, stage, at)
+                       $11::integer[], $12::integer[], $13::text[]) WITH ORDINALITY
+                AS n(task_type, lane, document_id, node_path, depth, root_id, write_mode, params, fingerprint, badge, priority, stage, traceparent, at)
            LEFT JOIN LATERAL (SELECT f.priority, f.traceparent FROM ingest_node f WHERE f.document_id = n.root_id FOR KEY SHARE) AS file ON true
-          ORDER BY n.at",
+          ORDER BY n.at
+         RETURNING id",
     )
     .bind(tasks.iter().map(|task| task.task_type).collect::<Vec<_>>())
     .bind(tasks.iter().map(|task| task.lane.as_str()).collect::<Vec<_>>())
@@ -105,10 +107,9 @@ pub async fn enqueue_all(conn: &mut PgConnection, tasks: &[NewTask<'_>]) -> sqlx
     .bind(tasks.iter().map(|task| task.badge).collect::<Vec<_>>())
     .bind(tasks.iter().map(|task| task.priority).collect::<Vec<_>>())
     .bind(tasks.iter().map(|task| svc_actors::stage::stage(task.task_type)).collect::<Vec<_>>())
-    .bind(otlp::traceparent())
-    .execute(conn)
+    .bind(tasks.iter().map(|task| task.traceparent.as_deref()).collect::<Vec<_>>())
+    .fetch_all(conn)
     .await
-    .map(|_| ())
 }
 
 /// How a task ended, for the node's attempt log.

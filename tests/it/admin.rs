@@ -100,6 +100,7 @@ async fn every_unfinished_task_says_what_it_waits_for() {
         params: &serde_json::json!({}),
         badge: None,
         priority: 0,
+        traceparent: None,
     };
     let mut conn = app.pool.acquire().await.unwrap();
     let dependent = tasks::enqueue(&mut conn, &unknown).await.unwrap();
@@ -335,6 +336,7 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
         params: &serde_json::json!({}),
         badge: None,
         priority: 0,
+        traceparent: None,
     };
     let task = tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &task).await.unwrap();
     let put_off = until("the task to be put off", async || {

@@ -68,6 +68,7 @@ async fn a_flat_file_is_embedded_by_as_many_tasks_at_once_as_there_are_slots() {
             params: &json!({}),
             badge: None,
             priority: 0,
+            traceparent: None,
         };
         let id = tasks::enqueue(&mut conn, &task).await.unwrap();
         let claimed = tasks::claim(&mut *conn, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap().grants;

@@ -24,6 +24,7 @@ mod contract;
 mod conversations;
 mod cranfield;
 mod crash;
+mod creating;
 mod devices;
 mod diversity;
 mod documents;

@@ -148,6 +148,7 @@ async fn a_task_that_is_queued_during_a_change_of_priority_has_the_new_one() {
         params: &serde_json::json!({}),
         badge: None,
         priority: 0,
+        traceparent: None,
     };
     let id = tasks::enqueue(&mut conn, &follow_up).await.unwrap();
     let changing = tokio::spawn({

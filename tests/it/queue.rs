@@ -65,6 +65,7 @@ pub(crate) async fn task(
         params: &json!({}),
         badge,
         priority,
+        traceparent: None,
     };
     tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &task).await.unwrap()
 }
@@ -401,6 +402,7 @@ async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
         params: &json!({}),
         badge: None,
         priority: 50,
+        traceparent: None,
     };
     let after = tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &dependent).await.unwrap();
     for attempt in 1..=6 {

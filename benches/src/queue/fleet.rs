@@ -198,6 +198,7 @@ impl Work {
                 params: &json!({}),
                 badge: None,
                 priority: 0,
+                traceparent: None,
             };
             tasks::enqueue(&mut tx, &task).await?;
         }

@@ -8,6 +8,7 @@ use crate::{
     store::{self, leases::Held},
 };
 use std::time::{Duration, Instant};
+use svc_actors::Lanes;
 use svc_client::{Code, Failure};
 use svc_ids::DocumentId;
 
@@ -54,7 +55,12 @@ impl Precedence {
         // While it waits, others have work to do; where too many wait already, it is refused as if it had waited.
         let Ok(waiting) = service.admission.waiting(caller.principal_id()) else { return Err(failure) };
         self.tries -= 1;
-        waiting.until(self.until_free(service, caller, failure)).await
+        let free = self.until_free(service, caller, failure);
+        match self.ends_tasks {
+            // What has ended tasks takes the document too, whatever its client does.
+            true => waiting.to_the_end(free).await,
+            false => waiting.until(free).await,
+        }
     }
 
     async fn until_free(&self, service: &Service, caller: &Caller, failure: Failure) -> Result<(), Failure> {
@@ -98,7 +104,10 @@ impl Precedence {
     async fn end(&self, service: &Service, tasks: &[Held], failure: &Failure) -> Result<(), Failure> {
         let left = LONGEST.saturating_sub(self.begun.elapsed());
         let ended = held::end(&service.pool, &service.task_types, &service.settings.task_badges, tasks);
-        match tokio::time::timeout(left, ended).await {
+        let ended = tokio::time::timeout(left, ended).await;
+        // Others may have waited for their regions.
+        service.wake.notify(Lanes::ALL);
+        match ended {
             Ok(ended) => ended.or_fail(),
             Err(_) => Err(failure.clone()),
         }

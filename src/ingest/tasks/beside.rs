@@ -12,7 +12,7 @@ use crate::{
 use chrono::{DateTime, Utc};
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use svc_actors::{Grant, Lane, Lanes, Outcome, TaskFailure};
 use tokio::runtime::Handle;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 const MOST: usize = 63;
 /// The most bytes of the texts of a pass.
 const MOST_BYTES: usize = 32 * 1024;
-/// The longest time between two renewals of the leases, which also tell of cancels; most passes end sooner.
+/// The longest time between two looks at the claims, which tell of cancels; most passes end sooner.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 /// The code of the failure of a pass whose tasks are not all ours any more.
 const STALE: &str = "stale";
@@ -112,7 +112,7 @@ impl<'a> Beside<'a> {
         self.grants.iter().map(|grant| grant.token).collect()
     }
 
-    /// Renews the leases for as long as it is polled, because the worker's heart does not know of these claims. It ends with the failure of the pass once
+    /// Keeps the leases for as long as it is polled, because the worker's heart does not know of these claims. It ends with the failure of the pass once
     /// somebody wants the end of a task, or has it.
     pub async fn kept(&self) -> TaskFailure {
         let tokens = self.tokens();
@@ -120,16 +120,23 @@ impl<'a> Beside<'a> {
             return std::future::pending().await;
         }
         let lease = self.claimer.lease;
+        let mut extended = Instant::now();
         loop {
             tokio::time::sleep(LONGEST_STEP.min(lease / 3)).await;
-            let renewed = async {
+            let is_due = extended.elapsed() >= lease / 4;
+            let are_held = async {
                 let mut conn = self.tools.pool.acquire().await?;
-                store::leases::beat(&mut conn, &tokens, lease).await
+                if !is_due {
+                    return store::leases::are_held(&mut conn, &tokens).await;
+                }
+                let held = store::leases::beat(&mut conn, &tokens, lease).await?;
+                Ok(held.len() == tokens.len() && held.iter().all(|(_, is_cancelled)| !is_cancelled))
             };
-            match renewed.await {
-                Ok(held) if held.len() == tokens.len() && held.iter().all(|(_, is_cancelled)| !is_cancelled) => {}
-                Ok(_) => return stale(),
-                Err(error) => tracing::debug!(%error, "the leases of a shared pass could not be renewed"),
+            match are_held.await {
+                Ok(true) if is_due => extended = Instant::now(),
+                Ok(true) => {}
+                Ok(false) => return stale(),
+                Err(error) => tracing::debug!(%error, "the leases of a shared pass could not be kept"),
             }
         }
     }

@@ -255,6 +255,7 @@ async fn the_page_of_every_task_of_a_random_queue_says_what_the_api_says() {
             params: &json!({}),
             badge,
             priority: random.random_range(-9..9),
+            traceparent: None,
         };
         ids.push(tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &new).await.unwrap());
     }
