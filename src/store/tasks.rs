@@ -153,43 +153,20 @@ pub async fn finish_all(
         attempts.iter().map(|attempt| attempt.grant).chain(last).map(|grant| grant.task_id).collect();
     let of = |field: fn(&Grant) -> i64| attempts.iter().map(|attempt| field(attempt.grant)).collect::<Vec<_>>();
     let detail = |attempt: &AttemptRow<'_>| storable_json(&Value::Object(attempt.detail.clone())).into_owned();
-    sqlx::query_scalar(
-        "WITH e AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::timestamptz[],
-                                  $9::text[], $10::jsonb[])
-                           AS e(task, token, document, of_type, attempt, how, by_worker, begun, fingerprint, what)),
-         held AS MATERIALIZED (SELECT t.id FROM task_queue t WHERE t.id = ANY($11) ORDER BY t.id FOR NO KEY UPDATE),
-         done AS (
-             UPDATE task_queue t SET status = 'completed', final = true, batch_id = NULL, batched_at = NULL, claim_token = NULL, heartbeat_at = NULL,
-                    error_type = NULL, put_off_code = NULL, put_off_message = NULL
-               FROM e WHERE t.id = e.task AND t.id IN (SELECT id FROM held) AND t.claim_token = e.token AND t.status IN ('claimed', 'running', 'batched')
-                AND t.cancel_requested_at IS NULL RETURNING t.id),
-         freed AS (DELETE FROM task_reservation r USING done WHERE r.task_id = done.id),
-         nearer AS (
-             UPDATE task_queue t SET unmet_deps = t.unmet_deps - m.met, ready = (t.unmet_deps = m.met AND t.status = 'pending' AND t.parked_on IS NULL)
-               FROM (SELECT w.id, count(*)::integer AS met
-                       FROM e JOIN done ON done.id = e.task
-                       JOIN task_queue w ON w.scope_document_id = e.document AND w.unmet_deps > 0 AND e.task = ANY (w.dependencies)
-                      GROUP BY w.id) m
-              WHERE t.id = m.id),
-         logged AS (
-             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint, detail)
-             SELECT e.document, e.task, e.of_type, e.attempt, e.how, e.by_worker, e.begun, e.fingerprint, e.what FROM e JOIN done ON done.id = e.task)
-         SELECT count(*) FROM done",
-    )
-    .bind(of(|grant| grant.task_id.0))
-    .bind(attempts.iter().map(|attempt| attempt.grant.token).collect::<Vec<_>>())
-    .bind(of(|grant| grant.document_id.0))
-    .bind(attempts.iter().map(|attempt| attempt.grant.task_type.as_str()).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.grant.attempt).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.outcome.as_str()).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.worker).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| attempt.started_at).collect::<Vec<_>>())
-    .bind(attempts.iter().map(|attempt| fingerprint(&attempt.grant.params)).collect::<Vec<_>>())
-    .bind(attempts.iter().map(detail).collect::<Vec<_>>())
-    .bind(rows)
-    .fetch_one(conn)
-    .await
+    sqlx::query_scalar("SELECT finish_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")
+        .bind(of(|grant| grant.task_id.0))
+        .bind(attempts.iter().map(|attempt| attempt.grant.token).collect::<Vec<_>>())
+        .bind(of(|grant| grant.document_id.0))
+        .bind(attempts.iter().map(|attempt| attempt.grant.task_type.as_str()).collect::<Vec<_>>())
+        .bind(attempts.iter().map(|attempt| attempt.grant.attempt).collect::<Vec<_>>())
+        .bind(attempts.iter().map(|attempt| attempt.outcome.as_str()).collect::<Vec<_>>())
+        .bind(attempts.iter().map(|attempt| attempt.worker).collect::<Vec<_>>())
+        .bind(attempts.iter().map(|attempt| attempt.started_at).collect::<Vec<_>>())
+        .bind(attempts.iter().map(|attempt| fingerprint(&attempt.grant.params)).collect::<Vec<_>>())
+        .bind(attempts.iter().map(detail).collect::<Vec<_>>())
+        .bind(rows)
+        .fetch_one(conn)
+        .await
 }
 
 /// The error at the end of a task if the token is stale or a cancel was requested.

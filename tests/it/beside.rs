@@ -200,6 +200,48 @@ async fn who_cancels_a_document_of_a_pass_undoes_the_pass_and_only_its_own_task_
     app.end().await;
 }
 
+/// A connection keeps the plan from a time when reading the whole queue was the fastest.
+#[tokio::test]
+async fn the_end_of_a_pass_looks_up_its_tasks_however_many_others_there_are() {
+    let app = without_worker().await;
+    let ids = create(&app, 3).await;
+    let mut conn = app.pool.acquire().await.unwrap();
+    let leader = first(&mut conn).await;
+    let beside = tasks::claim_beside(&mut conn, &claimer("w"), &leader, ROOM).await.unwrap();
+    let detail = Map::new();
+    let read = async |conn: &mut PgConnection| -> (i64, i64) {
+        let query = "SELECT coalesce(sum(seq_scan), 0)::bigint, coalesce(sum(idx_tup_fetch), 0)::bigint
+                       FROM pg_stat_xact_user_tables WHERE relname IN ('task_queue', 'task_reservation')";
+        sqlx::query_as(query).fetch_one(conn).await.unwrap()
+    };
+    let mut end = async || {
+        sqlx::query("BEGIN").execute(&mut *conn).await.unwrap();
+        let before = read(&mut conn).await;
+        assert_eq!(tasks::finish_all(&mut conn, &attempts(&beside, &detail), Some(&leader)).await.unwrap(), 2);
+        let after = read(&mut conn).await;
+        sqlx::query("ROLLBACK").execute(&mut *conn).await.unwrap();
+        (after.0 - before.0, after.1 - before.1)
+    };
+    for _ in 0..7 {
+        end().await;
+    }
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, status, ready, final)
+         SELECT 'test', 'io', $1, $1 || '/', 0, $1, 'self', 'completed', false, true FROM generate_series(1, 5000)",
+    )
+    .bind(ids[0])
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let (scans, tuples) = end().await;
+    assert_eq!(scans, 0);
+    assert!(tuples < 100, "{tuples} rows were read");
+    sqlx::query("DELETE FROM task_queue WHERE task_type = 'test'").execute(&app.pool).await.unwrap();
+    leases::give_back(&app.pool, &[leader.token, beside[0].token, beside[1].token]).await.unwrap();
+    drop(conn);
+    app.end().await;
+}
+
 #[tokio::test]
 async fn no_task_waits_for_a_lower_priority_or_for_what_lost_a_lease() {
     let app = without_worker().await;

@@ -101,6 +101,15 @@ async fn one_trace_leads_from_the_callers_request_to_the_last_task_and_its_state
         upload(&served, "unwanted.md", "# Unwanted\n\nNobody follows this.", Some(&traceparent.replace("-01", "-00")))
             .await;
     settled(&served, unwanted).await;
+    // What creates a document shares its transaction with other calls, but not its trace.
+    let created = format!("c{}", &TRACE[1..]);
+    let answer = http()
+        .post(format!("{}/documents?wait=true", served.base))
+        .bearer_auth(TOKEN)
+        .header("traceparent", format!("00-{created}-{CALLER}-01"))
+        .json(&json!({"title": "Created", "content": "By a call of its own."}))
+        .send();
+    assert_eq!(answer.await.unwrap().status(), 201);
     let search = |headers: &[(&str, &str)]| {
         let request = http().get(format!("{}/search/?q={WORD}", served.base)).bearer_auth(TOKEN);
         headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).send()
@@ -164,6 +173,15 @@ async fn one_trace_leads_from_the_callers_request_to_the_last_task_and_its_state
         let found = of_kind().any(|span| span.attributes["db.query.text"].contains(text));
         assert!(found, "no {text} in {kind}: {:#?}", of_kind().map(|span| &span.name).collect::<BTreeSet<_>>());
     }
+
+    let of_created: Vec<&Span> = spans.iter().filter(|span| span.trace == created).collect();
+    let call = of_created.iter().find(|span| span.name == "create_document").expect("the call");
+    for text in ["INSERT INTO documents", "INSERT INTO task_queue"] {
+        let stores = |span: &&&Span| span.attributes.get("db.query.text").is_some_and(|query| query.contains(text));
+        assert_eq!(of_created.iter().find(stores).expect(text).parent, call.id, "{text}");
+    }
+    let embeds = |span: &&Span| span.attributes.get("task.type").is_some_and(|of| of == "embed");
+    assert!(of_created.iter().copied().any(|span| embeds(&span) && span.service == "svc-worker"));
 
     // Each search began a trace; polls began none.
     let searches: BTreeSet<&str> = spans

@@ -90,6 +90,35 @@ async fn a_delete_goes_on_without_a_worker_that_does_not_let_go() {
 }
 
 #[tokio::test]
+async fn a_delete_that_has_begun_to_end_tasks_goes_on_without_its_client() {
+    let app = app().await;
+    let folder = node(&app, None).await;
+    task(&app, &folder, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 1).await;
+    let client = app.client.clone();
+    let delete = tokio::spawn(async move { client.delete_document(DocumentPath { id: folder.0 }).await });
+    let mut conn = app.pool.acquire().await.unwrap();
+    until("the end of the task to be requested", async || {
+        tasks::is_cancelled(&mut conn, &held[0]).await.unwrap().then_some(())
+    })
+    .await;
+    drop(conn);
+    delete.abort();
+    assert!(delete.await.unwrap_err().is_cancelled(), "the client is gone before it is answered");
+    until("the document to be deleted", async || {
+        let is_there: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM documents WHERE id = $1)")
+            .bind(folder.0)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        (!is_there).then_some(())
+    })
+    .await;
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_move_waits_for_a_task_whose_end_was_requested() {
     let app = app().await;
     let (folder, target) = (node(&app, None).await, node(&app, None).await);
