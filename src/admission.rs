@@ -78,7 +78,7 @@ impl Waiting {
     }
 
     /// Does the same for a change that goes on without its client.
-    pub async fn to_the_end<T>(self, done: impl Future<Output = T>) -> T {
+    pub async fn carry_out<T>(self, done: impl Future<Output = T>) -> T {
         give_back();
         done.await
     }

@@ -58,7 +58,7 @@ impl Precedence {
         let free = self.until_free(service, caller, failure);
         match self.ends_tasks {
             // What has ended tasks takes the document too, whatever its client does.
-            true => waiting.to_the_end(free).await,
+            true => waiting.carry_out(free).await,
             false => waiting.until(free).await,
         }
     }
