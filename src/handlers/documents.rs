@@ -10,7 +10,7 @@ use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
     ingest::{
-        creating::{Created, Creating},
+        creating::{self, Created, Creating},
         edit, parent,
         queueing::{Queueing, Work},
         raptor, reprocess,
@@ -23,12 +23,11 @@ use crate::{
     service::Service,
     store::{
         self,
-        documents::{DocumentRow, NewRow, content_hash},
+        documents::{DocumentRow, content_hash},
         evidence::Evidence,
         ingest_nodes::Frontier,
         scope::Readable,
     },
-    usetype::Usetype,
 };
 use precedence::Precedence;
 use serde_json::{Value, json};
@@ -38,7 +37,7 @@ use std::{slice, time::Duration};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, Meta, Validated, ops,
-    wire::{CreatedDocument, DocumentResponse, EventKind, EvidenceResponse, NewDocument, Settled},
+    wire::{CreatedDocument, DocumentResponse, EventKind, EvidenceResponse, NewDocument},
 };
 use svc_ids::{DocumentId, TaskId};
 pub(super) use update::change;
@@ -98,17 +97,8 @@ async fn create(
         Some(id) => Some(parent::lock(conn, caller, DocumentId(id), 0).await?),
         None => None,
     };
-    let row = NewRow {
-        parent: parent.as_ref(),
-        title: &new.title,
-        content: &new.content,
-        structured_content: &new.structured_content,
-        usetype: new.usetype.as_deref().unwrap_or(Usetype::Markdown.as_str()),
-        position: new.position,
-        event_time: new.event_time,
-        content_hash: &content_hash(&new.content),
-        settled: Settled::Settled,
-    };
+    let hash = content_hash(&new.content);
+    let row = creating::row(new, parent.as_ref(), &hash);
     let (place, document) = store::documents::insert(conn, &service.lexicon, &row).await.or_fail()?;
     let id = place.id();
     if parent.is_some() {

@@ -139,24 +139,26 @@ async fn insert_alone(core: &Core, asked: &Asked) -> sqlx::Result<Created> {
     insert(core, slice::from_ref(asked)).await?.pop().ok_or(sqlx::Error::RowNotFound)
 }
 
+/// A document as it is to be stored, under its parent if it has one.
+pub fn row<'a>(new: &'a NewDocument, parent: Option<&'a Place>, content_hash: &'a str) -> NewRow<'a> {
+    NewRow {
+        parent,
+        title: &new.title,
+        content: &new.content,
+        structured_content: &new.structured_content,
+        usetype: new.usetype.as_deref().unwrap_or(Usetype::Markdown.as_str()),
+        position: new.position,
+        event_time: new.event_time,
+        content_hash,
+        settled: Settled::Settled,
+    }
+}
+
 /// Stores documents and queues the tasks that embed them, in one transaction.
 async fn insert(core: &Core, together: &[Asked]) -> sqlx::Result<Vec<Created>> {
     let hashes: Vec<String> = together.iter().map(|asked| content_hash(&asked.new.content)).collect();
-    let rows: Vec<NewRow<'_>> = together
-        .iter()
-        .zip(&hashes)
-        .map(|(Asked { new, .. }, content_hash)| NewRow {
-            parent: None,
-            title: &new.title,
-            content: &new.content,
-            structured_content: &new.structured_content,
-            usetype: new.usetype.as_deref().unwrap_or(Usetype::Markdown.as_str()),
-            position: new.position,
-            event_time: new.event_time,
-            content_hash,
-            settled: Settled::Settled,
-        })
-        .collect();
+    let rows: Vec<NewRow<'_>> =
+        together.iter().zip(&hashes).map(|(asked, content_hash)| row(&asked.new, None, content_hash)).collect();
     let mut tx = store::transaction::begin_creating_by_keys(&core.pool).await?;
     let (places, documents): (Vec<Place>, Vec<DocumentRow>) =
         store::documents::insert_all(&mut tx, &core.lexicon, &rows).await?.into_iter().unzip();

@@ -159,7 +159,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { items: 4, bytes: 100, transactions: 2, patience: Duration::MAX };
 
-    /// What waits, once for itself alone and then as a whole: each call is polled once, in its order.
+    /// Polls each call once, in order, so that all of them have come.
     async fn begun<F: Future>(calls: Vec<F>) -> Vec<std::pin::Pin<Box<F>>> {
         let mut calls: Vec<_> = calls.into_iter().map(Box::pin).collect();
         for call in &mut calls {
