@@ -9,6 +9,7 @@ mod peer;
 mod precision;
 mod rollup;
 mod start;
+mod tokens;
 
 use crate::figure::{Bound, BoxError, Figure, Peer, median};
 pub use beside::{LONGEST_WAIT_MS, run as beside};
@@ -19,6 +20,7 @@ pub use rollup::run as rollup;
 pub use start::run as start;
 use std::{path::Path, time::Instant};
 use svc_models::{Engine, ModelError, ModelSettings, Precision};
+pub use tokens::run as tokens;
 
 const THREADS: usize = 2;
 /// Words that are one token each in the tokenizer of MiniLM, which both models use here.

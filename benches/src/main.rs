@@ -131,6 +131,7 @@ const BENCHES: &[(&str, &str)] = &[
         "how long a query waits for the model while documents are embedded; SIZE: rounds of 20 queries, default 10",
     ),
     ("encoder/start", "from nothing to a model's first vector, with and without its pack; SIZE: rounds, default 5"),
+    ("encoder/tokens", "the tokens of texts that are counted in a second, beside the library; SIZE: rounds, default 5"),
     (
         "encoder/precision",
         "f32, bf16 and int8: tokens a second, likeness, and ranking on Cranfield; SIZE: rounds, default 5",
@@ -283,6 +284,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "encoder/throughput" | "encoder/latency" => encoder::run(size.unwrap_or(5), name, &mut out).await?,
         "encoder/beside" => encoder::beside(size.unwrap_or(10), &mut out).await?,
         "encoder/start" => encoder::start(size.unwrap_or(5), &mut out).await?,
+        "encoder/tokens" => encoder::tokens(size.unwrap_or(5), &mut out)?,
         "encoder/precision" => encoder::precision(size.unwrap_or(5), &mut out).await?,
         "encoder/rollup" => encoder::rollup(&mut out).await?,
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,

@@ -17,13 +17,21 @@ pub fn client(base: &str) -> Result<Client<Remote>, BoxError> {
     Ok(Client(Remote::new(base, TOKEN, http)))
 }
 
-/// Stores the files and waits until everything under them has settled; returns the number of nodes.
-pub async fn ingest(client: &Client<Remote>, files: impl Iterator<Item = (String, String)>) -> Result<usize, BoxError> {
+/// Stores the files, and returns the documents that they are.
+pub async fn store(
+    client: &Client<Remote>,
+    files: impl Iterator<Item = (String, String)>,
+) -> Result<Vec<i64>, BoxError> {
     let uploads = files.map(|(name, text)| async move {
         let stored = client.upload_file(UploadQuery::default(), FileUpload::from_bytes(&name, text, None)).await?;
         Ok::<i64, BoxError>(stored.document_id)
     });
-    let ids: Vec<i64> = futures_util::stream::iter(uploads).buffered(AT_ONCE).try_collect().await?;
+    futures_util::stream::iter(uploads).buffered(AT_ONCE).try_collect().await
+}
+
+/// Stores the files and waits until everything under them has settled; returns the number of nodes.
+pub async fn ingest(client: &Client<Remote>, files: impl Iterator<Item = (String, String)>) -> Result<usize, BoxError> {
+    let ids = store(client, files).await?;
     let mut nodes = 0;
     for (done, &id) in ids.iter().enumerate() {
         nodes += settled(client, id).await?;

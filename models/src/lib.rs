@@ -35,6 +35,7 @@ mod settings;
 mod token_vectors;
 mod tokenizer;
 mod weights;
+mod wordpiece;
 mod worker;
 
 #[cfg(test)]

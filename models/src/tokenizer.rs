@@ -1,4 +1,4 @@
-use crate::{ModelError, error::panic_message};
+use crate::{ModelError, error::panic_message, wordpiece::WordPiece};
 use serde::Deserialize;
 use std::{
     borrow::Cow,
@@ -46,6 +46,8 @@ pub(crate) struct OverLimit {
 /// A tokenizer that never truncates and never pads.
 pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
+    /// Its quick form, if there is one.
+    words: Option<WordPiece>,
     json: Box<[u8]>,
     /// Special tokens before and after each text.
     before: Vec<u32>,
@@ -92,7 +94,8 @@ impl TextTokenizer {
             None => model.unk_id,
         });
         let space = tokenizer.token_to_id("\u{2581}");
-        Ok(Self { tokenizer, json: json.into(), before, after, unknown, space })
+        let words = WordPiece::of(&tokenizer);
+        Ok(Self { tokenizer, words, json: json.into(), before, after, unknown, space })
     }
 
     /// Does the same as [`Self::from_json`], but a panic of the tokenizer's own code is an error, because the file
@@ -135,7 +138,7 @@ impl TextTokenizer {
     pub fn beginning(&self, text: &str, limit: usize) -> Result<Vec<u32>, ModelError> {
         let mut ids = Vec::new();
         for piece in pieces(text) {
-            ids.extend_from_slice(self.encode(piece, false)?.get_ids());
+            self.add_ids(piece, &mut ids)?;
             if ids.len() >= limit {
                 break;
             }
@@ -160,12 +163,12 @@ impl TextTokenizer {
         let mut base = 0;
         let whole: Cow<'_, str> = if prefix.is_empty() { text.into() } else { [prefix, text].concat().into() };
         for piece in pieces(&whole) {
-            let encoding = self.encode(piece, with_offsets)?;
-            token_count += encoding.get_ids().len();
-            // Once over the limit, only the count matters.
-            if token_count <= limit {
-                ids.extend_from_slice(encoding.get_ids());
-                if with_offsets {
+            if with_offsets {
+                let encoding = self.encode(piece, true)?;
+                token_count += encoding.get_ids().len();
+                // Once over the limit, only the count matters.
+                if token_count <= limit {
+                    ids.extend_from_slice(encoding.get_ids());
                     for &(start, end) in encoding.get_offsets() {
                         let (start, end) = (base + start, base + end);
                         if end <= prefix.len() {
@@ -174,6 +177,13 @@ impl TextTokenizer {
                             offsets.push(start.saturating_sub(prefix.len())..end - prefix.len());
                         }
                     }
+                }
+            } else {
+                let before = ids.len();
+                self.add_ids(piece, &mut ids)?;
+                token_count += ids.len() - before;
+                if token_count > limit {
+                    ids.clear();
                 }
             }
             base += piece.len();
@@ -184,6 +194,18 @@ impl TextTokenizer {
         let content = content_start..ids.len();
         ids.extend_from_slice(&self.after);
         Ok(Ok(Tokens { ids, content, offsets }))
+    }
+
+    /// Adds the tokens of a text without special tokens.
+    fn add_ids(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), ModelError> {
+        let library = |text: &str, ids: &mut Vec<u32>| {
+            ids.extend_from_slice(self.encode(text, false)?.get_ids());
+            Ok(())
+        };
+        match &self.words {
+            Some(words) => words.tokenize(text, ids, library),
+            None => library(text, ids),
+        }
     }
 
     fn encode(&self, piece: &str, with_offsets: bool) -> Result<Encoding, ModelError> {
@@ -215,8 +237,9 @@ impl TextTokenizer {
             false => "",
         };
         for piece in std::iter::once(head).filter(|head| !head.is_empty()).chain(pieces(text)) {
-            let encoding = self.encode(piece, false)?;
-            if encoding.get_ids().iter().any(|id| Some(*id) != self.unknown && Some(*id) != self.space) {
+            let mut ids = Vec::new();
+            self.add_ids(piece, &mut ids)?;
+            if ids.iter().any(|id| Some(*id) != self.unknown && Some(*id) != self.space) {
                 return Ok(false);
             }
         }

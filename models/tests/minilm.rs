@@ -145,3 +145,20 @@ async fn the_name_in_the_catalogue_is_the_same_model_as_its_folder() {
     assert!(by_name.info().identity.starts_with("all-MiniLM-L6-v2@"));
     assert_eq!(load("cpu", 512).unwrap().info().identity, by_name.info().identity);
 }
+
+#[test]
+fn tokens_are_counted_as_the_library_counts_them() {
+    let Some(engine) = load("cpu", 512) else { return };
+    let mut library = tokenizers::Tokenizer::from_bytes(engine.tokenizer_json()).expect("a tokenizer");
+    library.with_padding(None).with_truncation(None).expect("no bounds");
+    let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/samples");
+    let read = |name: &str| std::fs::read_to_string(samples.join(name)).expect("a sample");
+    let handbook = read("handbook.md");
+    let others = "Der Fluß fließt, naïve café; e\u{301}tude. 日本語のテキスト 2,5 % [MASK] don't re-entry\tTRAÎNEAU ... \u{7f}antidisestablishmentarianism";
+    for text in [&handbook, &read("incident-report.md"), &read("release-notes.txt"), &handbook.to_uppercase(), others] {
+        for line in text.lines().chain([text]) {
+            let counted = engine.count_content_tokens(line).expect("a count");
+            assert_eq!(counted, library.encode_fast(line, false).expect("tokens").len(), "{line}");
+        }
+    }
+}

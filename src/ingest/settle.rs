@@ -51,23 +51,16 @@ async fn settle_together(
     let mut queued = false;
     loop {
         // What a crash of the server takes back is made again from the events, which the tasks have committed.
-        let mut tx = store::transaction::begin_unflushed(pool).await?;
-        roots = store::locks::try_files(&mut tx, &roots).await?;
+        let (mut tx, taken) = store::transaction::begin_settling(pool, &roots).await?;
+        roots = taken;
         if roots.is_empty() {
             tx.rollback().await?;
             return Ok(queued);
         }
-        match store::ingest_nodes::apply_events(&mut tx, &roots).await? {
-            Some(touched) => {
-                queued |= apply(&mut tx, badges, touched).await?;
-                tx.commit().await?;
-            }
-            None => tx.rollback().await?,
-        }
+        let touched = store::ingest_nodes::apply_events(&mut tx, &roots).await?;
+        queued |= apply(&mut tx, badges, touched).await?;
         // What was settled has events for what is above it. And since we looked, somebody may have committed one and left because we held the lock.
-        let mut conn = pool.acquire().await?;
-        let left = store::ingest_nodes::left(&mut conn, &roots).await?;
-        drop(conn);
+        let left = store::ingest_nodes::commit_and_look(tx, &roots).await?;
         let (again, over): (Vec<Left>, Vec<Left>) = left.into_iter().partition(|left| left.has_events);
         for generation in over.into_iter().flat_map(|left| left.ended) {
             reprocess::end_or_leave(pool, generation).await;
@@ -93,8 +86,10 @@ async fn apply(
     let (mut rollups, mut settled): (Vec<Touched>, Vec<Touched>) =
         touched.into_iter().filter(is_done).partition(has_no_rollup);
     // A container is rolled up once, if something settled under it.
-    let settled_under = store::rollups::with_settled_child(conn, &ids(&rollups)).await?;
-    settled.extend(rollups.extract_if(.., |node| !settled_under.contains(&node.document_id)));
+    if !rollups.is_empty() {
+        let settled_under = store::rollups::with_settled_child(conn, &ids(&rollups)).await?;
+        settled.extend(rollups.extract_if(.., |node| !settled_under.contains(&node.document_id)));
+    }
     if !rollups.is_empty() {
         queue_rollups(conn, badges, &rollups).await?;
     }
@@ -440,12 +435,12 @@ pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx
 }
 
 async fn recount(pool: &PgPool, root_id: RootId) -> sqlx::Result<()> {
-    let mut tx = store::transaction::begin(pool).await?;
-    if !store::locks::try_files(&mut tx, &[root_id]).await?.is_empty() {
-        store::ingest_nodes::recount(&mut tx, root_id).await?;
-        tx.commit().await?;
+    let (mut tx, taken) = store::transaction::begin_settling(pool, &[root_id]).await?;
+    if taken.is_empty() {
+        return tx.rollback().await;
     }
-    Ok(())
+    store::ingest_nodes::recount(&mut tx, root_id).await?;
+    tx.commit().await
 }
 
 /// Does what was left over: marks the remaining nodes of cancelled files, and takes the remaining events.

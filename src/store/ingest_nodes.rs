@@ -1,10 +1,10 @@
 //! The counters of ingestion and settle events.
 mod frontier;
 
-use super::{places::Place, word::Word};
+use super::{nodes::braces, places::Place, transaction::Transaction, word::Word};
 use crate::otlp;
 pub use frontier::*;
-use sqlx::PgConnection;
+use sqlx::{FromRow, PgConnection};
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
 
@@ -190,38 +190,28 @@ impl Touched {
     }
 }
 
-/// Takes up to 10,000 events of roots and lowers the counts, with one aggregated change per node in the order of ids.
-/// Returns the touched nodes, or `None` if there was no event. A failed container waits for no child: a cancel has set its
-/// count to 0, and the tasks that it stopped end after that.
-pub async fn apply_events(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Option<Vec<Touched>>> {
-    let events: Vec<(DocumentId, i64, i64)> = sqlx::query_as(
+/// Takes up to 10,000 events of roots and lowers the counts, with one aggregated change per node in the order of ids. Returns the touched nodes. A failed
+/// container waits for no child: a cancel has set its count to 0, and the tasks that it stopped end after that.
+pub async fn apply_events(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<Touched>> {
+    sqlx::query_as(
         "WITH taken AS (
-             DELETE FROM settle_event WHERE id IN (
+             DELETE FROM settle_event WHERE id = ANY(ARRAY(
                     SELECT e.id FROM unnest($1::bigint[]) AS r(id)
-                     CROSS JOIN LATERAL (SELECT s.id FROM settle_event s WHERE s.root_id = r.id ORDER BY s.id LIMIT 10000) e LIMIT 10000)
-             RETURNING document_id, done, failed)
-         SELECT document_id, sum(done), sum(failed) FROM taken GROUP BY document_id ORDER BY document_id",
-    )
-    .bind(roots)
-    .fetch_all(&mut *conn)
-    .await?;
-    if events.is_empty() {
-        return Ok(None);
-    }
-    let touched = sqlx::query_as(
-        "UPDATE ingest_node n SET open_children = n.open_children - CASE d.settled WHEN 'failed' THEN 0 ELSE e.done END,
+                     CROSS JOIN LATERAL (SELECT s.id FROM settle_event s WHERE s.root_id = r.id ORDER BY s.id LIMIT 10000) e LIMIT 10000))
+             RETURNING document_id, done, failed),
+         e AS MATERIALIZED (
+             SELECT document_id AS id, least(sum(done), 2147483647)::integer AS done, least(sum(failed), 2147483647)::integer AS failed
+               FROM taken GROUP BY document_id ORDER BY document_id)
+         UPDATE ingest_node n SET open_children = n.open_children - CASE d.settled WHEN 'failed' THEN 0 ELSE e.done END,
                 failed_children = n.failed_children + e.failed
-           FROM unnest($1::bigint[], $2::int[], $3::int[]) AS e(id, done, failed) JOIN documents d ON d.id = e.id
+           FROM e JOIN documents d ON d.id = e.id
           WHERE n.document_id = e.id
          RETURNING n.document_id, n.root_id, n.parent_id, n.open_tasks, n.open_children, n.failed_children, n.rollup, d.settled, d.path,
                 coalesce((SELECT r.cancelled FROM ingest_node r WHERE r.document_id = n.root_id), false) AS is_cancelled",
     )
-    .bind(events.iter().map(|e| e.0).collect::<Vec<_>>())
-    .bind(events.iter().map(|e| i32::try_from(e.1).unwrap_or(i32::MAX)).collect::<Vec<_>>())
-    .bind(events.iter().map(|e| i32::try_from(e.2).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+    .bind(roots)
     .fetch_all(conn)
-    .await?;
-    Ok(Some(touched))
+    .await
 }
 
 /// Records that a node failed, so nothing is counted for it any more. Its other tasks failed with it, as dependents or
@@ -285,18 +275,11 @@ pub struct Left {
     pub ended: Vec<RootId>,
 }
 
-/// What is left to do under each of these roots.
-pub async fn left(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<Left>> {
-    sqlx::query_as(
-        "SELECT r.id AS root_id, EXISTS (SELECT 1 FROM settle_event e WHERE e.root_id = r.id) AS has_events,
-                ARRAY(SELECT g.generation_id FROM generations g JOIN documents d ON d.id = g.generation_id
-                       WHERE (g.generation_id = r.id OR g.document_id = r.id)
-                         AND (g.abandoned OR g.document_id IS NULL OR d.settled <> 'in_flight')) AS ended
-           FROM unnest($1::bigint[]) AS r(id)",
-    )
-    .bind(roots)
-    .fetch_all(conn)
-    .await
+/// Commits, and reads in the same message what is left to do under each of these roots.
+pub async fn commit_and_look(tx: Transaction, roots: &[RootId]) -> sqlx::Result<Vec<Left>> {
+    let ids: Vec<i64> = roots.iter().map(|root| root.document().0).collect();
+    let left = format!("SELECT root_id, has_events, ended FROM left_to_settle('{}')", braces(&ids));
+    tx.commit_and(&left).await?.iter().map(Left::from_row).collect()
 }
 
 /// The roots that the settler has to look at after it was kept away from the trees of these roots: those in the trees with events that nobody has taken,

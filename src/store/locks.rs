@@ -4,6 +4,7 @@
 //!
 //! Code that settles, cancels, deletes or puts back holds the file's lock. A task that applies does not, and takes its
 //! row locks in this order.
+use super::nodes::braces;
 use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_ids::{DocumentId, RootId};
@@ -18,18 +19,11 @@ const TREE: i32 = 7378;
 /// all sessions.
 const ONE_BY_ONE: i64 = 1_000;
 
-/// Takes the locks of those of these files under whose root no other transaction settles; they are held until the transaction ends. Returns the files
-/// whose locks were taken.
-pub async fn try_files(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<RootId>> {
-    sqlx::query_scalar(
-        "SELECT t.id FROM (SELECT r.id, coalesce((SELECT path[1] FROM documents WHERE id = r.id), r.id) AS tree FROM unnest($1::bigint[]) AS r(id)) t
-          WHERE CASE WHEN pg_try_advisory_xact_lock_shared($2, hashint8(t.tree)) THEN pg_try_advisory_xact_lock($3, hashint8(t.id)) ELSE false END",
-    )
-    .bind(roots)
-    .bind(TREE)
-    .bind(FILE)
-    .fetch_all(conn)
-    .await
+/// A statement that takes the locks of those of these files under whose root no other transaction settles, until its transaction ends, and returns these
+/// files. It has no parameters, waits for nothing, and so can go in one message with the beginning of its transaction.
+pub(super) fn trying_files(roots: &[RootId]) -> String {
+    let ids: Vec<i64> = roots.iter().map(|root| root.document().0).collect();
+    format!("SELECT try_files('{}', {TREE}, {FILE})", braces(&ids))
 }
 
 /// Waits for anybody who settles under this root, and keeps them away until the transaction ends.

@@ -171,9 +171,8 @@ pub(super) async fn sum_vectors(
              INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
              SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors, vector_root('document_vectors', id)
                FROM sums WHERE vector_norm(mean) > 0 ORDER BY id
-             ON CONFLICT (document_id, embed_model, root_id) DO UPDATE SET embed = excluded.embed, weight = excluded.weight
-             RETURNING document_id)
-         SELECT s.id, s.vectors FROM made m JOIN sums s ON s.id = m.document_id"
+             ON CONFLICT (document_id, embed_model, root_id) DO UPDATE SET embed = excluded.embed, weight = excluded.weight)
+         SELECT id, vectors FROM sums WHERE vector_norm(mean) > 0"
     ))
     .bind(containers)
     .bind(model)

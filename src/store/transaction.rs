@@ -11,6 +11,7 @@ use std::{
     ops::{Deref, DerefMut},
     time::Duration,
 };
+use svc_ids::RootId;
 
 /// How long an abandoned statement may take to end by itself: most do, and a cancel costs more than waiting.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
@@ -37,6 +38,20 @@ pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
 /// what was committed before. Every later commit that does wait keeps it too.
 pub async fn begin_unflushed(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, "BEGIN; SET LOCAL synchronous_commit = off").await
+}
+
+/// Has each connection keep the plans of a transaction's statements, which look for a few rows by their keys: they would be planned alike for any values,
+/// and that would take longer than to run them. Such a plan goes from row to row by indexes even if the tables are small when it is made, because it is
+/// kept while they grow.
+const BY_KEYS: &str = "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+
+/// Begins a transaction that settles these roots, as [`begin_unflushed`] does. Returns those of them under which no other transaction settles; the others
+/// belong to that one. Its statements look for a few rows by their keys.
+pub async fn begin_settling(pool: &PgPool, roots: &[RootId]) -> sqlx::Result<(Transaction, Vec<RootId>)> {
+    let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {BY_KEYS}; {}", super::locks::trying_files(roots));
+    let (tx, rows) = open_with(Lent::pooled(pool.acquire().await?), pool, &begin).await?;
+    let taken = rows.iter().map(|row| sqlx::Row::try_get(row, 0)).collect::<sqlx::Result<_>>()?;
+    Ok((tx, taken))
 }
 
 /// Begins a read-only transaction whose statements all see the same moment.
@@ -78,6 +93,12 @@ pub async fn begin_bounded(kept: &KeptConnections, limit: Duration) -> sqlx::Res
     open(conn, kept.pool(), &format!("BEGIN; {}", limiting(limit))).await
 }
 
+/// Does the same for a task whose statements look for a few rows by their keys: each connection keeps their plans.
+pub async fn begin_bounded_by_keys(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
+    let conn = kept.lend().await?;
+    open(conn, kept.pool(), &format!("BEGIN; {}; {BY_KEYS}", limiting(limit))).await
+}
+
 /// Lets each further statement of a transaction take as long as `limit`.
 pub async fn allow(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<()> {
     sqlx::raw_sql(sqlx::AssertSqlSafe(limiting(limit))).execute(conn).await.map(|_| ())
@@ -92,13 +113,9 @@ pub async fn begin_creating(pool: &PgPool) -> sqlx::Result<Transaction> {
     creating(Lent::pooled(pool.acquire().await?), pool, "BEGIN").await
 }
 
-/// Does the same for a transaction whose statements look for a few rows by their keys. Each connection keeps their plans: they would be planned
-/// alike for any values, and that would take longer than to run them. Such a plan goes from row to row by indexes even if the tables are small
-/// when it is made, because it is kept while they grow.
+/// Does the same for a transaction whose statements look for a few rows by their keys: each connection keeps their plans.
 pub async fn begin_creating_by_keys(pool: &PgPool) -> sqlx::Result<Transaction> {
-    let begin = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off;
-                 SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
-    creating(Lent::pooled(pool.acquire().await?), pool, begin).await
+    creating(Lent::pooled(pool.acquire().await?), pool, &format!("BEGIN; {BY_KEYS}")).await
 }
 
 /// Begins a transaction that creates nodes. Mostly no guard is being changed, and then the message that begins it does all. A wait is a statement
@@ -123,6 +140,11 @@ pub async fn begin_moving(pool: &PgPool) -> sqlx::Result<Transaction> {
 /// Begins the transaction of a task that creates nodes, see [`begin_bounded`] and [`begin_creating`].
 pub async fn begin_bounded_creating(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
     creating(kept.lend().await?, kept.pool(), &format!("BEGIN; {}", limiting(limit))).await
+}
+
+/// Does the same for a task whose statements look for a few rows by their keys: each connection keeps their plans.
+pub async fn begin_bounded_creating_by_keys(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
+    creating(kept.lend().await?, kept.pool(), &format!("BEGIN; {}; {BY_KEYS}", limiting(limit))).await
 }
 
 /// Begins a look at what a transaction has written, in which no statement may take longer than `limit`. One that does fails, and the transaction
@@ -199,6 +221,17 @@ impl Transaction {
     /// Commits everything that was written, and gives the connection back.
     pub async fn commit(self) -> sqlx::Result<()> {
         self.end("COMMIT").await
+    }
+
+    /// Commits, and runs a statement without parameters in the same message, which is a transaction of its own. Returns its rows. If the statement fails,
+    /// the commit stands.
+    pub async fn commit_and(mut self, then: &str) -> sqlx::Result<Vec<PgRow>> {
+        let message = sqlx::AssertSqlSafe(format!("COMMIT; {then}"));
+        let rows = sqlx::raw_sql(message).fetch_all(&mut *self).await?;
+        if let Some(conn) = self.conn.take() {
+            conn.keep();
+        }
+        Ok(rows)
     }
 
     /// Runs a last statement, which has no parameters, and commits, in one message: a client that stops at any moment

@@ -6,7 +6,7 @@ use crate::{
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::time::Duration;
-use svc::store::{ingest_nodes, locks, tasks};
+use svc::store::{ingest_nodes, tasks, transaction};
 use svc_actors::Lane;
 use svc_client::{
     Code, Failure, FileUpload, Json,
@@ -88,8 +88,11 @@ async fn a_cancel_waits_for_a_task_that_applies_and_the_task_does_not_wait_for_i
 async fn a_delete_waits_for_the_settler_and_holds_nothing_that_it_needs() {
     let app = app().await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let mut settler = app.pool.begin().await.unwrap();
-    assert_eq!(locks::try_files(&mut settler, &[RootId(id)]).await.unwrap(), [RootId(id)]);
+    let (mut settler, taken) = transaction::begin_settling(&app.pool, &[RootId(id)]).await.unwrap();
+    assert_eq!(taken, [RootId(id)]);
+    let (other, taken) = transaction::begin_settling(&app.pool, &[RootId(id)]).await.unwrap();
+    assert_eq!(taken, [], "one settles at a time");
+    other.rollback().await.unwrap();
     let delete = {
         let client = app.client.clone();
         tokio::spawn(async move { client.delete_document(DocumentPath { id }).await })

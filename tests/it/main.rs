@@ -104,6 +104,7 @@ mod schema;
 mod search;
 mod search_batch;
 mod secrets;
+mod settle;
 mod shape_bindings;
 mod sheets;
 mod similar;

@@ -94,16 +94,32 @@ impl<'a> Apply<'a> {
     }
 
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
-        let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
-        let conn = store::transaction::begin_bounded(&self.tools.kept, limit).await.classified()?;
+        let conn = store::transaction::begin_bounded(&self.tools.kept, self.limit()).await.classified()?;
+        Ok(Transaction { apply: self, conn })
+    }
+
+    /// Begins the transaction of a task whose statements look for a few rows by their keys.
+    pub async fn begin_by_keys(self) -> Result<Transaction<'a>, TaskFailure> {
+        let conn = store::transaction::begin_bounded_by_keys(&self.tools.kept, self.limit()).await.classified()?;
         Ok(Transaction { apply: self, conn })
     }
 
     /// Begins the transaction of a task that creates nodes.
     pub async fn begin_creating(self) -> Result<Transaction<'a>, TaskFailure> {
-        let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
-        let conn = store::transaction::begin_bounded_creating(&self.tools.kept, limit).await.classified()?;
+        let conn = store::transaction::begin_bounded_creating(&self.tools.kept, self.limit()).await.classified()?;
         Ok(Transaction { apply: self, conn })
+    }
+
+    /// Begins the transaction of a task that creates nodes, and whose statements look for a few rows by their keys.
+    pub async fn begin_creating_by_keys(self) -> Result<Transaction<'a>, TaskFailure> {
+        let kept = &self.tools.kept;
+        let conn = store::transaction::begin_bounded_creating_by_keys(kept, self.limit()).await.classified()?;
+        Ok(Transaction { apply: self, conn })
+    }
+
+    /// How long a statement of the task may take.
+    fn limit(&self) -> Duration {
+        self.tools.settings.worker_lease.max(LEAST_TIME)
     }
 }
 

@@ -37,7 +37,7 @@ pub async fn run(tools: &Tools, mut apply: Apply<'_>) -> Result<Outcome, TaskFai
         };
         let failure = match made {
             Ok(made) => {
-                let mut tx = apply.begin().await?;
+                let mut tx = apply.begin_by_keys().await?;
                 match write(tools, &mut tx, made, &beside, model.identity()).await {
                     Ok(detail) => {
                         let outcome = tx.complete(detail).await?;

@@ -36,7 +36,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let unread = unread(tools, id, &found).await?;
     let (text, layout) = split(extraction).classified()?;
 
-    let mut tx = apply.begin().await?;
+    let mut tx = apply.begin_by_keys().await?;
     store::evidence::store_extraction(tx.conn(), id, &text, &layout).await.classified()?;
     store::evidence::record(tx.conn(), id, Evidence::ExtractText, &Value::Object(summary)).await.classified()?;
     for (name, value) in &found {

@@ -56,7 +56,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
             .with_evidence(Evidence::Plan.as_str(), shown));
     }
 
-    let mut tx = apply.begin().await?;
+    let mut tx = apply.begin_by_keys().await?;
     store::evidence::record(tx.conn(), grant.document_id, Evidence::MatchedPatterns, &matched).await.classified()?;
     store::evidence::record(tx.conn(), grant.document_id, Evidence::Plan, &shown).await.classified()?;
     let listed = serde_json::to_value(archive).classified()?;
@@ -78,7 +78,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 /// the others; an upload of one fails.
 async fn leave(apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
-    let mut tx = apply.begin().await?;
+    let mut tx = apply.begin_by_keys().await?;
     let plan = json!({"format": null, "tasks": []});
     store::evidence::record(tx.conn(), id, Evidence::Plan, &plan).await.classified()?;
     store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &json!("no_reader")).await.classified()?;

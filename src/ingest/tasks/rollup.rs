@@ -35,7 +35,7 @@ pub fn containers_of(params: &Value) -> Vec<DocumentId> {
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let model = model(tools).await?;
-    let mut tx = apply.begin().await?;
+    let mut tx = apply.begin_by_keys().await?;
     let containers = store::rollups::lock(tx.conn(), grant.document_id, &containers_of(&grant.params)).await;
     let containers = containers.classified()?;
     let ids: Vec<DocumentId> = containers.iter().map(|container| container.place.id()).collect();

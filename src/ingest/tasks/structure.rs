@@ -40,7 +40,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
         shape["tables"] = tables.len().into();
     }
 
-    let mut tx = apply.begin_creating().await?;
+    let mut tx = apply.begin_creating_by_keys().await?;
     let ids = store::nodes::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
     let batches = tree::batches(&nodes, &ids);
     let file = Place::of_claim(grant);
