@@ -681,6 +681,21 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION left_to_settle(roots bigint[]) RETURNS TABLE(root_id bigint, has_events boolean, ended bigint[])
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+BEGIN
+    RETURN QUERY SELECT r.id, (SELECT true FROM settle_event e WHERE e.root_id = r.id LIMIT 1) IS NOT NULL,
+           ARRAY(SELECT g.generation_id FROM generations g CROSS JOIN LATERAL (SELECT d.settled FROM documents d WHERE d.id = g.generation_id OFFSET 0) d
+                  WHERE (g.generation_id = r.id OR g.document_id = r.id)
+                    AND (g.abandoned OR g.document_id IS NULL OR d.settled <> 'in_flight'))
+      FROM unnest(roots) AS r(id);
+END $$;
+
 CREATE FUNCTION lock_ready_tasks(badges text[], strict boolean, lanes text[], wants integer[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
@@ -912,6 +927,16 @@ BEGIN
         PERFORM pg_sleep(0.0005 + random() * 0.002);
     END LOOP;
     RETURN false;
+END $$;
+
+CREATE FUNCTION try_files(roots bigint[], tree_lock integer, file_lock integer) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+BEGIN
+    RETURN QUERY SELECT t.id FROM (SELECT r.id, coalesce((SELECT d.path[1] FROM documents d WHERE d.id = r.id), r.id) AS tree FROM unnest(roots) AS r(id)) t
+     WHERE CASE WHEN pg_try_advisory_xact_lock_shared(tree_lock, hashint8(t.tree)) THEN pg_try_advisory_xact_lock(file_lock, hashint8(t.id)) ELSE false END;
 END $$;
 
 CREATE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT root bigint, OUT vectors double precision, OUT unindexed boolean) RETURNS record

@@ -1,8 +1,11 @@
 //! The tokens of BERT's tokenizers, for the words that need none of the rules for other scripts: printable ASCII, which is nearly all of most texts.
-//! Their library keeps the origin of each character through each of its steps, and takes some fifty times as long.
+//! Their library keeps the origin of each character through each of its steps, and so takes many times as long (`make bench BENCH=encoder/tokens`).
 
 use rustc_hash::FxHashMap;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
+
+/// Of a tokenizer that takes more tokens out of a text beforehand, none is looked for here: each is looked for by itself.
+const MOST_ADDED: usize = 32;
 
 /// The vocabulary of a tokenizer that cuts a text at white space and punctuation, and each word into the longest pieces that it knows.
 pub(crate) struct WordPiece {
@@ -11,9 +14,9 @@ pub(crate) struct WordPiece {
     /// Those that continue one.
     further: FxHashMap<Box<[u8]>, u32>,
     /// The bytes of the longest piece.
-    longest: usize,
+    longest_piece: usize,
     /// Of a word with more characters nothing is known.
-    most: usize,
+    longest_word: usize,
     unknown: u32,
     lowercases: bool,
     /// What the library takes out of a text before it looks at words, such as `[MASK]`.
@@ -29,12 +32,12 @@ impl WordPiece {
         let vocabulary = tokenizer.get_vocab(false);
         let unknown = *vocabulary.get(&model.unk_token)?;
         let added = tokenizer.get_added_tokens_decoder();
-        // Those would be looked for in the text as it is after its normalisation.
-        if added.values().any(|token| token.normalized || token.content.is_empty()) {
+        // Those that are normalised would be looked for in another form of the text.
+        if added.len() > MOST_ADDED || added.values().any(|token| token.normalized || token.content.is_empty()) {
             return None;
         }
         let added = added.into_values().map(|token| token.content).collect();
-        let longest = vocabulary.keys().map(String::len).max().unwrap_or(0);
+        let longest_piece = vocabulary.keys().map(String::len).max().unwrap_or(0);
         let (mut first, mut further) = (FxHashMap::default(), FxHashMap::default());
         for (piece, id) in vocabulary {
             if let Some(rest) = piece.strip_prefix(&model.continuing_subword_prefix) {
@@ -42,8 +45,9 @@ impl WordPiece {
             }
             first.insert(piece.into_bytes().into_boxed_slice(), id);
         }
-        let most = model.max_input_chars_per_word;
-        Some(WordPiece { first, further, longest, most, unknown, lowercases: normalizer.lowercase, added })
+        let longest_word = model.max_input_chars_per_word;
+        let lowercases = normalizer.lowercase;
+        Some(WordPiece { first, further, longest_piece, longest_word, unknown, lowercases, added })
     }
 
     /// Adds the tokens of a text. What it cannot do itself it leaves to `other`, in stretches between white space.
@@ -95,9 +99,10 @@ impl WordPiece {
         let mut start = 0;
         while start < word.len() {
             let pieces = if start == 0 { &self.first } else { &self.further };
-            let longest = word.len().min(start + self.longest);
+            let longest =
+                if word.len() > self.longest_word { start } else { word.len().min(start + self.longest_piece) };
             let found = (start + 1..=longest).rev().find_map(|end| Some((end, *pieces.get(&word[start..end])?)));
-            let Some((end, id)) = found.filter(|_| word.len() <= self.most) else {
+            let Some((end, id)) = found else {
                 ids.truncate(before);
                 ids.push(self.unknown);
                 return;

@@ -435,6 +435,7 @@ pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx
 }
 
 async fn recount(pool: &PgPool, root_id: RootId) -> sqlx::Result<()> {
+    // If a crash takes this back, the next look at every root finds it again.
     let (mut tx, taken) = store::transaction::begin_settling(pool, &[root_id]).await?;
     if taken.is_empty() {
         return tx.rollback().await;

@@ -36,17 +36,14 @@ pub async fn insert(conn: &mut PgConnection, lexicon: &Lexicon, documents: &[New
     let words = lexicon.words(documents.iter().map(|new| (new.title, new.content)).collect()).await;
     let contents: Vec<String> = documents.iter().map(|new| storable(new.content).into_owned()).collect();
     sqlx::query(
-        "WITH made AS (
-                 INSERT INTO documents (id, parent_id, path, title, content, usetype, position, event_time, content_hash, structured_content, guard)
-                 OVERRIDING SYSTEM VALUE
-                 SELECT id, path[cardinality(path)], path, title, content, usetype, position, event_time, content_hash, structured_content,
-                        coalesce((SELECT p.guard FROM documents p WHERE p.id = ANY(n.path) ORDER BY cardinality(p.path) DESC LIMIT 1), 0)
-                   FROM (SELECT id, path::bigint[] AS path, title, content, usetype, position, event_time, content_hash, structured_content
-                           FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[], $9::jsonb[])
-                             AS n(id, path, title, content, usetype, position, event_time, content_hash, structured_content)) n
-                 RETURNING id)
-         INSERT INTO document_words (document_id, words)
-         SELECT id, words::tsvector FROM made JOIN unnest($1::bigint[], $10::text[]) AS w (id, words) USING (id)",
+        "WITH words AS (INSERT INTO document_words (document_id, words) SELECT id, words::tsvector FROM unnest($1::bigint[], $10::text[]) AS w(id, words))
+         INSERT INTO documents (id, parent_id, path, title, content, usetype, position, event_time, content_hash, structured_content, guard)
+         OVERRIDING SYSTEM VALUE
+         SELECT id, path[cardinality(path)], path, title, content, usetype, position, event_time, content_hash, structured_content,
+                coalesce((SELECT p.guard FROM documents p WHERE p.id = ANY(n.path) ORDER BY cardinality(p.path) DESC LIMIT 1), 0)
+           FROM (SELECT id, path::bigint[] AS path, title, content, usetype, position, event_time, content_hash, structured_content
+                   FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[], $9::jsonb[])
+                     AS n(id, path, title, content, usetype, position, event_time, content_hash, structured_content)) n",
     )
     .bind(documents.iter().map(|new| new.place.id()).collect::<Vec<_>>())
     .bind(documents.iter().map(|new| braces(new.place.path())).collect::<Vec<_>>())

@@ -190,26 +190,30 @@ impl Touched {
     }
 }
 
-/// Takes up to 10,000 events of roots and lowers the counts, with one aggregated change per node in the order of ids. Returns the touched nodes. A failed
+/// How many events are taken at once.
+const MOST_EVENTS: i64 = 10_000;
+
+/// Takes up to [`MOST_EVENTS`] events of roots and lowers the counts, with one aggregated change per node in the order of ids. Returns the touched nodes. A failed
 /// container waits for no child: a cancel has set its count to 0, and the tasks that it stopped end after that.
 pub async fn apply_events(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<Touched>> {
     sqlx::query_as(
         "WITH taken AS (
              DELETE FROM settle_event WHERE id = ANY(ARRAY(
                     SELECT e.id FROM unnest($1::bigint[]) AS r(id)
-                     CROSS JOIN LATERAL (SELECT s.id FROM settle_event s WHERE s.root_id = r.id ORDER BY s.id LIMIT 10000) e LIMIT 10000))
+                     CROSS JOIN LATERAL (SELECT s.id FROM settle_event s WHERE s.root_id = r.id ORDER BY s.id LIMIT $2) e LIMIT $2))
              RETURNING document_id, done, failed),
          e AS MATERIALIZED (
              SELECT document_id AS id, least(sum(done), 2147483647)::integer AS done, least(sum(failed), 2147483647)::integer AS failed
-               FROM taken GROUP BY document_id ORDER BY document_id)
+               FROM taken GROUP BY document_id ORDER BY document_id LIMIT $2)
          UPDATE ingest_node n SET open_children = n.open_children - CASE d.settled WHEN 'failed' THEN 0 ELSE e.done END,
                 failed_children = n.failed_children + e.failed
-           FROM e JOIN documents d ON d.id = e.id
+           FROM e CROSS JOIN LATERAL (SELECT d.settled, d.path FROM documents d WHERE d.id = e.id OFFSET 0) d
           WHERE n.document_id = e.id
          RETURNING n.document_id, n.root_id, n.parent_id, n.open_tasks, n.open_children, n.failed_children, n.rollup, d.settled, d.path,
                 coalesce((SELECT r.cancelled FROM ingest_node r WHERE r.document_id = n.root_id), false) AS is_cancelled",
     )
     .bind(roots)
+    .bind(MOST_EVENTS)
     .fetch_all(conn)
     .await
 }

@@ -65,16 +65,13 @@ pub async fn insert(
     let ids: Vec<DocumentId> = nodes.iter().map(|node| node.id).collect();
     let contents: Vec<String> = nodes.iter().map(|node| storable(&node.content).into_owned()).collect();
     sqlx::query(
-        "WITH made AS (
-                 INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, structured_content, settled, guard)
-                 OVERRIDING SYSTEM VALUE
-                 SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, structured_content, 'in_flight',
-                        (SELECT p.guard FROM documents p WHERE p.id = ANY(n.path::bigint[]) ORDER BY cardinality(p.path) DESC LIMIT 1)
-                   FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::jsonb[])
-                     AS n(id, parent_id, path, title, content, usetype, position, content_hash, structured_content)
-                 RETURNING id)
-         INSERT INTO document_words (document_id, words)
-         SELECT id, words::tsvector FROM made JOIN unnest($1::bigint[], $10::text[]) AS w (id, words) USING (id)",
+        "WITH words AS (INSERT INTO document_words (document_id, words) SELECT id, words::tsvector FROM unnest($1::bigint[], $10::text[]) AS w(id, words))
+         INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, structured_content, settled, guard)
+         OVERRIDING SYSTEM VALUE
+         SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, structured_content, 'in_flight',
+                (SELECT p.guard FROM documents p WHERE p.id = ANY(n.path::bigint[]) ORDER BY cardinality(p.path) DESC LIMIT 1)
+           FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::jsonb[])
+             AS n(id, parent_id, path, title, content, usetype, position, content_hash, structured_content)",
     )
     .bind(&ids)
     .bind(nodes.iter().map(|node| node.parent_id).collect::<Vec<_>>())
@@ -110,13 +107,14 @@ pub struct TurnNode {
 pub async fn set_turns(conn: &mut PgConnection, within: &Place, turns: &[TurnNode]) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE documents d SET event_time = t.event_time, structured_content = t.structured_content
-           FROM unnest($2::bigint[], $3::timestamptz[], $4::jsonb[]) AS t(id, event_time, structured_content)
-          WHERE d.id = t.id AND d.path @> ARRAY[$1::bigint]",
+           FROM (SELECT * FROM unnest($2::bigint[], $3::timestamptz[], $4::jsonb[]) AS t(id, event_time, structured_content) LIMIT $5) t
+          WHERE d.id = t.id AND $1 = ANY(d.path)",
     )
     .bind(within.id())
     .bind(turns.iter().map(|turn| turn.id).collect::<Vec<_>>())
     .bind(turns.iter().map(|turn| turn.event_time).collect::<Vec<_>>())
     .bind(turns.iter().map(|turn| storable_json(&turn.structured_content).into_owned()).collect::<Vec<_>>())
+    .bind(turns.len() as i64)
     .execute(conn)
     .await
     .map(|_| ())

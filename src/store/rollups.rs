@@ -29,7 +29,7 @@ pub async fn with_settled_child(
     let ids: Vec<DocumentId> = sqlx::query_scalar(
         "SELECT c.id FROM unnest($1::bigint[]) AS c(id)
           WHERE EXISTS (SELECT 1 FROM documents d WHERE d.parent_id = c.id AND d.settled = 'settled' AND d.usetype <> 'image'
-                           AND NOT EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule = $2))",
+                           AND NOT EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule = $2 OFFSET 0) OFFSET 0)",
     )
     .bind(containers)
     .bind(super::images::RULE)
@@ -45,11 +45,12 @@ pub async fn queue(conn: &mut PgConnection, at: &[DocumentId], containers: &[Doc
            FROM (SELECT id, bool_or(waits) AS waits, sum(tasks)::integer AS tasks
                    FROM (SELECT a.id, false AS waits, 1 AS tasks FROM unnest($1::bigint[]) AS a(id)
                          UNION ALL SELECT c.id, true, 0 FROM unnest($2::bigint[]) AS c(id)) u
-                  GROUP BY id ORDER BY id) q
+                  GROUP BY id ORDER BY id LIMIT $3) q
           WHERE n.document_id = q.id",
     )
     .bind(at)
     .bind(containers)
+    .bind((at.len() + containers.len()) as i64)
     .execute(conn)
     .await
     .map(|_| ())
@@ -92,12 +93,13 @@ pub async fn lock(conn: &mut PgConnection, at: DocumentId, ids: &[DocumentId]) -
     let waiting: Vec<DocumentId> = sqlx::query_scalar(
         "WITH locked AS MATERIALIZED (
              SELECT n.document_id, n.rollup = 'queued' AND n.open_children = 0 AS waits FROM ingest_node n
-              WHERE n.document_id = ANY($1) OR n.document_id = $2 ORDER BY n.document_id FOR NO KEY UPDATE)
-         SELECT l.document_id FROM locked l JOIN documents d ON d.id = l.document_id
-          WHERE l.waits AND l.document_id = ANY($1) AND d.settled = 'in_flight' ORDER BY 1",
+              WHERE n.document_id = ANY($1) ORDER BY n.document_id FOR NO KEY UPDATE)
+         SELECT l.document_id FROM locked l
+          WHERE l.waits AND ($3 OR l.document_id <> $2) AND (SELECT d.settled = 'in_flight' FROM documents d WHERE d.id = l.document_id) ORDER BY 1",
     )
-    .bind(ids)
+    .bind(ids.iter().copied().chain([at]).collect::<Vec<_>>())
     .bind(at)
+    .bind(ids.contains(&at))
     .fetch_all(&mut *conn)
     .await?;
     sqlx::query_as(concat!(
@@ -106,7 +108,8 @@ pub async fn lock(conn: &mut PgConnection, at: DocumentId, ids: &[DocumentId]) -
                 (SELECT count(*) FROM documents d WHERE ",
         rolled_up!("$2"),
         ") AS children
-           FROM documents c JOIN ingest_node n ON n.document_id = c.id WHERE c.id = ANY($1) ORDER BY c.id"
+           FROM documents c CROSS JOIN LATERAL (SELECT i.tokens, i.failed_children FROM ingest_node i WHERE i.document_id = c.id OFFSET 0) n
+          WHERE c.id = ANY($1) ORDER BY c.id"
     ))
     .bind(&waiting)
     .bind(&NOT_OF_A_TEXT[..])
@@ -162,9 +165,10 @@ pub(super) async fn sum_vectors(
              SELECT c.id, count(*) AS vectors, ",
         weighted_mean!(),
         " AS mean
-               FROM unnest($1::bigint[]) AS c(id) JOIN documents d ON ",
+               FROM unnest($1::bigint[]) AS c(id) CROSS JOIN LATERAL (SELECT d.id FROM documents d WHERE ",
         rolled_up!("$3"),
-        "      JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
+        "       OFFSET 0) d
+              CROSS JOIN LATERAL (SELECT v.embed, v.weight FROM document_vectors v WHERE v.document_id = d.id AND v.embed_model = $2 OFFSET 0) v
               GROUP BY c.id),
          others AS (DELETE FROM document_vectors WHERE $4 AND document_id = ANY($1) AND embed_model <> $2),
          made AS (

@@ -40,9 +40,10 @@ pub async fn begin_unflushed(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, "BEGIN; SET LOCAL synchronous_commit = off").await
 }
 
-/// Has each connection keep the plans of a transaction's statements, which look for a few rows by their keys: they would be planned alike for any values,
-/// and that would take longer than to run them. Such a plan goes from row to row by indexes even if the tables are small when it is made, because it is
-/// kept while they grow.
+/// Has each connection keep the plans of a transaction's statements, which look for rows by their keys: they would be planned alike for any values, and
+/// that would take longer than to run them. Such a plan must go from row to row by indexes even if the tables are small when it is made, because it is
+/// kept while they grow. These settings leave one other way, to read an index from end to end, so a statement that joins has `OFFSET 0` in each look-up, or
+/// `LIMIT` with a parameter in what it looks for, of which the planner then expects few. What has no index, such as two lists, must not be joined at all.
 const BY_KEYS: &str = "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
 /// Begins a transaction that settles these roots, as [`begin_unflushed`] does. Returns those of them under which no other transaction settles; the others

@@ -120,7 +120,8 @@ pub(super) async fn write(
         "WITH others AS (DELETE FROM document_vectors WHERE $5 AND document_id = ANY($1) AND embed_model <> $4)
          INSERT INTO document_vectors (document_id, embed_model, embed, weight, root_id)
          SELECT d.id, $4, v.embed, v.weight, vector_root('document_vectors', d.id)
-           FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS v(id, embed, weight) JOIN documents d ON d.id = v.id ORDER BY d.id
+           FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS v(id, embed, weight)
+          CROSS JOIN LATERAL (SELECT d.id FROM documents d WHERE d.id = v.id OFFSET 0) d ORDER BY d.id
          ON CONFLICT (document_id, embed_model, root_id) DO UPDATE SET embed = excluded.embed, weight = excluded.weight",
     )
     .bind(ids)

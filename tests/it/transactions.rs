@@ -7,8 +7,8 @@ use svc::store::{
     database,
     kept::KeptConnections,
     transaction::{
-        begin, begin_bounded, begin_bounded_creating, begin_creating, begin_creating_by_keys, begin_search,
-        begin_snapshot,
+        begin, begin_bounded, begin_bounded_by_keys, begin_bounded_creating, begin_bounded_creating_by_keys,
+        begin_creating, begin_creating_by_keys, begin_search, begin_snapshot,
     },
 };
 
@@ -149,15 +149,37 @@ async fn whoever_creates_waits_while_guards_change_and_is_cancelled_if_nobody_wa
 }
 
 #[tokio::test]
-async fn how_a_creation_is_planned_ends_with_it() {
-    let (pool, _) = pools(1).await;
+async fn how_a_transaction_is_planned_ends_with_it() {
+    let (pool, _) = pools(2).await;
+    let kept = KeptConnections::new(pool.clone());
     let plans = "SELECT string_agg(current_setting(name), ' ')
                    FROM unnest(ARRAY['plan_cache_mode', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) AS name";
     let before: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
-    let mut tx = begin_creating_by_keys(&pool).await.unwrap();
+    assert_eq!(before, "auto on on on");
+    let begun = [begin_creating_by_keys(&pool).await.unwrap(), begin_bounded_by_keys(&kept, LEASE).await.unwrap()];
+    for mut tx in begun {
+        let within: String = sqlx::query_scalar(plans).fetch_one(&mut *tx).await.unwrap();
+        assert_eq!(within, "force_generic_plan off off off");
+        tx.commit().await.unwrap();
+    }
+    let mut tx = begin_bounded_creating_by_keys(&kept, LEASE).await.unwrap();
     let within: String = sqlx::query_scalar(plans).fetch_one(&mut *tx).await.unwrap();
-    tx.commit().await.unwrap();
-    let after: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
-    assert_eq!((before.as_str(), within.as_str()), ("auto on on on", "force_generic_plan off off off"));
+    assert_eq!(within, "force_generic_plan off off off");
+    let after: String = sqlx::Row::get(&tx.commit_and(plans).await.unwrap()[0], 0);
     assert_eq!(after, before);
+    for _ in 0..4 {
+        let after: String = sqlx::query_scalar(plans).fetch_one(&pool).await.unwrap();
+        assert_eq!(after, before);
+    }
+}
+
+#[tokio::test]
+async fn what_follows_a_commit_in_its_message_may_fail_alone() {
+    let (pool, onlooker) = pools(1).await;
+    let mut tx = begin(&pool).await.unwrap();
+    sqlx::query("INSERT INTO marks VALUES (1)").execute(&mut *tx).await.unwrap();
+    tx.commit_and("SELECT 1 / 0").await.unwrap_err();
+    let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM marks").fetch_one(&onlooker).await.unwrap();
+    assert_eq!(marks, 1, "the commit stands");
+    assert!(!in_a_transaction(&pool).await);
 }

@@ -29,12 +29,13 @@ pub async fn is_sum(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<boo
 pub async fn forget(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Place>> {
     sqlx::query_as(concat!(
         "WITH RECURSIVE above AS (
-             SELECT s.id, s.parent_id, s.path, true AS is_nearest FROM documents d JOIN documents s ON s.id = d.parent_id
-              WHERE d.id = ANY($1) AND ",
+             SELECT s.id, s.parent_id, s.path, true AS is_nearest
+               FROM documents d CROSS JOIN LATERAL (SELECT * FROM documents s WHERE s.id = d.parent_id OFFSET 0) s WHERE d.id = ANY($1) AND ",
         is_sum!("s", "$2"),
-        " UNION SELECT s.id, s.parent_id, s.path, false FROM above a JOIN documents s ON s.id = a.parent_id WHERE ",
+        " UNION SELECT s.id, s.parent_id, s.path, false
+                  FROM above a CROSS JOIN LATERAL (SELECT * FROM documents s WHERE s.id = a.parent_id OFFSET 0) s WHERE ",
         is_sum!("s", "$2"),
-        "), gone AS (DELETE FROM document_vectors v USING above a WHERE v.document_id = a.id)
+        "), gone AS (DELETE FROM document_vectors WHERE document_id = ANY(ARRAY(SELECT id FROM above)))
          SELECT id, path FROM above WHERE is_nearest ORDER BY id"
     ))
     .bind(documents)
