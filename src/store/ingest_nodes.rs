@@ -198,7 +198,7 @@ const MOST_EVENTS: i64 = 10_000;
 pub async fn apply_events(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<Touched>> {
     sqlx::query_as(
         "WITH taken AS (
-             DELETE FROM settle_event WHERE id = ANY(ARRAY(
+             DELETE FROM settle_event WHERE root_id = ANY($1) AND id = ANY(ARRAY(
                     SELECT e.id FROM unnest($1::bigint[]) AS r(id)
                      CROSS JOIN LATERAL (SELECT s.id FROM settle_event s WHERE s.root_id = r.id ORDER BY s.id LIMIT $2) e LIMIT $2))
              RETURNING document_id, done, failed),

@@ -195,9 +195,9 @@ pub async fn hide_lost(conn: &mut PgConnection, scope: &Readable, evidence: &mut
     }
     let mut arguments = scope.arguments();
     add(&mut arguments, all);
-    // The end that the reprocess took away is there no more.
+    // The end that the reprocess took away is there no more, or is set aside until it is deleted.
     let hidden: Vec<DocumentId> = sqlx::query_scalar_with(
-        concat!("SELECT d.id FROM documents d WHERE d.id = ANY($3) AND NOT ", readable!()),
+        concat!("SELECT d.id FROM documents d WHERE d.id = ANY($3) AND d.guard <> -1 AND NOT ", readable!()),
         arguments,
     )
     .fetch_all(conn)

@@ -202,6 +202,12 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
         (&json!(to_chunk.id), &json!(chunk), &json!("cites"))
     );
     assert!(lost["anchor"]["characters"].is_array(), "{lost}");
+    // What was replaced is set aside until it is deleted.
+    let aside = "INSERT INTO documents (id, title, content, usetype, content_hash, guard) OVERRIDING SYSTEM VALUE
+                 VALUES ($1, 'Aside', '', 'chunk', '', -1) ON CONFLICT DO NOTHING";
+    sqlx::query(aside).bind(chunk).execute(&app.pool).await.unwrap();
+    assert_eq!(evidence(&app, id, "reprocess").await["lost"], told["lost"]);
+    sqlx::query("DELETE FROM documents WHERE id = $1").bind(chunk).execute(&app.pool).await.unwrap();
     assert_eq!((&told["facts_followed"], &told["facts_lost"]), (&json!(1), &json!(1)));
     assert_eq!(told["lost_facts"], json!([{"triple_id": of_chunk, "subject_id": note, "object_id": chunk}]));
     let about_note = FactQuery { subject_id: Some(note), ..FactQuery::default() };

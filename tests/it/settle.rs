@@ -60,10 +60,11 @@ async fn who_settles_reads_what_is_of_its_roots_however_much_else_there_is() {
         (taking, looking)
     };
     settle().await;
-    tell(&app, other, 5_000).await;
+    tell(&app, other, 5).await;
     run(
         &app.pool,
-        "INSERT INTO documents (title, content, usetype, content_hash, guard) SELECT 'many', '', 'many', '', 0 FROM generate_series(1, 5000);
+        "INSERT INTO settle_event (root_id, document_id, done, failed) SELECT 1000000 + root, 1000000 + root, 0, 0 FROM generate_series(1, 5000) root;
+         INSERT INTO documents (title, content, usetype, content_hash, guard) SELECT 'many', '', 'many', '', 0 FROM generate_series(1, 5000);
          INSERT INTO ingest_node (document_id, root_id, open_tasks, open_children, tokens) SELECT id, id, 0, 0, 0 FROM documents WHERE usetype = 'many'",
     )
     .await;
