@@ -193,7 +193,7 @@ impl Touched {
 /// How many events are taken at once.
 const MOST_EVENTS: i64 = 10_000;
 
-/// Takes up to [`MOST_EVENTS`] events of roots and lowers the counts, with one aggregated change per node in the order of ids. Returns the touched nodes. A failed
+/// Takes up to 10,000 events of roots and lowers the counts, with one aggregated change per node in the order of ids. Returns the touched nodes. A failed
 /// container waits for no child: a cancel has set its count to 0, and the tasks that it stopped end after that.
 pub async fn apply_events(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<Touched>> {
     sqlx::query_as(
