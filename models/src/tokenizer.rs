@@ -46,7 +46,7 @@ pub(crate) struct OverLimit {
 /// A tokenizer that never truncates and never pads.
 pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
-    /// What finds the tokens of most words sooner, where it finds the same.
+    /// This finds the tokens of most words sooner; `None` if it might find others.
     words: Option<WordPiece>,
     json: Box<[u8]>,
     /// Special tokens before and after each text.
@@ -335,6 +335,16 @@ mod tests {
         let words: Vec<&str> = tokens.offsets.iter().map(|range| &text[range.clone()]).collect();
         assert_eq!(words, ["the", "cat", "—", "sat"]);
         assert_eq!(tokens.content, 3..7);
+    }
+
+    #[test]
+    fn a_post_processor_that_gives_a_text_twice_is_left_to_the_library() {
+        let mut json: serde_json::Value = serde_json::from_str(sample::TOKENIZER_JSON).unwrap();
+        let parts = json["post_processor"]["single"].as_array_mut().unwrap();
+        parts.insert(2, parts[1].clone());
+        let twice = TextTokenizer::from_json(json.to_string().as_bytes(), sample::VOCABULARY).unwrap();
+        assert_eq!(twice.tokenize("", "cat", 100, false).unwrap().unwrap().ids, [2, 5, 5, 3]);
+        assert!(twice.words.is_none() && tokenizer().words.is_some());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
-/// Of a tokenizer that takes more tokens out of a text beforehand, none is looked for here: each is looked for by itself.
+/// A tokenizer with more added tokens is left to its library, because each of them is looked for by itself here.
 const MOST_ADDED: usize = 32;
 
 /// The vocabulary of a tokenizer that cuts a text at white space and punctuation, and each word into the longest pieces that it knows.

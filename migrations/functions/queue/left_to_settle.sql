@@ -1,5 +1,5 @@
 -- What is left to do under each of these roots: whether there are events that nobody has taken, and which generations have ended, of the root itself and of those
--- that are built for it. The plan is made once, for it would take longer than to run it. An EXISTS might be answered by reading the events of all roots.
+-- that are built for it. The plan is made once, because making it takes longer than running it. An EXISTS might be answered by reading the events of all roots.
 CREATE OR REPLACE FUNCTION left_to_settle(roots bigint[]) RETURNS TABLE (root_id bigint, has_events boolean, ended bigint[])
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
