@@ -23,7 +23,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 use sqlx::{PgConnection, PgPool};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use svc_actors::{Lane, Lanes};
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
@@ -227,20 +227,9 @@ async fn finish_nodes(conn: &mut PgConnection, nodes: &[Touched]) -> sqlx::Resul
 /// its transaction ends.
 pub(super) async fn finish(conn: &mut PgConnection, nodes: &[Finished]) -> sqlx::Result<()> {
     let ids: Vec<DocumentId> = nodes.iter().map(|node| node.id).collect();
-    let moved = store::nodes::leave_flight(conn, &ids, Settled::Settled).await?;
-    let left: BTreeSet<DocumentId> = moved.iter().map(|node| node.id).collect();
-    let landed = || nodes.iter().filter(|node| left.contains(&node.id));
-    let events = children_done(landed().filter_map(|node| Some((node.root_id, node.parent_id?))), Settled::Settled);
-    store::ingest_nodes::children_done(conn, &events).await?;
-    let mut counts: BTreeMap<RootId, i64> = BTreeMap::new();
-    for node in landed() {
-        *counts.entry(node.root_id).or_default() += 1;
-    }
-    let change = |count: i64| Frontier { in_flight: -count, settled: count, ..Frontier::default() };
-    let changes: Vec<_> = counts.into_iter().map(|(root_id, count)| (root_id.document(), change(count))).collect();
-    store::ingest_nodes::count_all(conn, &changes).await?;
-    let told: Vec<(RootId, DocumentId)> = landed().map(|node| (node.root_id, node.id)).collect();
-    store::events::nodes(conn, &told).await?;
+    let left = leave_flight(conn, &ids).await?;
+    let landed: Vec<Finished> = nodes.iter().copied().filter(|node| left.contains(&node.id)).collect();
+    tell(conn, &landed, &HashSet::new()).await?;
     let roots: Vec<RootId> =
         nodes.iter().filter(|node| node.id == node.root_id.document()).map(|node| node.root_id).collect();
     if roots.is_empty() {
@@ -265,6 +254,33 @@ pub(super) async fn finish(conn: &mut PgConnection, nodes: &[Finished]) -> sqlx:
     store::evidence::remove_all(conn, &whole, Evidence::FailedParts).await?;
     let settled: Vec<RootId> = roots.into_iter().filter(|root_id| left.contains(&root_id.document())).collect();
     store::events::settled(conn, &settled).await
+}
+
+/// Settles documents; returns those that were in flight.
+pub(super) async fn leave_flight(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<HashSet<DocumentId>> {
+    let moved = store::nodes::leave_flight(conn, ids, Settled::Settled).await?;
+    Ok(moved.into_iter().map(|node| node.id).collect())
+}
+
+/// Tells of containers that settled: those that wait for them, but for the containers whose counts the caller sets itself, and whoever follows the
+/// file's events.
+pub(super) async fn tell(
+    conn: &mut PgConnection,
+    landed: &[Finished],
+    counted: &HashSet<DocumentId>,
+) -> sqlx::Result<()> {
+    let waiting = landed.iter().filter_map(|node| Some((node.root_id, node.parent_id?)));
+    let events = children_done(waiting.filter(|(_, parent)| !counted.contains(parent)), Settled::Settled);
+    store::ingest_nodes::children_done(conn, &events).await?;
+    let mut counts: BTreeMap<RootId, i64> = BTreeMap::new();
+    for node in landed {
+        *counts.entry(node.root_id).or_default() += 1;
+    }
+    let change = |count: i64| Frontier { in_flight: -count, settled: count, ..Frontier::default() };
+    let changes: Vec<_> = counts.into_iter().map(|(root_id, count)| (root_id.document(), change(count))).collect();
+    store::ingest_nodes::count_all(conn, &changes).await?;
+    let told: Vec<(RootId, DocumentId)> = landed.iter().map(|node| (node.root_id, node.id)).collect();
+    store::events::nodes(conn, &told).await
 }
 
 /// Records that leaves settled or failed together, and notifies their parents and the frontier.

@@ -2,8 +2,8 @@
 //! tree that it is in), then rows of documents, of ingest_node, of task_queue and of task_reservation, and within one
 //! table by id.
 //!
-//! Code that settles, cancels, deletes or puts back holds the file's lock. A task that applies does not, and takes its
-//! row locks in this order.
+//! Code that settles, cancels, deletes or puts back holds the file's lock. A task that applies does not, but a rollup takes it where nobody has
+//! it; each takes its row locks in this order.
 use super::nodes::braces;
 use sqlx::PgConnection;
 use std::collections::HashMap;

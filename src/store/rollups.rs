@@ -1,5 +1,5 @@
 //! Containers that are rolled up together: what is under each, and the vector that it gets from its children.
-use super::{nodes::NOT_OF_A_TEXT, places::Place, vectors::weighted_mean};
+use super::{ingest_nodes::Rollup, nodes::NOT_OF_A_TEXT, places::Place, vectors::weighted_mean, word::Word};
 use crate::usetype::Usetype;
 use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
@@ -84,24 +84,86 @@ pub struct Container {
     pub children: i64,
 }
 
+/// A container in flight, and what is open at it.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct Open {
+    pub id: DocumentId,
+    /// The container that waits for it.
+    pub parent_id: Option<DocumentId>,
+    pub open_tasks: i32,
+    pub open_children: i32,
+    pub rollup: Word<Rollup>,
+    /// How many documents are above it.
+    pub depth: i32,
+}
+
+/// Containers of a file that was not cancelled, and those above them in the file.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn with_above(
+    conn: &mut PgConnection,
+    root_id: RootId,
+    containers: &[DocumentId],
+) -> sqlx::Result<Vec<Open>> {
+    sqlx::query_as(
+        "WITH above AS MATERIALIZED (
+             SELECT u.id FROM documents c CROSS JOIN LATERAL unnest(c.path || c.id) AS u(id) WHERE c.id = ANY($1) GROUP BY u.id LIMIT $3)
+         SELECT n.document_id AS id, n.parent_id, n.open_tasks, n.open_children, n.rollup, cardinality(d.path) AS depth
+           FROM above
+          CROSS JOIN LATERAL (SELECT i.* FROM ingest_node i WHERE i.document_id = above.id AND i.root_id = $2 OFFSET 0) n
+          CROSS JOIN LATERAL (SELECT d.path FROM documents d WHERE d.id = above.id AND d.settled = 'in_flight' OFFSET 0) d
+          WHERE NOT (SELECT r.cancelled FROM ingest_node r WHERE r.document_id = $2)",
+    )
+    .bind(containers)
+    .bind(root_id)
+    // The planner takes no other note of how few they are.
+    .bind(MOST_ABOVE)
+    .fetch_all(conn)
+    .await
+}
+
+/// More containers than are looked at in one go.
+const MOST_ABOVE: i64 = 100_000;
+
 /// Locks the containers of a task and the node where it stands. Returns those that still wait for their rollup with nothing open under
 /// them; the others were deleted, cancelled or edited since, and are rolled up later if at all.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
 pub async fn lock(conn: &mut PgConnection, at: DocumentId, ids: &[DocumentId]) -> sqlx::Result<Vec<Container>> {
-    super::locks::documents(conn, ids).await?;
+    let (waiting, _) = lock_with(conn, at, ids, &[]).await?;
+    let waiting: Vec<DocumentId> = waiting.into_iter().map(|container| container.id).collect();
+    read(conn, &waiting).await
+}
+
+/// Locks the same and containers above. Returns those that wait, and those above as they are now.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
+pub async fn lock_with(
+    conn: &mut PgConnection,
+    at: DocumentId,
+    ids: &[DocumentId],
+    above: &[DocumentId],
+) -> sqlx::Result<(Vec<Open>, Vec<Open>)> {
+    super::locks::documents(conn, &[ids, above].concat()).await?;
     // The end of the task lowers the count of its node, whose row is locked here so that all rows are locked in their order.
-    let waiting: Vec<DocumentId> = sqlx::query_scalar(
+    let locked: Vec<Open> = sqlx::query_as(
         "WITH locked AS MATERIALIZED (
-             SELECT n.document_id, n.rollup = 'queued' AND n.open_children = 0 AS waits FROM ingest_node n
+             SELECT n.document_id, n.parent_id, n.open_tasks, n.open_children, n.rollup FROM ingest_node n
               WHERE n.document_id = ANY($1) ORDER BY n.document_id FOR NO KEY UPDATE)
-         SELECT l.document_id FROM locked l
-          WHERE l.waits AND ($3 OR l.document_id <> $2) AND (SELECT d.settled = 'in_flight' FROM documents d WHERE d.id = l.document_id) ORDER BY 1",
+         SELECT l.document_id AS id, l.parent_id, l.open_tasks, l.open_children, l.rollup, cardinality(d.path) AS depth
+           FROM locked l CROSS JOIN LATERAL (SELECT d.path FROM documents d WHERE d.id = l.document_id AND d.settled = 'in_flight' OFFSET 0) d
+          ORDER BY l.document_id",
     )
-    .bind(ids.iter().copied().chain([at]).collect::<Vec<_>>())
-    .bind(at)
-    .bind(ids.contains(&at))
-    .fetch_all(&mut *conn)
+    .bind([ids, above, &[at]].concat())
+    .fetch_all(conn)
     .await?;
+    let (ids, above): (HashSet<_>, HashSet<_>) = (ids.iter().collect(), above.iter().collect());
+    let (wanted, others): (Vec<Open>, Vec<Open>) =
+        locked.into_iter().partition(|container| ids.contains(&container.id));
+    let waits = |container: &Open| container.rollup.0 == Rollup::Queued && container.open_children == 0;
+    let above = others.into_iter().filter(|container| above.contains(&container.id)).collect();
+    Ok((wanted.into_iter().filter(waits).collect(), above))
+}
+
+/// Reads what containers are rolled up from.
+pub async fn read(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<Container>> {
     sqlx::query_as(concat!(
         "SELECT c.id, c.path, n.failed_children,
                 greatest(n.tokens, (SELECT coalesce(sum(s.tokens), 0)::bigint FROM ingest_node s WHERE s.parent_id = c.id)) AS tokens,
@@ -111,7 +173,7 @@ pub async fn lock(conn: &mut PgConnection, at: DocumentId, ids: &[DocumentId]) -
            FROM documents c CROSS JOIN LATERAL (SELECT i.tokens, i.failed_children FROM ingest_node i WHERE i.document_id = c.id OFFSET 0) n
           WHERE c.id = ANY($1) ORDER BY c.id"
     ))
-    .bind(&waiting)
+    .bind(containers)
     .bind(&NOT_OF_A_TEXT[..])
     .fetch_all(conn)
     .await
@@ -205,6 +267,19 @@ pub async fn done(conn: &mut PgConnection, root_id: RootId, containers: &[Docume
     )
     .bind(root_id)
     .bind(containers)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records that containers are rolled up and nothing under them is open. The long ones among them wait for a task that summarises them. The caller keeps
+/// the settler away, and settles the others or leaves them to the end of the task that is open at them.
+pub async fn ended(conn: &mut PgConnection, containers: &[DocumentId], long: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE ingest_node SET rollup = CASE WHEN document_id = ANY($2) THEN 'queued' ELSE 'done' END, open_children = 0 WHERE document_id = ANY($1)",
+    )
+    .bind(containers)
+    .bind(long)
     .execute(conn)
     .await
     .map(|_| ())

@@ -100,6 +100,19 @@ pub async fn begin_bounded_by_keys(kept: &KeptConnections, limit: Duration) -> s
     open(conn, kept.pool(), &format!("BEGIN; {}; {BY_KEYS}", limiting(limit))).await
 }
 
+/// Does the same and says whether no other transaction settles under this root, which none does then until this one ends.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn begin_bounded_settling(
+    kept: &KeptConnections,
+    limit: Duration,
+    root_id: RootId,
+) -> sqlx::Result<(Transaction, bool)> {
+    let conn = kept.lend().await?;
+    let begin = format!("BEGIN; {}; {BY_KEYS}; {}", limiting(limit), super::locks::trying_files(&[root_id]));
+    let (tx, taken) = open_with(conn, kept.pool(), &begin).await?;
+    Ok((tx, !taken.is_empty()))
+}
+
 /// Lets each further statement of a transaction take as long as `limit`.
 pub async fn allow(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<()> {
     sqlx::raw_sql(sqlx::AssertSqlSafe(limiting(limit))).execute(conn).await.map(|_| ())

@@ -202,3 +202,82 @@ async fn without_a_language_model_a_long_container_settles_with_the_sum_and_says
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+/// What a rollup made of each container of a file, by its title.
+async fn made(app: &TestApp, file: i64) -> Vec<(String, String, Value, Value, String, f32)> {
+    sqlx::query_as(
+        "SELECT d.title, d.settled, e.value, r.value, v.embed::text, v.weight
+           FROM documents d JOIN ingest_node n ON n.document_id = d.id JOIN document_vectors v ON v.document_id = d.id
+           JOIN node_evidence e ON e.document_id = d.id AND e.name = 'effective_content'
+           JOIN node_evidence r ON r.document_id = d.id AND r.name = 'rollup'
+          WHERE n.root_id = $1 ORDER BY cardinality(d.path), d.title",
+    )
+    .bind(file)
+    .fetch_all(&app.pool)
+    .await
+    .unwrap()
+}
+
+/// How often a task of a type ended at a file.
+async fn ended(app: &TestApp, file: i64, task_type: &str) -> usize {
+    let evidence = evidence(app, file).await;
+    let attempts = evidence["attempts"].as_array().unwrap();
+    attempts.iter().filter(|attempt| attempt["task_type"] == task_type && attempt["outcome"] == "completed").count()
+}
+
+#[tokio::test]
+async fn one_task_rolls_up_all_levels_of_a_file_or_the_lowest_while_somebody_settles() {
+    let app = TestApp::start().await;
+    let text = "# Book\n\n## Bread\n\n### Dough\n\nThe baker kneads dough.\n\n### Oven\n\nThe oven is hot.\n\n\
+                ## Lava\n\n### Ash\n\nThe volcano erupts ash.\n\nIt rains down.\n";
+    let new = async || {
+        let upload = FileUpload::from_bytes("book.md", text, None);
+        app.client.upload_file(UploadQuery::default(), upload).await.unwrap().document_id
+    };
+    let nobody_settles = async |file| {
+        let settles = "SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = $1)
+                           OR EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = 7376 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
+        until("the settler to end", async || {
+            waiting(&app, file, "summarize").await?;
+            let settles: bool = sqlx::query_scalar(settles).bind(file).fetch_one(&app.pool).await.unwrap();
+            (!settles).then_some(())
+        })
+        .await;
+    };
+    app.client.pause_task_type(of_type("summarize")).await.unwrap();
+    let file = new().await;
+    nobody_settles(file).await;
+    app.client.resume_task_type(of_type("summarize")).await.unwrap();
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    assert_eq!(ended(&app, file, "summarize").await, 1);
+    let together = made(&app, file).await;
+    let titles: Vec<&str> = together.iter().map(|(title, ..)| title.as_str()).collect();
+    assert_eq!(titles, ["book.md", "Book", "Bread", "Lava", "Ash", "Dough", "Oven"]);
+    for (title, settled, effective, ..) in &together {
+        assert_eq!((settled.as_str(), &effective["method"]), ("settled", &json!("concatenated")), "{title}");
+    }
+    assert_eq!(together[2].2["source_children"], 3, "a heading and two sections");
+    invariants::check_drained(&app.pool).await;
+    app.client.delete_document(DocumentPath { id: file }).await.unwrap();
+
+    // The same file, while somebody settles under it.
+    app.client.pause_task_type(of_type("summarize")).await.unwrap();
+    let file = new().await;
+    nobody_settles(file).await;
+    let mut settler = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock(7376, hashint8($1))").bind(file).execute(&mut *settler).await.unwrap();
+    app.client.resume_task_type(of_type("summarize")).await.unwrap();
+    until("the rollup to end", async || (ended(&app, file, "summarize").await == 1).then_some(())).await;
+    let open: i64 = sqlx::query_scalar("SELECT count(*) FROM ingest_node WHERE root_id = $1 AND rollup <> 'done'")
+        .bind(file)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(open, 4, "only the lowest level was rolled up");
+    settler.rollback().await.unwrap();
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    assert_eq!(ended(&app, file, "summarize").await, 2);
+    assert_eq!(made(&app, file).await, together);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

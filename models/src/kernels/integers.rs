@@ -144,7 +144,7 @@ unsafe fn multiply_body<L: Lanes>(
                 macro_rules! of_height {
                     ($($height:literal)*) => {
                         match height {
-                            $($height if $height <= L::TILE_ROWS => tile::<L, $height>(
+                            $($height if const { $height <= L::TILE_ROWS } => tile::<L, $height>(
                                 values, row_scales, panel, scales.as_ptr(), out, out_stride, columns),)*
                             _ => unreachable!("a tile has from one to TILE_ROWS rows"),
                         }

@@ -165,9 +165,55 @@ unsafe fn tile_body<L: Lanes, W: PanelLine, const M: usize, const N: usize, cons
     }
 }
 
-/// Writes one tile to `out`, which has `columns` columns: more than those of all panels but the last.
+/// What computes tiles with one set of instructions. Each height of a tile is a function of its own: all of them in the body of one would take the
+/// compiler more than a minute.
+trait Tiles: Lanes {
+    /// Writes one tile to `out`, which has `columns` columns: more than those of all panels but the last.
+    ///
+    /// # Safety
+    ///
+    /// The same as for [`Lanes`]; the rows are as long as a panel, and `out` has `M` rows of `columns`.
+    unsafe fn tile_to<W: PanelLine, const M: usize, const N: usize>(
+        sides: Sides,
+        panels: Panel<'_, W>,
+        out: *mut f32,
+        out_stride: usize,
+        columns: usize,
+        is_added: bool,
+    );
+}
+
+macro_rules! tiles {
+    ($lanes:ty $(, $features:literal)?) => {
+        impl Tiles for $lanes {
+            $(#[target_feature(enable = $features)])?
+            unsafe fn tile_to<W: PanelLine, const M: usize, const N: usize>(
+                sides: Sides,
+                panels: Panel<'_, W>,
+                out: *mut f32,
+                out_stride: usize,
+                columns: usize,
+                is_added: bool,
+            ) {
+                // SAFETY: the caller's promise is passed on.
+                unsafe { tile_to_body::<Self, W, M, N>(sides, panels, out, out_stride, columns, is_added) }
+            }
+        }
+    };
+}
+
+tiles!(Portable);
+#[cfg(target_arch = "x86_64")]
+tiles!(Avx2, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+tiles!(Avx512, "avx512f,avx512bw,fma");
+// The build's target has the feature.
+#[cfg(target_arch = "aarch64")]
+tiles!(Neon);
+
+/// Does what [`Tiles::tile_to`] does, compiled for the instructions of its caller.
 #[inline(always)]
-unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize, const N: usize>(
+unsafe fn tile_to_body<L: Lanes, W: PanelLine, const M: usize, const N: usize>(
     sides: Sides,
     panels: Panel<'_, W>,
     out: *mut f32,
@@ -208,8 +254,7 @@ unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize, const N: usize>(
 }
 
 /// Multiplies all rows by the panels of one tile, in tiles of similar heights.
-#[inline(always)]
-unsafe fn panels_body<L: Lanes, W: PanelLine>(
+unsafe fn multiply_panels<L: Tiles, W: PanelLine>(
     rows: Sides,
     lines: &[W],
     next: &[W],
@@ -228,13 +273,14 @@ unsafe fn panels_body<L: Lanes, W: PanelLine>(
         unsafe {
             let sides = Sides { x: rows.x.add(first * rows.stride), count: height, ..rows };
             let out = out.add(first * out_stride);
+            // Guards that are constant keep heights that no tile of these lanes has from being compiled.
             macro_rules! of_height {
                 ($($height:literal)*) => {
                     match height {
-                        $($height if $height <= L::TILE_ROWS && L::TILE_PANELS > 1 && columns > WIDTH =>
-                            tile_to::<L, W, $height, 2>(sides, panels, out, out_stride, columns, is_added),
-                        $height if $height <= L::TILE_ROWS =>
-                            tile_to::<L, W, $height, 1>(sides, panels, out, out_stride, columns, is_added),)*
+                        $($height if const { $height <= L::TILE_ROWS && L::TILE_PANELS > 1 } && columns > WIDTH =>
+                            L::tile_to::<W, $height, 2>(sides, panels, out, out_stride, columns, is_added),
+                        $height if const { $height <= L::TILE_ROWS } =>
+                            L::tile_to::<W, $height, 1>(sides, panels, out, out_stride, columns, is_added),)*
                         _ => unreachable!("a tile has from one to TILE_ROWS rows"),
                     }
                 };
@@ -255,8 +301,7 @@ pub(super) struct Panels<'a, W> {
     pub columns: usize,
 }
 
-#[inline(always)]
-unsafe fn multiply_body<L: Lanes, W: PanelLine>(
+unsafe fn multiply_with<L: Tiles, W: PanelLine>(
     x: Rows<'_>,
     right: Panels<'_, W>,
     out: *mut f32,
@@ -271,7 +316,7 @@ unsafe fn multiply_body<L: Lanes, W: PanelLine>(
         let panels = &lines[from..][..(columns.div_ceil(WIDTH) - 1) * stride + depth];
         let next = lines.get(from + L::TILE_PANELS * stride..).unwrap_or_default();
         // SAFETY: the caller's promise, and the slice has the lines of all panels.
-        unsafe { panels_body::<L, W>(rows, panels, next, out.add(first), out_stride, columns, is_added) };
+        unsafe { multiply_panels::<L, W>(rows, panels, next, out.add(first), out_stride, columns, is_added) };
     }
 }
 
@@ -353,43 +398,16 @@ unsafe fn multiply_on<W: PanelLine>(
     match isa {
         // SAFETY: the left side was checked above, slices bound the right side, and the caller promises the same of
         // `out`.
-        Isa::Portable => unsafe { multiply_body::<Portable, W>(x, right, out, out_stride, is_added) },
+        Isa::Portable => unsafe { multiply_with::<Portable, W>(x, right, out, out_stride, is_added) },
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => {
-            #[target_feature(enable = "avx2,fma")]
-            unsafe fn v3<W: PanelLine>(
-                x: Rows<'_>,
-                right: Panels<'_, W>,
-                out: *mut f32,
-                out_stride: usize,
-                is_added: bool,
-            ) {
-                // SAFETY: the caller's promise is passed on.
-                unsafe { multiply_body::<Avx2, W>(x, right, out, out_stride, is_added) }
-            }
-            // SAFETY: as above, and the features were detected.
-            unsafe { v3(x, right, out, out_stride, is_added) }
-        }
+        // SAFETY: as above, and the features were detected.
+        Isa::Avx2 => unsafe { multiply_with::<Avx2, W>(x, right, out, out_stride, is_added) },
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => {
-            #[target_feature(enable = "avx512f,avx512bw,fma")]
-            unsafe fn v4<W: PanelLine>(
-                x: Rows<'_>,
-                right: Panels<'_, W>,
-                out: *mut f32,
-                out_stride: usize,
-                is_added: bool,
-            ) {
-                // SAFETY: the caller's promise is passed on.
-                unsafe { multiply_body::<Avx512, W>(x, right, out, out_stride, is_added) }
-            }
-            // SAFETY: as above, and the features were detected.
-            unsafe { v4(x, right, out, out_stride, is_added) }
-        }
-        // The build's target has the feature.
+        // SAFETY: as above, and the features were detected.
+        Isa::Avx512 => unsafe { multiply_with::<Avx512, W>(x, right, out, out_stride, is_added) },
         #[cfg(target_arch = "aarch64")]
         // SAFETY: as for the portable code.
-        Isa::Neon => unsafe { multiply_body::<Neon, W>(x, right, out, out_stride, is_added) },
+        Isa::Neon => unsafe { multiply_with::<Neon, W>(x, right, out, out_stride, is_added) },
     }
 }
 

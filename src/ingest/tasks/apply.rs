@@ -104,6 +104,13 @@ impl<'a> Apply<'a> {
         Ok(Transaction { apply: self, conn })
     }
 
+    /// Does the same and says whether no other transaction settles under the task's file, which none does then until this one ends.
+    pub async fn begin_settling(self) -> Result<(Transaction<'a>, bool), TaskFailure> {
+        let begun = store::transaction::begin_bounded_settling(&self.tools.kept, self.limit(), self.grant.root_id);
+        let (conn, is_alone) = begun.await.classified()?;
+        Ok((Transaction { apply: self, conn }, is_alone))
+    }
+
     /// Begins the transaction of a task that creates nodes.
     pub async fn begin_creating(self) -> Result<Transaction<'a>, TaskFailure> {
         let conn = store::transaction::begin_bounded_creating(&self.tools.kept, self.limit()).await.classified()?;
