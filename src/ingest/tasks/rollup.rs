@@ -45,11 +45,31 @@ pub fn containers_of(params: &Value) -> Vec<DocumentId> {
 }
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-    let grant = apply.grant;
     let model = model(tools).await?;
-    let wanted = containers_of(&grant.params);
     let (mut tx, keeps_settler_away) = apply.begin_settling().await?;
-    let above = if keeps_settler_away { find_above(&mut tx, &wanted).await? } else { Vec::new() };
+    let failure = match roll_up(tools, &mut tx, &model, keeps_settler_away).await {
+        Ok(detail) => return tx.complete(detail).await,
+        Err(failure) => failure,
+    };
+    let root_id = tx.grant().root_id;
+    tx.undo().await?;
+    // Whoever was kept away meanwhile has left what there was to settle.
+    if keeps_settler_away && settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await {
+        tools.wake.notify(settle::QUEUES);
+    }
+    Err(failure)
+}
+
+/// Rolls up what a task was asked for and what is above. Returns the detail of the attempt.
+async fn roll_up(
+    tools: &Tools,
+    tx: &mut Transaction<'_>,
+    model: &Model,
+    keeps_settler_away: bool,
+) -> Result<Map<String, Value>, TaskFailure> {
+    let grant = tx.grant();
+    let wanted = containers_of(&grant.params);
+    let above = if keeps_settler_away { find_above(tx, &wanted).await? } else { Vec::new() };
     let locked = store::rollups::lock_with(tx.conn(), grant.document_id, &wanted, &above).await;
     let (mut next, mut above) = locked.classified()?;
     let asked_for: HashSet<DocumentId> = wanted.into_iter().collect();
@@ -63,7 +83,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         let mut containers = store::rollups::read(tx.conn(), &ids).await.classified()?;
         // Whether something settled under a container that nobody asked for is the settler's question.
         containers.retain(|container| container.children > 0 || asked_for.contains(&container.place.id()));
-        let done = rolled_up.add(&mut tx, &model, containers).await?;
+        let done = rolled_up.add(tx, model, containers).await?;
         if !keeps_settler_away {
             break;
         }
@@ -115,7 +135,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut detail = Map::new();
     detail.insert("containers".to_owned(), all.len().into());
     detail.insert("concatenated".to_owned(), done.len().into());
-    tx.complete(detail).await
+    Ok(detail)
 }
 
 /// The containers above those of a task that the task can roll up too, because nothing else under them is open. A container with so many children that
