@@ -115,13 +115,12 @@ pub async fn with_above(
     )
     .bind(containers)
     .bind(root_id)
-    // The planner takes no other note of how few they are.
     .bind(MOST_ABOVE)
     .fetch_all(conn)
     .await
 }
 
-/// More containers than are looked at in one go.
+/// The most containers that are looked at in one go; the settler comes to the others.
 const MOST_ABOVE: i64 = 100_000;
 
 /// Locks the containers of a task and the node where it stands. Returns those that still wait for their rollup with nothing open under

@@ -165,8 +165,8 @@ unsafe fn tile_body<L: Lanes, W: PanelLine, const M: usize, const N: usize, cons
     }
 }
 
-/// What computes tiles with one set of instructions. Each height of a tile is a function of its own: all of them in the body of one would take the
-/// compiler more than a minute.
+/// What computes tiles with one set of instructions. Each height of a tile is a function of its own: all of them in one would take the
+/// compiler half a minute more.
 trait Tiles: Lanes {
     /// Writes one tile to `out`, which has `columns` columns: more than those of all panels but the last.
     ///

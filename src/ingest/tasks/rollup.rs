@@ -53,7 +53,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let root_id = tx.grant().root_id;
     tx.undo().await?;
-    // Whoever was kept away meanwhile has left what there was to settle.
+    // Whoever was kept away meanwhile has left its events to this task.
     if keeps_settler_away && settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await {
         tools.wake.notify(settle::QUEUES);
     }
@@ -157,7 +157,7 @@ async fn find_above(tx: &mut Transaction<'_>, wanted: &[DocumentId]) -> Result<V
     Ok(reachable(&short, &wanted, grant.document_id))
 }
 
-/// Those of the containers of a file that can be rolled up after the wanted ones, if all of these can be; with them no more than one task may have. A task
+/// Those of the containers of a file that can be rolled up after the wanted ones, if all of these can be, and no more than one task may have with them. A task
 /// stands at one of the containers.
 fn reachable(containers: &[Open], wanted: &HashSet<DocumentId>, task_at: DocumentId) -> Vec<DocumentId> {
     let (mut reached, mut done_under) = (Vec::new(), HashMap::new());
