@@ -41,6 +41,8 @@ const NO_VECTOR: &str =
 
 /// A place in the answer.
 struct Place {
+    /// What tells it from other places on any page: the key of a group.
+    key: DocumentId,
     shown: DocumentId,
     /// The result of the ranking that has this place.
     first: DocumentId,
@@ -67,20 +69,22 @@ pub(super) async fn answer(
 ) -> Result<SearchResponse, Failure> {
     let mut laps = Laps::since(asked.started);
     laps.end(SearchStage::Prepare);
-    let (Shown { places, before, total, facets, sorted, keys }, found) = match asked.group_by {
-        GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking, &mut laps)).await?,
-        GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking, &mut laps)).await?,
-    };
+    let (mut page, mut found) = look(core, eligible, &asked, &ranking, &mut laps).await?;
+    // More than this looks at may have been stored before all that was shown.
+    if page.places.is_empty() && !asked.ranks_again() && asked.page.looks_deeper(page.before) {
+        (page, found) = look(core, eligible, &asked, &ranking, &mut laps).await?;
+    }
+    let Shown { places, before, order, total, facets, sorted, keys } = page;
     if let Ranking::Hybrid(_, added) = &ranking {
         // The next page adds terms of the same texts.
         asked.page.fed_back = added.fed_back().to_vec();
     }
-    let is_sorted = asked.sorting.is_some();
-    // What is sorted is what stands for a group, whichever of its texts is best.
-    let shown: Vec<DocumentId> = places.iter().map(|place| if is_sorted { place.shown } else { place.first }).collect();
+    // What is sorted is what stands for a group.
+    let known = |place: &Place| if asked.sorting.is_some() { place.shown } else { place.key };
+    let shown: Vec<DocumentId> = places.iter().map(known).collect();
     let key = shown.last().and_then(|id| keys.get(id)).and_then(|(_, key)| key.clone());
     let again = asked.ranks_again().then_some((asked.depth, key));
-    let next_cursor = asked.page.next(before + shown.len(), &shown, total, found.is_narrow, again);
+    let next_cursor = asked.page.next((before + shown.len(), &order), &shown, total, found.is_narrow, again);
     let of = |place: &Place| {
         let texts = place.texts.iter().flatten().map(|text| text.shown);
         std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
@@ -157,6 +161,8 @@ fn hit(
 struct Shown {
     places: Vec<Place>,
     before: usize,
+    /// What tells the places of the ranking apart, in their order; nothing where it is sorted.
+    order: Vec<DocumentId>,
     total: Total,
     facets: Option<FacetsResponse>,
     sorted: Option<SortedResponse>,
@@ -181,6 +187,19 @@ impl Found {
             self.legs.entry(id).or_default().rerank = Some(leg);
         }
         (self.ranked, self.no_tokens) = (ranked, no_tokens);
+    }
+}
+
+async fn look(
+    core: &Core,
+    eligible: &Eligible,
+    asked: &Asked<'_>,
+    ranking: &Ranking<'_>,
+    laps: &mut Laps,
+) -> Result<(Shown, Found), Failure> {
+    match asked.group_by {
+        GroupBy::None => Box::pin(alone(core, eligible, asked, ranking, laps)).await,
+        GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, asked, ranking, laps)).await,
     }
 }
 
@@ -214,22 +233,24 @@ async fn alone(
         laps.end(SearchStage::Reorder);
     }
     let (mut sorted, mut keys, count) = (None, Left::new(), found.ranked.len());
-    let mut before = asked.page.start(found.ranked.iter().map(|(id, _)| *id)).min(count);
+    let mut order: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
     if let Some(sorting) = asked.sorting {
-        let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
-        keys = left(core, &eligible.scope, &asked.page, sorting, &ids).await?;
+        keys = left(core, &eligible.scope, &asked.page, sorting, &order).await?;
+        order.clear();
         found.ranked.retain(|(id, _)| keys.contains_key(id));
         found.ranked.sort_by_key(|(id, _)| keys.get(id).map(|(place, _)| *place));
-        before = count - found.ranked.len();
         sorted = Some(sorted_as(sorting, count, found.is_whole && found.total.exact));
         laps.end(SearchStage::Reorder);
     } else {
-        found.ranked.drain(..before);
+        let passed = asked.page.passed(&order);
+        found.ranked.retain(|(id, _)| !passed.contains(id));
     }
-    let place = |(id, score): &(DocumentId, f64)| Place { shown: *id, first: *id, score: *score, texts: None };
+    let before = count - found.ranked.len();
+    let place =
+        |(id, score): &(DocumentId, f64)| Place { key: *id, shown: *id, first: *id, score: *score, texts: None };
     let places = found.ranked.iter().take(asked.limit as usize).map(place).collect();
     let total = found.total_shown(asked, count);
-    Ok((Shown { places, before, total, facets, sorted, keys }, found))
+    Ok((Shown { places, before, order, total, facets, sorted, keys }, found))
 }
 
 /// Sorts what is chosen anew for each page, and leaves out what came before this one.
@@ -329,7 +350,7 @@ async fn grouped(
         let best = &found.ranked[..compared.min(found.ranked.len())];
         tree.put_by_wholes(best, &mut groups);
     }
-    let (mut sorted, mut keys, mut count, mut before) = (None, Left::new(), groups.len(), 0);
+    let (mut sorted, mut keys, mut count, mut before, mut order) = (None, Left::new(), groups.len(), 0, Vec::new());
     if let Some(sorting) = asked.sorting {
         let shown: Vec<DocumentId> = groups.iter().map(|group| group.shown).collect();
         keys = left(core, &eligible.scope, &asked.page, sorting, &shown).await?;
@@ -359,13 +380,16 @@ async fn grouped(
     }
     let shown = found.total_shown(asked, count);
     if asked.sorting.is_none() {
-        before = asked.page.start(groups.iter().map(|group| group.first.0)).min(groups.len());
-        groups.drain(..before);
+        order = groups.iter().map(|group| group.key).collect();
+        let passed = asked.page.passed(&order);
+        groups.retain(|group| !passed.contains(&group.key));
+        before = count - groups.len();
     }
     groups.truncate(asked.limit as usize);
     find_texts(core, eligible, asked, ranking, &mut tree, &mut groups).await?;
     let sections = sections(core, eligible, asked, &tree, &found.ranked).await?;
     let place = |group: Group| Place {
+        key: group.key,
         shown: group.shown,
         first: group.first.0,
         score: group.first.1,
@@ -373,7 +397,7 @@ async fn grouped(
     };
     let places = groups.into_iter().map(place).collect();
     laps.end(SearchStage::Group);
-    Ok((Shown { places, before, total: shown, facets, sorted, keys }, found))
+    Ok((Shown { places, before, order, total: shown, facets, sorted, keys }, found))
 }
 
 /// Whether anything is eligible outside of these groups. To find that out takes less than to rank everything in them.

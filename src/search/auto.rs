@@ -1,5 +1,5 @@
 //! Which method suits a query.
-use super::{bm25, fulltext, hybrid_by, maxsim, paging, preset, vector};
+use super::{bm25, fulltext, fulltext::quoted, hybrid_by, maxsim, paging, preset, vector};
 use crate::{access::Caller, core::Core};
 use svc_client::{
     Code, Failure,
@@ -17,6 +17,10 @@ const CATALOGUED: usize = 5;
 /// Why terms were added to a query though nobody asked.
 const AGREED: &str = "both find some of the same texts first, so terms of the best ones are searched for too";
 
+/// Why a query with operators is not searched by them.
+const UNASKABLE: &str =
+    "full text refuses the query, since it has too many words or only forbids some, so its words decide";
+
 /// What a query looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -32,15 +36,16 @@ impl Form {
         let words: Vec<&str> = query.split_whitespace().collect();
         let is_forbidden = |word: &&str| {
             let rest = word.strip_prefix('-').unwrap_or_default();
-            rest.starts_with(|first: char| first.is_alphanumeric() || first == '"')
+            rest.starts_with(char::is_alphanumeric) || quoted(rest).is_some()
         };
         let forbids = words.iter().any(is_forbidden) && !words.iter().all(is_forbidden);
         let chooses = words.len() > 2 && words[1..words.len() - 1].contains(&"OR");
-        let quotes = |open: char, close: char| {
-            let phrase = query.split_once(open).and_then(|(_, rest)| rest.split_once(close));
-            phrase.is_some_and(|(phrase, _)| phrase.contains(char::is_alphanumeric))
-        };
-        if forbids || chooses || quotes('"', '"') || quotes('“', '”') {
+        let has_phrase = query.char_indices().any(|(at, _)| {
+            quoted(&query[at..]).is_some_and(|(phrase, rest)| {
+                phrase.contains(char::is_alphanumeric) && phrase.len() + rest.len() + 1 < query.len() - at
+            })
+        });
+        if forbids || chooses || has_phrase {
             return Form::Operators;
         }
         match words[..] {
@@ -94,6 +99,15 @@ pub async fn auto(core: &Core, caller: &Caller, mut body: AutoSearch) -> Result<
             let found = by(core, caller, &body, &preset, SearchMethod::Hybrid).await?;
             (found, "no text has the identifier, so the meaning decides")
         }
+        Err(failure) if is_free && method == SearchMethod::Fulltext && is_unaskable(&failure) => {
+            let (words, _) = route(None, "words", core.embedder.is_some());
+            match by(core, caller, &body, &preset, words).await {
+                Err(failure) if failure.code == Code::TextTooLong => {
+                    (by(core, caller, &body, &preset, SearchMethod::Bm25).await?, UNASKABLE)
+                }
+                found => (found?, UNASKABLE),
+            }
+        }
         Err(failure) if is_free && method == SearchMethod::Hybrid && failure.code == Code::TextTooLong => {
             let found = by(core, caller, &body, &preset, SearchMethod::Bm25).await?;
             (found, "the query is longer than the model's window, so the letters decide")
@@ -103,6 +117,11 @@ pub async fn auto(core: &Core, caller: &Caller, mut body: AutoSearch) -> Result<
     let was_added = body.expand.is_none() && found.expanded_by.as_ref().is_some_and(|terms| !terms.is_empty());
     let why = if was_added { format!("{why}; {AGREED}") } else { why.to_owned() };
     Ok(SearchResponse { why: Some(why), ..found })
+}
+
+/// Whether full text refuses the query, and not something else of the search.
+fn is_unaskable(failure: &Failure) -> bool {
+    failure.code == Code::InvalidField && failure.members.get("field").is_some_and(|field| field == "query")
 }
 
 async fn by(
@@ -162,6 +181,8 @@ mod tests {
             ("4711-0815", Form::Identifier),
             ("\"radar gauge\" fails", Form::Operators),
             ("“radar gauge”", Form::Operators),
+            ("„radar gauge“ fails", Form::Operators),
+            ("radar “gauge", Form::Words),
             ("radar -sonar", Form::Operators),
             ("radar OR sonar", Form::Operators),
         ] {

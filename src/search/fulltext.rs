@@ -188,6 +188,21 @@ pub(super) async fn leg(
     Ok((Leg { ran: ran(way, ranked.len()), ranked, total }, is_narrow))
 }
 
+/// What opens a phrase and what closes it: the quotes of keyboards, and those that word processors put in their place in English and in German. A phrase of
+/// a keyboard may go on to the end; the other ones are signs like any other where nothing closes them.
+const QUOTES: [(char, &[char]); 3] = [('"', &['"']), ('“', &['”']), ('„', &['“', '”'])];
+
+/// The phrase that begins a text, and what comes after it.
+pub(super) fn quoted(text: &str) -> Option<(&str, &str)> {
+    let open = text.chars().next()?;
+    let (_, close) = QUOTES.into_iter().find(|(opens, _)| *opens == open)?;
+    let inner = &text[open.len_utf8()..];
+    match inner.split_once(close) {
+        None if open == '"' => Some((inner, "")),
+        split => split,
+    }
+}
+
 /// The items of each choice between which the query says `or`.
 fn choices_of(query: &str) -> Vec<Vec<Item<'_>>> {
     let mut choices = vec![Vec::new()];
@@ -196,13 +211,13 @@ fn choices_of(query: &str) -> Vec<Vec<Item<'_>>> {
         let bare = rest.strip_prefix('-').filter(|bare| !bare.is_empty() && !bare.starts_with(char::is_whitespace));
         let forbidden = bare.is_some();
         let text = bare.unwrap_or(rest);
-        let (text, quoted, next) = match text.strip_prefix('"') {
-            Some(inner) => match inner.split_once('"') {
-                Some((text, next)) => (text, true, next),
-                None => (inner, true, ""),
-            },
+        let (text, quoted, next) = match quoted(text) {
+            Some((text, next)) => (text, true, next),
             None => {
-                let end = text.find(|ch: char| ch.is_whitespace() || ch == '"').unwrap_or(text.len());
+                let end = text
+                    .char_indices()
+                    .find(|(at, ch)| ch.is_whitespace() || (*at > 0 && quoted(&text[*at..]).is_some()));
+                let end = end.map_or(text.len(), |(at, _)| at);
                 (&text[..end], false, &text[end..])
             }
         };
@@ -314,6 +329,11 @@ mod tests {
             ("-- \"", ""),
             ("a or b", "'b'"),
             ("\"unclosed quote", "('unclos' <1> 'quot')"),
+            ("“radar gauge” -“read by”", "(('radar' <1> 'gaug') & !'read')"),
+            ("mill“pond duck", "('mill' & 'pond' & 'duck')"),
+            ("„radar gauge“ fails in storm", "(('radar' <1> 'gaug') & 'fail' & 'storm')"),
+            ("„one two” -„three four“", "(('one' <1> 'two') & !('three' <1> 'four'))"),
+            ("“ mill", "'mill'"),
         ] {
             assert_eq!(Asked::read(query, &analyzer).map(|asked| asked.all), Ok(all.to_owned()), "{query}");
         }

@@ -47,6 +47,8 @@ pub(super) struct Tree {
 /// Some documents of a ranking with one container.
 #[derive(Debug, PartialEq)]
 pub(super) struct Group {
+    /// What tells it from other groups, whatever has settled.
+    pub key: DocumentId,
     /// The container, or the topmost one that may be shown.
     pub shown: DocumentId,
     /// The best result of the ranking in this group, with its score.
@@ -127,12 +129,13 @@ impl Tree {
         let (mut groups, mut places): (Vec<Group>, HashMap<DocumentId, usize>) = Default::default();
         for (id, score) in ranked {
             let count = places.len();
-            let place = *places.entry(self.key(*id)).or_insert(count);
+            let key = self.key(*id);
+            let place = *places.entry(key).or_insert(count);
             if place >= most {
                 continue;
             }
             if place == groups.len() {
-                groups.push(Group { shown: self.shown(*id), first: (*id, *score), texts: Vec::new() });
+                groups.push(Group { key, shown: self.shown(*id), first: (*id, *score), texts: Vec::new() });
             }
             if let Some(group) =
                 groups.get_mut(place).filter(|group| self.is_above(group.shown, *id) && self.has_text(*id))

@@ -297,19 +297,23 @@ pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Res
 }
 
 async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, depth: u32) -> Result<Found, Failure> {
-    Ok(near_enough(vector_leg(core, eligible, &body.query, depth).await?, body.min_similarity))
+    let leg = vector_leg(core, eligible, &body.query, depth).await?;
+    let are_compared = leg.total.exact;
+    Ok(near_enough(leg, are_compared, body.min_similarity))
 }
 
-/// What is at least so similar.
-fn near_enough(Leg { mut ranked, total, ran }: Leg, least: Option<f64>) -> Found {
+/// What is at least so similar. Where all were compared, as many as the leg has are the nearest ones.
+fn near_enough(Leg { mut ranked, total, ran }: Leg, are_compared: bool, least: Option<f64>) -> Found {
     let found_alone =
         |ranked, total| Found { ran: vec![ran], ..Found::alone(ranked, total, |legs, leg| legs.vector = leg) };
     let Some(least) = least else { return found_alone(ranked, total) };
     let found = ranked.len();
     ranked.retain(|(_, score)| *score >= least);
     // If one of these is too far away, so is everything after it, unless an index gave them: it may have left out some that are nearer.
-    let is_whole = found as u64 == total.count || ranked.len() < found;
-    let total = Total { count: ranked.len() as u64, exact: total.exact && is_whole };
+    let is_cut = ranked.len() < found;
+    let is_whole = is_cut || total.exact && found as u64 == total.count;
+    let exact = if is_cut { are_compared } else { is_whole };
+    let total = Total { count: ranked.len() as u64, exact };
     Found { is_whole, ..found_alone(ranked, total) }
 }
 

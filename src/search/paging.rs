@@ -1,10 +1,14 @@
-//! Pages of an answer. A page begins behind the last result of the page before, wherever that is by now.
+//! Pages of an answer. A page has the best results that no page before has shown.
 use super::Total;
 use crate::store::search::reorder::Sorted;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::{cmp::Ordering, collections::HashMap, ops::Range};
+use std::{
+    cmp::Ordering,
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 use svc_client::{
     Code, Failure,
     wire::{SearchMethod, SortOrder},
@@ -55,7 +59,7 @@ pub(super) struct Replaced {
 /// Where a page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Begin {
-    /// How many results came before.
+    /// How many results came before; where the cursor knows only some of these, at least as many as stand before the page in the ranking.
     skipped: usize,
     /// Whether the first page was content with what has all words of the query.
     by_all_words: bool,
@@ -108,6 +112,8 @@ pub(super) struct Page {
     search: u64,
     limit: usize,
     begin: Option<Begin>,
+    /// Whether it looks at all results that pages show.
+    is_deep: bool,
     /// The words that the first page put into its query, and so does each further one, whatever has been stored meanwhile.
     pub replaced: Vec<Replaced>,
     /// The best texts of the first page's plain search, whose terms each page adds to the query.
@@ -124,8 +130,15 @@ impl Page {
         let hash = Sha256::digest(asked.to_string());
         let search = hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)) >> 1;
         let method = METHODS.iter().position(|known| *known == method).unwrap_or_default();
-        let page =
-            Page { method, search, limit: limit as usize, begin: None, replaced: Vec::new(), fed_back: Vec::new() };
+        let page = Page {
+            method,
+            search,
+            limit: limit as usize,
+            begin: None,
+            is_deep: false,
+            replaced: Vec::new(),
+            fed_back: Vec::new(),
+        };
         let Some(cursor) = cursor else { return Ok(page) };
         let known = numbers(cursor).and_then(|numbers| Begin::of(&numbers, method, search));
         let (begin, replaced, fed_back) = known.ok_or_else(of_another)?;
@@ -136,8 +149,16 @@ impl Page {
     pub fn reach(&self) -> usize {
         match &self.begin {
             None => self.limit,
+            Some(_) if self.is_deep => MOST,
             Some(Begin { skipped, .. }) => (skipped + 2 * self.limit).min(MOST),
         }
+    }
+
+    /// Looks at all results that pages show, if all that it looked at, so many, were passed and it may look at more; says whether it does.
+    pub fn looks_deeper(&mut self, passed: usize) -> bool {
+        let is_deeper = self.begin.is_some() && passed >= self.reach() && self.reach() < MOST;
+        self.is_deep |= is_deeper;
+        is_deeper
     }
 
     /// Whether no other page of the search came before.
@@ -166,13 +187,22 @@ impl Page {
         self.begin.as_ref().map_or(self.limit, |begin| begin.first)
     }
 
-    /// The number of results that come before this page in a ranking. The page begins behind the last one shown that is still there; if
-    /// none of those that the cursor knows is, it begins where they began.
-    pub fn start(&self, ranked: impl Iterator<Item = DocumentId>) -> usize {
-        let Some(Begin { skipped, shown, .. }) = &self.begin else { return 0 };
-        let places: HashMap<DocumentId, usize> = ranked.enumerate().map(|(at, id)| (id, at)).collect();
-        let last = shown.iter().rev().find_map(|id| places.get(id));
-        last.map_or(skipped.saturating_sub(shown.len()), |at| at + 1)
+    /// Those of a ranking that come neither on this page nor on a further one. As long as the cursor knows all that was shown, that is what the others are
+    /// held against, so that what was stored or found only since then comes too, however good it is. Once it knows only the last ones, the page begins behind
+    /// the last of these that is still there, or else where they began.
+    pub fn passed(&self, ranked: &[DocumentId]) -> HashSet<DocumentId> {
+        let Some(Begin { skipped, shown, .. }) = &self.begin else { return HashSet::new() };
+        let known: HashSet<DocumentId> = shown.iter().copied().collect();
+        let places: HashMap<DocumentId, usize> = ranked.iter().zip(0..).map(|(id, at)| (*id, at)).collect();
+        let end = match *skipped > shown.len() {
+            true => {
+                let last = shown.iter().filter_map(|id| places.get(id)).max();
+                last.map_or(skipped - shown.len(), |at| at + 1).min(ranked.len())
+            }
+            false => 0,
+        };
+        let behind = ranked[end..].iter().filter(|id| known.contains(id));
+        ranked[..end].iter().chain(behind).copied().collect()
     }
 
     /// What the last result of the page before was sorted by.
@@ -201,34 +231,41 @@ impl Page {
         order.into_iter().skip(start).filter(|sorted| !shown.contains(&sorted.id)).collect()
     }
 
-    /// What the next page begins with, if there may be one: this page shows `shown`, with which `end` results have been shown.
+    /// What the next page begins with, if there may be one: this page shows `shown`, with which `end` results of the ranking have been shown or passed; `order`
+    /// is that of the ranking.
     /// `by_all_words` says whether they have all words of the query, and others have some; `again`, how many of the best are ranked again or sorted, and by what
     /// the last one shown is sorted.
     pub fn next(
         &self,
-        end: usize,
+        (end, order): (usize, &[DocumentId]),
         shown: &[DocumentId],
         total: Total,
         by_all_words: bool,
         again: Option<(u32, Option<String>)>,
     ) -> Option<String> {
         let has_more = if total.exact { total.count > end as u64 } else { true };
-        if shown.is_empty() || !has_more || end >= MOST {
+        let mut skipped = self.begin.as_ref().map_or(0, |begin| begin.skipped) + shown.len();
+        let before = self.begin.iter().flat_map(|begin| &begin.shown);
+        let mut known: Vec<DocumentId> = before.chain(shown).copied().collect();
+        if skipped > KNOWN {
+            // From here on pages begin behind the last one that the cursor knows, so it forgets those that stand first.
+            skipped = skipped.max(end);
+            let places: HashMap<DocumentId, usize> = order.iter().zip(0..).map(|(id, at)| (*id, at)).collect();
+            known.sort_by_key(|id| places.get(id).copied().unwrap_or(usize::MAX));
+        }
+        if shown.is_empty() || !has_more || end >= MOST || skipped >= MOST {
             return None;
         }
-        let before = self.begin.iter().flat_map(|begin| &begin.shown);
-        let known: Vec<&DocumentId> = before.chain(shown).collect();
         let words: Vec<u64> = self.replaced.iter().flat_map(carried).collect();
         let (narrow, (candidates, key)) = (u8::from(by_all_words), again.unwrap_or_default());
         let key = key.map(|key| packed(&key)).unwrap_or_default();
         let counts = format!("{}.{}.{}", key.len(), words.len(), self.fed_back.len());
         let first = self.first();
-        let mut cursor = format!("{}.{end}.{}.{narrow}.{first}.{candidates}.{counts}", self.method, self.search);
+        let mut cursor = format!("{}.{skipped}.{}.{narrow}.{first}.{candidates}.{counts}", self.method, self.search);
         for number in key.into_iter().chain(words) {
             cursor.push_str(&format!(".{number}"));
         }
-        let known = known[known.len().saturating_sub(KNOWN)..].iter().copied();
-        for id in self.fed_back.iter().chain(known) {
+        for id in self.fed_back.iter().chain(&known[known.len().saturating_sub(KNOWN)..]) {
             cursor.push_str(&format!(".{}", id.0));
         }
         Some(cursor)
@@ -292,36 +329,108 @@ pub(super) fn method(cursor: Option<&str>) -> Option<SearchMethod> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{RngExt, SeedableRng, rngs::SmallRng};
     use svc_client::wire::Bm25Search;
 
-    fn ids(ids: &[i64]) -> impl Iterator<Item = DocumentId> {
-        ids.iter().copied().map(DocumentId)
+    fn ids(ids: &[i64]) -> Vec<DocumentId> {
+        ids.iter().copied().map(DocumentId).collect()
+    }
+
+    /// What of a ranking is left for a page.
+    fn rest(page: &Page, ranked: &[i64]) -> Vec<i64> {
+        let passed = page.passed(&ids(ranked));
+        ranked.iter().copied().filter(|id| !passed.contains(&DocumentId(*id))).collect()
     }
 
     #[test]
-    fn a_page_begins_behind_the_last_one_that_is_still_there() {
+    fn a_page_has_what_no_page_before_has_shown() {
         let body = Bm25Search { limit: 2, ..Bm25Search::new("heron") };
         let first = Page::of(SearchMethod::Bm25, &body, None, 2).unwrap();
-        assert_eq!((first.reach(), first.start(ids(&[5, 6]))), (2, 0));
+        assert_eq!((first.reach(), rest(&first, &[5, 6])), (2, vec![5, 6]));
         let unknown = Total { count: 2, exact: false };
-        let cursor = first.next(2, &[DocumentId(5), DocumentId(6)], unknown, false, None).unwrap();
+        let cursor = first.next((2, &ids(&[5, 6])), &ids(&[5, 6]), unknown, false, None).unwrap();
         let body = Bm25Search { limit: 3, include_content: false, explain: true, ..body };
         let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
         assert_eq!(second.reach(), 8);
-        assert_eq!(second.start(ids(&[9, 5, 8, 6, 7])), 4, "two came before it");
-        assert_eq!(second.start(ids(&[5, 7])), 1, "the last one is gone");
-        assert_eq!(second.start(ids(&[7, 8])), 0, "the whole page is gone");
+        assert_eq!(rest(&second, &[9, 5, 8, 6, 7]), [9, 8, 7], "two came before the last one since");
+        assert_eq!(rest(&second, &[5, 7]), [7], "the last one is gone");
+        assert_eq!(rest(&second, &[7, 8]), [7, 8], "the whole page is gone");
         assert_eq!(method(Some(&cursor)), Some(SearchMethod::Bm25));
         // A further page knows what came before the last one too.
-        let cursor = second.next(5, &[DocumentId(7), DocumentId(8), DocumentId(9)], unknown, false, None).unwrap();
+        let cursor = second.next((5, &[]), &ids(&[7, 8, 9]), unknown, false, None).unwrap();
         let third = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
-        assert_eq!(third.start(ids(&[5, 10, 11])), 1);
+        assert_eq!(rest(&third, &[5, 10, 11, 8]), [10, 11]);
         for (body, method) in [
             (Bm25Search::new("egret"), SearchMethod::Bm25),
             (Bm25Search { parent_id: Some(7), ..body.clone() }, SearchMethod::Bm25),
             (body, SearchMethod::Vector),
         ] {
             assert!(Page::of(method, &body, Some(&cursor), 3).is_err());
+        }
+    }
+
+    #[test]
+    fn a_page_behind_more_than_the_cursor_knows_begins_behind_the_last_one_that_is_still_there() {
+        let body = Bm25Search::new("heron");
+        let mut page = Page::of(SearchMethod::Bm25, &body, None, 60).unwrap();
+        let unknown = Total { count: 900, exact: false };
+        for first in [1, 61] {
+            let shown: Vec<i64> = (first..first + 60).collect();
+            let cursor = page.next((60, &[]), &ids(&shown), unknown, false, None).unwrap();
+            page = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 60).unwrap();
+        }
+        let before: Vec<i64> = (1..=120).collect();
+        assert_eq!(rest(&page, &[before.as_slice(), &[121, 122]].concat()), [121, 122]);
+        assert_eq!(
+            rest(&page, &[&before[..60], &[900], &before[60..119], &[121]].concat()),
+            [121],
+            "the last one is gone"
+        );
+        assert_eq!(rest(&page, &(900..=930).collect::<Vec<i64>>()), (920..=930).collect::<Vec<i64>>(), "all are gone");
+    }
+
+    /// Pages of a ranking into which others are put and from which some are taken between them. What was there all the time and is among the first thousand
+    /// comes once, and nothing comes twice.
+    #[test]
+    fn pages_repeat_and_lose_nothing_whatever_is_stored_and_deleted_between_them() {
+        let body = Bm25Search::new("heron");
+        let mut random = SmallRng::seed_from_u64(7);
+        for round in 0..400 {
+            let limit = random.random_range(1..=100);
+            let mut ranking: Vec<i64> = (0..random.random_range(1..=400)).collect();
+            let (mut all, mut next) = (ranking.clone(), 1_000);
+            let mut page = Page::of(SearchMethod::Bm25, &body, None, limit as u32).unwrap();
+            let mut seen: Vec<i64> = Vec::new();
+            loop {
+                let mut looked: Vec<i64> = ranking.iter().copied().take(page.reach()).collect();
+                let mut shown = rest(&page, &looked);
+                if shown.is_empty() && page.looks_deeper(looked.len()) {
+                    looked = ranking.iter().copied().take(page.reach()).collect();
+                    shown = rest(&page, &looked);
+                }
+                let passed = looked.len() - shown.len();
+                shown.truncate(limit);
+                seen.extend(&shown);
+                let total = Total { count: ranking.len() as u64, exact: true };
+                let reached = passed + shown.len();
+                let Some(cursor) = page.next((reached, &ids(&looked)), &ids(&shown), total, false, None) else { break };
+                page = Page::of(SearchMethod::Bm25, &body, Some(&cursor), limit as u32).unwrap();
+                for _ in 0..random.random_range(0..=limit / 4 + 1).min(900 - ranking.len().min(900)) {
+                    ranking.insert(random.random_range(0..=ranking.len()), next);
+                    next += 1;
+                }
+                for _ in 0..random.random_range(0..=limit / 8) {
+                    if !ranking.is_empty() {
+                        let gone = ranking.remove(random.random_range(0..ranking.len()));
+                        all.retain(|id| *id != gone);
+                    }
+                }
+            }
+            let lost: Vec<&i64> = all.iter().filter(|id| !seen.contains(id)).collect();
+            let count = seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!((seen.len(), lost), (count, Vec::new()), "round {round}, by {limit}");
         }
     }
 
@@ -334,7 +443,7 @@ mod tests {
             for number in 1..=3 {
                 let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
                 let total = Total { count: 900, exact: true };
-                let cursor = page.next(number * 100, &shown, total, by_all_words, None).unwrap();
+                let cursor = page.next((number * 100, &[]), &shown, total, by_all_words, None).unwrap();
                 assert!(cursor.len() < 2_100, "{}", cursor.len());
                 page = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
                 assert_eq!((page.is_first(), page.enough(10)), (false, enough));
@@ -357,7 +466,7 @@ mod tests {
             let shown: Vec<DocumentId> = (1..=100).map(|at| DocumentId(i64::MAX - at)).collect();
             let key = "é".repeat(KEY_BYTES / 2);
             let sorted = Some((200, Some(key.clone())));
-            let cursor = first.next(100, &shown, Total { count: 900, exact: true }, false, sorted).unwrap();
+            let cursor = first.next((100, &[]), &shown, Total { count: 900, exact: true }, false, sorted).unwrap();
             assert!(cursor.len() < 5_200, "{}", cursor.len());
             let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 100).unwrap();
             assert_eq!((second.candidates(100), second.is_first(), second.key()), (200, false, Some(key.as_str())));
@@ -386,7 +495,8 @@ mod tests {
         let body = Bm25Search::new("heron");
         let first = Page::of(SearchMethod::Bm25, &body, None, 10).unwrap();
         let total = Total { count: 900, exact: true };
-        let cursor = first.next(10, &[DocumentId(7)], total, false, Some((50, None))).unwrap();
+        let shown = ids(&(1..=10).collect::<Vec<i64>>());
+        let cursor = first.next((10, &[]), &shown, total, false, Some((50, None))).unwrap();
         let numbers: Vec<&str> = cursor.split('.').collect();
         let [skipped, shown_first, candidates] = [1, 4, 5];
         assert_eq!([numbers[skipped], numbers[shown_first], numbers[candidates]], ["10", "10", "50"]);
@@ -421,7 +531,7 @@ mod tests {
         assert_eq!(first.left(all.clone(), SortOrder::Asc), all);
         let shown = [DocumentId(1), DocumentId(2), DocumentId(3)];
         let total = Total { count: 6, exact: true };
-        let cursor = first.next(3, &shown, total, false, Some((100, Some("0".to_owned())))).unwrap();
+        let cursor = first.next((3, &[]), &shown, total, false, Some((100, Some("0".to_owned())))).unwrap();
         let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
         let left = |of: &[(i64, Option<i32>)], direction| -> Vec<i64> {
             second.left(order(of), direction).into_iter().map(|sorted| sorted.id.0).collect()
@@ -435,7 +545,7 @@ mod tests {
         assert_eq!(left(&[(3, behind), (2, behind), (1, level), (4, before), (5, before)], SortOrder::Desc), [4, 5]);
         assert_eq!(left(&[(9, before), (3, before)], SortOrder::Asc), Vec::<i64>::new());
         // Behind what has no key there is only what has none either.
-        let cursor = first.next(3, &shown, total, false, Some((100, None))).unwrap();
+        let cursor = first.next((3, &[]), &shown, total, false, Some((100, None))).unwrap();
         let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
         let of = [(9, Some(0)), (2, Some(0)), (1, None), (3, None), (4, None)];
         let keys = order(&of).into_iter().map(|sorted| Sorted { compared: None, ..sorted }).collect();
@@ -446,9 +556,9 @@ mod tests {
     fn the_last_page_leads_nowhere() {
         let page = Page::of(SearchMethod::Bm25, &Bm25Search::new("heron"), None, 10).unwrap();
         let shown = [DocumentId(6)];
-        assert_eq!(page.next(10, &shown, Total { count: 10, exact: true }, false, None), None);
-        assert!(page.next(10, &shown, Total { count: 11, exact: true }, false, None).is_some());
-        assert_eq!(page.next(0, &[], Total { count: 0, exact: false }, false, None), None);
-        assert_eq!(page.next(MOST, &shown, Total { count: 5_000, exact: true }, false, None), None);
+        assert_eq!(page.next((10, &[]), &shown, Total { count: 10, exact: true }, false, None), None);
+        assert!(page.next((10, &[]), &shown, Total { count: 11, exact: true }, false, None).is_some());
+        assert_eq!(page.next((0, &[]), &[], Total { count: 0, exact: false }, false, None), None);
+        assert_eq!(page.next((MOST, &[]), &shown, Total { count: 5_000, exact: true }, false, None), None);
     }
 }

@@ -35,12 +35,13 @@ impl Similar {
         let query = Stored { model: &self.model, vector: self.vector.clone() };
         let open = nearest_leg(core, eligible, &query, expected(core, eligible).await?, asked).await?;
         let Leg { mut ranked, total, ran } = open.close().await?;
-        let is_whole = total.exact && total.count == ranked.len() as u64;
+        let are_compared = total.exact;
+        let is_whole = are_compared && total.count == ranked.len() as u64;
         ranked.retain(|(id, _)| !self.above.contains(id));
         // Which of those above are among what was not returned is unknown.
         let total = Total { count: ranked.len() as u64, exact: is_whole && ranked.len() <= depth as usize };
         ranked.truncate(depth as usize);
-        Ok(near_enough(Leg { ranked, total, ran }, self.min_similarity))
+        Ok(near_enough(Leg { ranked, total, ran }, are_compared, self.min_similarity))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Edits of single documents: their fields, and what no longer fits a text that has changed.
 use super::{
     evidence::{self, Evidence},
-    lexicon::Lexicon,
+    lexicon::{CHARACTERS, Lexicon},
     nodes::NOT_OF_A_FILE,
     places::Place,
     word::Word,
@@ -67,7 +67,7 @@ pub async fn write(conn: &mut PgConnection, lexicon: &Lexicon, place: &Place, ed
                 updated_at = clock_timestamp()
           WHERE id = $1
         RETURNING CASE WHEN $2::text IS NOT NULL OR $3::text IS NOT NULL THEN title END,
-                  CASE WHEN $2::text IS NOT NULL OR $3::text IS NOT NULL THEN left(content, 200000) END",
+                  CASE WHEN $2::text IS NOT NULL OR $3::text IS NOT NULL THEN left(content, $11) END",
     )
     .bind(place.id())
     .bind(edit.title)
@@ -79,6 +79,7 @@ pub async fn write(conn: &mut PgConnection, lexicon: &Lexicon, place: &Place, ed
     .bind(edit.position.flatten())
     .bind(edit.event_time.is_some())
     .bind(edit.event_time.flatten())
+    .bind(CHARACTERS)
     .fetch_optional(&mut *conn)
     .await?;
     match searched {

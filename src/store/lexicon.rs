@@ -7,11 +7,14 @@ use std::{
 use svc_ranking::{Analyzer, AnalyzerConfig};
 
 /// How many characters of a text are found by full text.
-const CHARACTERS: usize = 200_000;
+pub(super) const CHARACTERS: i32 = 1_000_000;
 /// A tsvector takes a megabyte at most; what comes after this many bytes is left out.
 const BYTES: usize = 900_000;
-/// The places that a tsvector tells apart.
-const PLACES: u32 = 16_383;
+/// After so many words their places begin anew, because a tsvector tells no more than 16,383 apart. Two words at one distance in two such stretches are then
+/// taken for a phrase that no text has; otherwise all phrases behind the first 16,000 words would be missed.
+const STRETCH: u32 = 16_000;
+/// So many words of a stretch also have the places behind the one before it, so that a phrase across both is found.
+const OVERLAP: u32 = 300;
 /// The places that a tsvector keeps of one word.
 const OF_A_WORD: usize = 255;
 /// From this number of bytes on, texts are analysed on a blocking thread.
@@ -55,19 +58,22 @@ impl Lexicon {
         let mut words: BTreeMap<Box<str>, Vec<u32>> = BTreeMap::new();
         let mut bytes = 0;
         self.0.tokens_with_ranges(text, |token| {
-            let (term, place) = (token.term, token.position.saturating_add(1).min(PLACES));
-            if bytes > BYTES {
-                return;
-            }
-            match words.get_mut(term) {
-                Some(places) if places.len() >= OF_A_WORD || places.last() == Some(&place) => {}
-                Some(places) => {
-                    places.push(place);
-                    bytes += 2;
+            let (term, place) = (token.term, token.position % STRETCH + 1);
+            let again = (token.position >= STRETCH && place <= OVERLAP).then_some(STRETCH + place);
+            for place in [Some(place), again].into_iter().flatten() {
+                if bytes > BYTES {
+                    return;
                 }
-                None => {
-                    words.insert(term.into(), vec![place]);
-                    bytes += term.len() + 8;
+                match words.get_mut(term) {
+                    Some(places) if places.len() >= OF_A_WORD || places.contains(&place) => {}
+                    Some(places) => {
+                        places.push(place);
+                        bytes += 2;
+                    }
+                    None => {
+                        words.insert(term.into(), vec![place]);
+                        bytes += term.len() + 8;
+                    }
                 }
             }
         });
@@ -85,7 +91,7 @@ impl Lexicon {
 }
 
 fn beginning(content: &str) -> &str {
-    content.char_indices().nth(CHARACTERS).map_or(content, |(end, _)| &content[..end])
+    content.char_indices().nth(CHARACTERS as usize).map_or(content, |(end, _)| &content[..end])
 }
 
 /// A term as PostgreSQL reads it in a tsvector and in a tsquery.
@@ -103,5 +109,8 @@ mod tests {
         assert_eq!(lexicon.vector("The cat's cats, O'Neill"), r"'cat':2,3 'neill':4 'o''neil':4 ");
         let long: String = (0..300_000).map(|at| format!("w{at} ")).collect();
         assert!(lexicon.vector(&long).len() < 2 * BYTES);
+        let filled = format!("{} purple elephant", "filler ".repeat(STRETCH as usize - 1));
+        assert!(lexicon.vector(&filled).contains("'eleph':1,16001 "), "it is the first word of the next stretch");
+        assert!(lexicon.vector(&filled).contains("'purpl':16000 "));
     }
 }

@@ -246,6 +246,14 @@ async fn the_method_suits_the_query_and_the_answer_says_why() {
     // An identifier that nobody has is searched for by what it looks like.
     let near = auto("XQ-9-Z").await;
     assert_eq!((near.method, near.results.len()), (SearchMethod::Hybrid, 2), "{:?}", near.why);
+    // Full text refuses more than 64 words, and what only forbids some; the caller has not asked for full text.
+    let pasted = format!("{} \"billed twice\"", "word ".repeat(70));
+    for query in [pasted.as_str(), "\"billed\" OR -twice"] {
+        let found = auto(query).await;
+        assert_eq!(found.method, SearchMethod::Hybrid, "{query}");
+        assert!(found.why.is_some_and(|why| why.contains("full text refuses")), "{query}");
+    }
+    assert_eq!(ids(&auto("“billed twice” order").await), [invoice], "word processors put such quotes");
     // A query over the model's window is no reason to answer nothing.
     let long = auto(&"moon water ocean ".repeat(300)).await;
     assert_eq!((long.method, ids(&long)), (SearchMethod::Bm25, vec![tide]));

@@ -193,6 +193,16 @@ async fn a_count_is_the_total_of_the_search_that_asks_for_its_value() {
     let found = ask(&app.client, "bm25", &json!({"query": "heron", "facets": one})).await.unwrap().facets.unwrap();
     assert_eq!((counts(&found.facets[0]), found.facets[0].more), (BTreeMap::from([("\"red\"".to_owned(), 2)]), 1));
     assert_eq!((found.facets[1].bucket, found.facets[1].without), (Some(TimeBucket::Year), found.counted));
+    // The year 0 is the one before the year 1.
+    for time in ["0001-06-01T00:00:00Z", "0000-06-01T00:00:00Z"] {
+        let mut new = document("Annals", "An egret was seen.");
+        new.event_time = Some(time.parse().unwrap());
+        app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await.unwrap();
+    }
+    let by_year = json!([{"by": "event_time", "bucket": "year"}]);
+    let found = ask(&app.client, "bm25", &json!({"query": "egret", "facets": by_year})).await.unwrap().facets.unwrap();
+    let years: Vec<&str> = found.facets[0].values.iter().map(|value| value.value.as_str().unwrap()).collect();
+    assert_eq!(years, ["0001-01-01", "0000-01-01"]);
     let shown = svc(
         &app,
         &["--table", "search", "heron", "--facet", "structured_content:colour", "--facet", "created_at:year"],

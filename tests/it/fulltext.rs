@@ -1,8 +1,10 @@
 //! Full text: what it asks for, and what it finds for a question.
 use crate::{
     cranfield,
+    edits::patched,
     support::{TestApp, Wish, document},
 };
+use serde_json::json;
 use svc_client::{
     Code, Json,
     wire::{BatchItem, FulltextSearch, NewBatch, SearchResponse, TotalIs, WaitQuery},
@@ -63,6 +65,38 @@ async fn words_are_found_in_any_spelling_and_any_script() {
     ] {
         assert_eq!(titles(&app, query).await, found, "{query}");
     }
+    app.end().await;
+}
+
+/// A tsvector tells some 16,000 places apart, and a text may have more words.
+#[tokio::test]
+async fn a_phrase_is_found_however_far_into_a_text_it_is() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let words = |count: usize| (0..count).map(|at| format!("word{} ", at % 900)).collect::<String>();
+    let texts = [
+        ("early", format!("{}purple elephant", words(100))),
+        ("border", format!("{}purple elephant {}", words(15_998), words(50))),
+        ("late", format!("{}purple elephant and get_gadget_name", words(18_000))),
+        ("apart", format!("{}purple {}elephant", words(17_000), words(3))),
+        ("last", format!("{}zanzibar", words(60_000))),
+        ("kanji", format!("{}東京都", "漢字".repeat(9_000))),
+    ];
+    let texts: Vec<(&str, &str)> = texts.iter().map(|(title, text)| (*title, text.as_str())).collect();
+    put(&app, &texts).await;
+    let found = async |query: &str| {
+        let mut titles: Vec<String> = titles(&app, query).await.split(' ').map(str::to_owned).collect();
+        titles.sort_unstable();
+        titles.join(" ")
+    };
+    assert_eq!(found("\"purple elephant\"").await, "border early late");
+    assert_eq!(found("purple -\"purple elephant\"").await, "apart");
+    assert_eq!(found("get_gadget_name").await, "late");
+    assert_eq!(found("zanzibar").await, "last");
+    assert_eq!(found("東京都").await, "kanji");
+    // Another title changes nothing of that.
+    let last = find(&app, "zanzibar", 1).await.results[0].document.id;
+    patched(&app, last, json!({"title": "final"})).await;
+    assert_eq!(found("zanzibar").await, "final");
     app.end().await;
 }
 

@@ -93,7 +93,7 @@ async fn the_pages_of_a_search_are_its_results_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_is_stored_and_deleted_between_two_pages_moves_no_other_result() {
+async fn what_is_stored_and_deleted_between_two_pages_brings_no_result_twice_and_leaves_none_out() {
     let app = TestApp::start().await;
     let all = gauges(&app, 12).await;
     let ask = async |cursor: Option<String>| {
@@ -102,19 +102,22 @@ async fn what_is_stored_and_deleted_between_two_pages_moves_no_other_result() {
     };
     let first = ask(None).await;
     assert_eq!(ids(&first), all[..4]);
-    // These come before the first page, whose results only have the words once.
-    for n in 0..3 {
-        app.create(&format!("Better {n}"), "radar gauge radar gauge", None).await;
+    // These are better than the first page, whose results only have the words once: more of them than a page has.
+    let mut better = Vec::new();
+    for n in 0..6 {
+        better.push(app.create(&format!("Better {n}"), "radar gauge radar gauge", None).await.id);
     }
     let second = ask(first.next_cursor.clone()).await;
-    assert_eq!(ids(&second), all[4..8], "nothing comes twice");
+    assert_eq!(ids(&second), better[..4], "what was stored since comes too");
     app.client.delete_document(DocumentPath { id: all[1] }).await.unwrap();
     let third = ask(second.next_cursor).await;
-    assert_eq!(ids(&third), all[8..12], "nothing is left out");
-    assert_eq!(third.next_cursor, None);
-    // Where the last result of the page before is gone, the next one begins behind the one before it.
+    assert_eq!(ids(&third), [&better[4..], &all[4..6]].concat(), "nothing comes twice");
+    let fourth = ask(third.next_cursor).await;
+    assert_eq!(ids(&fourth), all[6..10]);
+    let fifth = ask(fourth.next_cursor).await;
+    assert_eq!((ids(&fifth).as_slice(), fifth.next_cursor), (&all[10..], None), "nothing is left out");
     app.client.delete_document(DocumentPath { id: all[3] }).await.unwrap();
-    assert_eq!(ids(&ask(first.next_cursor).await), all[4..8]);
+    assert_eq!(ids(&ask(first.next_cursor).await), better[..4]);
     app.end().await;
 }
 

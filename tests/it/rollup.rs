@@ -10,7 +10,7 @@ use svc_client::{
 };
 
 /// Sentences about three subjects, one subject after the other, each long enough to be a chunk.
-fn three_subjects(of_each: usize) -> String {
+pub(crate) fn three_subjects(of_each: usize) -> String {
     let subjects = [
         "The baker kneads bread dough with yeast, flour and water in batch number",
         "The volcano erupts lava, ash and glowing magma from its crater on day",
@@ -20,13 +20,13 @@ fn three_subjects(of_each: usize) -> String {
     lines.collect()
 }
 
-async fn upload(app: &TestApp, text: String, options: Value) -> i64 {
+pub(crate) async fn upload(app: &TestApp, text: String, options: Value) -> i64 {
     let file = FileUpload::from_bytes("subjects.txt", text, Some(options));
     app.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id
 }
 
 /// Options by which each sentence is a chunk.
-fn one_sentence_each() -> Value {
+pub(crate) fn one_sentence_each() -> Value {
     json!({"structure": {"max_tokens": 18}})
 }
 
@@ -43,7 +43,7 @@ fn of_type(name: &str) -> TaskTypePath {
     TaskTypePath { task_type: name.to_owned() }
 }
 
-async fn waiting(app: &TestApp, root_id: i64, task_type: &str) -> Option<i64> {
+pub(crate) async fn waiting(app: &TestApp, root_id: i64, task_type: &str) -> Option<i64> {
     let query = TaskQuery { root_id: Some(root_id), task_type: Some(task_type.to_owned()), ..TaskQuery::default() };
     app.client.list_tasks(query).await.unwrap().tasks.pop().map(|task| task.id)
 }

@@ -2,6 +2,7 @@
 use crate::{
     cli::svc,
     principals::someone,
+    rollup,
     support::{TestApp, Wish, document},
 };
 use svc_client::{
@@ -45,6 +46,9 @@ async fn what_is_like_a_document_is_found_by_its_vector() {
     // What is far away is left out.
     let near = SimilarQuery { min_similarity: Some(found.results[0].score - 1e-6), ..SimilarQuery::default() };
     assert_eq!(titles(&like(all[0], near).await.unwrap()), ["Moon"]);
+    let fifth = SimilarQuery { min_similarity: Some(found.results[3].score), ..SimilarQuery::default() };
+    let cut = like(all[0], fifth).await.unwrap();
+    assert_eq!((cut.results.len(), cut.total, cut.total_is, cut.next_cursor), (4, 4, TotalIs::Exact, None));
     // Each caller finds what it may read.
     app.client.protect_document(DocumentPath { id: all[1] }).await.unwrap();
     let p = someone(&app, "p").await;
@@ -99,5 +103,32 @@ async fn a_document_without_a_vector_is_like_no_other_and_that_is_said() {
     app.client.embed_document(path(), EmbedOptions::default(), svc_client::OptionalJson(None)).await.unwrap();
     let found = app.client.find_similar(path(), SimilarQuery::default()).await.unwrap();
     assert_eq!((found.results.len(), found.total), (0, 0));
+    app.end().await;
+}
+
+/// The nearest texts are all of one file, more of them than a first look returns.
+#[tokio::test]
+async fn a_bound_that_leaves_out_nothing_hides_no_group() {
+    let app = TestApp::start().await;
+    let lines: String = (0..150).map(|n| format!("The tide of day {n} lifts the water of the sea.\n")).collect();
+    let file = rollup::upload(&app, lines, rollup::one_sentence_each()).await;
+    app.settled(file).await;
+    for (title, content) in &TEXTS[3..] {
+        app.create(title, content, None).await;
+    }
+    let id = app.create("Tide", "The tide lifts the water of the sea.", None).await.id;
+    for min_similarity in [None, Some(-1.0)] {
+        let mut query =
+            SimilarQuery { group_by: Some(GroupBy::File), limit: 2, min_similarity, ..SimilarQuery::default() };
+        let mut paged = Vec::new();
+        for page in 1..=2 {
+            let found = app.client.find_similar(DocumentPath { id }, query.clone()).await.unwrap();
+            paged.extend(titles(&found).into_iter().map(str::to_owned));
+            assert_eq!(found.next_cursor.is_some(), page == 1, "{min_similarity:?}: {paged:?}");
+            query.cursor = found.next_cursor;
+        }
+        paged.sort_unstable();
+        assert_eq!(paged, ["Bread", "Cakes", "Invoices", "subjects.txt"], "{min_similarity:?}");
+    }
     app.end().await;
 }

@@ -117,7 +117,8 @@ pub struct SearchHit {
 }
 
 /// A piece of a document's text, at most 240 Unicode code points, which are also what places are counted in. It has most of the query's words; if
-/// a text has none of them, it is the sentence nearest to the query in a search by meaning, as far as that is known in time, or the beginning.
+/// a text has none of them, it is the sentence nearest to the query in a search by meaning, as far as that is known in time, or the beginning. An answer
+/// reads 8 million code points of all its texts together, of each as many, but at least 16,384 and at most 1,048,576; a word behind these is not shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Snippet {

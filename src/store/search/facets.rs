@@ -112,10 +112,14 @@ pub async fn count(
             )
         }
         Counted::EventTime(bucket) => {
+            // The year before the year 1 is 0 in the API, and -1 in PostgreSQL.
             add(&mut arguments, bucket.to_owned());
             counted!(
-                "SELECT to_jsonb(to_char(date_trunc($6::text, m.event_time AT TIME ZONE 'UTC'), 'YYYY-MM-DD')) AS value",
-                "value DESC"
+                "SELECT to_jsonb(CASE WHEN t.year > 0 THEN to_char(t.at, 'YYYY-MM-DD')
+                                      ELSE CASE WHEN t.year < -1 THEN '-' ELSE '' END || lpad((-t.year - 1)::text, 4, '0') || to_char(t.at, '-MM-DD') END) AS value
+                   FROM (SELECT b.at, extract(year FROM b.at)::integer AS year
+                           FROM (SELECT date_trunc($6::text, m.event_time AT TIME ZONE 'UTC') AS at) b) t",
+                "value #>> '{}' LIKE '-%', CASE WHEN value #>> '{}' LIKE '-%' THEN -split_part(value #>> '{}', '-', 2)::integer END DESC, value DESC"
             )
         }
         Counted::CreatedAt(bucket) => {
