@@ -27,7 +27,7 @@ CREATE TABLE documents (
 CREATE INDEX documents_siblings ON documents (parent_id, coalesce(position::bigint, 2147483648), id);
 -- Each document comes before everything under it, and a subtree is one stretch of the index.
 CREATE INDEX documents_preorder ON documents ((path || id));
-CREATE INDEX documents_roots ON documents (id) WHERE parent_id IS NULL;
+CREATE INDEX documents_roots ON documents (coalesce(position::bigint, 2147483648), id) WHERE parent_id IS NULL;
 CREATE INDEX documents_guard ON documents (guard);
 CREATE INDEX documents_path ON documents USING gin (path);
 -- By these a search finds the few that pass a filter.

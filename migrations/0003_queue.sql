@@ -72,6 +72,8 @@ CREATE INDEX task_queue_ready_badge ON task_queue (lane, coalesce(service_badge,
 CREATE INDEX task_queue_parked ON task_queue (parked_on, priority DESC, created_at, id) WHERE parked_on IS NOT NULL;
 CREATE INDEX task_queue_open ON task_queue (root_id) WHERE NOT final;
 CREATE INDEX task_queue_scope ON task_queue (scope_document_id);
+-- How far everything under a node is, whatever files it is of.
+CREATE INDEX task_queue_under ON task_queue (node_path) WHERE NOT final;
 -- Neither status nor heartbeat_at is in any index, so a start or a beat changes no index and the new
 -- version of the row stays in its page.
 CREATE INDEX task_queue_retry ON task_queue (retry_after) WHERE retry_after IS NOT NULL AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL;

@@ -2336,7 +2336,7 @@ CREATE INDEX documents_path ON documents USING gin (path);
 
 CREATE INDEX documents_preorder ON documents USING btree (((path || id)));
 
-CREATE INDEX documents_roots ON documents USING btree (id) WHERE (parent_id IS NULL);
+CREATE INDEX documents_roots ON documents USING btree (COALESCE(("position")::bigint, '2147483648'::bigint), id) WHERE (parent_id IS NULL);
 
 CREATE INDEX documents_siblings ON documents USING btree (parent_id, COALESCE(("position")::bigint, '2147483648'::bigint), id);
 
@@ -2445,6 +2445,8 @@ CREATE INDEX task_queue_retry ON task_queue USING btree (retry_after) WHERE ((re
 CREATE INDEX task_queue_scope ON task_queue USING btree (scope_document_id);
 
 CREATE INDEX task_queue_titles ON task_queue USING btree (scope_document_id) WHERE ((task_type = 'embed:titles'::text) AND ((NOT final) OR (error_type IS NOT NULL)));
+
+CREATE INDEX task_queue_under ON task_queue USING btree (node_path) WHERE (NOT final);
 
 CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, created_at) WHERE (NOT final);
 

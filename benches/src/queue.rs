@@ -120,7 +120,7 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
     for _ in 0..51 {
         let start = Instant::now();
         svc::store::ingest_nodes::frontier(&mut conn, svc_ids::RootId(1)).await?;
-        svc::store::admin::frontier(&mut conn, &svc::store::scope::Readable::everything(), svc_ids::RootId(1)).await?;
+        svc::store::admin::frontier(&mut conn, &svc::store::scope::Readable::everything(), &[1]).await?;
         times.push(start.elapsed().as_secs_f64() * 1000.0);
     }
     out(Figure::alone(

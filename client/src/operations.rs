@@ -49,7 +49,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<CreatedDocument>, access Write, tool Write;
     /// Creates up to 1,000 documents in one transaction: all of them, or none, and then the error names the first one at fault by its `index`.
     POST   "/documents/batch"             create_documents(body: Json<NewBatch>) -> Json<BatchResponse>, access Write, fails [Conflict];
-    /// Lists the documents without a parent, page by page.
+    /// Lists the documents without a parent in their order, page by page.
     GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>, tool Read, on Replica;
     /// Lists the stored files, latest first, page by page.
     GET    "/documents/files"             list_files(query: FileQuery) -> Json<FilePage>, on Replica;

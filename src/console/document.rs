@@ -4,6 +4,7 @@ use super::{
     layout::{Page, card, form, query},
     say,
 };
+use crate::usetype::Usetype;
 use maud::{Markup, html};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -124,7 +125,7 @@ fn attempts(document: &DocumentResponse, story: &StoryResponse, frontier: &Front
     );
     let buttons = html! {
         @if is_owner { (form(&format!("{here}/retry"), &[], "Retry what failed", "", None, &here)) " " }
-        @if !frontier.stages.is_empty() { (form(&format!("{here}/cancel"), &[], "Cancel", "danger", Some(&ask), &here)) }
+        @if document.usetype == Usetype::File.as_str() && !frontier.stages.is_empty() { (form(&format!("{here}/cancel"), &[], "Cancel", "danger", Some(&ask), &here)) }
     };
     let begin = story.created_at;
     let mut entries: Vec<&StoryEntry> = story.entries.iter().collect();
@@ -172,8 +173,7 @@ fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
     if frontier.stages.is_empty() && tasks.is_empty() {
         let says = match (frontier.settled, frontier.nodes_in_flight) {
             (Settled::Failed, _) => "It failed, and nothing more will be done.",
-            // The tasks belong to the files under it.
-            (_, 1..) => "The files under it are being ingested: their own pages say what each waits for.",
+            (_, 1..) => "The tasks at and under it have ended, and it settles in a moment.",
             _ => "It owes no work.",
         };
         return html! { p .body .dim { (says) } };

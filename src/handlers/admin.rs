@@ -136,8 +136,14 @@ impl Handle<ops::cancel_task> for Service {
         settle::lock_for_failure(&mut tx, &self.task_types, &before.task_type, document_id, &before.params)
             .await
             .or_fail()?;
-        let stopping = store::admin::cancel_held(&mut tx, Cancel::Task(id)).await.or_fail()?;
-        let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Task(id)).await.or_fail()?;
+        // A waiting task may be claimed, and a held one given back, between two looks.
+        let (stopping, cancelled) = loop {
+            let stopping = store::admin::cancel_held(&mut tx, Cancel::Task(id)).await.or_fail()?;
+            let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Task(id)).await.or_fail()?;
+            if stopping > 0 || !cancelled.is_empty() || !store::admin::task_goes_on(&mut tx, id).await.or_fail()? {
+                break (stopping, cancelled);
+            }
+        };
         for task in &cancelled {
             store::tasks::fail_dependents(&mut tx, task.id, task.scope_document_id).await.or_fail()?;
             settle::task_failed(&mut tx, &self.task_types, &task.task_type, task.scope_document_id, &task.params.0)

@@ -26,7 +26,6 @@ use crate::{
         documents::{DocumentRow, content_hash},
         evidence::Evidence,
         ingest_nodes::Frontier,
-        scope::Readable,
     },
 };
 use precedence::Precedence;
@@ -269,20 +268,15 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
     raptor::forget_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
     outdate_sums(&service.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
     caller.record_unprotected(&mut tx, &[id], true).await.or_fail()?;
-    let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
-    let change = Frontier {
-        total: -before.total,
-        in_flight: -before.in_flight,
-        settled: -before.settled,
-        failed: -before.failed,
-    };
-    store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
     edit::take_out(&mut tx, &place, file, goes_on).await?;
     let given_up = reprocess::give_up_under(&mut tx, &place).await.or_fail()?;
     store::batch::hand_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
     let gone = store::documents::delete_subtrees(&mut tx, slice::from_ref(&place)).await.map_err(taken_out)?;
-    bm25::remove(&mut tx, None, &gone).await.or_fail()?;
-    store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
+    if let Some(parent) = place.path().last() {
+        store::ingest_nodes::count(&mut tx, DocumentId(*parent), -gone.counts).await.or_fail()?;
+    }
+    bm25::remove(&mut tx, None, &gone.ids).await.or_fail()?;
+    store::ingest_nodes::forget(&mut tx, &gone.ids).await.or_fail()?;
     tx.commit().await.or_fail()?;
     after_giving_up(service, given_up).await;
     if is_much {

@@ -65,7 +65,8 @@ async fn queue(
     let parameters = Parameters::new(service, &mut conn, under, request).await.or_fail()?;
     drop(conn);
     loop {
-        let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
+        // No document moves until this commits, because each task gets the region of its document's place.
+        let mut tx = store::transaction::begin_creating(&service.pool).await.or_fail()?;
         let texts = store::extraction::texts(&mut tx, &caller.writable(), under, after, PAGE).await.or_fail()?;
         let Some(last) = texts.last() else { return Ok(queued) };
         after = last.place.id();

@@ -153,7 +153,7 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
     // All counts come from one moment, because a file could otherwise look done between two statements.
     let mut tx = store::transaction::begin_snapshot(pool).await.or_fail()?;
     let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
-    let settled = row.ok_or_else(|| Failure::no_document(id.0))?.settled.0;
+    let row = row.ok_or_else(|| Failure::no_document(id.0))?;
     // The stored counts of a file are of all that is under it, so only a caller who may read all of that sees them.
     let scope = match store::access::hides(&mut tx, &caller.readable(), id).await.or_fail()? {
         true => caller.readable(),
@@ -208,11 +208,12 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         let names: Vec<_> = reasons.keys().cloned().collect();
         warning(Evidence::WithoutVector, &format!("{nodes} ({})", names.join(", ")))
     }));
-    let unfinished = store::admin::frontier(&mut tx, &scope, id.as_root()).await.or_fail()?;
+    let unfinished =
+        store::admin::frontier(&mut tx, &scope, &[row.path.as_slice(), &[id.0]].concat()).await.or_fail()?;
     let Unfinished { stages, oldest_seconds, blocked_by } = unfinished;
     Ok(FrontierResponse {
         document_id: id.0,
-        settled,
+        settled: row.settled.0,
         priority,
         nodes_total: counts.total,
         nodes_settled: counts.settled,
@@ -232,7 +233,7 @@ async fn reprocess(conn: &mut PgConnection, id: DocumentId) -> Result<Option<Rep
     let Some(running) = store::reprocess::running(conn, id).await.or_fail()? else { return Ok(None) };
     let counts = store::ingest_nodes::frontier(conn, running.id).await.or_fail()?.unwrap_or_default();
     let Unfinished { stages, blocked_by, .. } =
-        store::admin::frontier(conn, &Readable::everything(), running.id).await.or_fail()?;
+        store::admin::frontier(conn, &Readable::everything(), &[running.id.0]).await.or_fail()?;
     Ok(Some(ReprocessProgress {
         root_id: running.id.0,
         started_at: running.started_at,

@@ -25,11 +25,8 @@ const EMBED_BYTES: u64 = 8 * 1024;
 
 impl Handle<ops::list_roots> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_roots>) -> Result<DocumentPage, Failure> {
-        let after = DocumentId(id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let (scope, limit) = (caller.readable(), call.query.rows() + 1);
-        let listed = store::documents::roots(&mut conn, &scope, None, after, limit).await.or_fail()?;
-        page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
+        children(self, &mut conn, caller, &call.query, None, None).await
     }
 }
 
@@ -61,7 +58,7 @@ impl Handle<ops::list_children> for Service {
         let id = DocumentId(call.path.id);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
-        children(self, &mut conn, caller, &call.query, id, None).await
+        children(self, &mut conn, caller, &call.query, Some(id), None).await
     }
 }
 
@@ -70,23 +67,18 @@ impl Handle<ops::list_siblings> for Service {
         let id = DocumentId(call.path.id);
         let mut conn = self.pool.acquire().await.or_fail()?;
         let path = path(&mut conn, caller, id).await?;
-        if let Some(parent) = path.last() {
-            return children(self, &mut conn, caller, &call.query, DocumentId(*parent), Some(id)).await;
-        }
-        let after = DocumentId(id_cursor(call.query.cursor.as_deref())?);
-        let (scope, limit) = (caller.readable(), call.query.rows() + 1);
-        let listed = store::documents::roots(&mut conn, &scope, Some(id), after, limit).await.or_fail()?;
-        page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
+        let parent = path.last().copied().map(DocumentId);
+        children(self, &mut conn, caller, &call.query, parent, Some(id)).await
     }
 }
 
-/// A page of the children of a document, without one of them. The parent itself need not be readable.
+/// A page of the children of a document, or of the documents without a parent, without one of them. The parent itself need not be readable.
 async fn children(
     service: &Service,
     conn: &mut PgConnection,
     caller: &Caller,
     query: &PageQuery,
-    parent: DocumentId,
+    parent: Option<DocumentId>,
     except: Option<DocumentId>,
 ) -> Result<DocumentPage, Failure> {
     let after = query.cursor.as_deref().map(sibling_cursor).transpose()?;

@@ -33,7 +33,8 @@ impl Handle<ops::make_raptor> for Service {
         if request.by_model == Some(true) {
             self.language_model.must_answer().await.or_fail()?;
         }
-        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        // No document moves until this commits, because the task gets the region of its document's place.
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let Some(place) = store::places::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? else {
             return Err(caller.refusal(&mut tx, id).await.or_fail()?);
         };

@@ -216,7 +216,8 @@ async fn beside(
     let count = if is_record { NEIGHBOURS } else { 1 };
     let place = SiblingCursor { position: sibling_position(document.position), id: DocumentId(document.id) };
     let before = store::view::before(conn, scope, parent, place, count as i64).await.or_fail()?;
-    let behind = store::documents::children(conn, scope, parent, None, Some(place), count as u32).await.or_fail()?;
+    let behind =
+        store::documents::children(conn, scope, Some(parent), None, Some(place), count as u32).await.or_fail()?;
     let behind: Vec<DocumentId> = behind.into_iter().map(|row| row.id).collect();
     let shape = Shape { embed: false, content: is_record, structured_content: is_record };
     let ids = [before.as_slice(), behind.as_slice()].concat();

@@ -4,7 +4,7 @@ mod summary;
 
 use crate::{
     search::bm25,
-    store::{self, ingest_nodes::Frontier, places::Place},
+    store::{self, places::Place},
 };
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
@@ -120,12 +120,10 @@ pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> Result<us
 pub async fn remove(conn: &mut PgConnection, tree: &Place) -> Result<(), bm25::Error> {
     let under = tree.path().last().copied().map(DocumentId);
     let gone = store::documents::delete_subtrees(conn, std::slice::from_ref(tree)).await?;
-    bm25::remove(conn, None, &gone).await?;
-    store::ingest_nodes::forget(conn, &gone).await?;
+    bm25::remove(conn, None, &gone.ids).await?;
+    store::ingest_nodes::forget(conn, &gone.ids).await?;
     if let Some(under) = under {
-        let count = -(gone.len() as i64);
-        let change = Frontier { total: count, settled: count, ..Frontier::default() };
-        store::ingest_nodes::count(conn, under, change).await?;
+        store::ingest_nodes::count(conn, under, -gone.counts).await?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ pub use findings::*;
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
+use svc_actors::path_key;
 use svc_client::wire::{
     ActorNode, Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ParkedIn, ReservationResponse, SnapshotPart,
     TaskError, TaskLane, TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
@@ -233,7 +234,7 @@ struct AlikeRow {
     blocked_by: Option<Word<BlockedBy>>,
 }
 
-/// The unfinished tasks under a root.
+/// The unfinished tasks at and under a node.
 #[derive(Debug)]
 pub struct Unfinished {
     /// By task type.
@@ -244,17 +245,18 @@ pub struct Unfinished {
     pub blocked_by: BTreeMap<BlockedBy, i64>,
 }
 
-/// The unfinished tasks under a root. Equal tasks are counted first, because there may be a hundred thousand.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn frontier(conn: &mut PgConnection, scope: &Readable, root_id: RootId) -> sqlx::Result<Unfinished> {
+/// The unfinished tasks at and under a node, which the ids of its ancestors and its own name. Equal tasks are counted first, because there may be a
+/// hundred thousand.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = line.last()))]
+pub async fn frontier(conn: &mut PgConnection, scope: &Readable, line: &[i64]) -> sqlx::Result<Unfinished> {
     let mut arguments = scope.arguments();
-    add(&mut arguments, root_id);
+    add(&mut arguments, path_key(line));
     let query = concat!(
         "WITH alike AS (
              SELECT task_type, status, service_badge, CASE WHEN claim_token IS NOT NULL THEN lease_until END AS lease_until,
                     sign(parked_on) AS parked, unmet_deps > 0 AS has_unmet,
                     retry_after > clock_timestamp() AS backs_off, count(*) AS tasks, min(created_at) AS oldest
-               FROM task_queue t WHERE root_id = $3 AND NOT final
+               FROM task_queue t WHERE node_path >= $3 AND node_path < rtrim($3, '/') || '0' AND NOT final
                 AND ($1::boolean OR EXISTS (SELECT 1 FROM documents d WHERE d.id = t.scope_document_id AND ",
         readable!(),
         ")) GROUP BY 1, 2, 3, 4, 5, 6, 7)
@@ -264,7 +266,7 @@ pub async fn frontier(conn: &mut PgConnection, scope: &Readable, root_id: RootId
                            f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) AS blocked_by
            FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.task_type"
     );
-    let alike: Vec<AlikeRow> = sqlx::query_as_with(query, arguments).fetch_all(conn).await?;
+    let alike: Vec<AlikeRow> = sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await?;
     let mut stages: BTreeMap<String, FrontierStage> = BTreeMap::new();
     let mut blocked_by: BTreeMap<BlockedBy, i64> = BTreeMap::new();
     let oldest_seconds = alike.iter().map(|row| row.oldest_seconds).reduce(f64::max);

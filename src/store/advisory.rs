@@ -1,6 +1,28 @@
-//! The advisory locks that exist once in a database; files, trees, uploads and indexes have locks of their own beside
-//! them. PostgreSQL knows them by number alone, and two with one number would keep each other waiting for no reason;
-//! the compiler refuses an enum in which two have the same.
+//! The advisory locks: those that exist once in a database, and those that each thing of a kind has. PostgreSQL knows them by number alone, and two with one
+//! number would keep each other waiting for no reason; the compiler refuses an enum in which two have the same.
+
+/// A kind of things that have a lock each: the first of the lock's two keys, so that an id never collides with a lock that exists once.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+pub enum LockOf {
+    /// A root of ingestion, held by who settles under it or keeps the settler away.
+    File = 7376,
+    /// The bytes of an upload, by their hash.
+    Upload = 7377,
+    /// A tree, by its topmost node: shared by whoever locks a file in the tree, or held alone for all of its files.
+    Tree = 7378,
+    /// A root of ingestion, held by who makes nodes of the files within the file.
+    Members = 7379,
+    /// A root of ingestion, held by who gives its tasks the priority that it has.
+    Priority = 7380,
+}
+
+impl LockOf {
+    /// The number by which PostgreSQL knows the kind.
+    pub const fn key(self) -> i32 {
+        self as i32
+    }
+}
 
 /// What a transaction may hold without holding a row.
 #[derive(Clone, Copy, Debug)]

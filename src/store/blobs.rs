@@ -1,5 +1,6 @@
 //! Where stored bytes are: in PostgreSQL's large objects, which are transactional and streamed in and out here, or in an object store.
 use super::{
+    advisory::LockOf,
     interval::interval,
     places::Place,
     scope::{Readable, readable},
@@ -184,7 +185,12 @@ pub async fn options(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx:
 
 /// Makes uploads of the same bytes go one after the other, so that the later ones find the node of the first.
 pub async fn lock_hash(conn: &mut PgConnection, content_hash: &str) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock(7377, hashtext($1))").bind(content_hash).execute(conn).await.map(|_| ())
+    sqlx::query("SELECT pg_advisory_xact_lock($2, hashtext($1))")
+        .bind(content_hash)
+        .bind(LockOf::Upload.key())
+        .execute(conn)
+        .await
+        .map(|_| ())
 }
 
 /// The oldest file node of this usetype with these bytes that the scope covers; with `private`, only among those at or

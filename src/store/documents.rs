@@ -1,5 +1,6 @@
 //! Documents: the nodes of the tree.
 use super::{
+    ingest_nodes::Frontier,
     lexicon::Lexicon,
     nodes::braces,
     places::Place,
@@ -362,18 +363,35 @@ pub async fn keep(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> 
     Ok(kept.unwrap_or_default())
 }
 
-/// Removes documents and everything under them, with every row that depends on them, and ends the belief in facts about them; returns their ids. None of the documents is
+/// Documents that were removed.
+#[derive(Clone, Debug, Default)]
+pub struct Gone {
+    pub ids: Vec<DocumentId>,
+    /// What they were in the counts of the roots of ingestion above them.
+    pub counts: Frontier,
+}
+
+/// Removes documents and everything under them, with every row that depends on them, and ends the belief in facts about them. None of the documents is
 /// under another. The caller must remove the index postings.
-pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::Result<Vec<DocumentId>> {
+pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::Result<Gone> {
     let roots: Vec<DocumentId> = roots.iter().map(Place::id).collect();
     super::events::deleted(conn, &roots).await?;
-    let gone: Vec<DocumentId> = sqlx::query_scalar(
-        "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id) SELECT id FROM gone",
+    // A look before this one would miss what somebody creates deep under a root between the two.
+    let rows: Vec<(DocumentId, Word<Settled>, bool)> = sqlx::query_as(
+        "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id, settled, guard)
+         SELECT id, settled, guard <> -1 FROM gone",
     )
     .bind(roots)
     .fetch_all(&mut *conn)
     .await?;
-    super::triples::follow::documents_gone(conn, &gone).await?;
+    let mut gone = Gone { ids: Vec::with_capacity(rows.len()), ..Gone::default() };
+    for (id, settled, is_counted) in rows {
+        gone.ids.push(id);
+        if is_counted {
+            gone.counts.add(settled.0);
+        }
+    }
+    super::triples::follow::documents_gone(conn, &gone.ids).await?;
     Ok(gone)
 }
 

@@ -254,6 +254,13 @@ pub async fn roots_with_events(conn: &mut PgConnection) -> sqlx::Result<Vec<Root
     sqlx::query_scalar("SELECT DISTINCT root_id FROM settle_event ORDER BY 1 LIMIT 1000").fetch_all(conn).await
 }
 
+/// Roots with settle events that nobody has taken, each with its oldest one.
+pub async fn oldest_events(conn: &mut PgConnection) -> sqlx::Result<Vec<(RootId, i64)>> {
+    sqlx::query_as("SELECT root_id, min(id) FROM settle_event GROUP BY root_id ORDER BY 1 LIMIT 1000")
+        .fetch_all(conn)
+        .await
+}
+
 /// Roots with nodes in flight but neither a task nor an event left: the effect of a defect, which is repaired and
 /// logged.
 pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>> {

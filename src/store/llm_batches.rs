@@ -113,7 +113,7 @@ pub async fn park(
     caps: BatchCaps,
     tasks: &[Parking],
 ) -> sqlx::Result<Vec<Parked>> {
-    // Who deletes, moves or closes something in a tree waits, and then takes its tasks out of their batches, or was here before this looks.
+    // Who deletes or moves something in a tree waits, and then takes its tasks out of their batches, or was here before this looks.
     let free = match tasks {
         [task] => {
             super::locks::tree(&mut *conn, task.grant.document_id).await?;

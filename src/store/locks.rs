@@ -4,17 +4,13 @@
 //!
 //! Code that settles, cancels, deletes or puts back holds the file's lock. A task that applies does not, but a rollup takes it where nobody has
 //! it; each takes its row locks in this order.
-use super::nodes::braces;
+use super::{advisory::LockOf, nodes::braces};
 use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_ids::{DocumentId, RootId};
 
-/// The advisory locks of files, by their root of ingestion. They have two keys, so that an id never collides with the
-/// queue's own locks.
-const FILE: i32 = 7376;
-/// The advisory locks of trees, by their topmost node: shared by whoever locks a file in the tree, or exclusive for all
-/// of its files.
-const TREE: i32 = 7378;
+const FILE: i32 = LockOf::File.key();
+const TREE: i32 = LockOf::Tree.key();
 /// Above this number of files the whole tree is locked instead, because PostgreSQL has room for about 14,000 locks of
 /// all sessions.
 const ONE_BY_ONE: i64 = 1_000;

@@ -1,12 +1,10 @@
 //! The files within containers: members of archives and attachments of messages, which are file nodes of their container.
-use super::{nodes::NewNode, places::Place};
+use super::{advisory::LockOf, nodes::NewNode, places::Place};
 use sqlx::PgConnection;
 use svc_ids::{DocumentId, RootId};
 
 /// The rule of the nodes of members.
 pub const RULE: &str = "extract:members";
-/// The first key of the advisory locks under which the members of one root are counted and made.
-const LOCK: i32 = 7379;
 
 /// What the members under a root of ingestion have together, however deep they lie.
 #[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
@@ -20,7 +18,7 @@ pub struct Taken {
 pub async fn lock(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock($2, hashint8($1))")
         .bind(root_id)
-        .bind(LOCK)
+        .bind(LockOf::Members.key())
         .execute(conn)
         .await
         .map(|_| ())

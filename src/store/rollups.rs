@@ -179,17 +179,17 @@ pub async fn read(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::R
 }
 
 /// The texts of the settled leaves that tasks made under containers, each with the container, in the order of the file, which is
-/// that of their ids. Leaves of other files under a container do not count.
+/// that of their ids. Leaves of what is within the file count, and those of files that somebody put under it do not.
 pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, String)>> {
     sqlx::query_as(
         "SELECT u.id, t.content FROM unnest($1::bigint[]) AS u(id) CROSS JOIN LATERAL (
              WITH under AS MATERIALIZED (
-                 SELECT d.id, d.path, d.content, d.usetype, d.settled, (SELECT b.is_file FROM document_blobs b WHERE b.document_id = d.id) AS is_file
+                 SELECT d.id, d.path, d.content, d.usetype, d.settled, (SELECT n.root_id FROM ingest_node n WHERE n.document_id = d.id) = d.id AS is_guest
                    FROM documents c JOIN documents d ON d.path || d.id > c.path || c.id AND d.path || d.id < c.path || (c.id + 1)
                   WHERE c.id = u.id),
-             files AS MATERIALIZED (SELECT coalesce(array_agg(id) FILTER (WHERE is_file), '{}') AS ids FROM under)
-             SELECT d.id, d.content FROM under d CROSS JOIN files f
-              WHERE d.usetype = ANY($2) AND d.settled = 'settled' AND NOT d.path && f.ids
+             guests AS MATERIALIZED (SELECT coalesce(array_agg(id) FILTER (WHERE is_guest), '{}') AS ids FROM under)
+             SELECT d.id, d.content FROM under d CROSS JOIN guests g
+              WHERE d.usetype = ANY($2) AND d.settled = 'settled' AND NOT d.path && g.ids
                 AND (SELECT o.rule <> ALL($3) FROM node_origins o WHERE o.document_id = d.id)
                 AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)) t
           ORDER BY u.id, t.id",

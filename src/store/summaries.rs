@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use svc_ids::{DocumentId, TaskId};
 
 /// A text under a container: that of a leaf, or the summary of a container below.
-#[derive(Debug, sqlx_macros::FromRow)]
+#[derive(Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Source {
     /// The container that is told of.
     pub container: DocumentId,
@@ -28,7 +28,7 @@ impl Source {
 }
 
 /// The texts under containers that whoever reads a container may read too: the summaries below it, and the settled leaves that tasks
-/// made outside of these. Other files under a container do not count. Nothing is read of a container whose texts have more than `most` bytes together; a
+/// made outside of these. Files that somebody put under a container do not count. Nothing is read of a container whose texts have more than `most` bytes together; a
 /// summary, whose size is not known before it is read, counts as 64. What is under a container is a range of the order in which the tree is read, which
 /// also costs little where much was written a moment ago, unlike the index of ancestors.
 pub async fn sources(
@@ -42,19 +42,19 @@ pub async fn sources(
            FROM unnest($1::bigint[]) AS u(container) CROSS JOIN LATERAL (
              WITH under AS MATERIALIZED (
                  SELECT d.id, d.path, d.position, d.title, d.content_hash, d.usetype, d.settled, d.guard = c.guard AS is_alike,
-                        octet_length(d.content) AS bytes, (SELECT b.is_file FROM document_blobs b WHERE b.document_id = d.id) AS is_file,
-                        (SELECT true FROM ingest_node n WHERE n.document_id = d.id) AS is_container
+                        octet_length(d.content) AS bytes, n.root_id = d.id AS is_guest, n.root_id IS NOT NULL AS is_container
                    FROM documents c JOIN documents d ON d.path || d.id > c.path || c.id AND d.path || d.id < c.path || (c.id + 1)
+                   LEFT JOIN LATERAL (SELECT i.root_id FROM ingest_node i WHERE i.document_id = d.id OFFSET 0) n ON true
                   WHERE c.id = u.container),
-             files AS MATERIALIZED (SELECT coalesce(array_agg(id) FILTER (WHERE is_file), '{}') AS ids FROM under),
+             guests AS MATERIALIZED (SELECT coalesce(array_agg(id) FILTER (WHERE is_guest), '{}') AS ids FROM under),
              told AS MATERIALIZED (
-                 SELECT coalesce(array_agg(d.id), '{}') AS ids FROM under d CROSS JOIN files f
-                  WHERE d.is_container AND d.is_alike AND d.settled = 'settled' AND NOT d.path && f.ids
+                 SELECT coalesce(array_agg(d.id), '{}') AS ids FROM under d CROSS JOIN guests g
+                  WHERE d.is_container AND NOT d.is_guest AND d.is_alike AND d.settled = 'settled' AND NOT d.path && g.ids
                     AND (SELECT e.value ? 'text' FROM node_evidence e WHERE e.document_id = d.id AND e.name = 'effective_content'))
              SELECT u.container, d.id, d.path, d.position, d.title, d.content_hash, CASE WHEN d.id = ANY(t.ids) THEN 0 ELSE d.bytes END AS bytes
-               FROM under d CROSS JOIN files f CROSS JOIN told t
-              WHERE d.is_alike AND NOT d.path && f.ids AND NOT d.path && t.ids AND (d.id = ANY(t.ids)
-                    OR (d.usetype = ANY($2) AND d.settled = 'settled' AND d.bytes > 0 AND d.is_container IS NULL
+               FROM under d CROSS JOIN guests g CROSS JOIN told t
+              WHERE d.is_alike AND NOT d.path && g.ids AND NOT d.path && t.ids AND (d.id = ANY(t.ids)
+                    OR (d.usetype = ANY($2) AND d.settled = 'settled' AND d.bytes > 0 AND NOT d.is_container
                         AND (SELECT o.rule <> ALL($3) FROM node_origins o WHERE o.document_id = d.id)))) s) s
           WHERE $4::bigint IS NULL OR s.size <= $4 ORDER BY s.container, s.id",
     )

@@ -303,7 +303,7 @@ pub enum Failed {
     Final,
 }
 
-/// Writes a failure, with the token check. `delay` is how long a retry would wait. Before the last failure the caller
+/// Writes a failure, with the token check; a task whose end was requested gets no retry, and nothing is written. `delay` is how long a retry would wait. Before the last failure the caller
 /// locks the rows of the task's nodes, see [`is_last`].
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
 pub async fn fail(
@@ -319,7 +319,8 @@ pub async fn fail(
                 final = NOT ($4 AND retry_count < max_retries),
                 retry_count = retry_count + CASE WHEN $4 AND retry_count < max_retries THEN 1 ELSE 0 END,
                 retry_after = CASE WHEN $4 AND retry_count < max_retries THEN clock_timestamp() + $5 END
-          WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') RETURNING final",
+          WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running')
+            AND NOT ($4 AND retry_count < max_retries AND cancel_requested_at IS NOT NULL) RETURNING final",
     )
     .bind(grant.task_id)
     .bind(grant.token)

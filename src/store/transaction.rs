@@ -127,6 +127,11 @@ pub async fn begin_creating(pool: &PgPool) -> sqlx::Result<Transaction> {
     creating(Lent::pooled(pool.acquire().await?), pool, "BEGIN").await
 }
 
+/// Does the same with a commit that does not wait for the disk, see [`begin_unflushed`].
+pub async fn begin_creating_unflushed(pool: &PgPool) -> sqlx::Result<Transaction> {
+    creating(Lent::pooled(pool.acquire().await?), pool, "BEGIN; SET LOCAL synchronous_commit = off").await
+}
+
 /// Does the same for a transaction whose statements look for a few rows by their keys: each connection keeps their plans.
 pub async fn begin_creating_by_keys(pool: &PgPool) -> sqlx::Result<Transaction> {
     creating(Lent::pooled(pool.acquire().await?), pool, &format!("BEGIN; {BY_KEYS}")).await

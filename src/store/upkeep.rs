@@ -10,7 +10,7 @@ use svc_ids::TaskId;
 const CHUNK: i64 = 2000;
 
 /// Gives back a task that could not be tried, to be claimed again after `delay`; this neither spends nor logs an
-/// attempt, but the task says why. Returns false if the token is stale.
+/// attempt, but the task says why. Returns false if the token is stale or the task's end was requested.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
 pub async fn put_off(
     conn: &mut PgConnection,
@@ -21,7 +21,7 @@ pub async fn put_off(
     let ours: Option<TaskId> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'failed', error_type = 'retryable', claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
                 ready = false, retry_after = clock_timestamp() + $3, put_off_code = $4, put_off_message = left($5, 2000)
-          WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') RETURNING id",
+          WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",
     )
     .bind(grant.task_id)
     .bind(grant.token)
@@ -80,7 +80,7 @@ pub async fn purge(
         return Ok(Purged { rows: 0, next: None });
     }
     // The walk is by id and so by age: a task that was queued too recently ends it. An extra index would cost every
-    // finish.
+    // finish. What is asked of the row itself is asked again if somebody puts the task back meanwhile.
     let (rows, last, seen): (i64, Option<TaskId>, i64) = sqlx::query_as(
         "WITH seen AS MATERIALIZED (
              SELECT * FROM (
@@ -88,7 +88,7 @@ pub async fn purge(
               WHERE created_at < clock_timestamp() - $2),
          gone AS (
              DELETE FROM task_queue t USING seen
-              WHERE t.id = seen.id AND seen.final AND (seen.status = 'completed' OR seen.task_type <> $4)
+              WHERE t.id = seen.id AND t.final AND t.status = seen.status AND seen.final AND (seen.status = 'completed' OR seen.task_type <> $4)
                 AND NOT EXISTS (SELECT 1 FROM task_queue open WHERE open.root_id = seen.root_id AND NOT open.final)
                 AND NOT EXISTS (SELECT 1 FROM task_attempts a
                                  WHERE a.document_id = seen.scope_document_id AND a.task_id = seen.id AND a.ended_at >= clock_timestamp() - $2)

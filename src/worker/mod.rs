@@ -4,6 +4,7 @@ pub mod heart;
 mod indexing;
 mod moving;
 pub mod queue;
+pub mod settling;
 mod starts;
 pub mod together;
 pub(crate) mod unserved;
@@ -151,6 +152,7 @@ impl RunningWorker {
         let building = (!batches).then(|| building::start((*tools).clone()));
         let indexing = (!batches).then(|| indexing::start(pool.clone()));
         let moving = (!batches).then(|| moving::start((*tools).clone()));
+        let settling = settling::start((*tools).clone(), tools.settling.clone());
         let telling = load::keep_told(&tools.load, pool.clone());
         let sharing = tools.sharing.clone();
         let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, claims))).await?;
@@ -161,6 +163,7 @@ impl RunningWorker {
         listeners.extend(building);
         listeners.extend(indexing);
         listeners.extend(moving);
+        listeners.push(settling);
         listeners.push(telling);
         Ok(RunningWorker { worker, pool, row, sharing, listeners })
     }

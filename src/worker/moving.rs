@@ -66,7 +66,8 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
     if !has_index && let Some(width) = width(core, &last.to_model).await {
         reindex::add_index(&core.pool, &last.to_model, width).await?;
     }
-    let mut tx = transaction::begin(&core.pool).await?;
+    // No document moves until this commits, because each task gets the region of its document's place.
+    let mut tx = transaction::begin_creating(&core.pool).await?;
     let Some(moved) = model_moves::take(&mut tx).await? else {
         tx.rollback().await?;
         return Ok(AT_WORK);

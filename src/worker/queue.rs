@@ -64,6 +64,8 @@ pub struct PgQueue {
     deadlines: Deadlines,
     /// What the tasks of this process left to be settled.
     settling: TaskTracker,
+    /// The look for reprocesses that have ended, if one goes on.
+    reprocesses: TaskTracker,
     /// The time between two looks for tasks that nobody can work on.
     unserved_every: Duration,
     /// How long ended tasks are kept; `None`: for ever.
@@ -138,6 +140,7 @@ impl PgQueue {
             badges,
             deadlines: Deadlines::new(deadline, tools),
             settling: tools.settling.clone(),
+            reprocesses: TaskTracker::new(),
             unserved_every: tools.settings.worker_reap,
             retention,
             events_kept: Duration::from_secs_f64(tools.settings.event_retention_hours * 3600.0),
@@ -172,8 +175,24 @@ impl PgQueue {
     }
 
     async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<RootId>)> {
+        let look = async || store::tasks::is_cancelled(&mut *self.pool.acquire().await?, grant).await;
+        let is_cancelled = look().await?;
+        let recorded = self.record_failure_as(grant, failure, is_cancelled).await?;
+        // Somebody may have requested the task's end since the look, and then there is no retry.
+        if is_cancelled || recorded.0 != Failed::NotOurs || !look().await? {
+            return Ok(recorded);
+        }
+        self.record_failure_as(grant, failure, true).await
+    }
+
+    async fn record_failure_as(
+        &self,
+        grant: &Grant,
+        failure: &TaskFailure,
+        is_cancelled: bool,
+    ) -> sqlx::Result<(Failed, Option<RootId>)> {
         let mut tx = store::transaction::begin(&self.pool).await?;
-        let cancelled = store::tasks::is_cancelled(&mut tx, grant).await?.then(TaskFailure::cancelled);
+        let cancelled = is_cancelled.then(TaskFailure::cancelled);
         let failure = cancelled.as_ref().unwrap_or(failure);
         if !failure.counts {
             let delay = delay(1).max(failure.retry_after.unwrap_or_default());
@@ -247,12 +266,22 @@ impl PgQueue {
         self.settling.reopen();
         let queued = settle::sweep(&self.pool, &self.badges).await?;
         // A sweep is cut off after a lease; this goes on, because the tree of a large file may take longer to put in its place.
-        if let Err(error) = self.settling.spawn(reprocess::sweep(self.pool.clone())).await {
-            tracing::error!(error = %error, "the look for reprocesses that have ended broke off");
+        if self.reprocesses.is_empty() {
+            self.reprocesses.spawn(reprocess::sweep(self.pool.clone()));
         }
+        let more = self.tidy_up().await?;
+        // A draining worker waits for this too, but nothing else does.
+        self.reprocesses.close();
+        self.reprocesses.wait().await;
+        self.reprocesses.reopen();
+        Ok(queued || more)
+    }
+
+    /// Does what one worker does for the fleet. Returns true if tasks may run now that could not.
+    async fn tidy_up(&self) -> sqlx::Result<bool> {
         let mut conn = self.pool.acquire().await?;
         if !store::upkeep::take_turn(&mut conn, "repair", REPAIR).await? {
-            return Ok(queued);
+            return Ok(false);
         }
         settle::repair(&self.pool).await?;
         while store::blobs::unlink_orphans(&self.pool).await? > 0 {}
@@ -286,7 +315,7 @@ impl PgQueue {
                 }
             }
         }
-        Ok(queued || forgotten > 0)
+        Ok(forgotten > 0)
     }
 }
 

@@ -200,6 +200,7 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                     let gone: BTreeSet<i64> = documents::delete_subtrees(&mut conn, &[place])
                         .await
                         .unwrap()
+                        .ids
                         .into_iter()
                         .map(|id| id.0)
                         .collect();
@@ -397,8 +398,8 @@ async fn the_first_page_of_a_list_scans_no_table_under_a_generic_plan() {
         sqlx::query("SET LOCAL plan_cache_mode = force_generic_plan").execute(&mut *tx).await.unwrap();
         let before = read(&mut tx).await;
         let listed = match list {
-            "roots" => documents::roots(&mut tx, &scope, None, DocumentId(0), LIMIT).await.unwrap().len(),
-            "children" => documents::children(&mut tx, &scope, top, None, None, LIMIT).await.unwrap().len(),
+            "roots" => documents::children(&mut tx, &scope, None, None, None, LIMIT).await.unwrap().len(),
+            "children" => documents::children(&mut tx, &scope, Some(top), None, None, LIMIT).await.unwrap().len(),
             _ => documents::subtree(&mut tx, &scope, top, &[], LIMIT).await.unwrap().len(),
         };
         assert_eq!(listed, LIMIT as usize);

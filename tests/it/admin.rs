@@ -220,7 +220,7 @@ async fn a_paused_type_waits_and_a_cancelled_file_can_be_taken_up_again() {
 }
 
 /// Waits until only tasks of a paused type are left of a file, and returns its frontier.
-async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
+pub(crate) async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
     until("the file to wait for the paused type alone", async || {
         let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
         let paused = frontier.blocked_by.get(&BlockedBy::Paused).copied().unwrap_or_default();

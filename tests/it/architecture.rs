@@ -180,7 +180,6 @@ const PINS: &[&str] = &[
     "d.id = (c.config ->> 'parent_id')::bigint",
     "l.source_id = $3",
     "b.content_hash = $3",
-    "root_id = $3 AND NOT final",
     "t.id = ANY($3)",
     "t.subject_id = $3 AND",
     "c.triple_id = k.id",
@@ -426,7 +425,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("console", &["access", "admission", "error", "listener", "registry", "service", "store", "view"]),
+    ("console", &["access", "admission", "error", "listener", "registry", "service", "store", "usetype", "view"]),
     (
         "app",
         &[

@@ -134,9 +134,20 @@ async fn a_document_has_ancestors_root_first_and_a_root_has_other_roots_as_sibli
     let strange = app.client.list_ancestors(leaf, query(Some(line[3].to_string()))).await.unwrap_err();
     assert_eq!(strange.code, Code::InvalidField);
 
-    let other = app.client.create_document(WaitQuery::default(), Json(document("other", ""))).await.unwrap();
-    let roots = app.client.list_siblings(DocumentPath { id: other.id }, PageQuery::default()).await.unwrap();
-    assert_eq!(titles(roots), ["top"]);
+    let mut others = Vec::new();
+    for (title, position) in [("other", None), ("last", Some(9)), ("first", Some(-9))] {
+        let new = NewDocument { position, ..document(title, "") };
+        others.push(app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id);
+    }
+    let roots = app.client.list_siblings(DocumentPath { id: others[0] }, PageQuery::default()).await.unwrap();
+    assert_eq!(titles(roots), ["first", "last", "top"]);
+    let (mut roots, mut cursor) = (Vec::new(), None);
+    for _ in 0..2 {
+        let page = app.client.list_roots(query(cursor)).await.unwrap();
+        cursor = page.next_cursor.clone();
+        roots.extend(titles(page));
+    }
+    assert_eq!((roots.join(" "), cursor), ("first last top other".to_owned(), None));
     assert!(app.client.list_siblings(leaf, PageQuery::default()).await.unwrap().documents.is_empty());
     app.end().await;
 }

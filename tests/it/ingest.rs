@@ -1,9 +1,9 @@
 //! Uploads of files, and the ingestion that follows.
-use crate::support::{IN_DATABASE, TestApp, Wish, broken_stream, invariants, repository, sample};
+use crate::support::{IN_DATABASE, TestApp, Wish, broken_stream, document, invariants, repository, sample};
 use serde_json::{Value, json};
 use svc_client::{
-    Code, FileUpload,
-    wire::{DocumentPath, PageQuery, Settled, UploadQuery},
+    Code, FileUpload, Json,
+    wire::{DocumentPath, NewDocument, PageQuery, Settled, UploadQuery, WaitQuery},
 };
 
 async fn evidence(app: &TestApp, id: i64) -> Value {
@@ -374,5 +374,27 @@ async fn a_file_of_some_megabytes_comes_in_whole() {
     let held: Vec<u8> =
         sqlx::query_scalar("SELECT lo_get($1::bigint::oid)").bind(lob).fetch_one(&app.pool).await.unwrap();
     assert!(held == bytes, "{} bytes came back", held.len());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_frontier_of_a_folder_counts_the_tasks_of_the_files_in_it() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let top = app.client.create_document(WaitQuery::default(), Json(document("Top", ""))).await.unwrap().id;
+    let folder = NewDocument { parent_id: Some(top), ..document("Folder", "") };
+    let folder = app.client.create_document(WaitQuery::default(), Json(folder)).await.unwrap().id;
+    let frontier = async |id| app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    let before = frontier(top).await.tasks_unfinished;
+    let mut file = 0;
+    for name in ["handbook.md", "release-notes.txt"] {
+        let upload = FileUpload::from_path(&sample(name), None).await.unwrap();
+        let query = UploadQuery { parent_id: Some(folder), ..UploadQuery::default() };
+        file = app.client.upload_file(query, upload).await.unwrap().document_id;
+    }
+    let of_folder = frontier(folder).await;
+    assert_eq!(frontier(top).await.tasks_unfinished, before + 2);
+    let probes = of_folder.stages.iter().find(|stage| stage.task_type == "probe").map(|stage| stage.pending);
+    assert_eq!((of_folder.nodes_in_flight, probes), (2, Some(2)));
+    assert_eq!(frontier(file).await.tasks_unfinished, 1, "a file beside it is not under it");
     app.end().await;
 }

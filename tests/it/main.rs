@@ -11,6 +11,7 @@ mod archive;
 mod backup;
 mod batch;
 mod beside;
+mod between;
 mod blobs;
 mod bm25;
 mod bytes;

@@ -1,16 +1,17 @@
 //! Files within files: what an archive holds and what is attached to a message is ingested as uploads are, under the node
 //! of the file that it came in.
 use crate::{
+    edits::patched,
     principals::{Someone, grant, someone},
     support::{TestApp, Wish, invariants, sample, until, workbook},
 };
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
 use svc_client::{
-    Code, Json, OptionalJson,
+    Code, FileUpload, Json, OptionalJson,
     wire::{
         Bm25Search, CellsQuery, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, GrantRight,
-        ReprocessRequest, Settled,
+        ReprocessRequest, Settled, UploadQuery,
     },
 };
 use zip::{ZipWriter, write::SimpleFileOptions};
@@ -320,6 +321,31 @@ async fn an_archive_that_was_cut_off_is_damaged_and_not_one_without_a_reader() {
     let (_, frontier) = ingested(&app, "bundle.zip", bundle).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 1), "{:?}", frontier.warnings);
     assert!(frontier.warnings.iter().any(|warning| warning.contains("`cut.zip`")), "{:?}", frontier.warnings);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_text_of_an_archive_is_that_of_its_files_and_not_of_what_is_put_beside_them() {
+    let app = TestApp::start().await;
+    let inner = archive(&[("deep/two.txt", "A heron waits.")]);
+    let bytes = archive(&[("one.txt", b"A kestrel hovers.".to_vec()), ("inner.zip", inner)]);
+    let (id, _) = ingested(&app, "birds.zip", bytes).await;
+    let text = async || {
+        let effective = evidence(&app, id).await["effective_content"].clone();
+        (effective["method"].clone(), effective["source_children"].clone(), effective["characters"].clone())
+    };
+    let both = "A kestrel hovers.\n\nA heron waits.".chars().count();
+    assert_eq!(text().await, (json!("concatenated"), json!(2), json!(both)));
+    // A file that somebody puts under the archive is no part of it.
+    let query = UploadQuery { parent_id: Some(id), ..UploadQuery::default() };
+    let guest = FileUpload::from_bytes("guest.txt", "A grebe dives.", None);
+    let guest = app.client.upload_file(query, guest).await.unwrap().document_id;
+    app.settled(guest).await;
+    let chunk = app.subtree(id).await.into_iter().find(|node| node.content.contains("kestrel")).unwrap();
+    patched(&app, chunk.id, json!({"content": "A kestrel stands still."})).await;
+    app.settled(id).await;
+    assert_eq!(text().await.2, json!(both + "A kestrel stands still.".len() - "A kestrel hovers.".len()));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

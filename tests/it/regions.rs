@@ -29,7 +29,7 @@ async fn delete_meanwhile(app: &TestApp, id: i64, holding: sqlx::Transaction<'_,
     let deletion = tokio::spawn(async move { documents::delete_subtrees(&mut deleter, &[place]).await });
     waits_for_a_lock(app, server, &deletion).await;
     holding.commit().await.unwrap();
-    assert_eq!(deletion.await.unwrap().unwrap(), [DocumentId(id)]);
+    assert_eq!(deletion.await.unwrap().unwrap().ids, [DocumentId(id)]);
 }
 
 #[tokio::test]

@@ -48,6 +48,8 @@ async fn a_workbook_becomes_sheets_profiles_and_records() {
         }
     }
     insta::assert_snapshot!("duck_counts_tree", shape);
+    // Its text just fits the model's window.
+    assert_eq!(evidence(&app, id).await["effective_content"]["method"], "concatenated");
 
     let records = of_type(&nodes, "record");
     assert_eq!(

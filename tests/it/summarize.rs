@@ -1,5 +1,6 @@
 //! Summaries of long containers by a language model, against an endpoint that plays every part of a real one.
 use crate::{
+    members::archive,
     principals::{grant, someone},
     support::{
         TOKEN, TestApp, Wish, invariants,
@@ -456,6 +457,24 @@ async fn a_hundred_files_settle_beside_an_endpoint_that_fails_now_and_then_and_n
         70 * (all - failed)
     );
     assert!(shown.contains(&says), "{shown}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Together they do not fit the model's window, though each does.
+#[tokio::test]
+async fn an_archive_of_short_files_is_summarised_by_their_texts() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    llm.will_say(tell);
+    let files = [("ovens.md", section("", "oven", 30)), ("volcanoes.md", section("", "volcano", 30))];
+    let file = app.upload_bytes("both.zip", archive(&files)).await.unwrap().document_id;
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    let effective = evidence(&app, file).await["effective_content"].clone();
+    assert_eq!(
+        (&effective["method"], &effective["text"]),
+        (&json!("llm_summary"), &json!("The text describes the oven and the volcano in numbers."))
+    );
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -46,7 +46,7 @@ async fn finish(app: &TestApp, grant: &Grant) {
 }
 
 /// Makes everything look as if it had happened a month ago.
-async fn age(app: &TestApp) {
+pub(crate) async fn age(app: &TestApp) {
     for change in [
         "UPDATE task_queue SET created_at = created_at - interval '30 days'",
         "UPDATE task_attempts SET ended_at = ended_at - interval '30 days'",

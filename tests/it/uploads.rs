@@ -232,7 +232,7 @@ async fn bytes_whose_file_is_deleted_while_they_are_adopted_are_stored_anew() {
         let mut deleting = transaction::begin(&app.pool).await.unwrap();
         let file = place(&mut deleting, first.document_id).await;
         let gone = documents::delete_subtrees(&mut deleting, &[file]).await.unwrap();
-        ingest_nodes::forget(&mut deleting, &gone).await.unwrap();
+        ingest_nodes::forget(&mut deleting, &gone.ids).await.unwrap();
         let (second, ()) = tokio::join!(upload(parent_id), async {
             until_a_statement_waits(&app.pool).await;
             deleting.commit().await.unwrap();

@@ -346,10 +346,10 @@ async fn clear(
     outdate_sums(&service.settings.task_badges, conn, &ids).await.or_fail()?;
     caller.record_unprotected(conn, &ids, true).await.or_fail()?;
     store::batch::hand_over(conn, &earlier).await.or_fail()?;
-    let mut gone = store::documents::delete_subtrees(conn, &earlier).await.or_fail()?;
+    let mut gone = store::documents::delete_subtrees(conn, &earlier).await.or_fail()?.ids;
     let empty = store::segments::empty(conn, &segments).await.or_fail()?;
     if !empty.is_empty() {
-        gone.extend(store::documents::delete_subtrees(conn, &empty).await.or_fail()?);
+        gone.extend(store::documents::delete_subtrees(conn, &empty).await.or_fail()?.ids);
     }
     bm25::remove(conn, None, &gone).await.or_fail()?;
     Ok(Cleared { pieces: earlier.len(), documents: gone.len() })

@@ -211,7 +211,7 @@ impl Segmenting<'_> {
         store::segments::dissolve(conn, self.place, &earlier).await.or_fail()?;
         let is_top = |made: &&Place| made.path().last() == Some(&self.place.id().0);
         let tops: Vec<Place> = self.earlier.iter().filter(is_top).cloned().collect();
-        let gone = store::documents::delete_subtrees(conn, &tops).await.or_fail()?;
+        let gone = store::documents::delete_subtrees(conn, &tops).await.or_fail()?.ids;
         bm25::remove(conn, None, &gone).await.or_fail()?;
         Ok(gone.len())
     }

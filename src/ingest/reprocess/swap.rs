@@ -86,7 +86,9 @@ pub async fn swap(pool: &PgPool, id: RootId) -> Result<(), EndError> {
     if generation.settled.0 != Settled::Settled {
         return Ok(());
     }
-    store::reservations::hold_for_edit(conn, &file, WriteMode::Subtree).await?;
+    for place in [&file, &generation.place()] {
+        store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await?;
+    }
     let old = Old::read(conn, &file).await?;
     match hindrance(conn, &file, &generation, &old).await? {
         Some(reason) => discard(conn, &file, &generation, reason).await?,

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{CancelToken, Grant, Lane, Lanes, Meter, Outcome, Permit, TaskFailure};
+use svc_ids::DocumentId;
 use tracing::Instrument;
 
 /// The least time that a statement of a task may take, however short the lease is.
@@ -115,6 +116,22 @@ impl<'a> Apply<'a> {
     pub async fn begin_creating(self) -> Result<Transaction<'a>, TaskFailure> {
         let conn = store::transaction::begin_bounded_creating(&self.tools.kept, self.limit()).await.classified()?;
         Ok(Transaction { apply: self, conn })
+    }
+
+    /// Begins the transaction of a task that creates nodes, and keeps everybody away who settles or deletes in the tree of a node. Whoever closes or moves a
+    /// document waits for such a transaction, and must not wait with it for a long delete, so it begins anew once the tree is free.
+    pub async fn begin_creating_in_tree(self, id: DocumentId) -> Result<Transaction<'a>, TaskFailure> {
+        let mut apply = self;
+        loop {
+            let mut tx = apply.begin_creating().await?;
+            if store::locks::try_trees(tx.conn(), &[id]).await.classified()? == [true] {
+                return Ok(tx);
+            }
+            apply = tx.undo().await?;
+            let mut waiting = apply.begin().await?;
+            store::locks::tree(waiting.conn(), id).await.classified()?;
+            apply = waiting.undo().await?;
+        }
     }
 
     /// Begins the transaction of a task that creates nodes, and whose statements look for a few rows by their keys.

@@ -68,9 +68,10 @@ async fn fitting_text(tools: &Tools, workbook: &str, profile: SheetProfile) -> R
         let mut room = most;
         loop {
             let text = profile::text(&workbook, &profile, room);
-            let tokens = model.count_tokens(&text)?;
             // The smallest text is the sheet's name and its range, which fits every window.
-            if tokens <= model.document_window() || room < 100 {
+            if model.count_tokens(&text)? <= model.document_window() || room < 100 {
+                // What is counted at a sheet is summed up with what its records have, and only the sum is embedded with the special tokens.
+                let tokens = model.count_content_tokens(&text)?;
                 return Ok::<_, EmbedError>((text, i64::try_from(tokens).unwrap_or(i64::MAX)));
             }
             room = room * 3 / 4;

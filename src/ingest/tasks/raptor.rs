@@ -52,9 +52,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     made.climb(leaves, writer.as_mut()).await?;
     let postings = made.postings(&place).await?;
 
-    let mut tx = apply.begin_creating().await?;
     // A delete in this tree waits, and then sees the summaries, or it was before this look.
-    store::locks::tree(tx.conn(), place.id()).await.classified()?;
+    let mut tx = apply.begin_creating_in_tree(place.id()).await?;
     let unchanged = store::raptor::unchanged(tx.conn(), &place, &ids, &hashes).await.classified()?;
     if unchanged < ids.len() as i64 {
         return Err(TaskFailure::retryable("changed", "documents were changed while they were being summarised"));

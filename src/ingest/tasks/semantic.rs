@@ -37,6 +37,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
 
     let mut tx = apply.begin_creating().await?;
+    // What was edited since the task was queued is in flight again, and the settler queues this anew once it is done.
+    if store::rollups::lock(tx.conn(), id, &[id]).await.classified()?.is_empty() {
+        return tx.skip("the container was changed or cancelled meanwhile".to_owned(), Map::new()).await;
+    }
     let evidence = match (&levels, &anchors) {
         (Some(levels), Some(anchors)) => {
             insert(tools, &mut tx, levels, anchors).await?;

@@ -361,19 +361,15 @@ impl<'a> Writing<'a> {
     async fn apply(self, apply: Apply<'_>, sources: &[Source], told: Told) -> Result<Outcome, TaskFailure> {
         let (tools, grant, id) = (self.tools, apply.grant, self.id);
         let embedded = windows::embed(&self.model, &[row(id, &told.text)]).await?;
-        let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
-            sources.iter().map(|source| (source.id, source.content_hash.clone())).unzip();
-
-        let mut tx = apply.begin().await?;
-        // Who deletes, moves or closes something in this tree waits, and then removes the summary, or was here before this look.
-        store::locks::tree(tx.conn(), id).await.classified()?;
-        let place = store::places::Place::of_claim(grant);
+        // Who closes or moves a document waits, and so does who deletes something in this tree; they then remove the summary, or were here before this look.
+        let mut tx = apply.begin_creating_in_tree(id).await?;
         let waiting = store::rollups::lock(tx.conn(), id, &[id]).await.classified()?.pop();
         let Some(container) = waiting else {
             return tx.skip("the container was changed or cancelled meanwhile".to_owned(), Map::new()).await;
         };
-        let unchanged = store::raptor::unchanged(tx.conn(), &place, &ids, &hashes).await.classified()?;
-        if unchanged < ids.len() as i64 {
+        // A summary below that lost its text is a source no more, and the texts that it told of are.
+        let now = self::sources(tx.conn(), &[id], None).await.classified()?.remove(&id).unwrap_or_default();
+        if now != sources {
             let message = "documents were changed while they were being summarised";
             return Err(TaskFailure::away("changed", message));
         }

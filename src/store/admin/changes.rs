@@ -1,6 +1,6 @@
 //! What the operator of the service does to tasks: cancel, put back, pause, resume.
 use crate::{
-    store::{places::Place, word::Word},
+    store::{advisory::LockOf, places::Place, word::Word},
     usetype::Usetype,
 };
 use serde_json::Value;
@@ -92,6 +92,17 @@ pub async fn goes_on(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<b
         "SELECT EXISTS (SELECT 1 FROM task_queue WHERE root_id = $1 AND NOT final AND cancel_requested_at IS NULL)",
     )
     .bind(root_id)
+    .fetch_one(conn)
+    .await
+}
+
+/// Whether a task owes work and nobody has requested its end.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = id.0))]
+pub async fn task_goes_on(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM task_queue WHERE id = $1 AND NOT final AND cancel_requested_at IS NULL)",
+    )
+    .bind(id)
     .fetch_one(conn)
     .await
 }
@@ -233,8 +244,11 @@ pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
 pub async fn follow_priority(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i64> {
     let root_id = file.id();
-    // No other lock has these two keys: the first is of these changes alone.
-    sqlx::query("SELECT pg_advisory_xact_lock(7378, hashint8($1))").bind(root_id).execute(&mut *conn).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($2, hashint8($1))")
+        .bind(root_id)
+        .bind(LockOf::Priority.key())
+        .execute(&mut *conn)
+        .await?;
     sqlx::query_scalar(
         "WITH file AS (SELECT priority FROM ingest_node WHERE document_id = $1),
          open AS (

@@ -70,33 +70,6 @@ pub async fn path(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> 
     sqlx::query_scalar_with(query, arguments).fetch_optional(conn).await
 }
 
-/// The documents without a parent after `after`, by id, leaving out `except`.
-pub async fn roots(
-    conn: &mut PgConnection,
-    scope: &Readable,
-    except: Option<DocumentId>,
-    after: DocumentId,
-    limit: u32,
-) -> sqlx::Result<Vec<Listed>> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, after);
-    add(&mut arguments, i64::from(limit));
-    add(&mut arguments, except);
-    sqlx::query_as_with(
-        concat!(
-            "SELECT ",
-            listed!(),
-            " FROM documents d WHERE d.parent_id IS NULL AND d.id > $3 AND d.id IS DISTINCT FROM $5 AND ",
-            readable!(),
-            " ORDER BY d.id LIMIT $4"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_all(conn)
-    .await
-}
-
 /// The documents of a usetype after `after`, by id.
 pub async fn of_usetype(
     conn: &mut PgConnection,
@@ -137,13 +110,13 @@ pub fn sibling_position(position: Option<i32>) -> i64 {
     position.map_or(i64::from(i32::MAX) + 1, i64::from)
 }
 
-/// The children of a node after a cursor, in their order, leaving out `except`. An index has this order, so a page
+/// The children of a node, or the documents without a parent, after a cursor, in their order, leaving out `except`. An index has this order, so a page
 /// reads no more than its own rows.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.map(|parent| parent.0)))]
 pub async fn children(
     conn: &mut PgConnection,
     scope: &Readable,
-    parent: DocumentId,
+    parent: Option<DocumentId>,
     except: Option<DocumentId>,
     after: Option<SiblingCursor>,
     limit: u32,
@@ -155,20 +128,24 @@ pub async fn children(
     add(&mut arguments, after.id);
     add(&mut arguments, i64::from(limit));
     add(&mut arguments, except);
-    sqlx::query_as_with(
-        concat!(
-            "SELECT ",
-            listed!(),
-            " FROM documents d WHERE d.parent_id = $3 AND (coalesce(d.position::bigint, 2147483648), d.id) > ($4, $5)
-              AND d.id IS DISTINCT FROM $7 AND ",
-            readable!(),
-            " ORDER BY coalesce(d.position::bigint, 2147483648), d.id LIMIT $6"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_all(conn)
-    .await
+    macro_rules! siblings {
+        ($under:literal) => {
+            concat!(
+                "SELECT ",
+                listed!(),
+                " FROM documents d WHERE ",
+                $under,
+                " AND (coalesce(d.position::bigint, 2147483648), d.id) > ($4, $5) AND d.id IS DISTINCT FROM $7 AND ",
+                readable!(),
+                " ORDER BY coalesce(d.position::bigint, 2147483648), d.id LIMIT $6"
+            )
+        };
+    }
+    let query = match parent {
+        Some(_) => siblings!("d.parent_id = $3"),
+        None => siblings!("d.parent_id IS NULL AND $3::bigint IS NULL"),
+    };
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// A document of a subtree.

@@ -4,7 +4,8 @@ use crate::store::{
     scope::{Readable, readable},
 };
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Neg};
+use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
 
 /// The counts of nodes under a root, or changes of these counts.
@@ -14,6 +15,26 @@ pub struct Frontier {
     pub in_flight: i64,
     pub settled: i64,
     pub failed: i64,
+}
+
+impl Frontier {
+    /// Counts one more node.
+    pub fn add(&mut self, settled: Settled) {
+        self.total += 1;
+        *match settled {
+            Settled::InFlight => &mut self.in_flight,
+            Settled::Settled => &mut self.settled,
+            Settled::Failed => &mut self.failed,
+        } += 1;
+    }
+}
+
+impl Neg for Frontier {
+    type Output = Frontier;
+
+    fn neg(self) -> Frontier {
+        Frontier { total: -self.total, in_flight: -self.in_flight, settled: -self.settled, failed: -self.failed }
+    }
 }
 
 /// Adds a change at or under a node to the counts of every root of ingestion at or above it; this only appends.
