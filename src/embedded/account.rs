@@ -4,7 +4,7 @@
 use super::EmbeddedError;
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, chown},
+    os::unix::fs::{MetadataExt, chown, fchown},
     path::{Path, PathBuf},
 };
 
@@ -44,6 +44,14 @@ impl Account {
             return Ok(());
         }
         chown(path, Some(self.uid), Some(self.gid)).map_err(EmbeddedError::file("change the owner of", path))
+    }
+
+    /// Gives a folder that is open to this account, whatever its path leads to by now.
+    pub fn own_open(&self, folder: &fs::File, path: &Path) -> Result<(), EmbeddedError> {
+        if !self.is_other {
+            return Ok(());
+        }
+        fchown(folder, Some(self.uid), Some(self.gid)).map_err(EmbeddedError::file("change the owner of", path))
     }
 
     /// The first folder on the way to `path`, or `path` itself, that this account may not enter.

@@ -1,13 +1,14 @@
 //! The folders of the embedded PostgreSQL, and how its cluster is made.
 
 use super::{EmbeddedError, NAME, PORT, SUPERUSER, account::Account, admission::Admission, relocation};
+use rustix::fs::{Mode, OFlags, open};
 use sha2::{Digest, Sha256};
 use std::{
     ffi::OsString,
     fs, io,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
-        fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+        fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     },
     path::{Path, PathBuf},
     process::Stdio,
@@ -99,8 +100,8 @@ impl Cluster {
         let home = relocation::reachable(home, data_dir, account)?;
         check_for_shell(&home)?;
         let log_dir = folder.join("log");
-        make_private(&folder, account)?;
-        make_private(&log_dir, account)?;
+        make_private(&folder, account, OFlags::empty())?;
+        make_private(&log_dir, account, OFlags::NOFOLLOW)?;
         let digest = digest(&data);
         let socket_dir = socket_dir(&folder, &digest, account)?;
         let tag = format!("{NAME}-{}", &digest[..12]);
@@ -150,7 +151,7 @@ impl Cluster {
     /// The server's command line. Its settings override postgresql.conf.
     pub fn server_command(&self) -> Result<Command, EmbeddedError> {
         let log = self.start_log();
-        let file = fs::File::create(&log).map_err(EmbeddedError::file("write", &log))?;
+        let file = create_plain(&log).map_err(EmbeddedError::file("write", &log))?;
         let admission = Admission::write(&self.data, self.account)?;
         let second = file.try_clone().map_err(EmbeddedError::file("write", &log))?;
         let mut command = self.command("postgres");
@@ -239,16 +240,31 @@ fn check_for_shell(path: &Path) -> Result<(), EmbeddedError> {
     Ok(())
 }
 
-/// Makes a folder that only the server's user may enter; an existing one is closed to others again.
-fn make_private(path: &Path, account: Account) -> Result<(), EmbeddedError> {
+/// Makes a folder that only the server's user may enter; an existing one is closed to others again. The server's user may put a link in the place of a folder
+/// within one of its own, and what it leads to must not become its own: there nothing is followed.
+fn make_private(path: &Path, account: Account, links: OFlags) -> Result<(), EmbeddedError> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(EmbeddedError::file("make", path)(error));
         }
         _ => {}
     }
-    account.own(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(EmbeddedError::file("close", path))
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | links;
+    let folder =
+        open(path, flags, Mode::empty()).map_err(io::Error::from).map_err(EmbeddedError::file("open", path))?;
+    let folder = fs::File::from(folder);
+    account.own_open(&folder, path)?;
+    folder.set_permissions(fs::Permissions::from_mode(0o700)).map_err(EmbeddedError::file("close", path))
+}
+
+/// Makes or empties a file that only this process writes, unless it is a link.
+fn create_plain(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
 }
 
 fn digest(data: &Path) -> String {
@@ -275,7 +291,7 @@ pub(super) fn existing_socket_dir(data_dir: &Path) -> Option<PathBuf> {
 fn socket_dir(folder: &Path, digest: &str, account: Account) -> Result<PathBuf, EmbeddedError> {
     let path = socket_path(folder, digest);
     if path.starts_with(folder) {
-        make_private(&path, account)?;
+        make_private(&path, account, OFlags::NOFOLLOW)?;
         return Ok(path);
     }
     let short = path;
@@ -295,6 +311,26 @@ fn socket_dir(folder: &Path, digest: &str, account: Account) -> Result<PathBuf, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_a_folder_or_a_file_of_the_server_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let account = Account { uid: 0, gid: 0, is_other: false };
+        let other = folder.path().join("other");
+        fs::DirBuilder::new().mode(0o755).create(&other).expect("a folder");
+        let link = folder.path().join("log");
+        std::os::unix::fs::symlink(&other, &link).expect("a link");
+        make_private(&link, account, OFlags::NOFOLLOW).expect_err("the folder of another is closed");
+        assert_eq!(fs::metadata(&other).expect("there").mode() & 0o777, 0o755);
+        make_private(&link, account, OFlags::empty()).expect("an operator may put the cluster elsewhere");
+        assert_eq!(fs::metadata(&other).expect("there").mode() & 0o777, 0o700);
+        let file = folder.path().join("file");
+        fs::write(&file, "kept").expect("a file");
+        let link = folder.path().join("start.log");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        create_plain(&link).expect_err("the file of another is emptied");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "kept");
+    }
 
     #[test]
     fn the_server_gets_an_eighth_of_the_memory_within_its_bounds_and_expects_half_of_it_to_hold_pages() {

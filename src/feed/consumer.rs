@@ -295,7 +295,7 @@ async fn put_aside(
 
 /// The properties of a message that is put aside. The broker lets nobody publish in another's name, so the name goes into a header.
 fn aside(properties: &BasicProperties, said: &Said, broker: &Broker, rounds: u32) -> BasicProperties {
-    let mut headers = properties.headers().clone().unwrap_or_default();
+    let mut headers = dead::kept_headers(properties, |_| true);
     headers.insert(UPLOADER.into(), AMQPValue::LongString(said.user.clone().unwrap_or_default().into()));
     headers.insert(ROUNDS.into(), AMQPValue::LongLongInt(rounds.into()));
     dead::kept(properties).with_headers(headers).with_user_id(broker.user.as_str().into())

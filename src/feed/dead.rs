@@ -96,18 +96,27 @@ impl Dead {
     }
 }
 
+/// The headers that name further queues.
+const COPIES: [&str; 2] = ["CC", "BCC"];
+
 /// The properties under which a message begins anew, as its first publisher's.
 fn anew(properties: &BasicProperties, said: &Said, user: &str) -> BasicProperties {
-    let mut headers = FieldTable::default();
-    let old = properties.headers().as_ref().map(|headers| headers.inner()).into_iter().flatten();
-    for (name, value) in old {
-        let is_ours = [CODE, DETAIL, ROUNDS, UPLOADER].contains(&name.as_str());
-        if !is_ours && !name.as_str().starts_with(OF_BROKER) {
-            headers.insert(name.clone(), value.clone());
-        }
-    }
+    let mut headers = kept_headers(properties, |name| {
+        ![CODE, DETAIL, ROUNDS, UPLOADER].contains(&name) && !name.starts_with(OF_BROKER)
+    });
     headers.insert(UPLOADER.into(), AMQPValue::LongString(said.user.clone().unwrap_or_default().into()));
     kept(properties).with_headers(headers).with_user_id(user.into())
+}
+
+/// Those headers that a message keeps when this service publishes it again. By `CC` and `BCC` the broker would hand it to further queues, in the name of the
+/// service, which may write where the producer may not.
+pub(super) fn kept_headers(properties: &BasicProperties, is_kept: impl Fn(&str) -> bool) -> FieldTable {
+    let mut headers = FieldTable::default();
+    let old = properties.headers().as_ref().map(|headers| headers.inner()).into_iter().flatten();
+    for (name, value) in old.filter(|(name, _)| !COPIES.contains(&name.as_str()) && is_kept(name.as_str())) {
+        headers.insert(name.clone(), value.clone());
+    }
+    headers
 }
 
 /// What a message keeps when this service publishes it again: all but its headers, its user, and the time after which it expires.
@@ -140,7 +149,7 @@ mod tests {
     #[test]
     fn what_begins_anew_is_its_first_publishers_and_does_not_expire() {
         let mut headers = FieldTable::default();
-        for name in ["svc-sha256", "svc-code", "svc-detail", "svc-rounds", "svc-uploader", "x-death"] {
+        for name in ["CC", "BCC", "svc-sha256", "svc-code", "svc-detail", "svc-rounds", "svc-uploader", "x-death"] {
             headers.insert(name.into(), AMQPValue::LongString("producer".into()));
         }
         let buried = BasicProperties::default()

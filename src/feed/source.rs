@@ -77,7 +77,7 @@ pub(super) async fn arrive(
             Arrived { filename: Some(name), ..Arrived::unnamed(file) }
         }
         Source::Url(url) => {
-            let _place = service.admission.fetch(principal).await.map_err(Missing::Later)?;
+            let _place = service.admission.fetch(principal).await?;
             let fetched = pages::file(service, url).await.map_err(|failure| match failure.code {
                 Code::FetchFailed | Code::Unavailable | Code::TimedOut => Missing::Later(failure),
                 _ => Missing::Refused(failure),
@@ -159,7 +159,7 @@ fn beneath(root: &Path, path: &str) -> Result<File, Missing> {
 /// Copies a file, which may grow meanwhile.
 fn copy(mut file: File, most: u64, folder: &Path) -> Result<Spooled, Missing> {
     let broken = |error: io::Error| match disk_is_full(&error) {
-        true => Missing::Later(storage_full()),
+        true => Missing::Refused(storage_full()),
         false => Missing::Later(Failure::new(Code::Unavailable, "a file under SVC_BULK_ROOT could not be copied now")),
     };
     let mut spool = Spool::new(folder).map_err(broken)?;

@@ -124,15 +124,22 @@ impl Keeper {
                     self.end(lead, &batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
                     Ok(true)
                 }
-                _ if batch.is_given_up => {
-                    let outcome =
-                        if batch.is_cancelled { LlmBatchOutcome::Cancelled } else { LlmBatchOutcome::Expired };
-                    let problem = "the provider did not end it in time".to_owned();
-                    self.end(lead, &batch, outcome, BatchCounts::default(), Some(problem)).await?;
-                    Ok(true)
+                LlmBatchState::Submitted if is_due => {
+                    let looked = self.look(lead, &batch).await?;
+                    // It may have ended long ago, while nobody looked, and what it answered is paid.
+                    let is_without_answers = match &looked {
+                        Ok(is_over) => !is_over,
+                        Err(ProviderError::Unknown(_)) => true,
+                        Err(_) => batch.is_cancelled,
+                    };
+                    match batch.is_given_up && is_without_answers {
+                        true => self.give_up(lead, &batch).await.map(|()| Ok(true))?,
+                        false => looked,
+                    }
                 }
+                LlmBatchState::Submitted => Ok(false),
+                _ if batch.is_given_up => self.give_up(lead, &batch).await.map(|()| Ok(true))?,
                 LlmBatchState::Closed | LlmBatchState::Submitting if is_due => self.submit(lead, &batch).await?,
-                LlmBatchState::Submitted if is_due => self.look(lead, &batch).await?,
                 _ => Ok(false),
             };
             match step {
@@ -163,6 +170,13 @@ impl Keeper {
             }
         }
         Ok(ended)
+    }
+
+    /// Ends a batch that its provider did not end in time.
+    async fn give_up(&self, lead: &mut PgConnection, batch: &BatchRow) -> sqlx::Result<()> {
+        let outcome = if batch.is_cancelled { LlmBatchOutcome::Cancelled } else { LlmBatchOutcome::Expired };
+        let problem = "the provider did not end it in time".to_owned();
+        self.end(lead, batch, outcome, BatchCounts::default(), Some(problem)).await
     }
 
     /// Hands a batch to the provider, unless the provider has it already.

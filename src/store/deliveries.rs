@@ -116,16 +116,20 @@ pub struct Claimed {
     claim: Uuid,
 }
 
-/// Claims due deliveries for as long as a try may take, in the caller's transaction.
+/// Claims due deliveries for as long as a try may take, in the caller's transaction. The webhooks that were tried longest ago come first, so that slow
+/// receivers of many others keep none from its turn.
 pub async fn claim(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<Vec<Claimed>> {
     let locked: Vec<WebhookId> = sqlx::query_scalar(
         "SELECT w.id FROM webhooks w
           WHERE w.off_since IS NULL AND EXISTS (
                 SELECT 1 FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending' AND d.due_at <= clock_timestamp()
                    AND coalesce(d.claimed_until <= clock_timestamp(), true))
-          ORDER BY w.id FOR NO KEY UPDATE SKIP LOCKED LIMIT $1",
+            AND (SELECT count(*) FROM webhook_delivery b WHERE b.webhook_id = w.id AND b.state = 'pending' AND b.claimed_until > clock_timestamp()) < $2
+          ORDER BY (SELECT max(d.tried_at) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending') NULLS FIRST, w.id
+            FOR NO KEY UPDATE SKIP LOCKED LIMIT $1",
     )
     .bind(SERVED)
+    .bind(AT_ONCE)
     .fetch_all(&mut *conn)
     .await?;
     if locked.is_empty() {

@@ -248,13 +248,14 @@ pub struct Rival {
 }
 
 /// The facts that say something else than new ones of functional predicates for a part of their time, in the same zone, if they may go stale and
-/// nothing that states them is younger than `told_at`. A predicate is functional if that was said by hand, or in an ontology that is open or in
+/// nothing that states them is younger than `told_at`. What somebody asserted without a source holds whatever texts say. A predicate is functional if that was said by hand, or in an ontology that is open or in
 /// that zone.
 pub async fn rivals(conn: &mut PgConnection, new: &[TripleId], told_at: DateTime<Utc>) -> sqlx::Result<Vec<Rival>> {
     sqlx::query_as(
         "SELECT t.id, n.id AS new_id, n.valid_from, n.valid_until
            FROM triples n JOIN triples t ON t.subject_id = n.subject_id AND t.predicate_id = n.predicate_id AND t.zone = n.zone AND t.statement <> n.statement
             AND t.invalidated_at IS NULL AND t.valid && n.valid AND t.fact_type = 'dynamic' AND t.derived_by IS NULL
+            AND t.source_id IS NOT NULL
           WHERE n.id = ANY($1) AND n.invalidated_at IS NULL AND t.id <> ALL($1)
             AND EXISTS (SELECT FROM predicate_axioms a WHERE a.predicate_id = n.predicate_id AND a.is_functional AND a.zone IN (0, n.zone))
             AND (SELECT max(coalesce(d.event_time, d.created_at)) FROM triple_citations c JOIN documents d ON d.id = c.document_id

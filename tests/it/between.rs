@@ -111,11 +111,16 @@ async fn a_summary_quotes_no_summary_that_quotes_what_was_closed_meanwhile() {
     let settings = [("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model")];
     let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
     let of_summaries = |call: &Asked| call.message().contains("It tells of");
+    // Two of these do not fit the model's window, so the model is asked about them.
+    let more = "It goes on with more of the same and says nothing else. ".repeat(25);
     llm.will_say(move |call| {
         let tells = ["volcano of number 79", "the end"].iter().any(|words| call.message().contains(words));
-        let reply = Reply::said(if tells { "It tells of the end." } else { "It tells of the rest." });
+        let told = if tells { "It tells of the end." } else { "It tells of the rest." };
         // The model thinks about the whole file for longer than it takes to close a part of it.
-        if of_summaries(call) { reply.after(Duration::from_secs(3)) } else { reply }
+        match of_summaries(call) {
+            true => Reply::said(told).after(Duration::from_secs(3)),
+            false => Reply::said(&format!("{told} {more}")),
+        }
     });
     let text = section("Ovens", "oven", 80) + &section("Volcanoes", "volcano", 80);
     let file = summarize::upload(&app, &text, json!({})).await;

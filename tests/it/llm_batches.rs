@@ -563,3 +563,23 @@ async fn what_a_provider_refuses_is_shown_without_the_key_and_ends_nothing() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+/// Nobody looked while the batch ended, and its time is long over.
+#[tokio::test]
+async fn what_a_batch_answered_while_nobody_looked_is_paid_once() {
+    let app = app().await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().to_str().unwrap();
+    let file = upload(&app, &section("", "oven", 80), json!({})).await;
+    waiting(&app, 1).await;
+    let run = ["run", "--provider", "mock", "--badge", "batch", "--store", store, "--once"];
+    assert!(ended(command(&app, &run)).await.status.success());
+    assert!(ended(command(&app, &["finalize", "--store", store])).await.status.success());
+    sqlx::query("UPDATE llm_batches SET expires_at = now() - interval '3 days'").execute(&app.pool).await.unwrap();
+    assert!(ended(command(&app, &run)).await.status.success());
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    assert!(effective(&app, file).await["text"].as_str().unwrap().contains("oven of number 0"));
+    assert_eq!(requests(folder.path()), 1, "it was asked again");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

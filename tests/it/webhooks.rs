@@ -17,10 +17,11 @@ use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 use svc::{
     events::sequencer,
-    store::{self, event_feed},
+    store::{self, deliveries, event_feed},
     webhooks,
 };
 use svc_client::{
@@ -452,7 +453,7 @@ async fn deliveries_that_are_over_go_with_the_events() {
     .await
     .unwrap();
     let mut conn = app.pool.acquire().await.unwrap();
-    assert!(!store::deliveries::sweep(&mut conn, std::time::Duration::from_secs(60)).await.unwrap());
+    assert!(!deliveries::sweep(&mut conn, Duration::from_secs(60)).await.unwrap());
     let left: Vec<String> =
         sqlx::query_scalar("SELECT state FROM webhook_delivery").fetch_all(&mut *conn).await.unwrap();
     assert_eq!(left, ["pending"]);
@@ -480,5 +481,28 @@ async fn many_creations_at_once_do_not_pass_the_limit_of_a_creator() {
         assert!(refused.iter().all(|failure| failure.code == Code::Conflict), "{refused:?}");
         assert_eq!(refused.len(), 12, "{creator:?}");
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn slow_receivers_of_many_webhooks_keep_none_from_its_turn() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    sqlx::raw_sql(
+        "INSERT INTO webhooks (url, kinds, secret, after_seq)
+         SELECT 'http://127.0.0.1:1/', '{}', decode(repeat('00', 32), 'hex'), 0 FROM generate_series(1, 18);
+         INSERT INTO webhook_delivery (webhook_id, seq) SELECT w.id, n FROM webhooks w, generate_series(1, 9) n",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let mut served = BTreeSet::new();
+    // None of the calls ends.
+    for _ in 0..2 {
+        let mut tx = app.pool.begin().await.unwrap();
+        let claimed = deliveries::claim(&mut tx, Duration::from_secs(60)).await.unwrap();
+        served.extend(claimed.iter().map(|delivery| delivery.webhook_id));
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(served.len(), 18);
     app.end().await;
 }

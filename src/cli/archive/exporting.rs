@@ -466,7 +466,9 @@ impl Export {
         };
         let path = part.join(MANIFEST);
         put(&path, &manifest).map_err(at(&path))?;
-        File::open(&part).and_then(|folder| folder.sync_all()).map_err(at(&part))?;
+        for folder in [part.join(BLOBS), part.clone()] {
+            File::open(&folder).and_then(|folder| folder.sync_all()).map_err(at(&folder))?;
+        }
         fs::rename(&part, &folder).map_err(at(&folder))?;
         // Another export that found these gone before would begin in the finished archive.
         for name in [PROGRESS, "lock", "bytes.new"] {

@@ -13,7 +13,13 @@ use crate::{
         tasks::{Apply, OrTaskFailure, asking::Asking, structure::model},
     },
     rdf::shapes::guarding::{self, Guard, Refusal, Warned},
-    store::{self, evidence::Evidence, extraction::SourceText, scope::Readable, triples::write::take_pen},
+    store::{
+        self,
+        evidence::Evidence,
+        extraction::SourceText,
+        scope::Readable,
+        triples::write::{move_on, take_pen},
+    },
 };
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
@@ -280,6 +286,10 @@ async fn write(
     }
     // What an answer had no room for may still be stated.
     if parameters.replace && !found.truncated && !found.dropped.contains_key("too_many") {
+        if !written.superseded.is_empty() {
+            // What is left of a fact that gave way has the citations of the text too.
+            move_on(conn).await.classified()?;
+        }
         let closed = store::triples::follow::no_longer_stated(conn, source, &written.facts).await;
         written.closed = closed.classified()?;
     }
@@ -295,6 +305,9 @@ async fn supersede(conn: &mut PgConnection, new: &[TripleId], text: &SourceText)
         let rivals = store::extraction::rivals(conn, new, text.told_at).await.classified()?;
         if rivals.is_empty() {
             break;
+        }
+        if !superseded.is_empty() {
+            move_on(conn).await.classified()?;
         }
         let mut seen = BTreeSet::new();
         for rival in rivals.into_iter().filter(|rival| seen.insert(rival.id)) {
