@@ -126,7 +126,7 @@ impl Keeper {
                 }
                 LlmBatchState::Submitted if is_due => {
                     let looked = self.look(lead, &batch).await?;
-                    // It may have ended long ago, while nobody looked, and what it answered is paid.
+                    // The batch may have ended long ago while nobody looked, and its answers are paid for.
                     let is_without_answers = match &looked {
                         Ok(is_over) => !is_over,
                         Err(ProviderError::Unknown(_)) => true,

@@ -69,11 +69,17 @@ pub(super) async fn answer(
 ) -> Result<SearchResponse, Failure> {
     let mut laps = Laps::since(asked.started);
     laps.end(SearchStage::Prepare);
-    let (mut page, mut found) = look(core, eligible, &asked, &ranking, &mut laps).await?;
-    // More than this looks at may have been stored before all that was shown.
-    if page.places.is_empty() && !asked.ranks_again() && asked.page.looks_deeper(page.before) {
-        (page, found) = look(core, eligible, &asked, &ranking, &mut laps).await?;
-    }
+    let (page, found) = loop {
+        let looked = match asked.group_by {
+            GroupBy::None => Box::pin(alone(core, eligible, &asked, &ranking, &mut laps)).await?,
+            GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, &asked, &ranking, &mut laps)).await?,
+        };
+        // More results than this looks at may have been stored before all those that were shown.
+        let is_empty = looked.0.places.is_empty() && !asked.ranks_again();
+        if !is_empty || !asked.page.looks_deeper(looked.0.before) {
+            break looked;
+        }
+    };
     let Shown { places, before, order, total, facets, sorted, keys } = page;
     if let Ranking::Hybrid(_, added) = &ranking {
         // The next page adds terms of the same texts.
@@ -187,19 +193,6 @@ impl Found {
             self.legs.entry(id).or_default().rerank = Some(leg);
         }
         (self.ranked, self.no_tokens) = (ranked, no_tokens);
-    }
-}
-
-async fn look(
-    core: &Core,
-    eligible: &Eligible,
-    asked: &Asked<'_>,
-    ranking: &Ranking<'_>,
-    laps: &mut Laps,
-) -> Result<(Shown, Found), Failure> {
-    match asked.group_by {
-        GroupBy::None => Box::pin(alone(core, eligible, asked, ranking, laps)).await,
-        GroupBy::File | GroupBy::Section => Box::pin(grouped(core, eligible, asked, ranking, laps)).await,
     }
 }
 

@@ -154,7 +154,7 @@ impl Page {
         }
     }
 
-    /// Looks at all results that pages show, if all that it looked at, so many, were passed and it may look at more; says whether it does.
+    /// Widens the look to all results that pages show, if everything that was looked at was passed and there may be more; returns whether it did.
     pub fn looks_deeper(&mut self, passed: usize) -> bool {
         let is_deeper = self.begin.is_some() && passed >= self.reach() && self.reach() < MOST;
         self.is_deep |= is_deeper;
@@ -187,9 +187,9 @@ impl Page {
         self.begin.as_ref().map_or(self.limit, |begin| begin.first)
     }
 
-    /// Those of a ranking that come neither on this page nor on a further one. As long as the cursor knows all that was shown, that is what the others are
-    /// held against, so that what was stored or found only since then comes too, however good it is. Once it knows only the last ones, the page begins behind
-    /// the last of these that is still there, or else where they began.
+    /// The results of a ranking that this page and further ones leave out. As long as the cursor knows everything that was shown, only that is left out, so
+    /// results that were stored or found since then come too, however good they are. Once the cursor knows only the last ones, the page begins behind the last
+    /// of these that is still there, or else where they began.
     pub fn passed(&self, ranked: &[DocumentId]) -> HashSet<DocumentId> {
         let Some(Begin { skipped, shown, .. }) = &self.begin else { return HashSet::new() };
         let known: HashSet<DocumentId> = shown.iter().copied().collect();

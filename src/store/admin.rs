@@ -245,8 +245,8 @@ pub struct Unfinished {
     pub blocked_by: BTreeMap<BlockedBy, i64>,
 }
 
-/// The unfinished tasks at and under a node, which the ids of its ancestors and its own name. Equal tasks are counted first, because there may be a
-/// hundred thousand.
+/// The unfinished tasks at and under a node. `line` has the ids of the node's ancestors, root first, and its own. Equal tasks are counted first, because
+/// there may be a hundred thousand.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = line.last()))]
 pub async fn frontier(conn: &mut PgConnection, scope: &Readable, line: &[i64]) -> sqlx::Result<Unfinished> {
     let mut arguments = scope.arguments();

@@ -1,19 +1,20 @@
 //! The advisory locks: those that exist once in a database, and those that each thing of a kind has. PostgreSQL knows them by number alone, and two with one
 //! number would keep each other waiting for no reason; the compiler refuses an enum in which two have the same.
 
-/// A kind of things that have a lock each: the first of the lock's two keys, so that an id never collides with a lock that exists once.
+/// A kind of thing of which each has a lock of its own. The kind is the first of the lock's two keys, so that an id never collides with a lock that exists
+/// once.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub enum LockOf {
-    /// A root of ingestion, held by who settles under it or keeps the settler away.
+    /// A root of ingestion, held by whoever settles under it or keeps the settler away.
     File = 7376,
     /// The bytes of an upload, by their hash.
     Upload = 7377,
     /// A tree, by its topmost node: shared by whoever locks a file in the tree, or held alone for all of its files.
     Tree = 7378,
-    /// A root of ingestion, held by who makes nodes of the files within the file.
+    /// A root of ingestion, held by whoever makes nodes of the files within the file.
     Members = 7379,
-    /// A root of ingestion, held by who gives its tasks the priority that it has.
+    /// A root of ingestion, held by whoever gives its tasks the file's priority.
     Priority = 7380,
 }
 

@@ -116,8 +116,8 @@ pub struct Claimed {
     claim: Uuid,
 }
 
-/// Claims due deliveries for as long as a try may take, in the caller's transaction. The webhooks that were tried longest ago come first, so that slow
-/// receivers of many others keep none from its turn.
+/// Claims due deliveries for as long as a try may take, in the caller's transaction. The webhooks that were tried longest ago come first, so that many slow
+/// receivers cannot keep another webhook from its turn.
 pub async fn claim(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<Vec<Claimed>> {
     let locked: Vec<WebhookId> = sqlx::query_scalar(
         "SELECT w.id FROM webhooks w

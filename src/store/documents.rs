@@ -376,7 +376,7 @@ pub struct Gone {
 pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::Result<Gone> {
     let roots: Vec<DocumentId> = roots.iter().map(Place::id).collect();
     super::events::deleted(conn, &roots).await?;
-    // A look before this one would miss what somebody creates deep under a root between the two.
+    // A count before this delete would miss what somebody creates deep under a root between the two.
     let rows: Vec<(DocumentId, Word<Settled>, bool)> = sqlx::query_as(
         "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id, settled, guard)
          SELECT id, settled, guard <> -1 FROM gone",

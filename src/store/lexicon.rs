@@ -10,8 +10,8 @@ use svc_ranking::{Analyzer, AnalyzerConfig};
 pub(super) const CHARACTERS: i32 = 1_000_000;
 /// A tsvector takes a megabyte at most; what comes after this many bytes is left out.
 const BYTES: usize = 900_000;
-/// After so many words their places begin anew, because a tsvector tells no more than 16,383 apart. Two words at one distance in two such stretches are then
-/// taken for a phrase that no text has; otherwise all phrases behind the first 16,000 words would be missed.
+/// After so many words their places begin anew, because a tsvector tells no more than 16,383 apart. Two words of different stretches may then look like
+/// neighbours, and be taken for a phrase that the text does not have; otherwise every phrase behind the first 16,000 words would be missed.
 const STRETCH: u32 = 16_000;
 /// So many words of a stretch also have the places behind the one before it, so that a phrase across both is found.
 const OVERLAP: u32 = 300;

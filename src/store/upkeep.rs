@@ -80,7 +80,7 @@ pub async fn purge(
         return Ok(Purged { rows: 0, next: None });
     }
     // The walk is by id and so by age: a task that was queued too recently ends it. An extra index would cost every
-    // finish. What is asked of the row itself is asked again if somebody puts the task back meanwhile.
+    // finish. The conditions on the row itself are checked again if somebody puts the task back meanwhile.
     let (rows, last, seen): (i64, Option<TaskId>, i64) = sqlx::query_as(
         "WITH seen AS MATERIALIZED (
              SELECT * FROM (

@@ -1,4 +1,4 @@
-//! Settles what nobody settles. Whoever finds the settler's lock of a file taken leaves its events to the holder; a holder that only kept the settler away
+//! Settles what nobody else settles. Whoever finds the settler's lock of a file taken leaves its events to the holder; a holder that only kept the settler away
 //! does not take them, and one that was killed cannot.
 use crate::{core::Core, ingest::settle, store::ingest_nodes};
 use std::{collections::HashMap, time::Duration};
@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The oldest event of each root, and how many looks have seen it.
 type Seen = HashMap<RootId, (i64, u32)>;
 
-/// Settles whatever is left, until it is aborted. A worker that drains waits for what the tracker has.
+/// Settles whatever is left, until it is aborted. A draining worker waits for the tasks of the tracker.
 pub fn start(core: Core, settling: TaskTracker) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut seen = Seen::new();

@@ -39,8 +39,7 @@ fn of_type(name: &str) -> TaskTypePath {
 async fn what_is_asked_of_a_document_that_moves_is_queued_where_it_will_be() {
     let llm = Llm::start().await;
     llm.will_say(|_| Reply::said("{}"));
-    let settings = [("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model")];
-    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let app = summarize::app(&llm, &[]).await;
     for name in ["raptor", "extract:facts"] {
         let file = app.upload(&sample("handbook.md")).await.unwrap().document_id;
         app.settled(file).await;
@@ -83,8 +82,7 @@ async fn what_is_asked_of_a_document_that_moves_is_queued_where_it_will_be() {
 #[tokio::test]
 async fn a_summary_quotes_nothing_that_is_being_closed() {
     let llm = Llm::start().await;
-    let settings = [("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model")];
-    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let app = summarize::app(&llm, &[]).await;
     let tells = |call: &Asked| call.message().contains("volcano of number 79");
     llm.will_say(move |call| Reply::said(if tells(call) { "It tells of the end." } else { "It tells of the rest." }));
     app.client.pause_task_type(of_type("summarize:llm")).await.unwrap();
@@ -108,8 +106,7 @@ async fn a_summary_quotes_nothing_that_is_being_closed() {
 #[tokio::test]
 async fn a_summary_quotes_no_summary_that_quotes_what_was_closed_meanwhile() {
     let llm = Llm::start().await;
-    let settings = [("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model")];
-    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let app = summarize::app(&llm, &[]).await;
     let of_summaries = |call: &Asked| call.message().contains("It tells of");
     // Two of these do not fit the model's window, so the model is asked about them.
     let more = "It goes on with more of the same and says nothing else. ".repeat(25);

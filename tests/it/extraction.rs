@@ -2,9 +2,9 @@
 mod answers;
 mod hostile;
 mod shapes;
+mod superseding;
 
 use crate::{
-    edits::patched,
     ontologies::load,
     principals::{grant, someone},
     summarize::evidence,
@@ -14,7 +14,6 @@ use crate::{
         until,
     },
 };
-use chrono::Datelike;
 use serde_json::{Value, json};
 use std::time::Duration;
 use svc_client::{
@@ -534,56 +533,6 @@ async fn facts_of_a_closed_text_and_their_entities_are_seen_by_its_readers_alone
     // A text that is opened takes its facts and entities along; the name is taken there, and nothing breaks.
     app.client.unprotect_document(DocumentPath { id: folder }).await.unwrap();
     assert_eq!(believed(&stranger.client).await.len(), 3);
-    invariants::check_drained(&app.pool).await;
-    app.end().await;
-}
-
-/// All that a text says is recorded at one moment, and a part of what was recorded may have to give way again.
-#[tokio::test]
-async fn two_new_answers_take_their_time_from_one_old_one_and_an_edited_text_from_what_it_said() {
-    let llm = Llm::start().await;
-    let app = app(&llm, &[]).await;
-    let new = NewPredicate { name: "works_for".to_owned(), functional: true, ..NewPredicate::default() };
-    app.client.create_predicate(Json(new)).await.unwrap();
-    let times = async || {
-        let facts = believed(&app.client).await;
-        let mut times: Vec<(Option<i32>, Option<i32>)> = facts
-            .iter()
-            .filter(|fact| fact.predicate == "default:works_for")
-            .map(|fact| (fact.valid_from.map(|from| from.year()), fact.valid_until.map(|until| until.year())))
-            .collect();
-        times.sort_unstable();
-        times
-    };
-    let older = NewDocument {
-        event_time: Some("2001-01-01T00:00:00Z".parse().unwrap()),
-        ..document("Old", "Ada Lovelace works for Globex.")
-    };
-    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
-    let older = app.client.create_document(wait, Json(older)).await.unwrap().id;
-    llm.will([facts(&[said(
-        json!({"object": "Globex", "valid_from": null, "quote": "Ada Lovelace works for Globex"}),
-    )])]);
-    extract(&app.client, older, ExtractFactsRequest::default()).await;
-    assert_eq!(times().await, [(None, None)]);
-
-    let younger = text(&app, "Ada Lovelace works for Acme, then for Initech.", None).await;
-    let quote = "Ada Lovelace works for Acme";
-    llm.will([facts(&[
-        said(json!({"object": "Acme", "valid_from": "2010", "valid_until": "2015", "quote": quote})),
-        said(json!({"object": "Initech", "valid_from": "2015", "quote": "then for Initech"})),
-    ])]);
-    let auto = ExtractFactsRequest { supersede: Some(SupersedeFacts::Auto), ..ExtractFactsRequest::default() };
-    assert_eq!(extract(&app.client, younger, auto).await.facts, 2);
-    assert_eq!(times().await, [(None, Some(2010)), (Some(2010), Some(2015)), (Some(2015), None)]);
-
-    patched(&app, younger, json!({"content": "Ada Lovelace works for Umbrella since 2012."})).await;
-    llm.will([facts(&[said(
-        json!({"object": "Umbrella", "valid_from": "2012", "quote": "Ada Lovelace works for Umbrella"}),
-    )])]);
-    let both = ExtractFactsRequest { replace: true, ..auto };
-    assert_eq!(extract(&app.client, younger, both).await.facts, 1);
-    assert_eq!(times().await, [(None, Some(2010)), (Some(2012), None)]);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -23,7 +23,7 @@ use svc_client::{
     },
 };
 
-async fn app(llm: &Llm, more: &[(&str, &str)]) -> TestApp {
+pub(crate) async fn app(llm: &Llm, more: &[(&str, &str)]) -> TestApp {
     let mut settings = vec![("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model")];
     settings.extend(more);
     TestApp::with(Wish { settings: &settings, ..Wish::default() }).await

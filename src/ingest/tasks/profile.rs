@@ -70,7 +70,7 @@ async fn fitting_text(tools: &Tools, workbook: &str, profile: SheetProfile) -> R
             let text = profile::text(&workbook, &profile, room);
             // The smallest text is the sheet's name and its range, which fits every window.
             if model.count_tokens(&text)? <= model.document_window() || room < 100 {
-                // What is counted at a sheet is summed up with what its records have, and only the sum is embedded with the special tokens.
+                // The tokens of all parts are added up, so no part counts the special tokens, which come once for the whole.
                 let tokens = model.count_content_tokens(&text)?;
                 return Ok::<_, EmbedError>((text, i64::try_from(tokens).unwrap_or(i64::MAX)));
             }

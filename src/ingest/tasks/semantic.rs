@@ -37,7 +37,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
 
     let mut tx = apply.begin_creating().await?;
-    // What was edited since the task was queued is in flight again, and the settler queues this anew once it is done.
+    // A text that was edited since the task was queued is in flight again; the settler queues this task anew once that text has settled.
     if store::rollups::lock(tx.conn(), id, &[id]).await.classified()?.is_empty() {
         return tx.skip("the container was changed or cancelled meanwhile".to_owned(), Map::new()).await;
     }

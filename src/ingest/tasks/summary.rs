@@ -361,13 +361,13 @@ impl<'a> Writing<'a> {
     async fn apply(self, apply: Apply<'_>, sources: &[Source], told: Told) -> Result<Outcome, TaskFailure> {
         let (tools, grant, id) = (self.tools, apply.grant, self.id);
         let embedded = windows::embed(&self.model, &[row(id, &told.text)]).await?;
-        // Who closes or moves a document waits, and so does who deletes something in this tree; they then remove the summary, or were here before this look.
+        // Whoever closes or moves a document waits, and so does whoever deletes something in this tree; they then remove the summary, or came before this look.
         let mut tx = apply.begin_creating_in_tree(id).await?;
         let waiting = store::rollups::lock(tx.conn(), id, &[id]).await.classified()?.pop();
         let Some(container) = waiting else {
             return tx.skip("the container was changed or cancelled meanwhile".to_owned(), Map::new()).await;
         };
-        // A summary below that lost its text is a source no more, and the texts that it told of are.
+        // A summary below that has lost its text is no longer a source; the texts that it was made of are sources again.
         let now = self::sources(tx.conn(), &[id], None).await.classified()?.remove(&id).unwrap_or_default();
         if now != sources {
             let message = "documents were changed while they were being summarised";

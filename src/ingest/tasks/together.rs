@@ -416,9 +416,9 @@ impl<'a> Common<'a> {
         let Ready { begun, started_at, summaries, mut vectors } = ready;
         let badges = &self.tools.settings.task_badges;
         // What a crash of the server takes back is applied again: the tasks wait in their batch then, and the answers are kept.
-        // Who closes or moves a document waits, and then removes these summaries, or was here before this look.
+        // Whoever closes or moves a document waits, and then removes these summaries, or came before this look.
         let mut tx = store::transaction::begin_creating_unflushed(&self.tools.pool).await.classified()?;
-        // Who deletes something in one of these trees is not waited for.
+        // Nobody here waits for a delete in one of these trees.
         let free = store::locks::try_trees(&mut tx, &documents_of(&summaries)).await.classified()?;
         let summaries = only(summaries, free);
         let ids = documents_of(&summaries);

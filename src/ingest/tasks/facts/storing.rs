@@ -287,7 +287,7 @@ async fn write(
     // What an answer had no room for may still be stated.
     if parameters.replace && !found.truncated && !found.dropped.contains_key("too_many") {
         if !written.superseded.is_empty() {
-            // What is left of a fact that gave way has the citations of the text too.
+            // What is left of a fact that gave way cites this text too, and may have to be closed.
             move_on(conn).await.classified()?;
         }
         let closed = store::triples::follow::no_longer_stated(conn, source, &written.facts).await;
