@@ -43,6 +43,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// What a standby must have replayed to answer a read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needed {
+    /// The timeline of the primary, if it was asked: what a standby of another one has replayed says nothing.
+    pub timeline: Option<i32>,
     /// What the caller knows.
     pub position: Option<Position>,
     /// The changes of guards that were committed before the caller's rights were looked up; `None` for a caller who reads everything.
@@ -51,7 +53,8 @@ pub struct Needed {
 
 impl Needed {
     fn is_met_by(&self, standing: &Standing) -> bool {
-        self.position.is_none_or(|position| standing.replayed.is_some_and(|replayed| replayed >= position))
+        self.timeline.is_none_or(|timeline| standing.timeline == timeline)
+            && self.position.is_none_or(|position| standing.replayed.is_some_and(|replayed| replayed >= position))
             && self.rights.is_none_or(|rights| standing.rights >= rights)
     }
 }
@@ -380,16 +383,19 @@ mod tests {
     use super::*;
 
     fn standing(replayed: u64, rights: i64) -> Standing {
-        Standing { is_standby: true, replayed: Some(Position(replayed)), rights, started: DateTime::UNIX_EPOCH }
+        let (replayed, started) = (Some(Position(replayed)), DateTime::UNIX_EPOCH);
+        Standing { is_standby: true, timeline: 1, replayed, rights, started }
     }
 
     #[test]
     fn a_standby_must_have_both_what_is_known_and_the_last_change_of_rights() {
-        let needed = |position: Option<u64>, rights| Needed { position: position.map(Position), rights };
+        let needed =
+            |position: Option<u64>, rights| Needed { timeline: Some(1), position: position.map(Position), rights };
         assert!(Needed::default().is_met_by(&standing(0, 0)));
         assert!(needed(Some(7), Some(2)).is_met_by(&standing(7, 2)));
         assert!(!needed(Some(8), Some(2)).is_met_by(&standing(7, 2)));
         assert!(!needed(None, Some(3)).is_met_by(&standing(7, 2)));
+        assert!(!needed(Some(7), Some(2)).is_met_by(&Standing { timeline: 2, ..standing(7, 2) }), "of another history");
         let silent = Standing { replayed: None, ..standing(0, 0) };
         assert!(!needed(Some(0), None).is_met_by(&silent) && fault(&silent).is_err());
         assert!(fault(&Standing { is_standby: false, ..standing(9, 9) }).is_err());

@@ -154,7 +154,7 @@ impl Handle<ops::cancel_task> for Service {
         tx.commit().await.or_fail()?;
         announce_cancel(self, stopping).await;
         if !cancelled.is_empty() {
-            settle::settle_or_leave(&self.pool, &self.settings.task_badges, RootId(before.root_id)).await;
+            settle::settle_or_leave(self, RootId(before.root_id)).await;
             self.wake.notify(Lanes::ALL);
         }
         let mut conn = self.pool.acquire().await.or_fail()?;

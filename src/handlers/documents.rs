@@ -283,7 +283,7 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
         after_many(service).await;
     }
     if let Some(file) = file {
-        settle::settle_or_leave(&service.pool, &service.settings.task_badges, file).await;
+        settle::settle_or_leave(service, file).await;
     }
     service.wake.notify(Lanes::ALL);
     Ok(())
@@ -294,7 +294,7 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
 async fn after_many(service: &Service) {
     let done = async {
         while store::blobs::unlink_orphans(&service.pool).await? > 0 {}
-        settle::take_left(&service.pool, &service.settings.task_badges).await
+        settle::take_left(service).await
     };
     if let Err(error) = done.await {
         tracing::warn!(error = %error, "could not delete the bytes of all deleted files; the sweep will delete the rest");

@@ -100,6 +100,12 @@ async fn read(conn: &mut PgConnection, id: IndexId) -> Result<IndexResponse, Fai
     manage::read(conn, id).await.or_fail()?.map(shown).ok_or_else(|| no_index(id))
 }
 
+/// Begins a transaction that changes which documents an index covers. Whoever creates documents with their postings at the same time waits, and sees the change,
+/// or has ended before it, and then the build finds the documents.
+async fn begin_covering(service: &Service) -> sqlx::Result<store::transaction::Transaction> {
+    store::transaction::begin_moving(&service.pool).await
+}
+
 /// Builds what it can at once, and answers with the index as it is then.
 async fn build(service: &Service, id: IndexId) -> Result<IndexResponse, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
@@ -152,7 +158,7 @@ impl Handle<ops::create_index> for Service {
             title_paths: new.title_paths.unwrap_or(self.settings.title_paths),
         };
         let capabilities = new.capabilities.unwrap_or(IndexCapabilities { bm25: true, maxsim: false });
-        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let mut tx = begin_covering(self).await.or_fail()?;
         if let Some(members) = &new.members {
             lock_members(&mut tx, members).await?;
         }
@@ -250,7 +256,7 @@ impl Handle<ops::list_index_members> for Service {
 impl Handle<ops::add_index_members> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::add_index_members>) -> Result<IndexResponse, Failure> {
         let (id, members) = (IndexId(call.path.id), call.body.0.members);
-        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let mut tx = begin_covering(self).await.or_fail()?;
         lock_members(&mut tx, &members).await?;
         manage::lock(&mut tx, id).await.map_err(failure)?;
         let index = read(&mut tx, id).await?;
@@ -266,7 +272,7 @@ impl Handle<ops::add_index_members> for Service {
 impl Handle<ops::remove_index_member> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::remove_index_member>) -> Result<(), Failure> {
         let (id, member) = (IndexId(call.path.id), DocumentId(call.path.document_id));
-        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let mut tx = begin_covering(self).await.or_fail()?;
         manage::lock(&mut tx, id).await.map_err(failure)?;
         match manage::remove_member(&mut tx, id, member).await.or_fail()? {
             Removed::Gone => {}

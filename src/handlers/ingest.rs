@@ -75,7 +75,7 @@ impl Handle<ops::cancel_ingest> for Service {
         self.wake.notify(Lanes::ALL);
         cancel::finish(&self.pool, root_id).await;
         // A stopped task that ended in the meantime left its events, because the file was locked for the cancel.
-        settle::settle_or_leave(&self.pool, &self.settings.task_badges, root_id).await;
+        settle::settle_or_leave(self, root_id).await;
         Ok(CancelResponse { document_id: root_id.0, tasks_cancelled: ended.cancelled, tasks_stopping: ended.stopping })
     }
 }

@@ -1,29 +1,27 @@
 //! Held tasks that do not end by themselves.
 use super::{Tools, settle, tasks::types::TaskTypes};
-use crate::store::{self, leases::Held};
+use crate::{
+    core::Core,
+    store::{self, leases::Held},
+};
 use sqlx::PgPool;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use svc_ids::RootId;
 use uuid::Uuid;
 
 /// Gives claims back whose tasks have not ended, and ends those of which somebody wants the end.
 pub(crate) async fn give_back(tools: &Tools, tokens: &[Uuid]) -> sqlx::Result<()> {
     let cancelled = store::leases::give_back(&tools.pool, tokens).await?;
-    end(&tools.pool, &tools.types, &tools.settings.task_badges, &cancelled).await
+    end(tools, &tools.types, &cancelled).await
 }
 
 /// Ends held tasks for good, and then settles what they were done for.
-pub(crate) async fn end(
-    pool: &PgPool,
-    types: &TaskTypes,
-    badges: &BTreeMap<String, String>,
-    held: &[Held],
-) -> sqlx::Result<()> {
+pub(crate) async fn end(core: &Core, types: &TaskTypes, held: &[Held]) -> sqlx::Result<()> {
     let mut roots = HashSet::new();
-    let ended = end_all(pool, types, held, &mut roots).await;
+    let ended = end_all(&core.pool, types, held, &mut roots).await;
     // Of many tasks, each that is settled for would have its file walked anew.
     for root_id in roots {
-        settle::settle_or_leave(pool, badges, root_id).await;
+        settle::settle_or_leave(core, root_id).await;
     }
     ended
 }

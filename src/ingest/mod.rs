@@ -10,6 +10,7 @@ pub(crate) mod held;
 pub(crate) mod options;
 pub(crate) mod parent;
 pub(crate) mod plan;
+pub(crate) mod postings;
 pub(crate) mod profile;
 pub(crate) mod queueing;
 pub(crate) mod raptor;

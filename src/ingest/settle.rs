@@ -2,9 +2,11 @@
 //!
 //! Tasks append events; only this module takes them and moves containers. Each edge of the tree is walked once.
 use crate::{
+    core::Core,
     ingest::{
         cancel,
         options::Options,
+        postings::{AsRead, Unread},
         queueing::{Queueing, Work, add_to_files},
         reprocess,
         tasks::{
@@ -12,6 +14,7 @@ use crate::{
             types::{STRUCTURE_SEMANTIC, SUMMARIZE, TaskType, TaskTypes},
         },
     },
+    search::bm25,
     store::{
         self,
         evidence::Evidence,
@@ -38,32 +41,36 @@ const FILES: usize = 500;
 /// Takes all settle events of a root, unless somebody else is doing so: they will see ours too, or the sweep will.
 /// Returns true if tasks were queued.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: RootId) -> sqlx::Result<bool> {
-    settle_together(pool, badges, vec![root_id]).await
+pub async fn settle(core: &Core, root_id: RootId) -> Result<bool, bm25::Error> {
+    settle_together(core, vec![root_id]).await
 }
 
 /// Takes all settle events of roots, as many statements for all of them as for one. Returns true if tasks were queued.
-async fn settle_together(
-    pool: &PgPool,
-    badges: &BTreeMap<String, String>,
-    mut roots: Vec<RootId>,
-) -> sqlx::Result<bool> {
+async fn settle_together(core: &Core, mut roots: Vec<RootId>) -> Result<bool, bm25::Error> {
     let mut queued = false;
+    let mut postings = AsRead::default();
     loop {
         // What a crash of the server takes back is made again from the events, which the tasks have committed.
-        let (mut tx, taken) = store::transaction::begin_settling(pool, &roots).await?;
+        let (mut tx, taken) = store::transaction::begin_settling(&core.pool, &roots).await?;
         roots = taken;
         if roots.is_empty() {
             tx.rollback().await?;
             return Ok(queued);
         }
         let touched = store::ingest_nodes::apply_events(&mut tx, &roots).await?;
-        queued |= apply(&mut tx, badges, touched).await?;
+        match apply(core, &mut tx, touched, std::mem::take(&mut postings)).await? {
+            Ok(more) => queued |= more,
+            Err(unread) => {
+                tx.rollback().await?;
+                postings = AsRead::prepare(core, &unread).await?;
+                continue;
+            }
+        }
         // What was settled has events for what is above it. And since we looked, somebody may have committed one and left because we held the lock.
         let left = store::ingest_nodes::commit_and_look(tx, &roots).await?;
         let (again, over): (Vec<Left>, Vec<Left>) = left.into_iter().partition(|left| left.has_events);
         for generation in over.into_iter().flat_map(|left| left.ended) {
-            reprocess::end_or_leave(pool, generation).await;
+            reprocess::end_or_leave(&core.pool, generation).await;
         }
         roots = again.into_iter().map(|left| left.root_id).collect();
         if roots.is_empty() {
@@ -74,10 +81,11 @@ async fn settle_together(
 
 /// Settles containers under which nothing is open any more, or queues their rollups. Returns true if it queued some.
 async fn apply(
+    core: &Core,
     conn: &mut PgConnection,
-    badges: &BTreeMap<String, String>,
     touched: Vec<Touched>,
-) -> sqlx::Result<bool> {
+    postings: AsRead,
+) -> Result<Result<bool, Unread>, bm25::Error> {
     let is_done = |node: &Touched| {
         // A queued rollup has no task of its own that is open at the node: one task rolls up many containers.
         let is_open = node.open_tasks > 0 || node.open_children > 0 || node.rollup.0 == Rollup::Queued;
@@ -90,34 +98,36 @@ async fn apply(
         let settled_under = store::rollups::with_settled_child(conn, &ids(&rollups)).await?;
         settled.extend(rollups.extract_if(.., |node| !settled_under.contains(&node.document_id)));
     }
-    if !rollups.is_empty() {
-        queue_rollups(conn, badges, &rollups).await?;
+    if let Err(unread) = finish_nodes(core, conn, &settled, postings).await? {
+        return Ok(Err(unread));
     }
-    finish_nodes(conn, &settled).await?;
-    Ok(!rollups.is_empty())
+    if !rollups.is_empty() {
+        queue_rollups(conn, &core.settings.task_badges, &rollups).await?;
+    }
+    Ok(Ok(!rollups.is_empty()))
 }
 
 /// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left. Returns
 /// true if tasks may have been queued.
-pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: RootId) -> bool {
-    settle(pool, badges, root_id).await.unwrap_or_else(|error| {
+pub async fn settle_or_leave(core: &Core, root_id: RootId) -> bool {
+    settle(core, root_id).await.unwrap_or_else(|error| {
         tracing::warn!(root.id = root_id.0, error = %error, "settling failed; the sweep will do it");
         true
     })
 }
 
 /// Does the same for many roots, hundreds of them in one transaction.
-pub async fn settle_all_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, roots: &[RootId]) -> bool {
+pub async fn settle_all_or_leave(core: &Core, roots: &[RootId]) -> bool {
     let mut queued = false;
     for part in roots.chunks(FILES) {
-        match settle_together(pool, badges, part.to_vec()).await {
+        match settle_together(core, part.to_vec()).await {
             Ok(more) => queued |= more,
             Err(error) => {
                 tracing::warn!(files = part.len(), error = %error, "files could not be settled together; each is settled alone");
                 // What was committed before the error may have queued some.
                 queued = true;
                 for root_id in part {
-                    settle_or_leave(pool, badges, *root_id).await;
+                    settle_or_leave(core, *root_id).await;
                 }
             }
         }
@@ -204,9 +214,14 @@ async fn options_of(
     Ok(each.collect())
 }
 
-async fn finish_nodes(conn: &mut PgConnection, nodes: &[Touched]) -> sqlx::Result<()> {
+async fn finish_nodes(
+    core: &Core,
+    conn: &mut PgConnection,
+    nodes: &[Touched],
+    postings: AsRead,
+) -> Result<Result<(), Unread>, bm25::Error> {
     if nodes.is_empty() {
-        return Ok(());
+        return Ok(Ok(()));
     }
     for node in nodes.iter().filter(|node| has_no_rollup(node)) {
         let id = node.document_id;
@@ -220,20 +235,27 @@ async fn finish_nodes(conn: &mut PgConnection, nodes: &[Touched]) -> sqlx::Resul
     let empty = ids(nodes.iter().filter(|node| has_no_rollup(node)));
     store::rollups::forget_vectors(conn, &empty).await?;
     let finished = |node: &Touched| Finished { id: node.document_id, parent_id: node.parent_id, root_id: node.root_id };
-    finish(conn, &nodes.iter().map(finished).collect::<Vec<_>>()).await
+    finish(core, conn, &nodes.iter().map(finished).collect::<Vec<_>>(), postings).await
 }
 
-/// Settles containers of any files under which nothing is open, and tells those that wait for them. The caller keeps the settler away from them until
-/// its transaction ends.
-pub(super) async fn finish(conn: &mut PgConnection, nodes: &[Finished]) -> sqlx::Result<()> {
-    let ids: Vec<DocumentId> = nodes.iter().map(|node| node.id).collect();
-    let left = leave_flight(conn, &ids).await?;
+/// Settles containers of any files under which nothing is open, with these postings, and tells those that wait for them. The caller keeps the settler away from
+/// them until its transaction ends, and undoes it if some are unread.
+pub(super) async fn finish(
+    core: &Core,
+    conn: &mut PgConnection,
+    nodes: &[Finished],
+    postings: AsRead,
+) -> Result<Result<(), Unread>, bm25::Error> {
+    let left = leave_flight(conn, &ids_of(nodes)).await?;
     let landed: Vec<Finished> = nodes.iter().copied().filter(|node| left.contains(&node.id)).collect();
+    if let Err(unread) = postings.write(core, conn, &ids_of(&landed)).await? {
+        return Ok(Err(unread));
+    }
     tell(conn, &landed, &HashSet::new()).await?;
     let roots: Vec<RootId> =
         nodes.iter().filter(|node| node.id == node.root_id.document()).map(|node| node.root_id).collect();
     if roots.is_empty() {
-        return Ok(());
+        return Ok(Ok(()));
     }
     let folded = store::ingest_nodes::fold_frontiers(conn, &roots).await?;
     let failed = |root_id: &RootId| folded.get(root_id).map_or(0, |frontier| frontier.failed);
@@ -253,7 +275,11 @@ pub(super) async fn finish(conn: &mut PgConnection, nodes: &[Finished]) -> sqlx:
     let whole: Vec<DocumentId> = whole.into_iter().map(RootId::document).collect();
     store::evidence::remove_all(conn, &whole, Evidence::FailedParts).await?;
     let settled: Vec<RootId> = roots.into_iter().filter(|root_id| left.contains(&root_id.document())).collect();
-    store::events::settled(conn, &settled).await
+    Ok(Ok(store::events::settled(conn, &settled).await?))
+}
+
+fn ids_of(nodes: &[Finished]) -> Vec<DocumentId> {
+    nodes.iter().map(|node| node.id).collect()
 }
 
 /// Settles documents; returns those that were in flight.
@@ -434,16 +460,16 @@ pub async fn lock_for_failure(
 }
 
 /// Takes events that were left over. Returns true if tasks were queued.
-pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
-    let roots = store::ingest_nodes::roots_with_events(&mut *pool.acquire().await?).await?;
+pub async fn take_left(core: &Core) -> sqlx::Result<bool> {
+    let roots = store::ingest_nodes::roots_with_events(&mut *core.pool.acquire().await?).await?;
     let mut queued = false;
     for root_id in roots {
         // A root that cannot be settled must not keep the others waiting.
-        match settle(pool, badges, root_id).await {
+        match settle(core, root_id).await {
             Ok(more) => queued |= more,
             Err(error) => {
                 tracing::error!(root.id = root_id.0, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
-                recount(pool, root_id).await?;
+                recount(&core.pool, root_id).await?;
             }
         }
     }
@@ -461,14 +487,14 @@ async fn recount(pool: &PgPool, root_id: RootId) -> sqlx::Result<()> {
 }
 
 /// Does what was left over: marks the remaining nodes of cancelled files, and takes the remaining events.
-pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
-    let cancelled = store::cancelled::roots(&mut *pool.acquire().await?).await?;
+pub async fn sweep(core: &Core) -> sqlx::Result<bool> {
+    let cancelled = store::cancelled::roots(&mut *core.pool.acquire().await?).await?;
     for root_id in cancelled {
-        if let Err(error) = cancel::fail_rest(pool, root_id, root_id.document()).await {
+        if let Err(error) = cancel::fail_rest(&core.pool, root_id, root_id.document()).await {
             tracing::error!(root.id = root_id.0, error = %error, "could not mark the nodes of a cancelled file; the next sweep tries again");
         }
     }
-    take_left(pool, badges).await
+    take_left(core).await
 }
 
 /// Repairs roots that would wait for ever; the next sweep settles them. This looks at every root in flight.

@@ -1,7 +1,7 @@
 //! Chunks are embedded and indexed with the titles above them. What changes such a title, or who may read it, has the chunks embedded anew.
 use super::{
     queueing::{Queueing, Work},
-    tasks::types::EMBED_TITLES,
+    tasks::{titles::ALONE, types::EMBED_TITLES},
 };
 use crate::{
     core::Core,
@@ -9,19 +9,27 @@ use crate::{
     search::bm25,
     store::{self, places::Place},
 };
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use svc_client::Failure;
 use svc_ids::DocumentId;
 
-/// Has the chunks under a document embedded anew after its title changed, or whether it is a part; until then they are found by the old
-/// titles. So are those that a reprocess of the document is making.
+/// Has the chunks under a document embedded anew, and a container of a file indexed anew, after its title changed, or whether it is a part; until then
+/// they are found by the old titles. So are those that a reprocess of the document is making.
 pub async fn changed(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
-    let above = store::titles::above(conn, place).await.or_fail()?;
-    let Some(above) = above.filter(|above| above.is_indexed || core.settings.title_paths) else { return Ok(()) };
+    let Some(above) = store::titles::above(conn, place).await.or_fail()? else { return Ok(()) };
+    let is_told = above.is_indexed || core.settings.title_paths;
     if let Some(generation) = store::titles::tell_generation(conn, place).await.or_fail()? {
-        queue(core, conn, &generation).await?;
+        match is_told {
+            true => queue(core, conn, &generation).await?,
+            false => queue_alone(core, conn, &generation).await?,
+        }
     }
-    if above.has_parts { queue(core, conn, place).await } else { Ok(()) }
+    match above.has_parts && is_told {
+        true => queue(core, conn, place).await,
+        false if above.is_container => queue_alone(core, conn, place).await,
+        false => Ok(()),
+    }
 }
 
 /// Does the same for a document and all under it, after it came under other titles, or has other readers than what is above it. As nothing
@@ -62,10 +70,23 @@ async fn queue(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<()
     if store::titles::begin_anew(conn, place, EMBED_TITLES.name).await.or_fail()? {
         return Ok(());
     }
+    add(core, conn, place, json!({})).await
+}
+
+/// Queues a task for a container alone. One that waits sees its present title.
+async fn queue_alone(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    let params = json!({ALONE: true});
+    if store::titles::waits(conn, place, EMBED_TITLES.name, &[json!({}), params.clone()]).await.or_fail()? {
+        return Ok(());
+    }
+    add(core, conn, place, params).await
+}
+
+async fn add(core: &Core, conn: &mut PgConnection, place: &Place, params: Value) -> Result<(), Failure> {
     // The sums of the containers above a part of a file are made anew too.
     let file = store::edits::part(conn, place).await.or_fail()?.and_then(|part| part.file);
     let root_id = file.unwrap_or(place.id().as_root());
     let queueing = Queueing::of_file(root_id, &core.settings.task_badges);
-    queueing.add(conn, place, Work::of(&EMBED_TITLES)).await.or_fail()?;
+    queueing.add(conn, place, Work::of(&EMBED_TITLES).params(params)).await.or_fail()?;
     store::ingest_nodes::grow(conn, place.id(), 1, 0, 0).await.or_fail()
 }

@@ -22,7 +22,13 @@ pub async fn call(calls: &Remote, mut call: Untyped, telling: &Telling) -> Resul
     call.query.push(("wait".to_owned(), "false".to_owned()));
     let mut tree = calls.call(info, call).await?;
     let id = tree["document_id"].as_i64().unwrap_or_default();
-    let frontier = follow(calls, id, telling).await?;
+    watch(calls, id, telling, &mut tree).await.map_err(|failure| stored(failure, id))?;
+    Ok(tree)
+}
+
+/// Follows an ingestion to its end, and puts what became of it into what was answered when it began.
+async fn watch(calls: &Remote, id: i64, telling: &Telling, tree: &mut Value) -> Result<(), Failure> {
+    let frontier = followed(calls, id, telling).await?;
     // What was stored is known, and what became of it is read again.
     let (client, path) = (Client(calls.clone()), DocumentPath { id });
     let document = client.read_document(path, EmbedQuery::default()).await?.value()?;
@@ -33,11 +39,21 @@ pub async fn call(calls: &Remote, mut call: Untyped, telling: &Telling) -> Resul
     tree["next_cursor"] = json!(nodes.next_cursor);
     tree["frontier"] = json!(frontier);
     tree[ATTEMPTS] = evidence.get(ATTEMPTS).cloned().unwrap_or_else(|| json!([]));
-    Ok(tree)
+    Ok(())
 }
 
 /// Follows an ingestion to its end and tells how far it is. Whoever gives up the wait leaves the ingestion alone.
 pub async fn follow(calls: &Remote, id: i64, telling: &Telling) -> Result<FrontierResponse, Failure> {
+    followed(calls, id, telling).await.map_err(|failure| stored(failure, id))
+}
+
+/// Says of a failure that came after a file was stored where the file is.
+fn stored(failure: Failure, id: i64) -> Failure {
+    let detail = format!("{}; the file was stored as document {id}, and the tool read_frontier tells how far it is", failure.detail);
+    Failure { detail, ..failure }
+}
+
+async fn followed(calls: &Remote, id: i64, telling: &Telling) -> Result<FrontierResponse, Failure> {
     let mut events = Client(calls.clone()).follow_frontier(DocumentPath { id }).await?;
     while let Some(event) = events.next().await {
         let event = event?;
@@ -46,7 +62,5 @@ pub async fn follow(calls: &Remote, id: i64, telling: &Telling) -> Result<Fronti
             return Ok(event.data);
         }
     }
-    Err(Failure::new(Code::Unavailable, format!("document {id} is stored, and its ingestion goes on"))
-        .with("document_id", id)
-        .with("remedy", "follow it with the tool read_frontier"))
+    Err(Failure::new(Code::Unavailable, format!("the progress of document {id} is told no longer")))
 }

@@ -110,12 +110,12 @@ async fn needed(replicas: &Replicas, caller: &Caller, after: After) -> Option<Ne
     };
     let is_bounded = caller.principal().is_some();
     if !is_bounded && after != After::Now {
-        return Some(Needed { position, rights: None });
+        return Some(Needed { timeline: None, position, rights: None });
     }
     // The caller's rights were looked up before this, so that what they rest on is counted here.
     let written = replicas.written().await.ok()?;
     let position = if after == After::Now { Some(written.position) } else { position };
-    Some(Needed { position, rights: is_bounded.then_some(written.rights) })
+    Some(Needed { timeline: Some(written.timeline), position, rights: is_bounded.then_some(written.rights) })
 }
 
 fn count(server: &str) {

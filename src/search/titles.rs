@@ -1,5 +1,5 @@
 //! The titles above a chunk, by which it is found although they are not in its text.
-use crate::store::nodes::TextRow;
+use crate::{store::nodes::TextRow, usetype::Usetype};
 
 /// The most titles that stand before a chunk, and the most bytes of them; those nearest to it come first.
 const MOST: usize = 8;
@@ -11,7 +11,7 @@ const EXTENSIONS: [&str; 37] = [
     "vtt", "webp", "xls", "xlsb", "xlsx", "xml",
 ];
 
-/// Those of the titles from a document down to a chunk's parent that tell something: not the numbers of pages and segments, not twice the
+/// Those of the titles from a document down to a chunk's parent that tell something: not the numbers of pages, slides and segments, not twice the
 /// same, and of a file's name neither its extension nor mere numbers.
 pub fn telling(titles: &[String]) -> Vec<&str> {
     let (mut telling, mut bytes): (Vec<&str>, usize) = (Vec::new(), 0);
@@ -48,9 +48,17 @@ fn is_heading_of(title: &str, content: &str) -> bool {
     content.trim_start().lines().next().is_some_and(|line| line.trim_start_matches('#').trim() == title)
 }
 
+/// Whether a document without a text is found by its title: ingestion numbers pages, slides and segments, and what holds summaries is no result.
+pub fn is_telling(usetype: &str, title: &str) -> bool {
+    match Usetype::named(usetype) {
+        Some(Usetype::Section) => !is_made_up(title.trim()),
+        usetype => usetype != Some(Usetype::Raptor),
+    }
+}
+
 /// Whether ingestion gave this title to a part that had none.
 fn is_made_up(title: &str) -> bool {
-    let number = ["Page ", "Segment "].iter().find_map(|word| title.strip_prefix(word));
+    let number = ["Page ", "Segment ", "Slide "].iter().find_map(|word| title.strip_prefix(word));
     title == "Untitled section" || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 

@@ -1,6 +1,7 @@
 //! Edits of single documents: their fields, and what no longer fits a text that has changed.
 use super::{
     evidence::{self, Evidence},
+    indexes::postings,
     lexicon::{CHARACTERS, Lexicon},
     nodes::NOT_OF_A_FILE,
     places::Place,
@@ -200,9 +201,9 @@ pub struct Reopened {
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = leaf.map(|leaf| leaf.id().0)))]
 pub async fn reopen(conn: &mut PgConnection, leaf: Option<&Place>, what: Reopening<'_>) -> sqlx::Result<Reopened> {
     // A task that is to roll the containers up leaves those out whose rollup is no longer queued.
-    let moved: Vec<(Option<DocumentId>, Word<Settled>)> = sqlx::query_as(
+    let moved: Vec<(DocumentId, Option<DocumentId>, Word<Settled>)> = sqlx::query_as(
         "WITH was AS (SELECT id, settled FROM documents WHERE (id = ANY($1) OR id = $2) AND settled <> 'in_flight')
-         UPDATE documents d SET settled = 'in_flight' FROM was WHERE d.id = was.id RETURNING d.parent_id, was.settled",
+         UPDATE documents d SET settled = 'in_flight' FROM was WHERE d.id = was.id RETURNING d.id, d.parent_id, was.settled",
     )
     .bind(what.containers)
     .bind(leaf.map(Place::id))
@@ -215,12 +216,14 @@ pub async fn reopen(conn: &mut PgConnection, leaf: Option<&Place>, what: Reopeni
           WHERE n.document_id = ANY($1)",
     )
     .bind(what.containers)
-    .bind(moved.iter().map(|(parent, _)| *parent).collect::<Vec<_>>())
-    .bind(moved.iter().filter(|(_, was)| was.0 == Settled::Failed).map(|(parent, _)| *parent).collect::<Vec<_>>())
+    .bind(moved.iter().map(|(_, parent, _)| *parent).collect::<Vec<_>>())
+    .bind(moved.iter().filter(|(_, _, was)| was.0 == Settled::Failed).map(|(_, parent, _)| *parent).collect::<Vec<_>>())
     .bind(what.tokens)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    let failed = moved.iter().filter(|(_, was)| was.0 == Settled::Failed).count() as i64;
+    let ids: Vec<DocumentId> = moved.iter().map(|(id, _, _)| *id).collect();
+    postings::bury(conn, None, &ids).await?;
+    let failed = moved.iter().filter(|(_, _, was)| was.0 == Settled::Failed).count() as i64;
     Ok(Reopened { settled: moved.len() as i64 - failed, failed })
 }
 

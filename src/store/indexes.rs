@@ -95,7 +95,7 @@ macro_rules! covers {
                       -- One look-up by the key for each of a few documents, however many members there are.
                       WHERE m.index_id = i.id AND m.root_document_id = ANY(d.path || d.id || ARRAY(
                             SELECT unnest(f.path || f.id) FROM generations g JOIN documents f ON f.id = g.document_id
-                             WHERE g.generation_id = d.path[1]))))"
+                             WHERE g.generation_id = coalesce(d.path[1], d.id)))))"
     };
 }
 pub(super) use covers;
@@ -107,6 +107,35 @@ pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx
           WHERE d.id = ANY($1) AND (i.capabilities ->> 'bm25')::boolean AND ",
         covers!(),
         " ORDER BY 1, 2"
+    ))
+    .bind(documents)
+    .fetch_all(conn)
+    .await
+}
+
+/// A document as the indexes take it.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub struct Taken {
+    pub id: DocumentId,
+    pub usetype: String,
+    pub title: String,
+    pub content_hash: String,
+    /// The bytes of its text.
+    pub size: i64,
+    /// The BM25 indexes that cover it, by id.
+    pub indexes: Vec<IndexId>,
+}
+
+/// Those of these documents that some BM25 index covers, by id.
+pub async fn taken(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Taken>> {
+    sqlx::query_as(concat!(
+        "SELECT * FROM (
+             SELECT d.id, d.usetype, d.title, d.content_hash, octet_length(d.content)::bigint AS size,
+                    ARRAY(SELECT i.id FROM search_indexes i WHERE (i.capabilities ->> 'bm25')::boolean AND ",
+        covers!(),
+        " ORDER BY i.id) AS indexes
+               FROM documents d WHERE d.id = ANY($1)) t
+          WHERE indexes <> '{}' ORDER BY id"
     ))
     .bind(documents)
     .fetch_all(conn)

@@ -10,6 +10,7 @@ use crate::usetype::Usetype;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
+use std::collections::HashMap;
 use svc_client::wire::Settled;
 use svc_ids::DocumentId;
 
@@ -213,6 +214,24 @@ pub async fn leaves(
     .bind(Usetype::parts())
     .fetch_all(conn)
     .await
+}
+
+/// The states of these documents.
+pub async fn states(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<HashMap<DocumentId, Settled>> {
+    let states: Vec<(DocumentId, Word<Settled>)> =
+        sqlx::query_as("SELECT id, settled FROM documents WHERE id = ANY($1)").bind(ids).fetch_all(conn).await?;
+    Ok(states.into_iter().map(|(id, settled)| (id, settled.0)).collect())
+}
+
+/// Whether one of these nodes has settled.
+pub async fn are_settled(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<bool> {
+    if ids.is_empty() {
+        return Ok(false);
+    }
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM documents WHERE id = ANY($1) AND settled = 'settled')")
+        .bind(ids)
+        .fetch_one(conn)
+        .await
 }
 
 /// A node that left flight.

@@ -23,9 +23,20 @@ pub(super) fn note_failure() {
     let _ = FAILED.try_with(|failed| failed.store(true, Ordering::Relaxed));
 }
 
+/// Which timeline a server is on. A primary knows it at once. A standby that follows a new primary says so in its recovery before it does in its next checkpoint.
+macro_rules! timeline {
+    () => {
+        "CASE WHEN pg_is_in_recovery()
+              THEN (SELECT greatest(c.timeline_id, r.min_recovery_end_timeline) FROM pg_control_checkpoint() c, pg_control_recovery() r)
+              ELSE ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer END"
+    };
+}
+
 /// What the primary has written.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
+    /// Positions of two timelines do not compare.
+    pub timeline: i32,
     /// The end of its log, which is behind everything that was committed before.
     pub position: Position,
     /// How often guards have changed.
@@ -34,11 +45,14 @@ pub struct Written {
 
 /// What the primary has written by now.
 pub async fn written(conn: &mut PgConnection) -> sqlx::Result<Written> {
-    let (position, rights): (i64, i64) =
-        sqlx::query_as("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, c.changes FROM access_changes c")
-            .fetch_one(conn)
-            .await?;
-    Ok(Written { position: Position(end_of_record(position.cast_unsigned())), rights })
+    let (timeline, position, rights): (i32, i64, i64) = sqlx::query_as(concat!(
+        "SELECT ",
+        timeline!(),
+        ", (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, c.changes FROM access_changes c"
+    ))
+    .fetch_one(conn)
+    .await?;
+    Ok(Written { timeline, position: Position(end_of_record(position.cast_unsigned())), rights })
 }
 
 /// The bytes of a page of the log, and of the headers with which a page and a segment begin. No record ends right after one.
@@ -57,6 +71,7 @@ fn end_of_record(position: u64) -> u64 {
 pub struct Standing {
     /// Whether it replays the log of another server, and takes no writes.
     pub is_standby: bool,
+    pub timeline: i32,
     /// How far it has replayed; `None` if it does not tell.
     pub replayed: Option<Position>,
     /// How many changes of guards it has replayed.
@@ -67,13 +82,15 @@ pub struct Standing {
 
 /// How far a standby is by now. What is read after this on the same run is no older.
 pub async fn standing(conn: &mut PgConnection) -> sqlx::Result<Standing> {
-    let (is_standby, replayed, rights, started): (bool, Option<i64>, i64, DateTime<Utc>) = sqlx::query_as(
-        "SELECT pg_is_in_recovery(), (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint, c.changes, pg_postmaster_start_time()
-           FROM access_changes c",
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(Standing { is_standby, replayed: replayed.map(|position| Position(position.cast_unsigned())), rights, started })
+    let (is_standby, timeline, replayed, rights, started): (bool, i32, Option<i64>, i64, DateTime<Utc>) =
+        sqlx::query_as(concat!(
+            "SELECT pg_is_in_recovery(), ",
+            timeline!(),
+            ", (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint, c.changes, pg_postmaster_start_time() FROM access_changes c"
+        ))
+        .fetch_one(conn)
+        .await?;
+    Ok(Standing { is_standby, timeline, replayed: replayed.map(|position| Position(position.cast_unsigned())), rights, started })
 }
 
 /// What tells whether two servers share one history.
@@ -85,11 +102,10 @@ pub struct Identity {
     pub timeline: i32,
 }
 
-/// Which history a server has. A standby that follows a new primary says so in its recovery before it does in its next checkpoint.
+/// Which history a server has.
 pub async fn identity(conn: &mut PgConnection) -> sqlx::Result<Identity> {
     let (system, timeline): (i64, i32) = sqlx::query_as(
-        "SELECT s.system_identifier, greatest(c.timeline_id, r.min_recovery_end_timeline)
-           FROM pg_control_system() s, pg_control_checkpoint() c, pg_control_recovery() r",
+        concat!("SELECT s.system_identifier, ", timeline!(), " FROM pg_control_system() s"),
     )
     .fetch_one(conn)
     .await?;

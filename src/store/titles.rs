@@ -6,7 +6,7 @@ use super::{
     tasks::fingerprint,
 };
 use crate::usetype::Usetype;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_ids::DocumentId;
@@ -75,6 +75,8 @@ pub struct Above {
     pub is_part: bool,
     /// Its own title may stand above chunks.
     pub has_parts: bool,
+    /// It is a container of a file.
+    pub is_container: bool,
     /// Some index has the titles above chunks, or may have some that it was built with before.
     pub is_indexed: bool,
 }
@@ -85,6 +87,7 @@ pub async fn above(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Optio
     sqlx::query_as(
         "SELECT usetype = ANY($2) AS is_part,
                 EXISTS (SELECT FROM documents c WHERE c.parent_id = d.id AND c.usetype = ANY($2)) AS has_parts,
+                EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id) AS is_container,
                 EXISTS (SELECT FROM search_indexes WHERE built_to IS NOT NULL OR coalesce((config ->> 'title_paths')::boolean, false)) AS is_indexed
            FROM documents d WHERE id = $1",
     )
@@ -154,15 +157,17 @@ pub async fn begin_anew(conn: &mut PgConnection, place: &Place, task_type: &str)
     .await
 }
 
-/// Whether a task of this type waits at a document to begin with everything under it.
+/// Whether a task of this type waits at a document with one of these parameters.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn begins_anew(conn: &mut PgConnection, place: &Place, task_type: &str) -> sqlx::Result<bool> {
+pub async fn waits(conn: &mut PgConnection, place: &Place, task_type: &str, params: &[Value]) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM task_queue
-                         WHERE scope_document_id = $1 AND task_type = $2 AND NOT final AND status IN ('pending', 'failed') AND params = '{}')",
+                         WHERE scope_document_id = $1 AND task_type = $2 AND NOT final AND status IN ('pending', 'failed') AND claim_token IS NULL
+                           AND params = ANY($3))",
     )
     .bind(place.id())
     .bind(task_type)
+    .bind(params)
     .fetch_one(conn)
     .await
 }

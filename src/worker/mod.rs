@@ -136,7 +136,7 @@ impl RunningWorker {
         let claimer = role.claimer();
         let sending = webhooks::start(tools.pool.clone(), &tools.settings);
         let deriving = deriving::start(tools.pool.clone(), tools.settings.rules_max_derived);
-        let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());
+        let (pool, wake) = (tools.pool.clone(), tools.wake.clone());
         let retention = Some(tools.settings.task_retention_days).filter(|days| *days > 0.0);
         let retention = retention.map(|days| Duration::from_secs_f64(days * 86_400.0));
         // A summary may take several calls of a language model; each is kept, so that a next attempt goes on from there.
@@ -147,7 +147,7 @@ impl RunningWorker {
             deadlines: Deadlines::new(deadline, &tools),
             take_along: role.max_tasks.is_none(),
         };
-        let queue = queue::PgQueue::new(&tools, claimer, badges, deadline, retention);
+        let queue = queue::PgQueue::new(&tools, claimer, deadline, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let building = (!batches).then(|| building::start((*tools).clone()));
         let indexing = (!batches).then(|| indexing::start(pool.clone()));

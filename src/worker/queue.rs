@@ -24,7 +24,6 @@ use async_trait::async_trait;
 use rand::RngExt;
 use sqlx::PgPool;
 use std::{
-    collections::BTreeMap,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicI64, Ordering},
@@ -60,7 +59,6 @@ pub struct PgQueue {
     starts: Starts,
     claimer: Claimer,
     types: TaskTypes,
-    badges: BTreeMap<String, String>,
     deadlines: Deadlines,
     /// What the tasks of this process left to be settled.
     settling: TaskTracker,
@@ -126,7 +124,6 @@ impl PgQueue {
     pub fn new(
         tools: &Tools,
         claimer: Claimer,
-        badges: BTreeMap<String, String>,
         deadline: Duration,
         retention: Option<Duration>,
     ) -> PgQueue {
@@ -137,7 +134,6 @@ impl PgQueue {
             pool: tools.pool.clone(),
             claimer,
             types: tools.types.clone(),
-            badges,
             deadlines: Deadlines::new(deadline, tools),
             settling: tools.settling.clone(),
             reprocesses: TaskTracker::new(),
@@ -235,7 +231,7 @@ impl PgQueue {
 
     /// Ends held tasks for good.
     async fn end(&self, held: &[Held]) -> sqlx::Result<()> {
-        held::end(&self.pool, &self.types, &self.badges, held).await
+        held::end(&self.core, &self.types, held).await
     }
 
     /// Deletes ended tasks in small transactions. The next look continues where this one ended.
@@ -264,7 +260,7 @@ impl PgQueue {
         self.settling.close();
         self.settling.wait().await;
         self.settling.reopen();
-        let queued = settle::sweep(&self.pool, &self.badges).await?;
+        let queued = settle::sweep(&self.core).await?;
         // A sweep is cut off after a lease; this goes on, because the tree of a large file may take longer to put in its place.
         if self.reprocesses.is_empty() {
             self.reprocesses.spawn(reprocess::sweep(self.pool.clone()));
@@ -372,7 +368,7 @@ impl Queue for PgQueue {
     async fn fail(&self, grant: &Grant, failure: &TaskFailure) -> Result<bool, PortError> {
         let (failed, root_id) = self.record_failure(grant, failure).await.map_err(PortError::new)?;
         if let Some(root_id) = root_id {
-            settle::settle_or_leave(&self.pool, &self.badges, root_id).await;
+            settle::settle_or_leave(&self.core, root_id).await;
         }
         Ok(failed != Failed::NotOurs)
     }

@@ -28,7 +28,7 @@ pub fn start(core: Core, settling: TaskTracker) -> JoinHandle<()> {
 async fn look(core: &Core, seen: &mut Seen) -> sqlx::Result<()> {
     let oldest = ingest_nodes::oldest_events(&mut *core.pool.acquire().await?).await?;
     let left = left(&oldest, seen);
-    if !left.is_empty() && settle::settle_all_or_leave(&core.pool, &core.settings.task_badges, &left).await {
+    if !left.is_empty() && settle::settle_all_or_leave(core, &left).await {
         core.wake.notify(settle::QUEUES);
     }
     Ok(())

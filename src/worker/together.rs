@@ -126,7 +126,7 @@ impl Together {
 
     async fn end(&self, cancelled: &[Held]) -> sqlx::Result<()> {
         let tools = &self.tools;
-        held::end(&tools.pool, &tools.types, &tools.settings.task_badges, cancelled).await
+        held::end(tools, &tools.types, cancelled).await
     }
 
     /// Begins nothing new, and waits for what is under way.

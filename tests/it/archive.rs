@@ -8,6 +8,7 @@ mod searching;
 use crate::{
     access::Random,
     cli::{lines, svc},
+    edits::patched,
     principals::{grant, idle, someone},
     support::{PATIENCE, TOKEN, TestApp, Wish, http, invariants, queue_text, repository, sample, until},
 };
@@ -402,6 +403,42 @@ async fn what_was_killed_at_any_step_goes_on_to_the_same_end() {
     is.documents.clone_from(&was.documents);
     assert_eq!(is, was);
     invariants::check(&other.pool).await;
+    app.end().await;
+    other.end().await;
+}
+
+/// As ingestion moves the parts of a file into segments.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_moves_between_two_pages_of_an_export_comes_once() {
+    let (app, other) = (idle().await, idle().await);
+    let mut ids = Vec::new();
+    for part in 0..6 {
+        let documents: Vec<Value> = (0..500).map(|number| json!({"title": format!("{part} {number}"), "content": ""})).collect();
+        let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+        let made = app.client.create_documents(Json(batch)).await.unwrap();
+        ids.extend(made.documents.iter().map(|made| made.document_id));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let progress = folder.path().join("archive.part/progress.json");
+    loop {
+        let mut child = started(&app, &["export", archive.to_str().unwrap()]);
+        until("a page or the end", async || (progress.exists() || archive.exists()).then_some(())).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let now: Value = fs::read(&progress).map_or(Value::Null, |text| serde_json::from_slice(&text).unwrap());
+        if now["stage"] == "documents" && now["cursor"].is_string() {
+            break;
+        }
+        // The kill came too late.
+        let _ = fs::remove_dir_all(&archive);
+        let _ = fs::remove_dir_all(progress.parent().unwrap());
+    }
+    patched(&app, ids[0], json!({"parent_id": ids[2_999]})).await;
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+    let exported: BTreeSet<i64> = rows(&archive, "documents.ndjson").iter().map(|row| row["id"].as_i64().unwrap()).collect();
+    assert_eq!((exported.len(), rows(&archive, "documents.ndjson").len()), (3_000, 3_000));
+    done(&other, &["import", archive.to_str().unwrap()]).await;
     app.end().await;
     other.end().await;
 }

@@ -13,7 +13,7 @@ use crate::{
     upkeep::age,
 };
 use serde_json::json;
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 use svc::{
     ingest::settle,
     store::{access, locks, moves, places, scope::Writable, tasks, transaction, upkeep},
@@ -201,8 +201,7 @@ async fn what_was_left_to_settle_while_the_settler_was_kept_away_is_settled_with
         .unwrap();
     let mut held = transaction::begin(&app.pool).await.unwrap();
     locks::tree(&mut held, DocumentId(file)).await.unwrap();
-    let badges = BTreeMap::new();
-    settle::settle(&app.pool, &badges, RootId(file)).await.unwrap();
+    settle::settle(&app.service, RootId(file)).await.unwrap();
     let left = async || {
         sqlx::query_scalar::<_, bool>("SELECT EXISTS (SELECT FROM settle_event)").fetch_one(&app.pool).await.unwrap()
     };
@@ -253,7 +252,7 @@ async fn a_task_that_is_claimed_while_it_is_cancelled_is_stopped() {
 #[tokio::test]
 async fn a_task_that_fails_while_it_is_cancelled_is_not_tried_again() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
-    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
     for failure in [TaskFailure::retryable("slow", "it took too long"), TaskFailure::away("gone", "it is not there")] {
         let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
         let held = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap().grants.remove(0);
@@ -317,7 +316,7 @@ async fn a_reprocess_that_ends_for_long_keeps_no_other_upkeep_waiting() {
             .unwrap();
     let mut held = transaction::begin(&app.pool).await.unwrap();
     locks::file(&mut held, RootId(generation)).await.unwrap();
-    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
     // The first sweep is cut off, as it is after a lease.
     tokio::select! {
         swept = queue.sweep() => panic!("the sweep did not look at the reprocess: {swept:?}"),

@@ -195,7 +195,7 @@ async fn deleted_bytes_are_kept_for_a_while_and_then_removed() {
     // One is gone from the store already, as after a look that was killed.
     std::fs::remove_file(s3.object(&key(&first.blob_ref))).unwrap();
     let_the_window_pass(&app).await;
-    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), crate::queue::LEASE, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), crate::queue::LEASE, None);
     queue.sweep().await.unwrap();
     until("the garbage to go", async || keys(&app).await.1.is_empty().then_some(())).await;
     assert_eq!(keys_of(&s3.objects()), keys(&app).await.0);
@@ -223,7 +223,7 @@ async fn an_object_that_nothing_names_becomes_garbage_once_it_is_old_and_foreign
     let mark = folder.path().join("svc-blob-store");
     let id = std::fs::read(&mark).unwrap();
     std::fs::write(&mark, "another's").unwrap();
-    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), crate::queue::LEASE, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), crate::queue::LEASE, None);
     assert!(app.service.blobs.sweep(&app.pool).await.is_err());
     queue.sweep().await.unwrap();
     let turn = "SELECT count(*) FROM upkeep_turn WHERE name = 'sweep_objects'";

@@ -10,11 +10,12 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 use svc_client::{
-    Client, FileUpload, Remote,
-    wire::{DocumentPath, Settled, UploadQuery},
+    Client, Code, FileUpload, Json, Remote,
+    wire::{DocumentPath, Settled, UploadQuery, WaitQuery},
 };
 
 /// A child that ends with the test.
@@ -308,6 +309,64 @@ async fn a_service_takes_up_at_once_what_the_killed_one_on_its_data_folder_held(
     .await
     .unwrap();
     assert_eq!(lost, (1, 0), "it was taken back, and a service that is killed costs its tasks nothing");
+    invariants::check_drained(&pool).await;
+    pool.close().await;
+    stopped(second).await;
+}
+
+/// How many callers create documents at once, and how many documents are acknowledged before the service is killed.
+const CALLERS: usize = 400;
+const ACKNOWLEDGED: usize = 300;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_hundreds_create_at_once_is_whole_or_not_there_when_the_service_is_killed() {
+    let folder = Folder(std::env::temp_dir().join(format!("svc-creating-{}", std::process::id())));
+    let start = async || {
+        let folder = folder.0.clone();
+        tokio::task::spawn_blocking(move || serve(&folder, "2")).await.unwrap()
+    };
+    let first = start().await;
+    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    let mut calls = tokio::task::JoinSet::new();
+    for caller in 0..CALLERS {
+        let (client, acknowledged) = (first.client.clone(), acknowledged.clone());
+        calls.spawn(async move {
+            // Whoever is told to come again comes again, until nobody answers any more.
+            for number in 0.. {
+                let new = support::document(&format!("Note {caller} {number}"), "A heron waits in the reeds.");
+                match client.create_document(WaitQuery::default(), Json(new)).await {
+                    Ok(made) => acknowledged.lock().unwrap().push(made.document.id),
+                    Err(failure) if failure.code == Code::TooManyRequests => {}
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+    until("documents", async || (acknowledged.lock().unwrap().len() >= ACKNOWLEDGED).then_some(())).await;
+    first.process.kill();
+    while calls.join_next().await.is_some() {}
+    let second = start().await;
+    let options = svc::embedded::EmbeddedPostgres::connect_options_of(&folder.0).unwrap();
+    let pool = sqlx::PgPool::connect_with(options).await.unwrap();
+    until("all texts to be embedded", async || {
+        let left: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final").fetch_one(&pool).await.unwrap();
+        (left == 0).then_some(())
+    })
+    .await;
+    let acknowledged = std::mem::take(&mut *acknowledged.lock().unwrap());
+    let (lost, half): (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT count(*) FROM unnest($1::bigint[]) AS a(id) WHERE NOT EXISTS (SELECT FROM documents d WHERE d.id = a.id)),
+                (SELECT count(*) FROM documents d WHERE NOT EXISTS (SELECT FROM document_vectors v WHERE v.document_id = d.id)
+                     OR NOT EXISTS (SELECT FROM search_index_entries e WHERE e.document_id = d.id)
+                     OR NOT EXISTS (SELECT FROM document_words w WHERE w.document_id = d.id)
+                     OR NOT EXISTS (SELECT FROM event_outbox e WHERE e.document_id = d.id AND e.kind = 'document.created'))",
+    )
+    .bind(&acknowledged)
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert_eq!((lost, half), (0, 0), "of {} that were acknowledged", acknowledged.len());
     invariants::check_drained(&pool).await;
     pool.close().await;
     stopped(second).await;

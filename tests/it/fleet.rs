@@ -174,7 +174,7 @@ async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
     let claimer = Claimer { worker_id: "burns".to_owned(), badges: None, strict: false, lease: BURNT_LEASE };
     let mut settings = WorkerSettings::new("burns", Permits { cpu: 1, model: 1, llm: 1, io: 1 });
     (settings.lease, settings.heartbeat) = (BURNT_LEASE, Duration::from_millis(300));
-    let queue = PgQueue::new(&tools, claimer, Default::default(), Duration::from_secs(60), None);
+    let queue = PgQueue::new(&tools, claimer, Duration::from_secs(60), None);
     let handler = Burns { kept: tools.kept.clone() };
     let heart = heart::factory(app.options.clone(), row);
     let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(handler)).await.unwrap();
@@ -241,7 +241,7 @@ async fn the_nodes_that_fail_with_a_stopped_task_count_as_failed_by_the_cancel()
     .execute(&app.pool)
     .await
     .unwrap();
-    let queue = PgQueue::new(&app.service.tools(), claimer, Default::default(), Duration::from_secs(60), None);
+    let queue = PgQueue::new(&app.service.tools(), claimer, Duration::from_secs(60), None);
     assert!(queue.fail(&held, &TaskFailure::cancelled()).await.unwrap());
     queue.sweep().await.unwrap();
     let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();

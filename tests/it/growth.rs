@@ -7,7 +7,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 use svc::{
     store::growth::{self, Timed},
     worker::queue::PgQueue,
@@ -65,7 +65,7 @@ async fn each_sign_is_found_wherever_one_looks_and_names_the_next_rung() {
     for _ in 0..ENOUGH {
         ask(&app.client, "hybrid", &json!({"query": "What does the handbook say of holidays?"})).await.unwrap();
     }
-    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
     for _ in 0..ENOUGH {
         queue.claim(&[(Lane::Io, 1)]).await.unwrap();
     }

@@ -7,7 +7,7 @@ use crate::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::Connection;
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 use svc::{
     store::{
         admin,
@@ -81,7 +81,7 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     let last = claim(&app, 1).await.remove(0);
     assert_eq!(last.attempt, 3);
     assert_eq!(reap(&app).await.to_end.len(), 1);
-    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
     assert_eq!(queue.reap().await.unwrap(), 1);
     let task = app.client.read_task(TaskPath { id: id.0 }).await.unwrap();
     assert_eq!((task.finished, task.error_type, task.lease_losses), (true, Some(ErrorType::Timeout), 3), "{task:?}");

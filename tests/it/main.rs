@@ -31,6 +31,7 @@ mod diversity;
 mod documents;
 mod edits;
 mod embedded;
+mod entering;
 mod entries;
 mod event_feed;
 mod events;

@@ -178,7 +178,7 @@ async fn a_large_file_is_embedded_anew_in_several_tasks() {
                       WHERE s.term = $1 AND s.term_id = ANY(e.terms)";
         sqlx::query_scalar::<_, i64>(query).bind(title).fetch_one(&app.pool)
     };
-    assert_eq!(indexed("beacon").await.unwrap(), all.len() as i64);
+    assert_eq!(indexed("beacon").await.unwrap(), all.len() as i64 + 1, "the chunks and the file");
     assert_eq!(indexed("lighthous").await.unwrap(), 0);
     invariants::check_drained(&app.pool).await;
     app.end().await;

@@ -6,7 +6,7 @@ use crate::{
 use chrono::Utc;
 use serde_json::Map;
 use sqlx::Connection;
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 use svc::{
     store::{
         kept::KeptConnections,
@@ -160,7 +160,7 @@ async fn what_is_given_back_though_it_was_cancelled_ends_at_once() {
     let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false, lease };
     let held = tasks::claim(&app.pool, &claimer, &[(Lane::Cpu, 1)]).await.unwrap().grants.remove(0);
     app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
-    let queue = PgQueue::new(&app.service.tools(), claimer, BTreeMap::new(), lease, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer, lease, None);
     queue.give_back(&[held.token]).await.unwrap();
     let task = app.client.read_task(TaskPath { id: held.task_id.0 }).await.unwrap();
     assert_eq!((task.finished, task.error_type), (true, Some(ErrorType::Permanent)), "{task:?}");
@@ -218,7 +218,7 @@ async fn nobody_stands_back_for_a_task_that_cannot_run() {
     assert!(claim(&app, 1).await.is_empty(), "a younger one stands back for it");
     let lease = Duration::from_secs(600);
     let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false, lease };
-    let queue = PgQueue::new(&app.service.tools(), claimer, BTreeMap::new(), lease, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer, lease, None);
     let intents = async || -> i64 {
         queue.reap().await.unwrap();
         sqlx::query_scalar("SELECT count(*) FROM task_intent").fetch_one(&app.pool).await.unwrap()

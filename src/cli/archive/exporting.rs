@@ -36,6 +36,8 @@ use svc_client::{
 const FILE: &str = Usetype::File.as_str();
 /// The rows of a page.
 const ROWS: u32 = 500;
+/// How often all documents are read if some move meanwhile.
+const READINGS: usize = 3;
 /// How far an export has come. It goes with the end of the export.
 const PROGRESS: &str = "progress.json";
 
@@ -135,8 +137,9 @@ async fn run(client: &Client<Remote>, arguments: &ExportArguments, bar: &Progres
     let mut export = Export::begin(&arguments.folder, arguments.under, source)?;
     loop {
         export.take_up()?;
-        if export.progress.stage != Stage::Documents {
-            export.know_documents().await?;
+        if export.progress.stage != Stage::Documents && !export.know_documents().await? {
+            export.read_again()?;
+            continue;
         }
         match export.progress.stage {
             Stage::Documents => export.documents(client, bar).await?,
@@ -165,6 +168,8 @@ pub(super) struct Export {
     part: PathBuf,
     folder: PathBuf,
     pub(super) progress: Progress,
+    /// The documents of which one came twice in each reading.
+    moved: Vec<i64>,
     /// The documents of the archive, once all of them are there.
     documents: Option<Sorted>,
     out: File,
@@ -234,7 +239,7 @@ impl Export {
             _ => {}
         }
         let out = held.try_clone().map_err(at(&lock))?;
-        Ok(Export { part, folder, progress, documents: None, out, _held: held })
+        Ok(Export { part, folder, progress, moved: Vec::new(), documents: None, out, _held: held })
     }
 
     /// Opens the file of the stage where its whole rows end.
@@ -250,14 +255,42 @@ impl Export {
         Ok(())
     }
 
-    /// Finds out which documents the archive has.
-    async fn know_documents(&mut self) -> Result<(), CliError> {
-        if self.documents.is_none() {
-            let path = self.part.join(DOCUMENTS);
-            let read = tokio::task::spawn_blocking(move || ids(&path)).await;
-            self.documents = Some(read.map_err(|error| CliError::Other(error.to_string()))??);
+    /// Finds out which documents the archive has. Returns false if it has one twice, because the document moved between two pages, as ingestion moves
+    /// the parts of a file into segments.
+    async fn know_documents(&mut self) -> Result<bool, CliError> {
+        if self.documents.is_some() {
+            return Ok(true);
         }
-        Ok(())
+        let path = self.part.join(DOCUMENTS);
+        let look = move || {
+            let documents = ids(&path)?;
+            let repeated = documents.repeated().map_err(|error| faulty(&path, None, &unsorted(error)))?;
+            Ok::<_, CliError>((documents, repeated))
+        };
+        let looked = tokio::task::spawn_blocking(look).await.map_err(|error| CliError::Other(error.to_string()))?;
+        let (documents, repeated) = looked?;
+        if let Some((id, _)) = repeated {
+            self.moved.push(id);
+            return Ok(false);
+        }
+        self.documents = Some(documents);
+        Ok(true)
+    }
+
+    /// Has everything read once more. The bytes of files stay, since they have their hashes for names.
+    fn read_again(&mut self) -> Result<(), CliError> {
+        if self.moved.len() >= READINGS {
+            let moved: Vec<String> = self.moved.iter().map(i64::to_string).collect();
+            return Err(CliError::Other(format!(
+                "documents moved each time while all were read, such as {}; run the same command again when nothing is being moved or ingested",
+                moved.join(", ")
+            )));
+        }
+        eprintln!("document {} moved while all were read; they are read again", self.moved[self.moved.len() - 1]);
+        self.progress.counts = Counts::default();
+        self.progress.without_bytes = 0;
+        (self.progress.cursor, self.progress.length) = (None, 0);
+        self.proceed(None, Stage::Documents)
     }
 
     /// Whether the archive has a document. What came after its documents were read is outside of it.

@@ -132,6 +132,8 @@ struct Part<'a> {
     model: Option<String>,
     /// The titles under the documents that were there before, which the postings have.
     under: HashMap<DocumentId, Vec<String>>,
+    /// The indexes that cover what is under these documents, and those that cover everything.
+    covering: (Vec<(IndexId, DocumentId)>, Vec<IndexId>),
     postings: Vec<bm25::Prepared>,
 }
 
@@ -179,16 +181,18 @@ impl<'a> Part<'a> {
         let mut vectors = HashMap::new();
         let mut texts: BTreeMap<IndexId, Vec<bm25::Text>> = BTreeMap::new();
         for document in fresh.iter().filter(|document| document.settled == Settled::Settled) {
-            let Some((model, vector)) = model.as_ref().zip(document.vector.as_ref()) else { continue };
-            if vector.model != model.identity() {
-                continue;
+            let vector = model.as_ref().zip(document.vector.as_ref());
+            let vector = vector.filter(|(model, vector)| vector.model == model.identity());
+            if let Some((model, vector)) = vector {
+                let read = halves(vector, model.native_width()).map_err(|reason| {
+                    let index = documents.iter().position(|other| other.id == document.id).unwrap_or_default();
+                    Failure::field(&format!("documents[{index}].vector"), reason).with("index", index)
+                })?;
+                vectors.insert(document.id, Weighted { vector: read, weight: vector.weight });
             }
-            let read = halves(vector, model.native_width()).map_err(|reason| {
-                let index = documents.iter().position(|other| other.id == document.id).unwrap_or_default();
-                Failure::field(&format!("documents[{index}].vector"), reason).with("index", index)
-            })?;
-            vectors.insert(document.id, Weighted { vector: read, weight: vector.weight });
-            if document.indexed && !service.settings.bm25_exclude_usetypes.contains(&document.usetype) {
+            // What is embedded anew is indexed then too, but no container is embedded.
+            let is_found = (document.indexed && vector.is_some()) || document.container.is_some();
+            if is_found && !service.settings.bm25_exclude_usetypes.contains(&document.usetype) {
                 let anchor = anchors.get(&document.id).copied().flatten();
                 let covers = covering.iter().filter(|(_, id)| Some(*id) == anchor).map(|(index, _)| *index);
                 let all = of_all.iter().copied().filter(|_| anchor.is_none());
@@ -206,7 +210,7 @@ impl<'a> Part<'a> {
             postings.push(bm25::prepare(&service.pool, &service.postings, index, texts).await.or_fail()?);
         }
         let model = model.map(|model| model.identity().to_owned());
-        Ok(Part { documents, new, vectors, model, under, postings })
+        Ok(Part { documents, new, vectors, model, under, covering: (covering, of_all), postings })
     }
 
     async fn store(self, service: &Service, caller: &Caller, of: &ImportedArchive) -> Result<ImportedPart, Refused> {
@@ -287,6 +291,10 @@ impl<'a> Part<'a> {
         coming.flush(service, conn).await?;
         let anchors: Vec<DocumentId> = self.under.keys().copied().collect();
         if store::titles::under(conn, &anchors).await.or_fail()? != self.under {
+            return Err(Refused::Stale);
+        }
+        let covering = store::indexes::covering(conn, &anchors).await.or_fail()?;
+        if (covering, archive::indexes_of_all(conn).await.or_fail()?) != self.covering {
             return Err(Refused::Stale);
         }
         for place in &coming.first {

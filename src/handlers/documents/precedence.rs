@@ -103,7 +103,7 @@ impl Precedence {
     /// edit may wait.
     async fn end(&self, service: &Service, tasks: &[Held], failure: &Failure) -> Result<(), Failure> {
         let left = LONGEST.saturating_sub(self.begun.elapsed());
-        let ended = held::end(&service.pool, &service.task_types, &service.settings.task_badges, tasks);
+        let ended = held::end(service, &service.task_types, tasks);
         let ended = tokio::time::timeout(left, ended).await;
         // Others may have waited for their regions.
         service.wake.notify(Lanes::ALL);

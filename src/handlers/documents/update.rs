@@ -356,7 +356,7 @@ async fn relocate(
 /// Takes the settle events that tasks of a tree left behind while the whole tree was locked. An error is only logged,
 /// because the move took effect; the sweep does the rest.
 pub(super) async fn after_a_large_move(service: &Service) {
-    if let Err(error) = settle::take_left(&service.pool, &service.settings.task_badges).await {
+    if let Err(error) = settle::take_left(service).await {
         tracing::warn!(error = %error, "could not settle what was left while a large tree was moved; the sweep will do it");
     }
 }

@@ -173,6 +173,8 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     let facts_followed = follow::redirect(conn, &pairs, &old.nodes).await?;
     let facts_followed = store::reprocess::shown_facts(conn, file, &facts_followed, &old.nodes).await?.len();
     store::reprocess::set_aside(conn, file, generation, &old.nodes).await?;
+    // A file that failed before enters the indexes now, and its new tree may have another title than was indexed.
+    store::indexes::postings::hand_over(conn, generation.id.document(), id).await?;
     let facts_lost = follow::documents_gone(conn, &old.nodes).await?;
     let facts_lost = store::reprocess::shown_facts(conn, file, &facts_lost, &old.nodes).await?;
     let gone: Vec<DocumentId> = old.nodes.iter().copied().chain([generation.id.document()]).collect();

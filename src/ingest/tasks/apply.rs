@@ -254,7 +254,7 @@ impl<'a> Transaction<'a> {
         let (tools, root_id) = (tools.clone(), grant.root_id);
         let settling = tools.settling.clone();
         let settle = async move {
-            if settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await {
+            if settle::settle_or_leave(&tools, root_id).await {
                 tools.wake.notify(settle::QUEUES);
             }
         };

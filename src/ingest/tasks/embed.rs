@@ -11,11 +11,12 @@ use crate::{
     embedding::Model,
     ingest::{
         Tools,
+        postings::Postings,
         queueing::{Queueing, Work},
         segments::outdate_sums,
         settle,
     },
-    search::{bm25, maxsim},
+    search::maxsim,
     store::{self, evidence::Evidence, growth::Timed, nodes::TextRow, places::Place},
 };
 use chrono::{DateTime, Utc};
@@ -24,7 +25,7 @@ use sqlx::PgConnection;
 use std::{collections::HashSet, time::Instant};
 use svc_actors::{Grant, LeafRange, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
-use svc_ids::{DocumentId, IndexId, RootId};
+use svc_ids::{DocumentId, RootId};
 use svc_models::TokenVectors;
 
 pub async fn run(tools: &Tools, mut apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
@@ -71,7 +72,7 @@ struct Made {
     is_sum: bool,
     embedded: Embedded,
     tokens: Vec<(DocumentId, TokenVectors)>,
-    indexes: Vec<bm25::Prepared>,
+    postings: Postings,
 }
 
 /// Makes the vectors and postings of what a task embeds, and of the documents of the tasks beside it.
@@ -97,7 +98,7 @@ async fn make(tools: &Tools, apply: &Apply<'_>, beside: &[Grant], model: &Model)
         .classified()?
     };
     let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
-    let indexes = prepare_postings(tools, &rows, &ids).await?;
+    let postings = Postings::prepare(tools, &rows).await.classified()?;
     let is_sum = match (&batch, &together, beside) {
         (None, None, []) => {
             let mut conn = tools.pool.acquire().await.classified()?;
@@ -117,7 +118,7 @@ async fn make(tools: &Tools, apply: &Apply<'_>, beside: &[Grant], model: &Model)
     };
     let of_tokens: Vec<&TextRow> = rows.iter().filter(|row| had_tokens || wanted.contains(&row.id)).collect();
     let tokens = maxsim::made(model, &of_tokens).await.classified()?;
-    Ok(Made { is_batch: batch.is_some(), together, rows, is_sum, embedded, tokens, indexes })
+    Ok(Made { is_batch: batch.is_some(), together, rows, is_sum, embedded, tokens, postings })
 }
 
 /// Writes what was made, and completes the tasks beside this one. Returns the detail of this one's attempt.
@@ -129,7 +130,7 @@ async fn write(
     model: &str,
 ) -> Result<Map<String, Value>, TaskFailure> {
     let grant = tx.grant();
-    let Made { is_batch, together, rows, is_sum, mut embedded, mut tokens, mut indexes } = made;
+    let Made { is_batch, together, rows, is_sum, mut embedded, mut tokens, mut postings } = made;
     let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
     // The file's own row is among them if its evidence changes too.
     let file = (is_batch && embedded.refused().next().is_some()).then(|| grant.root_id.document());
@@ -144,7 +145,7 @@ async fn write(
         let unchanged = leave_out_changed(tools, tx, seen).await?;
         embedded.keep(&unchanged);
         tokens.retain(|(id, _)| unchanged.contains(id));
-        indexes.iter_mut().for_each(|postings| postings.keep(&unchanged));
+        postings.keep(&unchanged);
     }
     let within = Place::of_claim(grant);
     store::vectors::set(tx.conn(), &within, &embedded.ids, &embedded.vectors, model).await.classified()?;
@@ -161,13 +162,7 @@ async fn write(
         let place = claim.map_or_else(|| within.of_new(*id, within.children_path()), Place::of_claim);
         store::token_vectors::replace(tx.conn(), &place, &rows).await.classified()?;
     }
-    for postings in &indexes {
-        let replaced = bm25::replace(tx.conn(), postings).await;
-        if matches!(replaced, Err(bm25::Error::StaleTerms(_))) {
-            tools.postings.forget_term_ids();
-        }
-        replaced.classified()?;
-    }
+    postings.write(tools, tx.conn()).await.classified()?;
     record(tx.conn(), &embedded).await.classified()?;
     if is_batch {
         let moved = store::nodes::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
@@ -262,29 +257,4 @@ fn documents_of(params: &Value) -> Option<Vec<DocumentId>> {
 pub(super) async fn record(conn: &mut PgConnection, embedded: &Embedded) -> sqlx::Result<()> {
     let notes: Vec<_> = embedded.notes.iter().map(|(id, note)| (*id, Evidence::Embed, note.clone())).collect();
     if notes.is_empty() { Ok(()) } else { store::evidence::record_all(conn, &notes).await }
-}
-
-/// The postings for every index that covers the nodes. Their terms are interned outside the transaction.
-pub(super) async fn prepare_postings(
-    tools: &Tools,
-    rows: &[TextRow],
-    ids: &[DocumentId],
-) -> Result<Vec<bm25::Prepared>, TaskFailure> {
-    let covering = {
-        let mut conn = tools.pool.acquire().await.classified()?;
-        store::indexes::covering(&mut conn, ids).await.classified()?
-    };
-    let excluded = &tools.settings.bm25_exclude_usetypes;
-    let mut texts: std::collections::BTreeMap<IndexId, Vec<bm25::Text>> = std::collections::BTreeMap::new();
-    for (index, document_id) in covering {
-        if let Some(row) = rows.iter().find(|row| row.id == document_id).filter(|row| !excluded.contains(&row.usetype))
-        {
-            texts.entry(index).or_default().push(bm25::Text::of(row));
-        }
-    }
-    let mut prepared = Vec::new();
-    for (index, texts) in texts {
-        prepared.push(bm25::prepare(&tools.pool, &tools.postings, index, texts).await.classified()?);
-    }
-    Ok(prepared)
 }

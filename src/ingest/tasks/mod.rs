@@ -20,7 +20,7 @@ mod sheets;
 mod structure;
 mod summary;
 mod tables;
-mod titles;
+pub(super) mod titles;
 pub(crate) mod together;
 pub(crate) mod types;
 mod windows;
@@ -256,6 +256,10 @@ impl Classify for bm25::Error {
     fn classify(self) -> TaskFailure {
         match self {
             bm25::Error::Database(error) => error.classify(),
+            // However often the indexes change, no text fails.
+            error @ bm25::Error::OtherIndexes => {
+                TaskFailure { counts: false, ..TaskFailure::retryable("indexes_changed", error.to_string()) }
+            }
             error => TaskFailure::retryable("index", error.to_string()),
         }
     }

@@ -6,6 +6,7 @@ use crate::{
     embedding::Model,
     ingest::{
         Tools,
+        postings::Postings,
         raptor::{self, Level, Method, NewSummary, Node, level},
         tree,
     },
@@ -62,13 +63,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         raptor::remove(tx.conn(), &old).await.classified()?;
     }
     let tree = made.store(&mut tx, &place, ids.len()).await?;
-    for postings in &postings {
-        let replaced = bm25::replace(tx.conn(), postings).await;
-        if matches!(replaced, Err(bm25::Error::StaleTerms(_))) {
-            tools.postings.forget_term_ids();
-        }
-        replaced.classified()?;
-    }
+    postings.write(tools, tx.conn()).await.classified()?;
     if let Some(writer) = writer {
         let took = writer.keep(tx.conn()).await?;
         store::evidence::record(tx.conn(), DocumentId(tree.raptor_id), Evidence::LlmSummarize, &took)
@@ -239,27 +234,16 @@ impl<'a> Made<'a> {
     }
 
     /// The postings of the summaries, unless the settings keep summaries out of the indexes.
-    async fn postings(&self, place: &Place) -> Result<Vec<bm25::Prepared>, TaskFailure> {
-        let excluded = &self.tools.settings.bm25_exclude_usetypes;
-        if excluded.iter().any(|usetype| usetype == Usetype::Summary.as_str()) {
-            return Ok(Vec::new());
-        }
-        let covering = {
-            let mut conn = self.tools.pool.acquire().await.classified()?;
-            store::indexes::covering(&mut conn, &[place.id()]).await.classified()?
+    async fn postings(&self, place: &Place) -> Result<Postings, TaskFailure> {
+        let usetype = Usetype::Summary.as_str();
+        let is_excluded = self.tools.settings.bm25_exclude_usetypes.iter().any(|excluded| excluded == usetype);
+        let text = |placed: &Placed| {
+            let new = &placed.new;
+            bm25::Text::new(placed.id, usetype, &new.title, &new.summary.text, &[])
         };
-        let mut prepared = Vec::new();
-        for (index, _) in covering {
-            for part in self.summaries.chunks(ROWS / 4) {
-                let text = |placed: &Placed| {
-                    let (usetype, new) = (Usetype::Summary.as_str(), &placed.new);
-                    bm25::Text::new(placed.id, usetype, &new.title, &new.summary.text, &[])
-                };
-                let texts = part.iter().map(text).collect();
-                prepared.push(bm25::prepare(&self.tools.pool, &self.tools.postings, index, texts).await.classified()?);
-            }
-        }
-        Ok(prepared)
+        let summaries = if is_excluded { &[] } else { self.summaries.as_slice() };
+        let texts = || summaries.chunks(ROWS / 4).map(|part| part.iter().map(text).collect()).collect();
+        Postings::of_new(self.tools, place.id(), texts).await.classified()
     }
 
     /// Stores the tree under its document.

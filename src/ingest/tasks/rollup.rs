@@ -10,6 +10,7 @@ use crate::{
     embedding::Model,
     ingest::{
         Tools,
+        postings::AsRead,
         queueing::{Queueing, Work},
         segments::outdate_sums,
         settle,
@@ -46,18 +47,30 @@ pub fn containers_of(params: &Value) -> Vec<DocumentId> {
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let model = model(tools).await?;
+    let root_id = apply.grant.root_id;
+    let postings = may_settle(tools, &apply).await?;
     let (mut tx, keeps_settler_away) = apply.begin_settling().await?;
-    let failure = match roll_up(tools, &mut tx, &model, keeps_settler_away).await {
+    let failure = match roll_up(tools, &mut tx, &model, keeps_settler_away, postings).await {
         Ok(detail) => return tx.complete(detail).await,
         Err(failure) => failure,
     };
-    let root_id = tx.grant().root_id;
     tx.undo().await?;
     // Whoever was kept away meanwhile has left its events to this task.
-    if keeps_settler_away && settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await {
+    if keeps_settler_away && settle::settle_or_leave(tools, root_id).await {
         tools.wake.notify(settle::QUEUES);
     }
     Err(failure)
+}
+
+/// The postings of the containers of a task and of those above them, which settle with it if nothing else under them is open.
+async fn may_settle(tools: &Tools, apply: &Apply<'_>) -> Result<AsRead, TaskFailure> {
+    let wanted = containers_of(&apply.grant.params);
+    let found = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        store::rollups::with_above(&mut conn, apply.grant.root_id, &wanted).await.classified()?
+    };
+    let ids: Vec<DocumentId> = found.iter().map(|container| container.id).collect();
+    AsRead::prepare(tools, &ids).await.classified()
 }
 
 /// Rolls up what a task was asked for and what is above. Returns the detail of the attempt.
@@ -66,6 +79,7 @@ async fn roll_up(
     tx: &mut Transaction<'_>,
     model: &Model,
     keeps_settler_away: bool,
+    postings: AsRead,
 ) -> Result<Map<String, Value>, TaskFailure> {
     let grant = tx.grant();
     let wanted = containers_of(&grant.params);
@@ -120,6 +134,12 @@ async fn roll_up(
         let waiting: Vec<DocumentId> = long.iter().map(Place::id).collect();
         let ids: Vec<DocumentId> = all.iter().copied().collect();
         store::rollups::ended(tx.conn(), &ids, &waiting).await.classified()?;
+        let ids: Vec<DocumentId> = landed.iter().map(|container| container.id).collect();
+        if postings.write(tools, tx.conn(), &ids).await.classified()?.is_err() {
+            let message = "a title, or which indexes there are, changed while containers were rolled up";
+            // However often somebody changes it, no container fails.
+            return Err(TaskFailure { counts: false, ..TaskFailure::retryable("titles_changed", message) });
+        }
         settle::tell(tx.conn(), &landed, &all).await.classified()?;
     } else {
         store::rollups::done(tx.conn(), grant.root_id, &done).await.classified()?;

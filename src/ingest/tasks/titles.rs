@@ -1,10 +1,10 @@
-//! embed:titles: embeds and indexes the chunks at and under a document anew, because titles above them changed. Each task takes some of them
-//! in the order of the tree and queues the next one, so that none is long; until then a chunk is found by what was made of the old titles.
-//! A container gets the sum of the new vectors once all that is under it is done.
+//! embed:titles: embeds and indexes the chunks at and under a document anew, because titles above them changed, and indexes a container of a file
+//! anew, because its own did. Each task takes some of them in the order of the tree and queues the next one, so that none is long; until then a chunk
+//! is found by what was made of the old titles. A container gets the sum of the new vectors once all that is under it is done.
 use super::{
     Apply, OrTaskFailure,
     apply::Transaction,
-    embed::{prepare_postings, record},
+    embed::record,
     structure::model,
     types::EMBED_TITLES,
     windows,
@@ -12,10 +12,11 @@ use super::{
 use crate::{
     ingest::{
         Tools,
+        postings::{AsRead, Postings},
         queueing::{Queueing, Work},
         segments::outdate_sums,
     },
-    search::{bm25, titles},
+    search::titles,
     store::{self, evidence::Evidence, nodes::TextRow, places::Place, titles::Below},
 };
 use serde_json::{Map, Value, json};
@@ -29,6 +30,8 @@ const DOCUMENTS: usize = 256;
 const BYTES: i64 = 128 << 10;
 /// The parameter that says where the task before ended: the ids from the document's child down.
 const AFTER: &str = "after";
+/// The parameter that leaves the chunks alone, where titles do not count for these.
+pub const ALONE: &str = "alone";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -36,34 +39,48 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let after: Option<Vec<i64>> = grant.params.get(AFTER).and_then(|after| serde_json::from_value(after.clone()).ok());
     let model = model(tools).await?;
     let mut conn = tools.pool.acquire().await.classified()?;
-    let below = store::titles::page(&mut conn, &place, after.as_deref(), DOCUMENTS as i64 + 1).await.classified()?;
-    let (below, next) = cut(below);
+    let above = store::titles::above(&mut conn, &place).await.classified()?;
+    let is_alone = grant.params[ALONE].as_bool() == Some(true);
+    let (below, next) = match is_alone {
+        true => (Vec::new(), None),
+        false => cut(store::titles::page(&mut conn, &place, after.as_deref(), DOCUMENTS as i64 + 1).await.classified()?),
+    };
     let chunks: Vec<DocumentId> = below.iter().filter(|below| below.is_chunk).map(|below| below.id).collect();
     let rows = store::nodes::texts(&mut conn, &chunks).await.classified()?;
     drop(conn);
-    let mut postings = prepare_postings(tools, &rows, &chunks).await?;
+    let mut postings = Postings::prepare(tools, &rows).await.classified()?;
     let mut embedded = windows::embed_counted(&model, &rows, tools.settings.title_paths, &apply.meter).await?;
-    let ended = ended(grant, &place, after.as_deref(), &below, next.as_ref());
+    let ended = match is_alone {
+        true => BTreeMap::new(),
+        false => ended(grant, &place, after.as_deref(), &below, next.as_ref()),
+    };
+    // The first of these tasks indexes the container.
+    let container = above.filter(|above| above.is_container && after.is_none()).map(|_| place.id());
+    let own = AsRead::prepare(tools, container.as_slice()).await.classified()?;
 
     let mut tx = apply.begin().await?;
     // The file's own row is among them, because it counts the parts without a vector.
     let above = ended.values().flatten().copied();
-    let locked: Vec<DocumentId> = chunks.iter().copied().chain(above).chain([grant.root_id.document()]).collect();
+    let roots = [grant.root_id.document()].into_iter().chain(container);
+    let locked: Vec<DocumentId> = chunks.iter().copied().chain(above).chain(roots).collect();
     store::locks::documents(tx.conn(), &locked).await.classified()?;
+    // What is in flight enters the indexes when it settles.
+    let container = match container {
+        Some(id) if store::nodes::are_settled(tx.conn(), &[id]).await.classified()? => Some(id),
+        _ => None,
+    };
+    if own.write(tools, tx.conn(), container.as_slice()).await.classified()?.is_err() {
+        let message = "the title, or which indexes there are, changed again";
+        return Err(TaskFailure { counts: false, ..TaskFailure::retryable("titles_changed", message) });
+    }
     let unchanged = unchanged(&mut tx, &rows).await?;
     embedded.keep(&unchanged);
-    postings.iter_mut().for_each(|postings| postings.keep(&unchanged));
+    postings.keep(&unchanged);
     let done: Vec<DocumentId> = unchanged.into_iter().collect();
     let without: Vec<DocumentId> = done.iter().copied().filter(|id| !embedded.ids.contains(id)).collect();
     store::rollups::forget_vectors(tx.conn(), &without).await.classified()?;
     store::vectors::set(tx.conn(), &place, &embedded.ids, &embedded.vectors, model.identity()).await.classified()?;
-    for postings in &postings {
-        let replaced = bm25::replace(tx.conn(), postings).await;
-        if matches!(replaced, Err(bm25::Error::StaleTerms(_))) {
-            tools.postings.forget_term_ids();
-        }
-        replaced.classified()?;
-    }
+    postings.write(tools, tx.conn()).await.classified()?;
     let part = store::edits::part(tx.conn(), &place).await.classified()?;
     let file = part.filter(|part| part.is_container || part.file.is_some()).map(|_| grant.root_id);
     store::edits::forget_notes(tx.conn(), &done, file).await.classified()?;
@@ -78,7 +95,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         let containers = store::titles::sums(tx.conn(), documents).await.classified()?;
         store::rollups::set_vectors(tx.conn(), &containers, model.identity()).await.classified()?;
     }
-    let begins_anew = store::titles::begins_anew(tx.conn(), &place, EMBED_TITLES.name).await.classified()?;
+    let begins_anew =
+        store::titles::waits(tx.conn(), &place, EMBED_TITLES.name, &[json!({})]).await.classified()?;
     if let (Some(_), Some(last), false) = (&next, below.last(), begins_anew) {
         let work = Work::of(&EMBED_TITLES).params(json!({AFTER: last.way}));
         let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     embedding::Model,
-    ingest::{Tools, segments::outdate_sums, settle},
+    ingest::{Tools, postings::AsRead, segments::outdate_sums, settle},
     llm_batches::Batching,
     otlp::Attribute,
     store::{
@@ -164,7 +164,7 @@ async fn settle_around(tools: &Tools, files: &[RootId]) -> sqlx::Result<bool> {
     let mut conn = tools.pool.acquire().await?;
     let roots = store::ingest_nodes::with_something_left(&mut conn, files).await?;
     drop(conn);
-    Ok(settle::settle_all_or_leave(&tools.pool, &tools.settings.task_badges, &roots).await)
+    Ok(settle::settle_all_or_leave(tools, &roots).await)
 }
 
 fn files_of<'a>(tasks: impl Iterator<Item = &'a Grant>) -> Vec<RootId> {
@@ -417,6 +417,7 @@ impl<'a> Common<'a> {
         let badges = &self.tools.settings.task_badges;
         // What a crash of the server takes back is applied again: the tasks wait in their batch then, and the answers are kept.
         // Whoever closes or moves a document waits, and then removes these summaries, or came before this look.
+        let postings = AsRead::prepare(self.tools, &documents_of(&summaries)).await.classified()?;
         let mut tx = store::transaction::begin_creating_unflushed(&self.tools.pool).await.classified()?;
         // Nobody here waits for a delete in one of these trees.
         let free = store::locks::try_trees(&mut tx, &documents_of(&summaries)).await.classified()?;
@@ -473,7 +474,10 @@ impl<'a> Common<'a> {
         let files: Vec<DocumentId> = summaries.iter().filter(is_file).map(Summary::id).collect();
         outdate_sums(badges, &mut tx, &files).await.classified()?;
         let finished = store::rollups::end(&mut tx, &ids).await.classified()?;
-        settle::finish(&mut tx, &finished).await.classified()?;
+        if settle::finish(self.tools, &mut tx, &finished, postings).await.classified()?.is_err() {
+            let message = "a title, or which indexes there are, changed while summaries were written";
+            return Err(TaskFailure { counts: false, ..TaskFailure::retryable("titles_changed", message) });
+        }
         let attempts: Vec<AttemptRow<'_>> = summaries
             .iter()
             .zip(&details)

@@ -9,14 +9,18 @@ use crate::{
             DEFAULT,
             manage::{self, Building},
         },
+        nodes::TextRow,
     },
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, IndexId};
 
 /// How many documents one transaction of a build reads.
 const BATCH: i64 = 200;
+
+/// How often documents are read anew that settle while they are put into an index.
+const TRIES: usize = 10;
 
 /// It reads no more documents after their texts have this many bytes, because it holds them all, some of them twice.
 const BATCH_BYTES: i64 = 16 << 20;
@@ -45,11 +49,14 @@ pub async fn put(
     ids: &[DocumentId],
     step: Option<(Building, Option<DocumentId>)>,
 ) -> Result<HashSet<DocumentId>, Error> {
-    match put_as_read(core, index, ids, step).await {
-        // The terms that this process remembers went with what the index held before, or a title is another one by now.
-        Err(Error::StaleTerms(_) | Error::OtherTitles) => put_as_read(core, index, ids, step).await,
-        put => put,
+    for _ in 1..TRIES {
+        match put_as_read(core, index, ids, step).await {
+            // The terms that this process remembers went with what the index held before, or a document or a title is another one by now.
+            Err(Error::StaleTerms(_) | Error::Changed) => {}
+            put => return put,
+        }
     }
+    put_as_read(core, index, ids, step).await
 }
 
 async fn put_as_read(
@@ -87,9 +94,12 @@ async fn put_as_read(
         None => true,
     };
     if is_ours {
-        // The task that embeds chunks anew under another title may have ended before these are written.
-        if store::titles::have_changed(&mut tx, &rows).await? {
-            return Err(Error::OtherTitles);
+        // The task that embeds chunks anew under another title may have ended before these are written. Whatever settled a document since it was read
+        // may have looked for indexes before this one was there, and what is in flight again by now is in none.
+        let states: HashMap<DocumentId, Settled> = store::nodes::states(&mut tx, ids).await?;
+        let is_other = |row: &TextRow| states.get(&row.id).is_some_and(|settled| *settled != row.settled.0);
+        if store::titles::have_changed(&mut tx, &rows).await? || rows.iter().any(is_other) {
+            return Err(Error::Changed);
         }
         // What has changed meanwhile has a task of its own.
         let unchanged = store::batch::unchanged(&mut tx, &seen).await?;

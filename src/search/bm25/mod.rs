@@ -31,8 +31,10 @@ pub enum Error {
         "the ids of terms in index {0} differ from those that this process remembers, because the database was restored; try again"
     )]
     StaleTerms(IndexId),
-    #[error("a title above texts changed again while these were put into an index; try again")]
-    OtherTitles,
+    #[error("documents or titles above them changed again and again while these were put into an index; try again")]
+    Changed,
+    #[error("which indexes cover a document changed while its postings were made; try again")]
+    OtherIndexes,
     #[error(
         "postings of term {term} in index {index} cannot be read ({reason}); restore the database, or have the documents embedded anew"
     )]
@@ -69,7 +71,7 @@ impl IntoFailure for Error {
                     .with("retry_after", 60)
                     .with("remedy", "restart the service if no other version of it runs beside it")
             }
-            Error::OtherTitles => Failure::new(Code::Unavailable, Error::OtherTitles).with("retry_after", 1),
+            Error::Changed | Error::OtherIndexes => Failure::new(Code::Unavailable, self).with("retry_after", 1),
             error => {
                 tracing::error!(error = %error, "the BM25 index failed");
                 Failure::new(

@@ -34,10 +34,11 @@ pub struct Text {
 impl Text {
     /// What is indexed of a node under these titles.
     pub fn new(document_id: DocumentId, usetype: &str, title: &str, content: &str, above: &[String]) -> Text {
+        let is_told = has_title(usetype) && (!content.trim().is_empty() || titles::is_telling(usetype, title));
         Text {
             document_id,
             above: titles::telling(above).join("\n"),
-            title: if has_title(usetype) { title.to_owned() } else { String::new() },
+            title: if is_told { title.to_owned() } else { String::new() },
             text: content.to_owned(),
         }
     }
@@ -69,6 +70,8 @@ pub struct Prepared {
     index: IndexId,
     config: Config,
     documents: Vec<Document>,
+    /// Documents that say nothing, and are in no index.
+    blank: Vec<DocumentId>,
     /// Every term of the documents, by name.
     terms: Vec<(Box<str>, i32)>,
     curve: Curve,
@@ -86,10 +89,11 @@ impl Prepared {
     /// Leaves out every document that is not among these.
     pub fn keep(&mut self, ids: &HashSet<DocumentId>) {
         self.documents.retain(|document| ids.contains(&document.id));
+        self.blank.retain(|id| ids.contains(id));
     }
 
     fn document_ids(&self) -> Vec<DocumentId> {
-        self.documents.iter().map(|document| document.id).collect()
+        self.documents.iter().map(|document| document.id).chain(self.blank.iter().copied()).collect()
     }
 }
 
@@ -98,6 +102,7 @@ impl Prepared {
 /// takes. A term interned for a batch that is never appended stays, with df 0. Memory grows with the texts: pass some
 /// hundreds at a time.
 pub async fn prepare(pool: &PgPool, cache: &Cache, index: IndexId, texts: Vec<Text>) -> Result<Prepared, Error> {
+    let (blank, texts): (Vec<Text>, Vec<Text>) = texts.into_iter().partition(Text::is_blank);
     let mut conn = pool.acquire().await?;
     let config = indexes::totals(&mut conn, index).await?.config;
     if !config.analyzer.is_current() {
@@ -111,7 +116,8 @@ pub async fn prepare(pool: &PgPool, cache: &Cache, index: IndexId, texts: Vec<Te
     })
     .await
     .map_err(|_| Error::Stopped)?;
-    intern(pool, cache, index, config, bags).await
+    let blank = blank.iter().map(|text| text.document_id).collect();
+    Ok(Prepared { blank, ..intern(pool, cache, index, config, bags).await? })
 }
 
 /// The second half of [`prepare`], for a caller that has analysed `(document, bag)` itself.
@@ -180,21 +186,32 @@ pub async fn intern(
         .collect();
     let mut terms: Vec<(Box<str>, i32)> = ids.into_iter().collect();
     terms.sort_unstable();
-    Ok(Prepared { index, config, documents, terms, curve })
+    Ok(Prepared { index, config, documents, blank: Vec::new(), terms, curve })
 }
 
 /// Adds prepared documents to their index; searches see them once the transaction `tx` commits. None of them may be in
 /// the index; see [`replace`]. After [`Error::StaleTerms`], forget the cache's ids and prepare the documents anew.
 pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
-    let Prepared { index, config, documents, terms: named, curve } = prepared;
+    if prepared.documents.is_empty() {
+        return Ok(());
+    }
+    hold(&mut *tx, prepared).await?;
+    append_held(tx, prepared).await
+}
+
+/// Keeps the index from being deleted and emptied until the transaction ends.
+async fn hold(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
+    let index = prepared.index;
+    let present = indexes::hold(tx, index).await?.ok_or(IndexError::Unknown(index))?;
+    // Since the texts were read, the index may have been emptied for another analyzer, or titles may have come to count otherwise.
+    if present.same_postings(&prepared.config) { Ok(()) } else { Err(Error::StaleTerms(index)) }
+}
+
+async fn append_held(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
+    let Prepared { index, config: _, documents, blank: _, terms: named, curve } = prepared;
     let index = *index;
     if documents.is_empty() {
         return Ok(());
-    }
-    let present = indexes::hold(&mut *tx, index).await?.ok_or(IndexError::Unknown(index))?;
-    // Since the texts were read, the index may have been emptied for another analyzer, or titles may have come to count otherwise.
-    if !present.same_postings(config) {
-        return Err(Error::StaleTerms(index));
     }
     // Since the terms were looked up, the server may have become another one, or an earlier state of the same one.
     let (names, ids): (Vec<&str>, Vec<i32>) = named.iter().map(|(name, id)| (&**name, *id)).unzip();
@@ -240,8 +257,14 @@ pub async fn remove(tx: &mut PgConnection, index: Option<IndexId>, document_ids:
 
 /// Indexes changed documents anew: [`remove`] from this index, then [`append`].
 pub async fn replace(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
-    remove(&mut *tx, Some(prepared.index), &prepared.document_ids()).await?;
-    append(tx, prepared).await
+    let documents = prepared.document_ids();
+    if documents.is_empty() {
+        return Ok(());
+    }
+    // The index is held before anything is removed: whoever empties it has locked it and waits for these entries, so the other order would deadlock.
+    hold(&mut *tx, prepared).await?;
+    remove(&mut *tx, Some(prepared.index), &documents).await?;
+    append_held(tx, prepared).await
 }
 
 pub(super) fn stored(term_id: i32, sealed: bool, rows: Vec<Row>) -> impl Iterator<Item = PostingsRow> {

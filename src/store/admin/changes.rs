@@ -1,6 +1,6 @@
 //! What the operator of the service does to tasks: cancel, put back, pause, resume.
 use crate::{
-    store::{advisory::LockOf, places::Place, word::Word},
+    store::{advisory::LockOf, indexes::postings, places::Place, word::Word},
     usetype::Usetype,
 };
 use serde_json::Value;
@@ -192,7 +192,7 @@ async fn follow_moves(conn: &mut PgConnection, tasks: &[TaskId]) -> sqlx::Result
 }
 
 /// How many nodes were put back in flight, by what they were before.
-#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Copy, Debug)]
 pub struct Returned {
     pub settled: i64,
     pub failed: i64,
@@ -202,14 +202,14 @@ pub struct Returned {
 /// again.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn back_in_flight(conn: &mut PgConnection, ids: &[DocumentId], root_id: RootId) -> sqlx::Result<Returned> {
-    let returned = sqlx::query_as(
+    let (ids, settled): (Vec<DocumentId>, i64) = sqlx::query_as(
         "WITH nodes AS (
              SELECT d.id, d.settled FROM documents d
               WHERE d.settled <> 'in_flight' AND (d.id = ANY($1) OR (
                     d.id IN (SELECT unnest(x.path) FROM documents x WHERE x.id = ANY($1))
                     AND (d.id = $2 OR d.path @> ARRAY[$2::bigint]))) ORDER BY d.id FOR NO KEY UPDATE),
-         moved AS (UPDATE documents d SET settled = 'in_flight' FROM nodes n WHERE d.id = n.id RETURNING n.settled AS was)
-         SELECT count(*) FILTER (WHERE was = 'settled') AS settled, count(*) FILTER (WHERE was = 'failed') AS failed FROM moved",
+         moved AS (UPDATE documents d SET settled = 'in_flight' FROM nodes n WHERE d.id = n.id RETURNING d.id, n.settled AS was)
+         SELECT coalesce(array_agg(id), '{}'), count(*) FILTER (WHERE was = 'settled') FROM moved",
     )
     .bind(ids)
     .bind(root_id)
@@ -220,9 +220,10 @@ pub async fn back_in_flight(conn: &mut PgConnection, ids: &[DocumentId], root_id
           WHERE d.id = n.document_id AND n.root_id = $1 AND d.settled = 'in_flight' AND n.rollup = 'done'",
     )
     .bind(root_id)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(returned)
+    postings::bury(conn, None, &ids).await?;
+    Ok(Returned { settled, failed: ids.len() as i64 - settled })
 }
 
 /// Keeps a task type from being claimed; held tasks go on.

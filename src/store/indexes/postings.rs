@@ -206,6 +206,25 @@ pub async fn bury(conn: &mut PgConnection, index: Option<IndexId>, documents: &[
     .await
 }
 
+/// Gives the entries of a document to another one, in place of those that this has in the same indexes.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = from.0, to.id = to.0))]
+pub async fn hand_over(conn: &mut PgConnection, from: DocumentId, to: DocumentId) -> sqlx::Result<()> {
+    let indexes: Vec<IndexId> =
+        sqlx::query_scalar("SELECT index_id FROM search_index_entries WHERE document_id = $1 ORDER BY index_id")
+            .bind(from)
+            .fetch_all(&mut *conn)
+            .await?;
+    for index in indexes {
+        bury(&mut *conn, Some(index), &[to]).await?;
+    }
+    sqlx::query("UPDATE search_index_entries SET document_id = $2 WHERE document_id = $1")
+        .bind(from)
+        .bind(to)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
 /// A document of an index by its number there.
 #[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
 pub struct Resolved {

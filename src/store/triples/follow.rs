@@ -140,7 +140,7 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
         "UPDATE triples t SET source_id = o.document_id
            FROM (SELECT DISTINCT ON (c.triple_id) c.triple_id, c.document_id
                    FROM triple_citations c JOIN triples t ON t.id = c.triple_id JOIN documents d ON d.id = c.document_id
-                  WHERE c.triple_id = ANY($1) AND c.document_id <> ALL($2) ORDER BY c.triple_id, d.guard <> t.zone, c.id) o
+                  WHERE c.triple_id = ANY($1) AND c.document_id <> ALL($2) AND d.guard <> -1 ORDER BY c.triple_id, d.guard <> t.zone, c.id) o
           WHERE t.id = o.triple_id AND t.source_id = ANY($2) AND t.subject_id <> ALL($2)
             AND (t.object_id IS NULL OR t.object_id <> ALL($2)) RETURNING t.id",
     )
@@ -176,7 +176,7 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
 }
 
 /// Closes the facts that a document stated and no longer states: all that are not among `kept`. What another document states too, or somebody
-/// without a source, is recorded anew without this one. Returns how many were closed.
+/// without a source, is recorded anew without this one, in the zone of who states it. Returns how many were closed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = source.0))]
 pub async fn no_longer_stated(conn: &mut PgConnection, source: DocumentId, kept: &[TripleId]) -> sqlx::Result<usize> {
     let gone: Vec<TripleId> = sqlx::query_scalar(
@@ -205,8 +205,8 @@ pub async fn no_longer_stated(conn: &mut PgConnection, source: DocumentId, kept:
                 t.valid_from, t.valid_until, t.created_at, $1, t.id, t.fact_type,
                 CASE WHEN t.source_id = $3 THEN o.document_id ELSE t.source_id END, t.derived_by
            FROM triples t LEFT JOIN LATERAL (
-                SELECT c.document_id FROM triple_citations c JOIN documents d ON d.id = c.document_id AND d.guard = t.zone
-                 WHERE c.triple_id = t.id AND c.document_id <> $3 ORDER BY c.id LIMIT 1) o ON true
+                SELECT c.document_id FROM triple_citations c JOIN documents d ON d.id = c.document_id
+                 WHERE c.triple_id = t.id AND c.document_id <> $3 AND d.guard <> -1 ORDER BY d.guard <> t.zone, c.id LIMIT 1) o ON true
           WHERE t.id = ANY($2) AND (t.source_id IS NULL OR o.document_id IS NOT NULL) ORDER BY t.id RETURNING previous_id, id",
     )
     .bind(at)
@@ -215,11 +215,13 @@ pub async fn no_longer_stated(conn: &mut PgConnection, source: DocumentId, kept:
     .fetch_all(&mut *conn)
     .await?;
     inherit(conn, &stated).await?;
+    let stated: Vec<TripleId> = stated.into_iter().map(|(_, new)| new).collect();
     sqlx::query("DELETE FROM triple_citations WHERE triple_id = ANY($1) AND document_id = $2")
-        .bind(stated.iter().map(|(_, new)| *new).collect::<Vec<_>>())
+        .bind(&stated)
         .bind(source)
-        .execute(conn)
+        .execute(&mut *conn)
         .await?;
+    change_zones(conn, at, &stated).await?;
     Ok(gone.len())
 }
 

@@ -4,7 +4,6 @@ use crate::{
     queue::{LEASE, claimer, node},
     support::{TestApp, Wish, invariants, sample, until},
 };
-use std::collections::BTreeMap;
 use svc::{ingest::settle, store::tasks, worker::queue::PgQueue};
 use svc_actors::{Lane, Queue, TaskFailure};
 use svc_client::wire::{DocumentPath, ErrorType, PageQuery, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath};
@@ -149,7 +148,7 @@ async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
     let marked = app.client.read_frontier(DocumentPath { id }).await.unwrap();
     assert!(marked.nodes_in_flight >= 12_000 && marked.tasks_unfinished == 0, "{marked:?}");
     sqlx::query("DROP TRIGGER refuse ON documents").execute(&app.pool).await.unwrap();
-    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
+    settle::sweep(&app.service).await.unwrap();
     assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().nodes_in_flight, 0);
     app.client.resume_task_type(embed()).await.unwrap();
     assert_eq!(app.settled(other).await.settled, Settled::Settled);
@@ -186,7 +185,7 @@ async fn a_cancel_ends_the_tasks_before_the_sections_fail_and_is_resumed_after_a
     .await
     .unwrap();
     app.client.resume_task_type(embed()).await.unwrap();
-    assert!(!settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap(), "a rollup was queued");
+    assert!(!settle::sweep(&app.service).await.unwrap(), "a rollup was queued");
     let events =
         async || -> i64 { sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap() };
     until("the events to be taken", async || (events().await == 0).then_some(())).await;
@@ -196,7 +195,7 @@ async fn a_cancel_ends_the_tasks_before_the_sections_fail_and_is_resumed_after_a
     assert_eq!((still.settled, still.tasks_unfinished, still.nodes_in_flight), expected, "{still:?}");
 
     sqlx::query("DROP TRIGGER refuse ON documents").execute(&app.pool).await.unwrap();
-    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
+    settle::sweep(&app.service).await.unwrap();
     let after = app.client.read_frontier(DocumentPath { id }).await.unwrap();
     assert_eq!((after.nodes_in_flight, after.nodes_failed), (0, own + 4_500), "{after:?}");
     let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
@@ -241,7 +240,7 @@ async fn a_file_whose_only_task_is_being_stopped_is_cancelled_once() {
         .await
         .unwrap();
     assert_eq!(told, 1, "the second cancel finds nothing new");
-    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
     assert!(queue.fail(&held, &TaskFailure::cancelled()).await.unwrap());
     invariants::check_drained(&app.pool).await;
     app.end().await;
@@ -265,7 +264,7 @@ async fn a_cancelled_task_is_cancelled_though_its_file_cannot_be_settled_yet() {
     assert_eq!((in_flight.settled, in_flight.tasks_unfinished), (Settled::InFlight, 0), "{in_flight:?}");
     sqlx::query("DROP TRIGGER refuse ON settle_event").execute(&app.pool).await.unwrap();
     // The worker's own sweep may come first.
-    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
+    settle::sweep(&app.service).await.unwrap();
     until("the file to settle", async || {
         let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
         (frontier.nodes_in_flight == 0).then_some(())

@@ -2,6 +2,7 @@
 use super::{app, believed, evidence, extract, facts, said, text};
 use crate::{
     edits::patched,
+    principals::{grant, someone},
     support::{document, invariants, llm::Llm},
 };
 use chrono::Datelike;
@@ -9,7 +10,7 @@ use serde_json::json;
 use svc_client::{
     Json, OptionalJson,
     wire::{
-        ExtractFactsRequest, FactPath, FactType, NewDocument, NewFact, NewFacts, NewPredicate, OnOverlap,
+        DocumentPath, ExtractFactsRequest, FactPath, FactType, GrantRight, NewDocument, NewFact, NewFacts, NewPredicate, OnOverlap,
         SupersedeFacts, WaitQuery,
     },
 };
@@ -102,5 +103,31 @@ async fn what_somebody_asserted_without_a_source_gives_way_to_no_text_though_a_t
             app.client.invalidate_fact(FactPath { id: fact.id }, OptionalJson(None)).await.unwrap();
         }
     }
+    app.end().await;
+}
+
+/// The other text was closed after both had stated it.
+#[tokio::test]
+async fn what_a_closed_text_states_too_goes_on_for_its_readers_when_the_open_one_states_it_no_longer() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let (reader, stranger) = (someone(&app, "reader").await, someone(&app, "stranger").await);
+    let quote = "Ada Lovelace works for Acme Corp";
+    let open = text(&app, &format!("{quote}."), None).await;
+    let closed = text(&app, &format!("{quote}, they say."), None).await;
+    for id in [open, closed] {
+        llm.will([facts(&[said(json!({"quote": quote}))])]);
+        extract(&app.client, id, ExtractFactsRequest::default()).await;
+    }
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    grant(&app, &reader, closed, GrantRight::Read).await;
+    assert_eq!((believed(&reader.client).await.len(), believed(&stranger.client).await.len()), (1, 1));
+    llm.will([facts(&[])]);
+    let replace = ExtractFactsRequest { replace: true, max_facts: Some(7), ..ExtractFactsRequest::default() };
+    extract(&app.client, open, replace).await;
+    let left = believed(&reader.client).await;
+    assert_eq!(left.iter().map(|fact| fact.source_id).collect::<Vec<_>>(), [Some(closed)]);
+    assert!(believed(&stranger.client).await.is_empty());
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -3,7 +3,10 @@ use super::{ask, post, use_tool};
 use crate::support::{TOKEN, TestApp, Wish, document, http, until};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use svc_client::{Json, wire::WaitQuery};
+use svc_client::{
+    Json,
+    wire::{DocumentPath, PageQuery, WaitQuery},
+};
 
 async fn idle(settings: &[(&str, &str)]) -> TestApp {
     TestApp::with(Wish { settings, no_worker: true, ..Wish::default() }).await
@@ -183,5 +186,23 @@ async fn a_client_that_hangs_up_leaves_its_place_to_others_and_the_ingestion_alo
     for file in app.client.list_files(Default::default()).await.unwrap().files {
         assert!(app.settled(file.id).await.is_at_rest());
     }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_cannot_follow_an_ingestion_is_told_where_the_file_is() {
+    let app = idle(&[("SVC_EVENT_STREAMS", "1")]).await;
+    let first = app.upload_bytes("heron.md", "# The heron\n\nIt waits.").await.unwrap().document_id;
+    let mut held = app.client.follow_frontier(DocumentPath { id: first }).await.unwrap();
+    assert!(held.next().await.is_some());
+    let file = json!({"filename": "coot.md", "base64": "IyBUaGUgY29vdA==", "wait": true});
+    let refused = use_tool(&app, TOKEN, "upload_file", file).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    let problem = &refused["structuredContent"];
+    let stored = app.client.list_roots(PageQuery::default()).await.unwrap().documents;
+    let stored = stored.iter().find(|document| document.title == "coot.md").unwrap().id;
+    assert_eq!(problem["code"], "too_many_requests", "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains(&format!("stored as document {stored},")), "{problem}");
+    drop(held);
     app.end().await;
 }

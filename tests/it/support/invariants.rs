@@ -108,6 +108,17 @@ const INVARIANTS: &[(&str, &str)] = &[
         "SELECT object FROM document_blobs JOIN blob_garbage USING (object)",
     ),
     (
+        "a container that settled is in the index of everything if it says something, and only then",
+        "SELECT concat_ws(' ', d.id, d.usetype, d.title) FROM ingest_node n JOIN documents d ON d.id = n.document_id
+          WHERE d.settled = 'settled' AND d.guard <> -1 AND d.usetype NOT IN ('entity', 'summary')
+            AND (SELECT built_to IS NULL FROM search_indexes WHERE name = 'default')
+            -- A title that changed has a task.
+            AND NOT EXISTS (SELECT FROM task_queue t WHERE t.scope_document_id = d.id AND NOT t.final)
+            AND (d.content ~ '\\S' OR (d.title ~ '\\S' AND d.usetype NOT IN ('raptor', 'table', 'record', 'profile', 'image', 'chunk')
+                 AND NOT (d.usetype = 'section' AND d.title ~ '^((Page|Segment|Slide) [0-9]+|Untitled section)$')))
+                <> EXISTS (SELECT FROM search_index_entries e JOIN search_indexes i ON i.id = e.index_id WHERE e.document_id = d.id AND i.name = 'default')",
+    ),
+    (
         "nothing settles above a node in flight",
         "SELECT n.document_id::text FROM ingest_node n JOIN documents d ON d.id = n.document_id JOIN documents c ON c.parent_id = d.id
            LEFT JOIN ingest_node own ON own.document_id = c.id
