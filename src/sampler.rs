@@ -257,7 +257,9 @@ impl Sampler {
             self.sample_in_turn().await;
         }
         drop(turn);
-        self.lock().overview.as_ref().map(|(_, overview)| overview.clone())
+        // What is older is told as unknown.
+        let known = self.lock();
+        known.overview.as_ref().filter(|(taken, _)| taken.elapsed() < STALE).map(|(_, overview)| overview.clone())
     }
 
     fn recent(&self) -> Option<Arc<OverviewResponse>> {

@@ -163,7 +163,7 @@ fn decode_utf_32(bytes: &[u8], big_endian: bool) -> (String, bool) {
 }
 
 fn guess(bytes: &[u8]) -> &'static Encoding {
-    if std::str::from_utf8(bytes).is_ok() {
+    if std::str::from_utf8(bytes).is_ok() || is_utf_8(&mut &*bytes).unwrap_or_default() {
         return UTF_8;
     }
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
@@ -224,7 +224,8 @@ impl Charset {
             Self::Standard(charset) => {
                 let decoded = DecodeReaderBytesBuilder::new()
                     .encoding(Some(charset))
-                    .utf8_passthru(true)
+                    // What is broken in UTF-8 is replaced.
+                    .utf8_passthru(false)
                     .strip_bom(true)
                     .build(source);
                 Ok(Box::new(BufReader::with_capacity(BLOCK, decoded)))
@@ -240,24 +241,56 @@ impl Charset {
     }
 }
 
+/// Of so many characters of UTF-8 one may be broken: other encodings hardly ever write even one.
+const BROKEN: u64 = 10;
+
+/// Whether a text is UTF-8, but for the few characters that a program cut or took from elsewhere.
 fn is_utf_8<R: Read>(source: &mut R) -> io::Result<bool> {
+    const MARK: &[u8] = "\u{FEFF}".as_bytes();
     let mut block = vec![0; BLOCK];
     // The bytes of a character that the end of a block cuts.
     let mut kept = 0;
+    let (mut is_begin, mut is_marked, mut whole, mut broken) = (true, false, 0_u64, 0_u64);
     loop {
         let read = source.read(&mut block[kept..])?;
         let filled = kept + read;
-        let valid = match std::str::from_utf8(&block[..filled]) {
-            Ok(_) => filled,
-            Err(error) if read > 0 && error.error_len().is_none() => error.valid_up_to(),
-            Err(_) => return Ok(false),
-        };
-        if read == 0 {
-            return Ok(true);
+        is_marked |= is_begin && block[..filled].starts_with(MARK);
+        is_begin = false;
+        let mut from = 0;
+        while from < filled {
+            let (valid, length) = match std::str::from_utf8(&block[from..filled]) {
+                Ok(_) => (filled - from, 0),
+                Err(error) => match error.error_len() {
+                    Some(length) => {
+                        broken += 1;
+                        (error.valid_up_to(), length)
+                    }
+                    None if read > 0 => {
+                        whole += characters(&block[from..from + error.valid_up_to()]);
+                        from += error.valid_up_to();
+                        break;
+                    }
+                    // The end cuts a character.
+                    None => {
+                        broken += 1;
+                        (error.valid_up_to(), filled - from - error.valid_up_to())
+                    }
+                },
+            };
+            whole += characters(&block[from..from + valid]);
+            from += valid + length;
         }
-        block.copy_within(valid..filled, 0);
-        kept = filled - valid;
+        if read == 0 {
+            return Ok(is_marked || whole >= BROKEN * broken);
+        }
+        block.copy_within(from..filled, 0);
+        kept = filled - from;
     }
+}
+
+/// How many characters of UTF-8 are no ASCII.
+fn characters(utf_8: &[u8]) -> u64 {
+    utf_8.iter().filter(|byte| **byte >= 0xC0).count() as u64
 }
 
 /// Removes NUL, which never reaches the store, and makes each line end one character, so that offsets mean the same
@@ -296,6 +329,25 @@ mod tests {
         for binary in [&b"\0"[..], b"\0\x01\x02\x03", b"MZ\0\0 and words that follow", &[0; 4096]] {
             assert!(!looks_like_text(binary, true), "{binary:?}");
         }
+    }
+
+    #[test]
+    fn a_broken_character_makes_no_utf_8_another_encoding() {
+        let german = "Für die Mühle zählten wir Enten, größere und dünnere, am späten Nachmittag über der Brücke. ".repeat(3);
+        let broken = [german.as_bytes(), b"\xE4 ", german.as_bytes(), b"\xC3"].concat();
+        let decoded = decode(&broken);
+        assert_eq!((decoded.charset, decoded.had_errors), ("UTF-8", true));
+        assert_eq!(decoded.text, format!("{german}\u{FFFD} {german}\u{FFFD}"));
+        let charset = Charset::of(&mut Cursor::new(&broken)).unwrap();
+        let mut read = String::new();
+        charset.reader(&mut Cursor::new(&broken)).unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, decoded.text);
+        let (latin, _, _) = encoding_rs::WINDOWS_1252.encode(&german);
+        for text in [&latin[..], b"caf\xE9", &[&latin[..], "für die Mühle".as_bytes()].concat()] {
+            assert_eq!(decode(text).charset, "windows-1252");
+            assert_eq!(Charset::of(&mut Cursor::new(text)).unwrap().name(), "windows-1252");
+        }
+        assert_eq!(decode(b"\xEF\xBB\xBFone \xE4").charset, "UTF-8");
     }
 
     #[test]

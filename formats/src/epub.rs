@@ -51,7 +51,7 @@ fn read<R: Read + Seek>(package: &mut Package<R>, limits: &Limits) -> Result<Ext
             },
         )?;
         check_text(bytes.len(), limits)?;
-        append(&mut book, html::Source::decode(&bytes, None).body(limits)?);
+        append(&mut book, html::Source::decode(&bytes, None).of_xml().body(limits)?);
         check_text(book.text.len(), limits)?;
     }
     if missing > 0 && book.text.is_empty() {

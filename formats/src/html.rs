@@ -11,7 +11,7 @@ pub(crate) use images::images;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde_json::Value;
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     io::{Read, Seek},
 };
 
@@ -23,6 +23,8 @@ const FACT_CHARACTERS: usize = 1000;
 const NO_CONTENT: &str = "script, style, noscript, template, iframe, object, embed, svg, canvas, nav, dialog, button, \
     input, select, textarea, body > footer, body > aside, [role=navigation], [role=search], [role=contentinfo], \
     [hidden], [aria-hidden=true], annotation, annotation-xml";
+const HEADING_BUTTONS: &str =
+    "h1 button, h2 button, h3 button, h4 button, h5 button, h6 button, summary button, dt button";
 /// Elements that people see as separate lines, and that the writer of Markdown takes for words within a line.
 const LINES: &str = "dt, dd, details, summary, address, center, figcaption, legend";
 /// More such elements, by which the reader also tells the main part of a page.
@@ -94,6 +96,12 @@ impl Source {
         Self { html: charset::clean(html), charset: "UTF-8" }
     }
 
+    /// The same page, written as XML: there an element may end where it begins, which a reader of HTML takes for the beginning of a text to the end of the page.
+    pub(crate) fn of_xml(mut self) -> Self {
+        self.html = with_ends(&self.html);
+        self
+    }
+
     /// The content without what the page says of itself.
     pub(crate) fn body(self, limits: &Limits) -> Result<Extraction, FormatError> {
         self.content(None, limits).map(|content| content.extraction)
@@ -134,11 +142,29 @@ impl Source {
                 link.remove_attr("href");
             }
         }
-        for styled in page.doc.select("[style]").nodes() {
-            if styled.attr("style").is_some_and(|style| hides(&style)) {
-                styled.remove_from_parent();
+        let styled = page.doc.select("[style]");
+        // What is above a text with a size of its own. Mails give cells no size, so that no gaps come between them.
+        let mut above_texts = HashSet::new();
+        for sized in styled.nodes().iter().filter(|node| node.attr("style").is_some_and(|style| sets_size(&style))) {
+            let mut above = sized.parent();
+            while let Some(node) = above
+                && above_texts.insert(node.id)
+            {
+                above = node.parent();
             }
         }
+        for node in styled.nodes() {
+            let hides = match node.attr("style").map_or(Hiding::Nothing, |style| hiding(&style)) {
+                Hiding::Nothing => false,
+                Hiding::Size => !above_texts.contains(&node.id),
+                Hiding::Whole => true,
+            };
+            if hides {
+                node.remove_from_parent();
+            }
+        }
+        // What opens and closes a part of a page is often a button, and the heading of the part.
+        page.doc.select(HEADING_BUTTONS).rename("span");
         page.doc.select("img:not([alt]), img[alt='']").remove();
         // A caption within a table would be lost.
         for caption in page.doc.select("table > caption").nodes() {
@@ -160,7 +186,7 @@ impl Source {
         within_reason(&self.html, DEEPEST)?;
         let charset = Some(self.charset.to_owned());
         let Some(page) = self.open(url) else { return Ok(Content::default()) };
-        let whole = whole(&page);
+        let whole = whole(&page, if url.is_none() { MAIN_OF_FILE } else { MAIN_OF_PAGE });
         drop(page);
         let words = |text: &str| text.split_whitespace().count() as f64;
         let is_article = |text: &str| words(text) >= ARTICLE_OF_PAGE * words(&whole);
@@ -200,11 +226,11 @@ pub(crate) fn piece(html: &str) -> Option<String> {
     let source = if is_of_table { Source::of_text(&format!("<table>{html}")) } else { Source::of_text(html) };
     let page = source.open(None)?;
     let has_around = page.doc.select(AROUND).exists();
-    let mut shown = whole(&page);
+    let mut shown = whole(&page, MAIN_OF_FILE);
     if shown.is_empty() && has_around {
         let page = source.open(None)?;
         page.doc.select(AROUND).rename("div");
-        shown = whole(&page);
+        shown = whole(&page, MAIN_OF_FILE);
     }
     Some(without_escapes(&charset::clean(&shown)))
 }
@@ -219,21 +245,82 @@ fn leads_somewhere(address: &str) -> bool {
     }
 }
 
-/// Whether a style keeps an element from being seen.
-fn hides(style: &str) -> bool {
-    let plain: String = style.chars().filter(|character| !character.is_whitespace()).collect();
-    plain.to_ascii_lowercase().split(';').any(|rule| {
-        let rule = rule.strip_suffix("!important").unwrap_or(rule);
-        let zero = |value: &str| {
-            let number = value.trim_end_matches(|unit: char| unit.is_ascii_alphabetic() || unit == '%');
-            number.parse::<f64>().is_ok_and(|number| number == 0.0)
-        };
-        match rule.split_once(':') {
-            Some(("display", "none") | ("visibility", "hidden" | "collapse")) => true,
-            Some(("font-size" | "opacity", value)) => zero(value),
-            _ => false,
+/// Gives those elements an end tag whose text HTML reads up to their end tag, and that end where they begin.
+fn with_ends(xml: &str) -> String {
+    const RAW: [&str; 6] = ["title", "script", "style", "iframe", "textarea", "noscript"];
+    let (bytes, mut whole, mut kept) = (xml.as_bytes(), String::with_capacity(xml.len()), 0);
+    for at in memchr::memchr_iter(b'<', bytes) {
+        let tag = &xml[at + 1..];
+        let name = &tag[..tag.find(|character: char| !character.is_ascii_alphanumeric()).unwrap_or(tag.len())];
+        if at < kept || !RAW.contains(&name) {
+            continue;
         }
-    })
+        let mut quote = None;
+        let end = tag.bytes().position(|byte| match (quote, byte) {
+            (Some(open), _) if open == byte => {
+                quote = None;
+                false
+            }
+            (Some(_), _) => false,
+            (None, b'"' | b'\'') => {
+                quote = Some(byte);
+                false
+            }
+            (None, byte) => byte == b'>',
+        });
+        // Nothing after a tag that does not end is a tag.
+        let Some(end) = end.map(|end| at + 1 + end) else { break };
+        if bytes[end - 1] == b'/' {
+            whole.push_str(&xml[kept..end - 1]);
+            whole.push_str("></");
+            whole.push_str(name);
+            whole.push('>');
+            kept = end + 1;
+        }
+    }
+    whole.push_str(&xml[kept..]);
+    whole
+}
+
+/// What a style keeps from being seen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Hiding {
+    Nothing,
+    /// The text that has no size of its own.
+    Size,
+    /// The element with all that is in it.
+    Whole,
+}
+
+fn hiding(style: &str) -> Hiding {
+    let plain = plain(style);
+    let hiding = rules(&plain).map(|rule| match rule {
+        ("display", "none") | ("visibility", "hidden" | "collapse") => Hiding::Whole,
+        ("opacity", value) if is_zero(value) => Hiding::Whole,
+        ("font-size", value) if is_zero(value) => Hiding::Size,
+        _ => Hiding::Nothing,
+    });
+    hiding.max().unwrap_or(Hiding::Nothing)
+}
+
+/// Whether a style gives its element a size in which the text is seen, whatever the size around it.
+fn sets_size(style: &str) -> bool {
+    rules(&plain(style)).any(|(name, value)| name == "font" || (name == "font-size" && !is_zero(value)))
+}
+
+fn plain(style: &str) -> String {
+    let plain: String = style.chars().filter(|character| !character.is_whitespace()).collect();
+    plain.to_ascii_lowercase()
+}
+
+/// The properties of a plain style, with their values.
+fn rules(plain: &str) -> impl Iterator<Item = (&str, &str)> {
+    plain.split(';').filter_map(|rule| rule.strip_suffix("!important").unwrap_or(rule).split_once(':'))
+}
+
+fn is_zero(value: &str) -> bool {
+    let number = value.trim_end_matches(|unit: char| unit.is_ascii_alphabetic() || unit == '%');
+    number.parse::<f64>().is_ok_and(|number| number == 0.0)
 }
 
 /// Refuses a page that a reader would take too long for: one whose elements are nested deeper than `deepest`, or one with too many
@@ -321,14 +408,19 @@ fn levels(name: &str) -> usize {
     }
 }
 
-/// All of the page but what is no content.
-fn whole(page: &Readability) -> String {
+/// The share of a page's words that its main part must have to stand for the page: of a file, whatever is around that is shown too.
+const MAIN_OF_PAGE: f64 = 0.5;
+const MAIN_OF_FILE: f64 = 0.95;
+
+/// All of the page but what is no content, or its main part if that has this share of the words.
+fn whole(page: &Readability, main_part: f64) -> String {
     page.doc.select(NO_CONTENT).remove();
     page.doc.select(LINES_OF_PAGE).rename("div");
     let body = page.doc.select("body");
     let main = page.doc.select("main, [role=main]");
-    let words = |text: &str| text.split_whitespace().count();
-    let root = if main.length() == 1 && words(&main.text()) * 2 >= words(&body.text()) { main } else { body };
+    let words = |text: &str| text.split_whitespace().count() as f64;
+    let is_whole = main.length() == 1 && words(&main.text()) >= main_part * words(&body.text());
+    let root = if is_whole { main } else { body };
     root.nodes().first().map(|node| node.md(None).trim().to_owned()).unwrap_or_default()
 }
 

@@ -36,7 +36,8 @@ pub(crate) fn members<R: Read + Seek>(
     let bytes = text::read_all(source, limits)?;
     let mut index = 0;
     for message in messages(&bytes) {
-        let message = MessageParser::default().parse(&message).filter(|message| !message.parts.is_empty());
+        let message = with_readable_head(&message);
+        let message = MessageParser::default().parse(&*message).filter(|message| !message.parts.is_empty());
         if let Some(message) = message {
             attached(&message, 1, &mut index, budget, take)?;
         }
@@ -99,16 +100,24 @@ fn kind_of(part: &MessagePart<'_>) -> Option<String> {
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
     let bytes = text::read_all(source, limits)?;
     let mut writer = Writer::new(limits);
-    for message in messages(&bytes) {
-        let message = MessageParser::default().parse(&message).filter(|message| !message.parts.is_empty());
+    let messages = messages(&bytes);
+    for message in &messages {
+        let message = with_readable_head(message);
+        let message = MessageParser::default().parse(&*message).filter(|message| !message.parts.is_empty());
         let message = message.ok_or_else(|| FormatError::corrupt(Format::Eml, "a message has no headers"))?;
-        write(&message, 1, &mut writer, limits)?;
+        write(&message, 1, messages.len() == 1, &mut writer, limits)?;
     }
     writer.finish(ATTACHMENTS)
 }
 
 /// Writes a message and those within it.
-fn write(message: &Message<'_>, level: u8, writer: &mut Writer<'_>, limits: &Limits) -> Result<(), FormatError> {
+fn write(
+    message: &Message<'_>,
+    level: u8,
+    is_alone: bool,
+    writer: &mut Writer<'_>,
+    limits: &Limits,
+) -> Result<(), FormatError> {
     let of_body = body_parts(message);
     let Attached { opened, listed } = Attached::of(message, &of_body, level);
     let attachments = listed.iter().map(|part| Attachment {
@@ -116,10 +125,14 @@ fn write(message: &Message<'_>, level: u8, writer: &mut Writer<'_>, limits: &Lim
         kind: kind_of(part),
         bytes: Some(part.contents().len() as u64),
     });
-    let letter =
-        Letter { fields: fields(message), body: body(message, &of_body, limits)?, attachments: attachments.collect() };
+    let body = match body(message, &of_body, limits) {
+        // One page that nobody can read keeps no other message out.
+        Err(FormatError::Unsupported { .. }) if !is_alone => Extraction::default(),
+        body => body?,
+    };
+    let letter = Letter { fields: fields(message), body, attachments: attachments.collect() };
     writer.letter(letter, level)?;
-    opened.into_iter().try_for_each(|inner| write(inner, level + 1, writer, limits))
+    opened.into_iter().try_for_each(|inner| write(inner, level + 1, false, writer, limits))
 }
 
 /// The messages of a mailbox, which begin with lines `From ` between an empty line and a header; a single message is one.
@@ -139,6 +152,16 @@ fn messages(bytes: &[u8]) -> Vec<Cow<'_, [u8]>> {
         unquoted(memchr::memchr(b'\n', message).map_or(&message[message.len()..], |line| &message[line + 1..]))
     };
     starts.iter().zip(ends).map(without_border).collect()
+}
+
+/// A message whose headers are UTF-8. Old programs write them in the encoding of their country, which they name nowhere.
+fn with_readable_head(message: &[u8]) -> Cow<'_, [u8]> {
+    let end = [b"\n\n".as_slice(), b"\r\n\r\n"].into_iter().filter_map(|end| memchr::memmem::find(message, end)).min();
+    let (head, rest) = message.split_at(end.unwrap_or(message.len()));
+    match std::str::from_utf8(head) {
+        Ok(_) => Cow::Borrowed(message),
+        Err(_) => Cow::Owned([charset::decode(head).text.as_bytes(), rest].concat()),
+    }
 }
 
 /// A message of a mailbox as it was sent: what looks like a border in it has a `>` more.
@@ -201,26 +224,61 @@ fn is_page(part: &MessagePart<'_>) -> bool {
     matches!(part.body, PartType::Html(_)) || part.content_type().is_some_and(is_named)
 }
 
-/// The body without white space around it: its text, or its HTML if the text is missing or much shorter.
+/// The body without white space around it: its text, or its HTML if the text is missing or much shorter. A part that belongs to both forms, such as the footer
+/// that a mailing list adds, is in either.
 fn body(message: &Message<'_>, parts: &BTreeSet<u32>, limits: &Limits) -> Result<Extraction, FormatError> {
-    let parts = parts.iter().filter_map(|id| message.parts.get(*id as usize));
-    let (pages, texts): (Vec<_>, Vec<_>) = parts.partition(|part| is_page(part));
-    let plain: Vec<_> = texts.into_iter().filter_map(|part| Some(charset::clean(&decoded(message, part)?))).collect();
-    let plain = plain.join("\n\n").trim().to_owned();
-    let mut page = Extraction::default();
-    for text in pages.into_iter().filter_map(|part| decoded(message, part)) {
-        let piece = html::Source::of_text(&text).body(limits)?;
-        if !page.text.is_empty() {
-            page.text.push_str("\n\n");
+    let (of_text, of_page): (BTreeSet<u32>, BTreeSet<u32>) =
+        (message.text_body.iter().copied().collect(), message.html_body.iter().copied().collect());
+    let form = |of: &BTreeSet<u32>, other: &BTreeSet<u32>| {
+        parts.iter().copied().filter(|id| of.contains(id) || !other.contains(id)).collect::<Vec<u32>>()
+    };
+    let (plain, rich) = (form(&of_text, &of_page), form(&of_page, &of_text));
+    let part = |id: &u32| message.parts.get(*id as usize);
+    let plain = match plain.iter().filter_map(part).any(is_page) {
+        // There is one form alone.
+        true if plain == rich => return joined(message, rich.iter().filter_map(part), limits),
+        true => joined(message, plain.iter().filter_map(part), limits)?.text,
+        false => {
+            let texts = plain.iter().filter_map(part).filter_map(|part| Some(charset::clean(&decoded(message, part)?)));
+            texts.collect::<Vec<_>>().join("\n\n")
         }
-        let start = page.text.len();
-        page.text.push_str(&piece.text);
-        page.headings.extend(piece.headings.into_iter().map(|mut heading| {
+    };
+    let plain = plain.trim().to_owned();
+    match joined(message, rich.iter().filter_map(part), limits) {
+        Ok(rich) => Ok(best_body(plain, rich)),
+        // A body that has a text does not need a page that is none.
+        Err(FormatError::Unsupported { .. }) if !plain.is_empty() => Ok(best_body(plain, Extraction::default())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Parts of a body one after the other.
+fn joined<'a>(
+    message: &Message<'_>,
+    parts: impl Iterator<Item = &'a MessagePart<'a>>,
+    limits: &Limits,
+) -> Result<Extraction, FormatError> {
+    let mut all = Extraction::default();
+    for part in parts {
+        let Some(text) = decoded(message, part) else { continue };
+        let piece = match is_page(part) {
+            true => html::Source::of_text(&text).body(limits)?,
+            false => Extraction { text: charset::clean(&text).trim().to_owned(), ..Extraction::default() },
+        };
+        if piece.text.is_empty() {
+            continue;
+        }
+        if !all.text.is_empty() {
+            all.text.push_str("\n\n");
+        }
+        let start = all.text.len();
+        all.text.push_str(&piece.text);
+        all.headings.extend(piece.headings.into_iter().map(|mut heading| {
             heading.start += start;
             heading
         }));
     }
-    Ok(best_body(plain, page))
+    Ok(all)
 }
 
 /// The text of a part in its true encoding; `None` for an image and the like. Programs declare what they do not write:

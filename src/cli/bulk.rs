@@ -309,6 +309,7 @@ impl Run {
         match found {
             Found::File(candidate) => {
                 self.account.files += 1;
+                self.moved = Instant::now();
                 return Ok(Some(self.read(candidate)));
             }
             Found::Skipped => self.account.skipped += 1,
@@ -328,7 +329,6 @@ impl Run {
     /// Notes what was read in the journal; `None` if it is not to be sent.
     fn ready(&mut self, read: Result<Read, JoinError>) -> Result<Option<Ready>, CliError> {
         let (candidate, reading) = read.map_err(|error| CliError::Other(error.to_string()))?;
-        self.moved = Instant::now();
         match reading {
             Reading::Known => self.account.before += 1,
             Reading::Unreadable(reason) => self.left(&candidate.shown(), &reason)?,

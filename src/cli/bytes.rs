@@ -19,6 +19,7 @@ use svc_client::{
     Client, Code, Failure, Meta, Remote, Validated,
     wire::{DocumentPath, is_content_hash},
 };
+use tempfile::NamedTempFile;
 
 /// How many times in a row a download may break off without having received a byte.
 const TRIES: u32 = 5;
@@ -58,8 +59,16 @@ fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
     CliError::Other(format!("{}: {error}", path.display()))
 }
 
-/// Writes the bytes to a file of another name, which nobody else has, and gives it its own once it is complete.
+/// Writes the bytes to a file.
 async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String, u64), CliError> {
+    let mut part = begin_file(path)?;
+    let done = download(client, id, part.as_file_mut()).await?;
+    end_file(part, path)?;
+    Ok(done)
+}
+
+/// Begins a file under another name, which nobody else has, beside the one that it gets once it is complete.
+pub(super) fn begin_file(path: &Path) -> Result<NamedTempFile, CliError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");
@@ -68,11 +77,13 @@ async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String,
         .suffix(".part")
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder);
-    let mut part = part.map_err(|error| unwritable(path, &error))?;
-    let done = download(client, id, part.as_file_mut()).await?;
+    part.map_err(|error| unwritable(path, &error))
+}
+
+/// Gives a complete file its name.
+pub(super) fn end_file(part: NamedTempFile, path: &Path) -> Result<(), CliError> {
     part.as_file().sync_all().map_err(|error| unwritable(path, &error))?;
-    part.persist(path).map_err(|failed| unwritable(path, &failed.error))?;
-    Ok(done)
+    part.persist(path).map(|_| ()).map_err(|failed| unwritable(path, &failed.error))
 }
 
 fn damaged(id: i64) -> CliError {

@@ -1,6 +1,7 @@
 //! `svc rdf`: facts to Turtle, and Turtle to facts.
 use super::{
     CliError, INTERRUPTED,
+    bytes::{begin_file, end_file},
     output::{Output, count, one_line, say},
     patience::patient,
 };
@@ -91,19 +92,9 @@ async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(
     let query =
         TurtleQuery { parent_id: under, ontologies, asserted_only: asserted, history, valid_at: at, known_at: known };
     let Some(path) = output else { return written(client, query, &mut io::stdout().lock()).await };
-    // The file has another name until it is complete.
-    let part = PathBuf::from(format!("{}.part", path.display()));
-    let named = |error: io::Error| CliError::Other(format!("{}: {error}", path.display()));
-    let mut file = File::create(&part).map_err(named)?;
-    let done = match written(client, query, &mut file).await {
-        Ok(()) => file.sync_all().and_then(|()| std::fs::rename(&part, &path)).map_err(named),
-        Err(error) => Err(error),
-    };
-    if done.is_err() {
-        // The error is reported; the incomplete file is of no use.
-        let _ = std::fs::remove_file(&part);
-    }
-    done
+    let mut part = begin_file(&path)?;
+    written(client, query, part.as_file_mut()).await?;
+    end_file(part, &path)
 }
 
 async fn written(client: &Client<Remote>, query: TurtleQuery, out: &mut impl Write) -> Result<(), CliError> {

@@ -1,6 +1,7 @@
 //! `svc reembed`: moves all vectors to another model.
 use super::{
     CliError, INTERRUPTED,
+    follow::may_pass,
     output::{Output, say},
 };
 use crate::app::asked_to_stop;
@@ -13,6 +14,8 @@ use svc_client::{
 
 /// The time between two looks at how far it is.
 const EVERY: Duration = Duration::from_secs(1);
+/// So many looks in a row may find no service.
+const AWAY: u32 = 300;
 
 #[derive(Args)]
 pub struct ReembedArguments {
@@ -66,6 +69,7 @@ async fn follow(
     output: Output,
     mut known: ModelMoveResponse,
 ) -> Result<ModelMoveState, CliError> {
+    let mut away = 0;
     loop {
         match known.last.as_ref().map(|last| last.state) {
             Some(state @ (ModelMoveState::Done | ModelMoveState::Cancelled)) => return Ok(state),
@@ -73,7 +77,15 @@ async fn follow(
             None => return Err(CliError::Other("the service no longer knows of the move".to_owned())),
         }
         tokio::time::sleep(EVERY).await;
-        let now = client.read_model_move().await?;
+        let now = match client.read_model_move().await {
+            // The move goes on while a process of the fleet starts anew.
+            Err(failure) if may_pass(&failure) && away < AWAY => {
+                away += 1;
+                continue;
+            }
+            now => now?,
+        };
+        away = 0;
         if now.last != known.last {
             tell(output, &now)?;
         }

@@ -268,10 +268,34 @@ fn shown(extraction: &Extraction) -> Patterns {
         .with(Pattern::HasHeadings, !extraction.headings.is_empty())
 }
 
-/// The first line that says something, without the marks of a heading.
+/// The first line that says something, without the marks of a heading, or the title that the front matter of a note names.
 fn first_line(text: &str) -> Option<String> {
+    let text = text.trim_start_matches('\u{feff}');
+    let (matter, text) = match front_matter(text) {
+        Some((matter, rest)) => (matter, rest),
+        None => ("", text),
+    };
+    let named = matter.lines().find_map(|line| line.strip_prefix("title:"));
+    let named = named.map(|title| title.trim().trim_matches(['"', '\'']).trim()).filter(|title| !title.is_empty());
+    if let Some(title) = named {
+        return Some(title.chars().filter(|character| !character.is_control()).take(TITLE_CHARACTERS).collect());
+    }
     let line = text.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty())?;
     Some(line.chars().filter(|character| !character.is_control()).take(TITLE_CHARACTERS).collect())
+}
+
+/// What stands between the lines `---` at the beginning of a text, and the text behind them.
+fn front_matter(text: &str) -> Option<(&str, &str)> {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().filter(|line| line.trim_end() == "---")?;
+    let mut end = first.len();
+    for line in lines {
+        if matches!(line.trim_end(), "---" | "...") {
+            return Some((&text[first.len()..end], &text[end + line.len()..]));
+        }
+        end += line.len();
+    }
+    None
 }
 
 /// A longer first line is cut.
@@ -359,6 +383,9 @@ mod tests {
             ("plain\nsecond", Some("plain")),
             ("##\n\n \n", None),
             ("a\u{7}b", Some("ab")),
+            ("---\ntitle: \"Herons\"\ntags: [birds]\n---\n# At the mill\n", Some("Herons")),
+            ("---\r\ntags: [birds]\r\n---\r\n# At the mill\r\n", Some("At the mill")),
+            ("---\nno end\n", Some("---")),
         ] {
             assert_eq!(first_line(text).as_deref(), title, "{text:?}");
         }

@@ -21,7 +21,7 @@ pub(crate) fn images<R: Read + Seek>(source: R, limits: &Limits, giver: &mut Giv
         let bytes = read_part(part, limits.text_bytes.saturating_add(1), Format::Epub)?;
         check_text(bytes.len(), limits)?;
         let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
-        html::Source::decode(&bytes, None).pictures(None, &mut flow, &mut |address: &str| {
+        html::Source::decode(&bytes, None).of_xml().pictures(None, &mut flow, &mut |address: &str| {
             // An address with a scheme leads out of the book.
             let is_own = !address.split(['/', '?', '#']).next().unwrap_or_default().contains(':');
             is_own.then(|| resolved(folder, address)).filter(|name| !sealed.contains(name))

@@ -199,6 +199,41 @@ fn what_a_style_hides_is_not_read() {
 }
 
 #[test]
+fn a_text_with_a_size_of_its_own_is_read_in_a_cell_without_one() {
+    let cell = "<td style=\"font-size:0px;padding:10px 25px\"><div style=\"font-family:Ubuntu;font-size:13px\">Your order 4711</div></td>";
+    let read = of(format!("<html><body><table><tr>{cell}</tr></table><p style=\"font-size:0\">Hidden <b style=\"font-size: 0\">too</b></p></body></html>"));
+    assert!(read.text.contains("Your order 4711") && !read.text.contains("Hidden"), "{}", read.text);
+}
+
+#[test]
+fn a_button_in_a_heading_is_the_heading() {
+    let read = of("<html><body><h2><button>How do I return it?</button></h2><div>Within 30 days.</div><button>Buy</button></body></html>".to_owned());
+    assert_eq!(read.text, "## How do I return it?\n\nWithin 30 days.");
+}
+
+#[test]
+fn a_file_is_more_than_its_main_part() {
+    let words = "word ".repeat(100);
+    let read = of(format!(
+        "<html><body><header><h1>Safety notice 14</h1><p>Valid from 1 March.</p></header><main><p>{words}</p></main><section>Annex: {words}</section></body></html>"
+    ));
+    assert!(read.text.contains("Safety notice 14") && read.text.contains("Annex"), "{}", read.text);
+}
+
+#[test]
+fn what_ends_where_it_begins_has_an_end_in_a_page_of_xml() {
+    for (xml, expected) in [
+        ("<head><title/></head><body>x</body>", "<head><title></title></head><body>x</body>"),
+        ("<script src=\"a>b.js\" /><p/>", "<script src=\"a>b.js\" ></script><p/>"),
+        ("<title>a</title><titlepage/>", "<title>a</title><titlepage/>"),
+        ("<title", "<title"),
+        ("ä<style/>ö<", "ä<style></style>ö<"),
+    ] {
+        assert_eq!(with_ends(xml), expected);
+    }
+}
+
+#[test]
 fn a_page_that_would_take_too_long_is_refused_at_once() {
     let deep = format!("<html><body>{}x", "<div>".repeat(200_000));
     let wide = format!("<html><body><p {}>x</p>", (0..100_000).map(|at| format!("a{at}=1 ")).collect::<String>());

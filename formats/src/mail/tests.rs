@@ -59,6 +59,49 @@ fn the_best_form_of_the_body_is_taken() {
 }
 
 #[test]
+fn a_footer_beside_the_body_takes_nothing_of_it() {
+    let footer = "Mailing list of the duck counters\nhttps://ducks.example.org/unsubscribe";
+    let html = "<html><body><p>Seventy ducks, see you tomorrow!</p></body></html>";
+    let mixed = |body: &str| {
+        message(&format!(
+            "Subject: Ducks\nContent-Type: multipart/mixed; boundary=m\n\n{body}--m\nContent-Type: text/plain\n\n{footer}\n--m--\n"
+        ))
+    };
+    let alone = mixed(&format!("--m\nContent-Type: text/html\n\n{html}\n"));
+    let both = mixed(&format!(
+        "--m\nContent-Type: multipart/alternative; boundary=a\n\n--a\nContent-Type: text/plain\n\nSeventy ducks, see you tomorrow!\n\
+         --a\nContent-Type: text/html\n\n{html}\n--a--\n"
+    ));
+    for (form, bytes) in [("HTML alone", alone), ("both", both)] {
+        let read = read(bytes).text;
+        assert!(read.ends_with(&format!("\n\nSeventy ducks, see you tomorrow!\n\n{footer}")), "{form}: {read}");
+    }
+}
+
+#[test]
+fn headers_are_read_in_whatever_encoding_they_are() {
+    let sent = message("Subject: Bestätigung für Müller, die Enten am großen Mühlteich\n\nSeventy ducks.\n");
+    let sent: Vec<u8> = sent.chars().map(|character| u8::try_from(u32::from(character)).unwrap()).collect();
+    let read = read(sent).text;
+    assert!(read.starts_with("# Bestätigung für Müller, die Enten am großen Mühlteich\n"), "{read}");
+}
+
+#[test]
+fn a_page_that_nobody_can_read_keeps_neither_its_text_nor_other_messages_out() {
+    let deep = "<b>".repeat(20_000);
+    let both = message(&format!(
+        "Subject: Ducks\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nSeventy ducks.\n\
+         --b\nContent-Type: text/html\n\n{deep}\n--b--\n"
+    ));
+    assert!(read(&both).text.ends_with("\n\nSeventy ducks."));
+    let page = message(&format!("Subject: Deep\nContent-Type: text/html\n\n{deep}\n"));
+    assert!(matches!(extract(Cursor::new(&page), &Limits::default()), Err(FormatError::Unsupported { .. })));
+    let mailbox = format!("From ann@example.org Wed Mar  4 05:06:07 2026\n{page}\n\nFrom ann@example.org Wed Mar  4 05:06:08 2026\n{both}");
+    let read = read(mailbox).text;
+    assert!(read.contains("# Deep\n") && read.ends_with("\n\nSeventy ducks."), "{read}");
+}
+
+#[test]
 fn attachments_are_listed_and_messages_within_are_opened() {
     let read = read(message(
         "Subject: Fwd: Ducks\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nSee below.\n--b\n\

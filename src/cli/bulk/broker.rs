@@ -44,6 +44,13 @@ struct Flight {
     again: Vec<Candidate>,
 }
 
+impl Flight {
+    /// How many files are not sent, or not known to have arrived, when the run gives up; what is still to be found counts as one.
+    fn left(&self) -> usize {
+        self.again.len() + self.unconfirmed.len() + self.reading.len() + usize::from(!self.is_found)
+    }
+}
+
 enum Lost {
     Broker(BrokerError),
     Cli(CliError),
@@ -88,7 +95,7 @@ pub async fn send(
         let error = match connected(run, &mut flight, &mut producer, root.as_deref()).await {
             Ok(is_complete) => {
                 producer.end(is_complete).await;
-                run.account.left += flight.again.len();
+                run.account.left += flight.left();
                 return Ok(());
             }
             Err(Lost::Cli(error)) => return Err(error),
@@ -131,14 +138,17 @@ async fn connected(
 ) -> Result<bool, Lost> {
     let mut confirms = FuturesUnordered::new();
     let mut look = tokio::time::interval(LOOK);
-    let mut full_until = Instant::now();
+    let (mut full_until, mut full_for) = (Instant::now(), FULL);
     loop {
         let is_sent =
             flight.is_found && flight.reading.is_empty() && flight.again.is_empty() && flight.unconfirmed.is_empty();
         if is_sent && run.journal.waiting() == 0 && run.still_ingesting() == 0 {
             return Ok(true);
         }
-        if !run.has_patience() {
+        // What is still being found and read is nobody else's to hurry.
+        let waits_for_others =
+            !flight.unconfirmed.is_empty() || run.journal.waiting() + run.still_ingesting() > 0 || !flight.again.is_empty();
+        if waits_for_others && !run.has_patience() {
             return Ok(false);
         }
         let has_room = flight.unconfirmed.len() < UNCONFIRMED
@@ -156,9 +166,14 @@ async fn connected(
                     Ok(()) => {
                         run.journal.sent(n)?;
                         run.moved = std::time::Instant::now();
+                        full_for = FULL;
                         run.show();
                     }
-                    Err(BrokerError::Refused(_)) => full_until = Instant::now() + FULL,
+                    Err(BrokerError::Refused(_)) => {
+                        // Each try reads the file again and adds a line to the journal.
+                        full_until = Instant::now() + full_for;
+                        full_for = (full_for * 2).min(LATEST);
+                    }
                     Err(error) => return Err(error.into()),
                 }
                 if let Some((candidate, size)) = flight.unconfirmed.remove(&n) {

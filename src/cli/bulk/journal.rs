@@ -15,6 +15,8 @@ use std::{
 /// The longest line: a path has 4,096 bytes, and each may be written as six.
 const LINE_BYTES: usize = 64 << 10;
 
+/// What the first line of a journal begins with.
+const BEGINNING: &[u8] = br#"{"is":"journal""#;
 /// What helps where a journal cannot be used.
 const OTHER: &str = "name another journal with --journal";
 
@@ -156,6 +158,11 @@ impl Journal {
             line.clear();
             let read = reader.by_ref().take(LINE_BYTES as u64).read_until(b'\n', &mut line).map_err(of)?;
             if line.last() != Some(&b'\n') && read < LINE_BYTES {
+                // The file of somebody else stays as it is.
+                let begun = &line[..line.len().min(BEGINNING.len())];
+                if number == 0 && !BEGINNING.starts_with(begun) {
+                    return Err(wrong(format!("this is no journal of `svc bulk`: {OTHER}")));
+                }
                 break;
             }
             number += 1;
@@ -308,6 +315,18 @@ mod tests {
 
     fn open(path: &Path) -> (Journal, Vec<Key>) {
         Journal::open(path, "here").expect("a journal")
+    }
+
+    #[test]
+    fn the_file_of_somebody_else_stays_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config.json");
+        for foreign in ["{\"key\": 1}", "{\"is\":\"something\"}", "token", "{\"key\": 1}\n"] {
+            std::fs::write(&path, foreign).expect("written");
+            assert!(Journal::open(&path, "here").is_err(), "{foreign}");
+            assert!(Journal::look(&path, "here").is_err(), "{foreign}");
+            assert_eq!(std::fs::read_to_string(&path).expect("read"), foreign);
+        }
     }
 
     #[test]

@@ -172,6 +172,7 @@ fn one(path: &Path, but: Option<(u64, u64)>, found: &Sender<Found>) -> bool {
         |path: &Path, reason: String| Found::Unreadable { path: path.to_string_lossy().into_owned(), reason };
     let root = match fs::metadata(path) {
         Ok(facts) if facts.is_dir() => File::open(path).map(Arc::new),
+        Ok(facts) if Some((facts.dev(), facts.ino())) == but => return true,
         Ok(_) => {
             return found.blocking_send(Found::File(Candidate::named(path))).is_ok();
         }
