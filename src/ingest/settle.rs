@@ -42,13 +42,17 @@ const FILES: usize = 500;
 /// Returns true if tasks were queued.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn settle(core: &Core, root_id: RootId) -> Result<bool, bm25::Error> {
-    settle_together(core, vec![root_id]).await
+    settle_together(core, vec![root_id], AsRead::default()).await
 }
 
-/// Takes all settle events of roots, as many statements for all of them as for one. Returns true if tasks were queued.
-async fn settle_together(core: &Core, mut roots: Vec<RootId>) -> Result<bool, bm25::Error> {
+/// Takes all settle events of roots, as many statements for all of them as for one. Returns true if tasks were queued. With postings of what settles it is
+/// done once; otherwise they are made when it is known what settles.
+async fn settle_together(
+    core: &Core,
+    mut roots: Vec<RootId>,
+    mut postings: AsRead,
+) -> Result<bool, bm25::Error> {
     let mut queued = false;
-    let mut postings = AsRead::default();
     loop {
         // What a crash of the server takes back is made again from the events, which the tasks have committed.
         let (mut tx, taken) = store::transaction::begin_settling(&core.pool, &roots).await?;
@@ -110,7 +114,17 @@ async fn apply(
 /// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left. Returns
 /// true if tasks may have been queued.
 pub async fn settle_or_leave(core: &Core, root_id: RootId) -> bool {
-    settle(core, root_id).await.unwrap_or_else(|error| {
+    or_leave(root_id, settle(core, root_id).await)
+}
+
+/// Does the same after a task whose end most likely settles these containers of the root.
+pub async fn settle_likely_or_leave(core: &Core, root_id: RootId, likely: &[DocumentId]) -> bool {
+    let settled = async { settle_together(core, vec![root_id], AsRead::prepare(core, likely).await?).await };
+    or_leave(root_id, settled.await)
+}
+
+fn or_leave(root_id: RootId, settled: Result<bool, bm25::Error>) -> bool {
+    settled.unwrap_or_else(|error| {
         tracing::warn!(root.id = root_id.0, error = %error, "settling failed; the sweep will do it");
         true
     })
@@ -120,7 +134,7 @@ pub async fn settle_or_leave(core: &Core, root_id: RootId) -> bool {
 pub async fn settle_all_or_leave(core: &Core, roots: &[RootId]) -> bool {
     let mut queued = false;
     for part in roots.chunks(FILES) {
-        match settle_together(core, part.to_vec()).await {
+        match settle_together(core, part.to_vec(), AsRead::default()).await {
             Ok(more) => queued |= more,
             Err(error) => {
                 tracing::warn!(files = part.len(), error = %error, "files could not be settled together; each is settled alone");

@@ -84,30 +84,44 @@ async fn keep_terms(pool: &PgPool) -> sqlx::Transaction<'static, sqlx::Postgres>
     tx
 }
 
+/// Waits until a statement that interns new terms waits.
+async fn until_terms_wait(pool: &PgPool) {
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                                 AND query LIKE 'INSERT INTO search_term_stats%')";
+    until("new terms to wait", async || {
+        sqlx::query_scalar::<_, bool>(waits).fetch_one(pool).await.unwrap().then_some(())
+    })
+    .await;
+}
+
 async fn set_title(conn: &mut PgConnection, id: i64, title: &str) {
     sqlx::query("UPDATE documents SET title = $2 WHERE id = $1").bind(id).bind(title).execute(conn).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_title_that_changes_while_its_container_settles_is_the_one_that_is_indexed() {
-    let app = TestApp::start().await;
-    pause(&app, "summarize").await;
-    let file = app.upload_bytes("otters.md", "It dives.\n").await.unwrap().document_id;
-    until("the rollup to wait", async || {
-        let waits = "SELECT EXISTS (SELECT FROM task_queue WHERE task_type = 'summarize' AND status = 'pending')";
-        sqlx::query_scalar::<_, bool>(waits).fetch_one(&app.pool).await.unwrap().then_some(())
-    })
-    .await;
-    set_title(&mut *app.pool.acquire().await.unwrap(), file, "Zander").await;
-    let kept = keep_terms(&app.pool).await;
-    resume(&app, "summarize").await;
-    until_a_statement_waits(&app.pool).await;
-    set_title(&mut *app.pool.acquire().await.unwrap(), file, "Bittern").await;
-    kept.rollback().await.unwrap();
-    app.settled(file).await;
-    assert_eq!(find(&app, "default", "bittern").await, set(&[("file", "Bittern")]));
-    assert!(find(&app, "default", "zander").await.is_empty());
-    app.end().await;
+    // A section settles in the transaction of the task that rolls it up, and its file after that.
+    for usetype in ["section", "file"] {
+        let app = TestApp::start().await;
+        pause(&app, "summarize").await;
+        let file = app.upload_bytes("otters.md", "# Grebe\n\nIt dives.\n").await.unwrap().document_id;
+        until("the rollup to wait", async || {
+            let waits = "SELECT EXISTS (SELECT FROM task_queue WHERE task_type = 'summarize' AND status = 'pending')";
+            sqlx::query_scalar::<_, bool>(waits).fetch_one(&app.pool).await.unwrap().then_some(())
+        })
+        .await;
+        let id = app.subtree(file).await.into_iter().find(|node| node.usetype == usetype).map_or(file, |node| node.id);
+        set_title(&mut *app.pool.acquire().await.unwrap(), id, "Zander").await;
+        let kept = keep_terms(&app.pool).await;
+        resume(&app, "summarize").await;
+        until_terms_wait(&app.pool).await;
+        set_title(&mut *app.pool.acquire().await.unwrap(), id, "Bittern").await;
+        kept.rollback().await.unwrap();
+        app.settled(file).await;
+        assert_eq!(find(&app, "default", "bittern").await, set(&[(usetype, "Bittern")]));
+        assert!(find(&app, "default", "zander").await.is_empty(), "{usetype}");
+        app.end().await;
+    }
 }
 
 /// Makes an index while a task that has looked for indexes goes on.
@@ -122,7 +136,7 @@ async fn an_index_that_is_built_while_a_text_is_embedded_has_the_text() {
     let kept = keep_terms(&app.pool).await;
     let file = app.upload_bytes("otters.md", "It dives.\n").await.unwrap().document_id;
     // The task that embeds the text has looked for the indexes.
-    until_a_statement_waits(&app.pool).await;
+    until_terms_wait(&app.pool).await;
     make_index(&app).await;
     kept.rollback().await.unwrap();
     app.settled(file).await;

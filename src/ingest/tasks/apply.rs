@@ -1,5 +1,8 @@
 //! The second half of every task: one short transaction whose last statement is fenced by the claim token.
-use super::{OrTaskFailure, beside, types::OCR};
+use super::{
+    OrTaskFailure, beside,
+    types::{OCR, SUMMARIZE, SUMMARIZE_LLM},
+};
 use crate::{
     ingest::{Tools, settle},
     otlp,
@@ -253,8 +256,11 @@ impl<'a> Transaction<'a> {
         // stay and the sweep takes them.
         let (tools, root_id) = (tools.clone(), grant.root_id);
         let settling = tools.settling.clone();
+        // What a rollup stands at has waited for it.
+        let is_rollup = [SUMMARIZE.name, SUMMARIZE_LLM.name].contains(&grant.task_type.as_str());
+        let likely: Vec<DocumentId> = is_rollup.then_some(grant.document_id).into_iter().collect();
         let settle = async move {
-            if settle::settle_or_leave(&tools, root_id).await {
+            if settle::settle_likely_or_leave(&tools, root_id, &likely).await {
                 tools.wake.notify(settle::QUEUES);
             }
         };

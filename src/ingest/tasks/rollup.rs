@@ -62,14 +62,16 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     Err(failure)
 }
 
-/// The postings of the containers of a task and of those above them, which settle with it if nothing else under them is open.
+/// The postings of the containers of a task and of those above them, which settle with it if nothing else under them is open; the one where the task stands
+/// settles after it.
 async fn may_settle(tools: &Tools, apply: &Apply<'_>) -> Result<AsRead, TaskFailure> {
     let wanted = containers_of(&apply.grant.params);
     let found = {
         let mut conn = tools.pool.acquire().await.classified()?;
         store::rollups::with_above(&mut conn, apply.grant.root_id, &wanted).await.classified()?
     };
-    let ids: Vec<DocumentId> = found.iter().map(|container| container.id).collect();
+    let ids = found.iter().map(|container| container.id).filter(|id| *id != apply.grant.document_id);
+    let ids: Vec<DocumentId> = ids.collect();
     AsRead::prepare(tools, &ids).await.classified()
 }
 
