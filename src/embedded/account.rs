@@ -4,7 +4,7 @@
 use super::EmbeddedError;
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, chown, fchown},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown},
     path::{Path, PathBuf},
 };
 
@@ -46,12 +46,24 @@ impl Account {
         chown(path, Some(self.uid), Some(self.gid)).map_err(EmbeddedError::file("change the owner of", path))
     }
 
-    /// Gives a folder that is open to this account, whatever its path leads to by now.
-    pub fn own_open(&self, folder: &fs::File, path: &Path) -> Result<(), EmbeddedError> {
+    /// Keeps a folder from this account, which may only pass through it.
+    pub fn keep_from(&self, folder: &Path) -> Result<(), EmbeddedError> {
         if !self.is_other {
             return Ok(());
         }
-        fchown(folder, Some(self.uid), Some(self.gid)).map_err(EmbeddedError::file("change the owner of", path))
+        let keep = || {
+            chown(folder, Some(0), Some(0))?;
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o711))
+        };
+        keep().map_err(EmbeddedError::file("change the owner of", folder))
+    }
+
+    /// Gives a file or folder that is open to this account, whatever its path leads to by now.
+    pub fn own_open(&self, open: &fs::File, path: &Path) -> Result<(), EmbeddedError> {
+        if !self.is_other {
+            return Ok(());
+        }
+        fchown(open, Some(self.uid), Some(self.gid)).map_err(EmbeddedError::file("change the owner of", path))
     }
 
     /// The first folder on the way to `path`, or `path` itself, that this account may not enter.

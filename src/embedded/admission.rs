@@ -68,9 +68,11 @@ fn replace(path: &Path, text: &str, account: Account) -> Result<(), EmbeddedErro
         }
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()
+        file.sync_all()?;
+        Ok(file)
     };
-    write().map_err(EmbeddedError::file("write", &fresh))?;
-    account.own(&fresh)?;
+    // The account may have put a link there meanwhile.
+    let file = write().map_err(EmbeddedError::file("write", &fresh))?;
+    account.own_open(&file, &fresh)?;
     fs::rename(&fresh, path).map_err(EmbeddedError::file("move into place", path))
 }

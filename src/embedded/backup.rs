@@ -251,7 +251,8 @@ pub async fn restore(data_dir: &Path, home: &Path, from: &Path) -> Result<Label,
             _ => {}
         }
         let cluster = Cluster::open(&data_dir, &home)?;
-        cluster.account.own(&staging)?;
+        // Nothing that is copied there is another thing before it is whole.
+        cluster.account.keep_from(&staging)?;
         Ok::<_, BackupError>((label, found, from, staging, cluster, holder))
     };
     let begun = tokio::task::spawn_blocking(begin).await.map_err(|_| EmbeddedError::Cancelled)??;
