@@ -333,7 +333,8 @@ mod tests {
 
     #[test]
     fn a_broken_character_makes_no_utf_8_another_encoding() {
-        let german = "Für die Mühle zählten wir Enten, größere und dünnere, am späten Nachmittag über der Brücke. ".repeat(3);
+        let german =
+            "Für die Mühle zählten wir Enten, größere und dünnere, am späten Nachmittag über der Brücke. ".repeat(3);
         let broken = [german.as_bytes(), b"\xE4 ", german.as_bytes(), b"\xC3"].concat();
         let decoded = decode(&broken);
         assert_eq!((decoded.charset, decoded.had_errors), ("UTF-8", true));

@@ -47,11 +47,7 @@ pub async fn settle(core: &Core, root_id: RootId) -> Result<bool, bm25::Error> {
 
 /// Takes all settle events of roots, as many statements for all of them as for one. Returns true if tasks were queued. With postings of what settles it is
 /// done once; otherwise they are made when it is known what settles.
-async fn settle_together(
-    core: &Core,
-    mut roots: Vec<RootId>,
-    mut postings: AsRead,
-) -> Result<bool, bm25::Error> {
+async fn settle_together(core: &Core, mut roots: Vec<RootId>, mut postings: AsRead) -> Result<bool, bm25::Error> {
     let mut queued = false;
     loop {
         // What a crash of the server takes back is made again from the events, which the tasks have committed.

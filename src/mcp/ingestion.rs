@@ -49,7 +49,10 @@ pub async fn follow(calls: &Remote, id: i64, telling: &Telling) -> Result<Fronti
 
 /// Says of a failure that came after a file was stored where the file is.
 fn stored(failure: Failure, id: i64) -> Failure {
-    let detail = format!("{}; the file was stored as document {id}, and the tool read_frontier tells how far it is", failure.detail);
+    let detail = format!(
+        "{}; the file was stored as document {id}, and the tool read_frontier tells how far it is",
+        failure.detail
+    );
     Failure { detail, ..failure }
 }
 

@@ -90,7 +90,13 @@ pub async fn standing(conn: &mut PgConnection) -> sqlx::Result<Standing> {
         ))
         .fetch_one(conn)
         .await?;
-    Ok(Standing { is_standby, timeline, replayed: replayed.map(|position| Position(position.cast_unsigned())), rights, started })
+    Ok(Standing {
+        is_standby,
+        timeline,
+        replayed: replayed.map(|position| Position(position.cast_unsigned())),
+        rights,
+        started,
+    })
 }
 
 /// What tells whether two servers share one history.
@@ -104,11 +110,10 @@ pub struct Identity {
 
 /// Which history a server has.
 pub async fn identity(conn: &mut PgConnection) -> sqlx::Result<Identity> {
-    let (system, timeline): (i64, i32) = sqlx::query_as(
-        concat!("SELECT s.system_identifier, ", timeline!(), " FROM pg_control_system() s"),
-    )
-    .fetch_one(conn)
-    .await?;
+    let (system, timeline): (i64, i32) =
+        sqlx::query_as(concat!("SELECT s.system_identifier, ", timeline!(), " FROM pg_control_system() s"))
+            .fetch_one(conn)
+            .await?;
     Ok(Identity { system, timeline })
 }
 

@@ -121,12 +121,7 @@ async fn tidy_objects(core: Core) {
 }
 
 impl PgQueue {
-    pub fn new(
-        tools: &Tools,
-        claimer: Claimer,
-        deadline: Duration,
-        retention: Option<Duration>,
-    ) -> PgQueue {
+    pub fn new(tools: &Tools, claimer: Claimer, deadline: Duration, retention: Option<Duration>) -> PgQueue {
         PgQueue {
             starts: Starts::new(tools.kept.clone(), claimer.lease),
             kept: tools.kept.clone(),

@@ -413,7 +413,8 @@ async fn what_moves_between_two_pages_of_an_export_comes_once() {
     let (app, other) = (idle().await, idle().await);
     let mut ids = Vec::new();
     for part in 0..6 {
-        let documents: Vec<Value> = (0..500).map(|number| json!({"title": format!("{part} {number}"), "content": ""})).collect();
+        let documents: Vec<Value> =
+            (0..500).map(|number| json!({"title": format!("{part} {number}"), "content": ""})).collect();
         let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
         let made = app.client.create_documents(Json(batch)).await.unwrap();
         ids.extend(made.documents.iter().map(|made| made.document_id));
@@ -436,7 +437,8 @@ async fn what_moves_between_two_pages_of_an_export_comes_once() {
     }
     patched(&app, ids[0], json!({"parent_id": ids[2_999]})).await;
     done(&app, &["export", archive.to_str().unwrap()]).await;
-    let exported: BTreeSet<i64> = rows(&archive, "documents.ndjson").iter().map(|row| row["id"].as_i64().unwrap()).collect();
+    let exported: BTreeSet<i64> =
+        rows(&archive, "documents.ndjson").iter().map(|row| row["id"].as_i64().unwrap()).collect();
     assert_eq!((exported.len(), rows(&archive, "documents.ndjson").len()), (3_000, 3_000));
     done(&other, &["import", archive.to_str().unwrap()]).await;
     app.end().await;

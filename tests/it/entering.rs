@@ -35,12 +35,24 @@ async fn resume(app: &TestApp, task_type: &str) {
     app.client.resume_task_type(TaskTypePath { task_type: task_type.to_owned() }).await.unwrap();
 }
 
+/// Waits until a task of a type that is paused waits.
+async fn until_waits(app: &TestApp, task_type: &str) {
+    let waits = "SELECT EXISTS (SELECT FROM task_queue WHERE task_type = $1 AND status = 'pending')";
+    until("the task to wait", async || {
+        sqlx::query_scalar::<_, bool>(waits).bind(task_type).fetch_one(&app.pool).await.unwrap().then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_settles_enters_the_indexes_and_a_refresh_adds_nothing() {
     let app = TestApp::start().await;
     let file = app.upload_bytes("otters.md", "# Kingfisher\n\nIt dives.\n\n## Nest\n\nA tunnel.\n").await.unwrap();
     app.settled(file.document_id).await;
-    assert_eq!(find(&app, "default", "kingfisher").await, set(&[("section", "Kingfisher"), ("chunk", "Kingfisher"), ("chunk", "Nest")]));
+    assert_eq!(
+        find(&app, "default", "kingfisher").await,
+        set(&[("section", "Kingfisher"), ("chunk", "Kingfisher"), ("chunk", "Nest")])
+    );
     assert!(find(&app, "default", "otters").await.contains(&("file".to_owned(), "otters.md".to_owned())));
     // Nothing settles under a file without a text.
     let blank = app.upload_bytes("bittern.txt", " \n").await.unwrap();
@@ -86,7 +98,8 @@ async fn keep_terms(pool: &PgPool) -> sqlx::Transaction<'static, sqlx::Postgres>
 
 /// Waits until a statement that interns new terms waits.
 async fn until_terms_wait(pool: &PgPool) {
-    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+    let waits =
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
                                  AND query LIKE 'INSERT INTO search_term_stats%')";
     until("new terms to wait", async || {
         sqlx::query_scalar::<_, bool>(waits).fetch_one(pool).await.unwrap().then_some(())
@@ -105,11 +118,7 @@ async fn a_title_that_changes_while_its_container_settles_is_the_one_that_is_ind
         let app = TestApp::start().await;
         pause(&app, "summarize").await;
         let file = app.upload_bytes("otters.md", "# Grebe\n\nIt dives.\n").await.unwrap().document_id;
-        until("the rollup to wait", async || {
-            let waits = "SELECT EXISTS (SELECT FROM task_queue WHERE task_type = 'summarize' AND status = 'pending')";
-            sqlx::query_scalar::<_, bool>(waits).fetch_one(&app.pool).await.unwrap().then_some(())
-        })
-        .await;
+        until_waits(&app, "summarize").await;
         let id = app.subtree(file).await.into_iter().find(|node| node.usetype == usetype).map_or(file, |node| node.id);
         set_title(&mut *app.pool.acquire().await.unwrap(), id, "Zander").await;
         let kept = keep_terms(&app.pool).await;
@@ -150,11 +159,7 @@ async fn an_index_that_is_built_while_a_text_is_written_has_the_text() {
     let app = TestApp::start().await;
     pause(&app, "embed").await;
     let file = app.upload_bytes("otters.md", "It dives.\n").await.unwrap().document_id;
-    until("the chunk to wait", async || {
-        let waits = "SELECT EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND status = 'pending')";
-        sqlx::query_scalar::<_, bool>(waits).fetch_one(&app.pool).await.unwrap().then_some(())
-    })
-    .await;
+    until_waits(&app, "embed").await;
     // The task waits for the index after it has found out, for the last time, which ones there are.
     let mut held = app.pool.begin().await.unwrap();
     sqlx::query("SELECT FROM search_indexes FOR UPDATE").execute(&mut *held).await.unwrap();
@@ -164,7 +169,8 @@ async fn an_index_that_is_built_while_a_text_is_written_has_the_text() {
         let client = app.client.clone();
         async move { client.create_index(Json(serde_json::from_value(json!({"name": "late"})).unwrap())).await }
     });
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     until("the build to wait for the text", async || {
         (sqlx::query_scalar::<_, i64>(waiting).fetch_one(&app.pool).await.unwrap() > 1).then_some(())
     })
@@ -191,10 +197,7 @@ async fn a_file_that_gets_its_first_tree_by_a_reprocess_enters_the_indexes_that_
     assert_eq!(app.settled(file).await.settled, Settled::Failed);
     resume(&app, "probe").await;
     app.client.reprocess_file(DocumentPath { id: file }, OptionalJson(None)).await.unwrap();
-    until("the new tree", async || {
-        (app.settled(file).await.settled == Settled::Settled).then_some(())
-    })
-    .await;
+    until("the new tree", async || (app.settled(file).await.settled == Settled::Settled).then_some(())).await;
     let whole = find(&app, "some", "otters").await;
     assert!(whole.contains(&("file".to_owned(), "otters.md".to_owned())), "{whole:?}");
     assert_eq!(whole, find(&app, "default", "otters").await);

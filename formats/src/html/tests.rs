@@ -201,7 +201,9 @@ fn what_a_style_hides_is_not_read() {
 #[test]
 fn a_text_with_a_size_of_its_own_is_read_in_a_cell_without_one() {
     let cell = "<td style=\"font-size:0px;padding:10px 25px\"><div style=\"font-family:Ubuntu;font-size:13px\">Your order 4711</div></td>";
-    let read = of(format!("<html><body><table><tr>{cell}</tr></table><p style=\"font-size:0\">Hidden <b style=\"font-size: 0\">too</b></p></body></html>"));
+    let read = of(format!(
+        "<html><body><table><tr>{cell}</tr></table><p style=\"font-size:0\">Hidden <b style=\"font-size: 0\">too</b></p></body></html>"
+    ));
     assert!(read.text.contains("Your order 4711") && !read.text.contains("Hidden"), "{}", read.text);
 }
 

@@ -96,7 +96,9 @@ fn a_page_that_nobody_can_read_keeps_neither_its_text_nor_other_messages_out() {
     assert!(read(&both).text.ends_with("\n\nSeventy ducks."));
     let page = message(&format!("Subject: Deep\nContent-Type: text/html\n\n{deep}\n"));
     assert!(matches!(extract(Cursor::new(&page), &Limits::default()), Err(FormatError::Unsupported { .. })));
-    let mailbox = format!("From ann@example.org Wed Mar  4 05:06:07 2026\n{page}\n\nFrom ann@example.org Wed Mar  4 05:06:08 2026\n{both}");
+    let mailbox = format!(
+        "From ann@example.org Wed Mar  4 05:06:07 2026\n{page}\n\nFrom ann@example.org Wed Mar  4 05:06:08 2026\n{both}"
+    );
     let read = read(mailbox).text;
     assert!(read.contains("# Deep\n") && read.ends_with("\n\nSeventy ducks."), "{read}");
 }

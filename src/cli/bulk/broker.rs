@@ -146,8 +146,9 @@ async fn connected(
             return Ok(true);
         }
         // What is still being found and read is nobody else's to hurry.
-        let waits_for_others =
-            !flight.unconfirmed.is_empty() || run.journal.waiting() + run.still_ingesting() > 0 || !flight.again.is_empty();
+        let waits_for_others = !flight.unconfirmed.is_empty()
+            || run.journal.waiting() + run.still_ingesting() > 0
+            || !flight.again.is_empty();
         if waits_for_others && !run.has_patience() {
             return Ok(false);
         }

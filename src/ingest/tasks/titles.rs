@@ -1,14 +1,7 @@
 //! embed:titles: embeds and indexes the chunks at and under a document anew, because titles above them changed, and indexes a container of a file
 //! anew, because its own did. Each task takes some of them in the order of the tree and queues the next one, so that none is long; until then a chunk
 //! is found by what was made of the old titles. A container gets the sum of the new vectors once all that is under it is done.
-use super::{
-    Apply, OrTaskFailure,
-    apply::Transaction,
-    embed::record,
-    structure::model,
-    types::EMBED_TITLES,
-    windows,
-};
+use super::{Apply, OrTaskFailure, apply::Transaction, embed::record, structure::model, types::EMBED_TITLES, windows};
 use crate::{
     ingest::{
         Tools,
@@ -43,7 +36,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let is_alone = grant.params[ALONE].as_bool() == Some(true);
     let (below, next) = match is_alone {
         true => (Vec::new(), None),
-        false => cut(store::titles::page(&mut conn, &place, after.as_deref(), DOCUMENTS as i64 + 1).await.classified()?),
+        false => {
+            cut(store::titles::page(&mut conn, &place, after.as_deref(), DOCUMENTS as i64 + 1).await.classified()?)
+        }
     };
     let chunks: Vec<DocumentId> = below.iter().filter(|below| below.is_chunk).map(|below| below.id).collect();
     let rows = store::nodes::texts(&mut conn, &chunks).await.classified()?;
@@ -95,8 +90,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         let containers = store::titles::sums(tx.conn(), documents).await.classified()?;
         store::rollups::set_vectors(tx.conn(), &containers, model.identity()).await.classified()?;
     }
-    let begins_anew =
-        store::titles::waits(tx.conn(), &place, EMBED_TITLES.name, &[json!({})]).await.classified()?;
+    let begins_anew = store::titles::waits(tx.conn(), &place, EMBED_TITLES.name, &[json!({})]).await.classified()?;
     if let (Some(_), Some(last), false) = (&next, below.last(), begins_anew) {
         let work = Work::of(&EMBED_TITLES).params(json!({AFTER: last.way}));
         let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);

@@ -10,8 +10,8 @@ use serde_json::json;
 use svc_client::{
     Json, OptionalJson,
     wire::{
-        DocumentPath, ExtractFactsRequest, FactPath, FactType, GrantRight, NewDocument, NewFact, NewFacts, NewPredicate, OnOverlap,
-        SupersedeFacts, WaitQuery,
+        DocumentPath, ExtractFactsRequest, FactPath, FactType, GrantRight, NewDocument, NewFact, NewFacts,
+        NewPredicate, OnOverlap, SupersedeFacts, WaitQuery,
     },
 };
 

@@ -44,8 +44,12 @@ fn everything_in_a_folder_is_found_and_nothing_outside() {
     let but = Some((journal.dev(), journal.ino()));
     let list = folder.path().join("list");
     fs::write(&list, format!("{}\r\n\n/no/such/file\n", folder.path().join("secret").display())).expect("written");
-    let (files, skipped, unreadable) =
-        walked(Sources { paths: vec![root.clone(), root.join("journal")], list: Some(list), but, manifests: manifests() });
+    let (files, skipped, unreadable) = walked(Sources {
+        paths: vec![root.clone(), root.join("journal")],
+        list: Some(list),
+        but,
+        manifests: manifests(),
+    });
     let names: BTreeSet<String> = files.iter().map(Candidate::name).collect();
     let expected = ["-rf", "a.md", "a\n\u{1b}[2J\u{fffd}.md", "empty", "secret"].map(str::to_owned);
     assert_eq!(names, BTreeSet::from(expected), "what is named is found, wherever it is");
