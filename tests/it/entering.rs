@@ -120,11 +120,11 @@ async fn a_title_that_changes_while_its_container_settles_is_the_one_that_is_ind
         let file = app.upload_bytes("otters.md", "# Grebe\n\nIt dives.\n").await.unwrap().document_id;
         until_waits(&app, "summarize").await;
         let id = app.subtree(file).await.into_iter().find(|node| node.usetype == usetype).map_or(file, |node| node.id);
-        set_title(&mut *app.pool.acquire().await.unwrap(), id, "Zander").await;
+        set_title(&mut app.pool.acquire().await.unwrap(), id, "Zander").await;
         let kept = keep_terms(&app.pool).await;
         resume(&app, "summarize").await;
         until_terms_wait(&app.pool).await;
-        set_title(&mut *app.pool.acquire().await.unwrap(), id, "Bittern").await;
+        set_title(&mut app.pool.acquire().await.unwrap(), id, "Bittern").await;
         kept.rollback().await.unwrap();
         app.settled(file).await;
         assert_eq!(find(&app, "default", "bittern").await, set(&[(usetype, "Bittern")]));

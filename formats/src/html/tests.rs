@@ -209,7 +209,9 @@ fn a_text_with_a_size_of_its_own_is_read_in_a_cell_without_one() {
 
 #[test]
 fn a_button_in_a_heading_is_the_heading() {
-    let read = of("<html><body><h2><button>How do I return it?</button></h2><div>Within 30 days.</div><button>Buy</button></body></html>".to_owned());
+    let read = of(
+        "<html><body><h2><button>How do I return it?</button></h2><div>Within 30 days.</div><button>Buy</button></body></html>",
+    );
     assert_eq!(read.text, "## How do I return it?\n\nWithin 30 days.");
 }
 
