@@ -23,6 +23,7 @@ const FACT_CHARACTERS: usize = 1000;
 const NO_CONTENT: &str = "script, style, noscript, template, iframe, object, embed, svg, canvas, nav, dialog, button, \
     input, select, textarea, body > footer, body > aside, [role=navigation], [role=search], [role=contentinfo], \
     [hidden], [aria-hidden=true], annotation, annotation-xml";
+/// Buttons that are no commands, but headings.
 const HEADING_BUTTONS: &str =
     "h1 button, h2 button, h3 button, h4 button, h5 button, h6 button, summary button, dt button";
 /// Elements that people see as separate lines, and that the writer of Markdown takes for words within a line.
@@ -256,7 +257,9 @@ fn with_ends(xml: &str) -> String {
             continue;
         }
         let mut quote = None;
+        // No tag of XML has another within it, so that each part is looked at once.
         let end = tag.bytes().position(|byte| match (quote, byte) {
+            (_, b'<') => true,
             (Some(open), _) if open == byte => {
                 quote = None;
                 false
@@ -270,7 +273,7 @@ fn with_ends(xml: &str) -> String {
         });
         // Nothing after a tag that does not end is a tag.
         let Some(end) = end.map(|end| at + 1 + end) else { break };
-        if bytes[end - 1] == b'/' {
+        if bytes[end] == b'>' && bytes[end - 1] == b'/' {
             whole.push_str(&xml[kept..end - 1]);
             whole.push_str("></");
             whole.push_str(name);

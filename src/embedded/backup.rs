@@ -251,7 +251,7 @@ pub async fn restore(data_dir: &Path, home: &Path, from: &Path) -> Result<Label,
             _ => {}
         }
         let cluster = Cluster::open(&data_dir, &home)?;
-        // Nothing that is copied there is another thing before it is whole.
+        // So the account cannot put anything in the place of the copy before that is whole.
         cluster.account.keep_from(&staging)?;
         Ok::<_, BackupError>((label, found, from, staging, cluster, holder))
     };

@@ -231,9 +231,14 @@ fn what_ends_where_it_begins_has_an_end_in_a_page_of_xml() {
         ("<script src=\"a>b.js\" /><p/>", "<script src=\"a>b.js\" ></script><p/>"),
         ("<title>a</title><titlepage/>", "<title>a</title><titlepage/>"),
         ("<title", "<title"),
+        ("<title '\"<title/>", "<title '\"<title></title>"),
         ("ä<style/>ö<", "ä<style></style>ö<"),
     ] {
         assert_eq!(with_ends(xml), expected);
+    }
+    for hostile in ["<title", "<title \"'", "<title a='"] {
+        let long = hostile.repeat(500_000);
+        assert_eq!(with_ends(&long), long);
     }
 }
 

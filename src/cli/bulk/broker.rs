@@ -145,7 +145,7 @@ async fn connected(
         if is_sent && run.journal.waiting() == 0 && run.still_ingesting() == 0 {
             return Ok(true);
         }
-        // What is still being found and read is nobody else's to hurry.
+        // The patience is for the answers of others, and not for what is still being found and read here.
         let waits_for_others = !flight.unconfirmed.is_empty()
             || run.journal.waiting() + run.still_ingesting() > 0
             || !flight.again.is_empty();
